@@ -1,0 +1,199 @@
+"""The verbs of `./twins`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import List, Optional
+
+from . import build, cache
+from .build import CHECKOUT, TWINS, Twin
+from .errors import TwinsError
+
+DESCRIPTION = """\
+The free-threaded twin (ft) and the one with the GIL (gil) on this machine, without Docker.
+What is missing is built on first use and kept in ${XDG_CACHE_HOME:-~/.cache}/ft-twins."""
+
+EPILOG = """\
+first steps:
+  ./twins bench --quick            a first comparison of threads and processes in both twins
+  ./twins exec ft python           a Python without the GIL, with torch, numpy, Pillow and nvImageCodec
+
+environment:
+  PYTHON_SERIES=3.14               the 3.14 twins (default 3.13)
+  PYTHON_SUITE=forky               another Debian suite as the source of CPython
+  FT_PYTHON=... GIL_PYTHON=...     your own interpreters instead of built ones
+  DEBIAN_MIRROR, UV_DEFAULT_INDEX, PIP_INDEX_URL, SSL_CERT_FILE   for closed networks
+"""
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Runs one verb; returns the exit code."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and options.verb not in ("exec", "bench", "test"):
+        parser.error(f"unrecognised arguments: {' '.join(rest)}")
+    try:
+        return options.run(options, rest)
+    except TwinsError as error:
+        print(f"twins: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\ntwins: interrupted; what was finished stays, the rest is built anew next time", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="./twins", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def verb(name: str, help_: str, run, description: str = "", **more) -> argparse.ArgumentParser:
+        child = verbs.add_parser(
+            name, help=help_, description=description or help_, formatter_class=raw, allow_abbrev=False, **more
+        )
+        child.set_defaults(run=run)
+        return child
+
+    setup = verb("setup", "build both twins", _setup, (
+        "Builds both twins where they are missing: CPython from Debian's signed source, optimised with a\n"
+        "training run (PGO), and the locked packages. Takes ten to fifteen minutes on two cores."
+    ))
+    setup.add_argument("--no-pgo", action="store_true", help="plain builds: half the time, slower interpreters")
+
+    info = verb("info", "say what both twins are: versions, flags, GIL state, processor, GPU", _info)
+    info.add_argument("--json", action="store_true", help="print one JSON object with the keys ft and gil")
+
+    exec_ = verb("exec", "run a command in a twin's environment", _exec, (
+        "Runs CMD with the twin's python, pip and pytest first on PATH and loader and bench importable;\n"
+        "passes its exit code on.\n\n  ./twins exec ft python -c 'import sys; print(sys._is_gil_enabled())'"
+    ))
+    exec_.add_argument("twin", choices=TWINS)
+    exec_.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD [ARG ...]")
+
+    verb("bench", "compare threads and processes in both twins", _bench, add_help=False)
+
+    test = verb("test", "run all tests in both twins, or in one", _test, (
+        "Runs the tests: those of the loader and the benchmark in each twin, those of ./twins itself, and,\n"
+        "where a Docker engine answers, those that build and run the images. Other arguments go to pytest:\n\n"
+        "  ./twins test ft -k order"
+    ))
+    test.add_argument("twin", nargs="?", choices=TWINS, help="only this twin")
+
+    clean = verb("clean", "delete everything that ./twins built", _clean)
+    clean.add_argument("--yes", action="store_true", help="do not ask")
+    return parser
+
+
+def environment(twin: Twin) -> dict:
+    """The environment variables under which a command runs in `twin`."""
+    variables = dict(os.environ)
+    variables["VIRTUAL_ENV"] = str(twin.directory)
+    variables["PATH"] = f"{twin.directory / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
+    # The packages come from the checkout, which the environment, shared by all clones, does not name.
+    before = variables.get("PYTHONPATH")
+    variables["PYTHONPATH"] = f"{CHECKOUT}{os.pathsep}{before}" if before else str(CHECKOUT)
+    variables.pop("PYTHONHOME", None)
+    return variables
+
+
+def _setup(options, _) -> int:
+    for twin in build.twins(quality="plain" if options.no_pgo else "pgo").values():
+        print(f"{twin.name:<4} {twin.label}: {twin.python}")
+    return 0
+
+
+def _info(options, _) -> int:
+    ready = build.twins()
+    answers, code = {}, 0
+    for name, twin in ready.items():
+        command = [str(twin.python), "-m", "bench.info"]
+        if options.json:
+            answer = subprocess.run(command + ["--json"], env=environment(twin), stdout=subprocess.PIPE, check=False)
+            code = code or answer.returncode
+            answers[name] = json.loads(answer.stdout) if answer.stdout else None
+        else:
+            print(f"== {name}: {twin.directory}", flush=True)
+            code = subprocess.run(command, env=environment(twin), check=False).returncode or code
+    if options.json:
+        print(json.dumps(answers, indent=1))
+    return code
+
+
+def _exec(options, rest) -> int:
+    command = options.command + rest
+    if command[:1] == ["--"]:
+        command = command[1:]
+    if not command:
+        raise TwinsError("exec needs a command: ./twins exec ft python", 2)
+    twin = build.twins([options.twin])[options.twin]
+    variables = environment(twin)
+    program = shutil.which(command[0], path=variables["PATH"])
+    if program is None:
+        raise TwinsError(f"exec: there is no program {command[0]}", 127)
+    sys.stdout.flush()
+    os.execve(program, command, variables)
+
+
+def _bench(_, rest) -> int:
+    help_ = "-h" in rest or "--help" in rest
+    # A first look takes whatever builds are there; the real comparison wants optimised ones.
+    quality = "any" if "--quick" in rest or help_ else "pgo"
+    ready = build.twins(quality=quality)
+    driver = ready["ft"]
+    command = [str(driver.python), "-m", "bench"]
+    for name, twin in ready.items():
+        command += ["--twin", f"{name}={twin.python}"]
+    os.execve(command[0], command + rest, environment(driver))
+
+
+def _test(options, rest) -> int:
+    names = [options.twin] if options.twin else list(TWINS)
+    ready = build.twins(names)
+    tests = CHECKOUT / "tests"
+    unit = [tests / "unit", tests / "stress", tests / "browser"]
+    runs = [(f"{name}: {ready[name].label}", ready[name], unit, {}) for name in names]
+    if "ft" in ready:
+        runs.append(("ft with the GIL forced on", ready["ft"], [tests / "unit" / "loader", tests / "stress"],
+                     {"PYTHON_GIL": "1"}))
+    # What is not about an interpreter: ./twins itself, and the images.
+    runs.append(("./twins and the images", ready[names[0]], [tests / "native", tests / "images"], {}))
+    failed = []
+    for title, twin, paths, variables in runs:
+        print(f"\n== {title}", flush=True)
+        command = [str(twin.python), "-m", "pytest", *map(str, paths), *rest]
+        code = subprocess.run(command, cwd=CHECKOUT, env={**environment(twin), **variables}, check=False).returncode
+        if code == 5 and rest:
+            continue  # the arguments selected nothing here
+        if code:
+            failed.append(title)
+        if code in (2, 130):
+            raise KeyboardInterrupt
+    print(f"\n== {len(runs) - len(failed)} of {len(runs)} runs passed" + "".join(f"\n   failed: {title}" for title in failed))
+    return 1 if failed else 0
+
+
+def _clean(options, _) -> int:
+    directory = cache.root()
+    if not directory.exists():
+        print(f"nothing to delete: {directory} does not exist")
+        return 0
+    size = subprocess.run(["du", "-sh", str(directory)], stdout=subprocess.PIPE, universal_newlines=True,
+                          check=False).stdout.split("\t")[0]
+    if not options.yes:
+        if not sys.stdin.isatty():
+            raise TwinsError(f"clean deletes {directory} ({size}); say --yes where nobody can be asked", 2)
+        if input(f"Delete {directory} ({size})? [y/N] ").strip().lower() not in ("y", "yes"):
+            return 1
+    with cache.locked(lambda text: print(text, file=sys.stderr)):
+        for entry in directory.iterdir():
+            if entry.name == "engine":
+                print(f"left alone: {entry} (delete it with docker/engine remove)")
+            elif entry.name != "lock":
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    print(f"deleted {size}")
+    return 0

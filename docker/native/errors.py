@@ -1,0 +1,11 @@
+"""The one exception of this package."""
+
+from __future__ import annotations
+
+
+class TwinsError(Exception):
+    """Something that the user can mend; its text says how. Ends the program with `exit_code`."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
