@@ -1,0 +1,294 @@
+"""The consumer's side: sampler to dispatch to hand-over in order.
+
+States of an iterator (``State``), with every transition:
+
+- RUNNING: batches are dispatched as others are handed over.
+- DRAINING: the sampler has ended, or no worker has more data; what was dispatched is
+  handed over. From RUNNING.
+- EXHAUSTED: all of the epoch was handed over, ``StopIteration`` from now on. From
+  DRAINING. The workers have ended, with persistent workers they wait.
+- SHUT_DOWN: the workers were told to end before that: by ``close()``, by an interruption,
+  by the interpreter's exit, by a fork (in the child). From RUNNING or DRAINING; using
+  the iterator raises ``RuntimeError``.
+
+``iter(loader)`` with persistent workers leads from any state to RUNNING.
+
+The sampler and all bookkeeping belong to the thread that is inside ``__next__`` or
+``_reset``, which hold one lock: several threads may share an iterator, each batch
+goes to one of them. Workers never see the iterator (see ``worker_pool``).
+"""
+
+import enum
+import functools
+import itertools
+import queue
+import threading
+import weakref
+from collections import Counter
+from typing import Any, Self
+
+import torch
+from torch.utils.data import IterDataPipe, MapDataPipe
+from torch.utils.data.dataloader import (
+    _BaseDataLoaderIter,
+    _DatasetKind,
+    _sharding_worker_init_fn,
+)
+
+from loader.thread_worker import (
+    Batch,
+    Departure,
+    Failure,
+    Plan,
+    Result,
+    Task,
+    WorkerContext,
+    WorkerExhausted,
+)
+from loader.worker_pool import WorkerPool
+
+
+class State(enum.Enum):
+    RUNNING = "running"
+    DRAINING = "draining"
+    EXHAUSTED = "exhausted"
+    SHUT_DOWN = "shut down"
+
+
+class ThreadDataLoaderIter(_BaseDataLoaderIter):
+    """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
+
+    At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed
+    over. The iterator ends its threads when it is exhausted, closed (``close()``, or the
+    end of a ``with`` block), dropped, or when the interpreter exits.
+
+    Raises:
+        ValueError: if ``prefetch_factor`` is 0.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        if loader.prefetch_factor < 1:
+            raise ValueError("prefetch_factor must be at least 1 with worker threads")
+        self._lock = threading.RLock()
+        self._in_order = loader.in_order
+        self._max_dispatched = loader.prefetch_factor * loader.num_workers
+        self._worker_init_fn = loader.worker_init_fn
+        if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
+            self._worker_init_fn = functools.partial(
+                _sharding_worker_init_fn, self._worker_init_fn, self._world_size, self._rank
+            )
+        # Each worker iterates its own copy of an iterable-style dataset, so a task is
+        # for a certain worker; any worker can build any batch of a map-style dataset.
+        self._private_queues = self._dataset_kind == _DatasetKind.Iterable
+        self._start_workers()
+        self._begin_epoch()
+
+    # Life
+
+    def _start_workers(self) -> None:
+        plan = Plan(
+            dataset=self._dataset,
+            dataset_kind=self._dataset_kind,
+            auto_collation=self._auto_collation,
+            collate_fn=self._collate_fn,
+            drop_last=self._drop_last,
+            worker_init_fn=self._worker_init_fn,
+            num_workers=self._num_workers,
+            base_seed=self._base_seed,
+            pin_memory_device=self._pin_memory_device if self._pin_memory else None,
+            pin_memory_device_index=(
+                torch.accelerator.current_device_index() if self._pin_memory else None
+            ),
+        )
+        self._contexts = tuple(WorkerContext(plan, i) for i in range(self._num_workers))
+        self._pool = WorkerPool(self._contexts, self._private_queues)
+        self._present = set(range(self._num_workers))  # workers that have not departed
+        # The finalizer holds the pool, which does not hold the iterator. At exit the
+        # pool's own hook comes first.
+        weakref.finalize(self, self._pool.dispose).atexit = False
+
+    def _begin_epoch(self) -> None:
+        self._epoch = self._pool.begin_epoch(self._shared_seed)
+        self._state = State.RUNNING
+        self._dispatched = 0
+        self._handed_over = 0  # in order, also the number of the batch to hand over next
+        self._arrived: dict[int, Result] = {}
+        self._departures: list[Departure] = []
+        # Only with private queues: who still has data, whose turn it is, and who was
+        # given the batches that have not arrived.
+        self._with_data = set(self._present)
+        self._turns = itertools.cycle(range(self._num_workers))
+        self._assigned: dict[int, int] = {}
+        for _ in range(self._max_dispatched):
+            self._dispatch()
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        # torch's DataLoader.__iter__ calls this for each epoch of persistent workers.
+        if self._pool.orphaned:
+            self._lock = threading.RLock()  # held, maybe, by a thread left in the parent
+        with self._lock:
+            super()._reset(loader, first_iter)
+            if self._pool.stopped or len(self._present) < self._num_workers:
+                self._pool.stop()
+                self._start_workers()
+            else:
+                self._epoch.cancelled = True
+                while not self._pool.results.empty():
+                    self._receive()
+            self._begin_epoch()
+
+    @property
+    def state(self) -> State:
+        """Where the iterator is in its life."""
+        if self._state is not State.EXHAUSTED and self._pool.stopped:
+            return State.SHUT_DOWN
+        return self._state
+
+    def close(self) -> None:
+        """Ends the workers and waits for them, up to ``worker_pool.JOIN_LIMIT`` seconds.
+
+        May be called from any thread, at any time and repeatedly.
+        """
+        self._pool.stop()
+        self._pool.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # One batch
+
+    def __next__(self) -> Any:
+        if self._pool.orphaned:
+            raise RuntimeError(
+                "the worker threads of this iterator are in the process that this one was "
+                "forked from: make a new iterator with iter(loader)"
+            )
+        with self._lock:
+            return super().__next__()  # counts, profiles, and calls _next_data
+
+    def _next_data(self) -> Any:
+        try:
+            outcome = self._next_outcome()
+        except BaseException:
+            # Everything that a worker, the sampler or the clock can do is an outcome, so
+            # this is an interruption (Ctrl-C). It may have struck between two steps of
+            # the bookkeeping: end here rather than hang later. No waiting: the user is.
+            self._pool.stop()
+            raise
+        if outcome is None:
+            raise StopIteration
+        if isinstance(outcome, Failure):
+            try:
+                raise outcome.exception
+            finally:
+                del outcome  # the exception's traceback refers to this frame
+        return outcome.data
+
+    def _next_outcome(self) -> Batch | Failure | None:
+        """What ``__next__`` does next; None at the end of the epoch."""
+        self._pool.consumer = threading.current_thread()
+        while self._state is not State.EXHAUSTED:
+            if self._pool.stopped:
+                return Failure(RuntimeError(f"this iterator is {self.state.value}: make a new one"))
+            if self._departures:
+                return Failure(self._departures.pop().exception)
+            if (result := self._take_arrived()) is not None:
+                if isinstance(result.outcome, WorkerExhausted):
+                    self._with_data.discard(result.outcome.worker_id)
+                # Before the batch is handed over, and also if it is an exception.
+                self._dispatch()
+                if not isinstance(result.outcome, WorkerExhausted):
+                    return result.outcome
+            elif self._handed_over == self._dispatched:
+                return self._finish()
+            elif not self._present:
+                self._pool.stop()
+                return Failure(RuntimeError("all workers have ended: no batch can be built"))
+            elif not self._receive(self._timeout):
+                return Failure(
+                    RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+                )
+        return None
+
+    def _take_arrived(self) -> Result | None:
+        """The result to hand over next, if it is there."""
+        number = self._handed_over if self._in_order else next(iter(self._arrived), None)
+        result = self._arrived.pop(number, None)
+        if result is not None:
+            self._handed_over += 1
+        return result
+
+    def _finish(self) -> Failure | None:
+        """The end of the epoch; a worker's failure to start must not get lost in it."""
+        self._state = State.EXHAUSTED
+        if not self._persistent_workers:
+            self.close()
+            while not self._pool.results.empty():
+                self._receive()
+        return Failure(self._departures.pop().exception) if self._departures else None
+
+    # Messages
+
+    def _dispatch(self) -> None:
+        """Draws from the sampler and gives one task to a worker, if there is more to do."""
+        if self._state is not State.RUNNING:
+            return
+        if self._private_queues and not self._with_data:
+            self._state = State.DRAINING
+            return
+        number = self._dispatched
+        try:
+            index = next(self._sampler_iter)
+        except StopIteration:
+            self._state = State.DRAINING
+            return
+        except Exception as error:
+            # Raised where the sampler raised it: after the batches that it gave before.
+            error.add_note(f"raised by the sampler, asked for batch {number}")
+            self._dispatched += 1
+            failure = Failure(error.with_traceback(error.__traceback__.tb_next))
+            self._arrived[number] = Result(self._epoch, number, failure)
+            return
+        if type(index) is list:
+            index = index.copy()  # the sampler may reuse its list for the next batch
+        worker_id = self._choose_worker() if self._private_queues else None
+        if worker_id is not None:
+            self._assigned[number] = worker_id
+        self._dispatched += 1
+        self._pool.put(Task(self._epoch, self._contexts, number, index), worker_id)
+
+    def _choose_worker(self) -> int:
+        """The worker for the next batch of an iterable-style dataset."""
+        if self._in_order:
+            return next(w for w in self._turns if w in self._with_data)
+        load = Counter(self._assigned.values())
+        return min(self._with_data, key=lambda worker_id: load[worker_id])
+
+    def _receive(self, timeout: float = 0) -> bool:
+        """Waits for one message and files it; False if none came within *timeout* seconds
+        (0: no limit)."""
+        try:
+            message = self._pool.results.get(timeout=timeout or None)
+        except queue.Empty:
+            return False
+        if isinstance(message, Result):
+            if message.epoch is self._epoch and not self._epoch.cancelled:
+                self._assigned.pop(message.number, None)
+                self._arrived[message.number] = message
+        elif isinstance(message, Departure):
+            self._departures.append(message)
+            self._forget_worker(message.worker_id)
+        return True  # a None only wakes: the pool was stopped
+
+    def _forget_worker(self, worker_id: int) -> None:
+        """After a departure. Tasks in the common queue are left to the other workers;
+        nobody will answer those in a queue of its own."""
+        self._present.discard(worker_id)
+        unanswered = [n for n, w in self._assigned.items() if w == worker_id]
+        for number in unanswered:
+            del self._assigned[number]
+            self._arrived[number] = Result(self._epoch, number, WorkerExhausted(worker_id))

@@ -1,0 +1,291 @@
+"""What one worker thread does, and the messages that it exchanges with the consumer.
+
+Everything passes through two kinds of ``queue.SimpleQueue``: tasks to the workers,
+results to the consumer. A worker owns its ``WorkerContext`` alone, and between two
+tasks its thread refers to nothing of the user's (dataset, collate function, batch):
+so an iterator that is part of a reference cycle through the dataset can still be
+collected while its workers wait.
+"""
+
+import copy
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+from torch.utils.data import IterDataPipe, MapDataPipe
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _DatasetKind
+from torch.utils.data.graph_settings import apply_random_seed
+
+from loader.fetch import Cancelled, Epoch, Exhausted, Fetcher, IterableFetcher, MapFetcher
+from loader.worker_info import WorkerInfo, acting_as
+
+_SHOWN_INDICES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all workers of one iterator do: the loader's arguments that concern them."""
+
+    dataset: Any
+    dataset_kind: int
+    auto_collation: bool
+    collate_fn: Callable[[Any], Any]
+    drop_last: bool
+    worker_init_fn: Callable[[int], Any] | None
+    num_workers: int
+    base_seed: int
+    pin_memory_device: str | None
+    """Device type to pin batches for, or None to leave them unpinned."""
+    pin_memory_device_index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Consumer to worker: build batch *number* of *epoch* from *index*."""
+
+    epoch: Epoch
+    contexts: tuple["WorkerContext", ...]
+    number: int
+    index: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Outcome of a task: the finished batch."""
+
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Outcome of a task: an exception to raise in the consumer."""
+
+    exception: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExhausted:
+    """Outcome of a task: the worker's share of an iterable dataset has ended."""
+
+    worker_id: int
+
+
+Outcome = Batch | Failure | WorkerExhausted
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Worker to consumer: every task of an epoch not cancelled gets exactly one."""
+
+    epoch: Epoch
+    number: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Worker to consumer: this worker has ended early, because of *exception*."""
+
+    worker_id: int
+    exception: BaseException
+
+
+class WorkerContext:
+    """The user's side of one worker: its view of the dataset, its info, its fetcher.
+
+    Owned by the worker thread; the consumer only keeps it alive and hands it over
+    with each task.
+    """
+
+    def __init__(self, plan: Plan, worker_id: int) -> None:
+        self._plan = plan
+        self._worker_id = worker_id
+        self._epoch: Epoch | None = None
+        self._fetcher: Fetcher | None = None
+
+    def start_up(self) -> None:
+        """Makes the worker's info and runs ``worker_init_fn``; once per worker."""
+        plan = self._plan
+        self._dataset = _own_dataset(plan)
+        self._info = WorkerInfo(
+            id=self._worker_id,
+            num_workers=plan.num_workers,
+            seed=plan.base_seed + self._worker_id,
+            dataset=self._dataset,
+        )
+        if plan.pin_memory_device_index is not None:
+            torch.accelerator.set_device_index(plan.pin_memory_device_index)
+        if plan.worker_init_fn is not None:
+            with acting_as(self._info), _no_stop_iteration("worker_init_fn"):
+                plan.worker_init_fn(self._worker_id)
+
+    def fetch(self, epoch: Epoch, index: Any) -> Any:
+        """The batch for *index*.
+
+        Raises ``Exhausted`` or ``Cancelled`` (both end the task without a batch) or
+        whatever the user's code raises.
+        """
+        with acting_as(self._info), _no_stop_iteration("the dataset or collate_fn"):
+            if epoch is not self._epoch:
+                # Should making the fetcher fail, the worker has nothing to give in
+                # this epoch, and says so from the next task on.
+                self._epoch, self._fetcher = epoch, None
+                self._fetcher = self._make_fetcher(epoch)
+            if self._fetcher is None:
+                raise Exhausted
+            data = self._fetcher.fetch(index, epoch)
+            if self._plan.pin_memory_device is not None:
+                data = pin_memory(data, self._plan.pin_memory_device)
+            return data
+
+    def _make_fetcher(self, epoch: Epoch) -> Fetcher:
+        plan = self._plan
+        if isinstance(self._dataset, IterDataPipe):
+            generator = torch.Generator()
+            generator.manual_seed(epoch.shared_seed)
+            self._dataset = apply_random_seed(self._dataset, generator)
+        if plan.dataset_kind == _DatasetKind.Iterable:
+            return IterableFetcher(
+                self._dataset, plan.auto_collation, plan.collate_fn, plan.drop_last
+            )
+        return MapFetcher(self._dataset, plan.auto_collation, plan.collate_fn)
+
+
+def _own_dataset(plan: Plan) -> Any:
+    """The dataset object that one worker uses.
+
+    Map-style: the dataset itself, shared by all workers, which is where threads save
+    the memory that processes spend on copies. Iterable-style: a shallow copy for each
+    worker, because the documented way to shard is to set attributes of
+    ``get_worker_info().dataset`` in ``worker_init_fn``, which must not reach the other
+    workers. A data pipe's copy is deep (its wrapper copies by pickling), since a data
+    pipe holds the state of its iteration.
+    """
+    shared = plan.dataset_kind == _DatasetKind.Map and not isinstance(plan.dataset, MapDataPipe)
+    if shared:
+        return plan.dataset
+    try:
+        return copy.copy(plan.dataset)
+    except Exception as error:
+        raise TypeError(
+            f"{type(plan.dataset).__name__} cannot be copied with copy.copy(), and each worker "
+            "thread needs its own copy of an iterable-style dataset. Give it a __copy__ method "
+            "(returning self is fine if several threads may iterate it at once)."
+        ) from error
+
+
+class _no_stop_iteration:
+    """A ``StopIteration`` of the user's code would end the epoch in silence: as in a
+    generator (PEP 479) it becomes a ``RuntimeError``."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if isinstance(error, StopIteration):
+            raise RuntimeError(f"{self._where} raised StopIteration") from error
+
+
+def run_worker(
+    worker_id: int,
+    start: list[WorkerContext],
+    tasks: "SimpleQueue[Task | None]",
+    results: "SimpleQueue[Result | Departure | None]",
+    finished: threading.Event,
+) -> None:
+    """The thread's whole life. *start* holds the context and is emptied, because the
+    ``Thread`` object keeps the arguments of its target for as long as it runs."""
+    try:
+        _limit_intra_op_threads()
+        start.pop().start_up()
+        while _serve(worker_id, tasks, results):
+            pass
+    except BaseException as error:
+        error.add_note(f"in loader worker thread {worker_id}, which has ended because of it")
+        results.put(Departure(worker_id, error.with_traceback(_without_own_frame(error))))
+    finally:
+        finished.set()
+
+
+def _serve(worker_id: int, tasks: SimpleQueue, results: SimpleQueue) -> bool:
+    """Waits for one task and answers it; False when told to end."""
+    task = tasks.get()
+    if task is None:
+        return False
+    outcome = _attempt(task, worker_id)
+    if outcome is not None:
+        results.put(Result(task.epoch, task.number, outcome))
+    # The frames in the traceback of a failure refer to this one (f_back), so a local that
+    # led to the failure would close a reference cycle around the batch and the dataset.
+    del task, outcome
+    return True
+
+
+def _attempt(task: Task, worker_id: int) -> Outcome | None:
+    """The outcome of *task*; None if its epoch was cancelled."""
+    try:
+        task.epoch.check()
+        return Batch(task.contexts[worker_id].fetch(task.epoch, task.index))
+    except Cancelled:
+        return None
+    except Exhausted:
+        return WorkerExhausted(worker_id)
+    except BaseException as error:
+        error.add_note(
+            f"in loader worker thread {worker_id}, building batch {task.number}"
+            + _describe(task.index)
+        )
+        # Without this frame, which is of no interest to the reader of the traceback.
+        return Failure(error.with_traceback(_without_own_frame(error)))
+
+
+def _without_own_frame(error: BaseException):
+    return error.__traceback__.tb_next if error.__traceback__ is not None else None
+
+
+def _describe(index: Any) -> str:
+    if index is None or (isinstance(index, list) and all(i is None for i in index)):
+        return " of the worker's share"  # iterable-style: there are no indices
+    if isinstance(index, (list, tuple)) and len(index) > _SHOWN_INDICES:
+        shown = ", ".join(repr(i) for i in index[:_SHOWN_INDICES])
+        return f" from samples [{shown}, ...] ({len(index)} samples)"
+    return f" from samples {index!r}"
+
+
+# Serialises the three steps of _limit_intra_op_threads over all loaders.
+_intra_op_lock = threading.Lock()
+
+
+def _limit_intra_op_threads() -> None:
+    """``torch.set_num_threads(1)`` for the calling thread only, as in torch's workers.
+
+    Workers are the parallelism here; without this each would bring its own team of
+    OpenMP threads. torch sets the calling thread's number and, beside it, a default
+    that threads take over on their first operation, the main thread included. So the
+    default is put back, by a thread made for it since the call sets its caller too.
+    """
+    with _intra_op_lock:
+        default = torch.get_num_threads()  # this thread is new: it took the default over
+        if default == 1:
+            return
+        torch.set_num_threads(1)
+        restore = threading.Thread(target=torch.set_num_threads, args=(default,), daemon=False)
+        restore.start()
+        restore.join()
+
+
+def _renew_lock_after_fork() -> None:
+    global _intra_op_lock
+    _intra_op_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock_after_fork)

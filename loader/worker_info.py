@@ -1,0 +1,83 @@
+"""``get_worker_info()`` per worker thread.
+
+torch keeps the description of the current worker in one global of the module
+``torch.utils.data._utils.worker``: right for processes, wrong for threads. User
+code mostly holds the function itself (``from torch.utils.data import
+get_worker_info``), so replacing the attribute in torch's modules would miss it.
+Instead the function object keeps its identity and is given new code that asks the
+current thread first and then the global, which worker processes go on using.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+from torch.utils.data import get_worker_info
+from torch.utils.data._utils import collate as _torch_collate
+from torch.utils.data._utils import worker as _torch_worker
+from torch.utils.data._utils.worker import WorkerInfo
+
+__all__ = ["WorkerInfo", "acting_as", "get_worker_info", "in_worker_thread"]
+
+
+class _ThreadState(threading.local):
+    """Each thread sees and sets its own ``info``; hence no lock."""
+
+    info: WorkerInfo | None = None
+
+
+_state = _ThreadState()
+
+# torch's collate_tensor_fn takes "there is a worker info" for "we are in another
+# process" and then allocates the batch in shared memory. In a worker thread that
+# is slow, eats /dev/shm and marks the batch as shared. This one caller is therefore
+# told the truth it is after: no other process here. It is recognised by its code
+# object, so any way to reach it (default_collate, a copy of default_collate_fn_map,
+# a direct call from a user's collate function) is covered.
+_SHARED_MEMORY_CODE = _torch_collate.collate_tensor_fn.__code__
+
+
+def _current_thread_info() -> WorkerInfo | None:
+    info = _state.info
+    # Frame 0 is this function, 1 is get_worker_info, 2 is its caller.
+    if info is not None and sys._getframe(2).f_code is _SHARED_MEMORY_CODE:
+        return None
+    return info
+
+
+def _get_worker_info():
+    # This code runs as torch's get_worker_info, with the globals of torch's module.
+    return _loader_thread_info() or _worker_info  # noqa: F821
+
+
+@contextlib.contextmanager
+def acting_as(info: WorkerInfo) -> Iterator[None]:
+    """Within the block ``get_worker_info()`` returns *info* in this thread only."""
+    previous = _state.info
+    _state.info = info
+    try:
+        yield
+    finally:
+        _state.info = previous
+
+
+def in_worker_thread() -> bool:
+    """True while this thread runs user code on behalf of a thread loader."""
+    return _state.info is not None
+
+
+def _forget_after_fork() -> None:
+    # A process forked from a worker thread is not that worker; it may become a
+    # worker process, whose info is torch's global.
+    global _state
+    _state = _ThreadState()
+
+
+# Assigning __code__ is done once, while this module is imported. A thread that runs
+# get_worker_info at that very moment finishes with the code that it started with.
+_torch_worker._loader_thread_info = _current_thread_info
+get_worker_info.__code__ = _get_worker_info.__code__.replace(co_name="get_worker_info")
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

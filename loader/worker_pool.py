@@ -1,0 +1,199 @@
+"""The worker threads of one iterator: starting, stopping and waiting for them.
+
+A pool refers to threads and queues only, never to the iterator or (between tasks)
+to anything of the user's. That is what lets a dropped iterator be collected, and its
+finalizer (which holds the pool) end the threads.
+
+Shared state: ``stopped`` and ``orphaned`` go from False to True once, ``epoch`` and
+``consumer`` are replaced by the consumer only. All are read without a lock; every
+reader copes with a value that is a moment old.
+"""
+
+import faulthandler
+import os
+import tempfile
+import threading
+import time
+import warnings
+from queue import SimpleQueue
+
+from loader.fetch import Epoch
+from loader.thread_worker import Task, WorkerContext, run_worker
+from loader.worker_info import in_worker_thread
+
+JOIN_LIMIT = 5.0
+"""Seconds to wait for workers that were told to end, the time torch grants its worker
+processes. A worker only needs longer if a single sample does."""
+
+_EPILOGUE_LIMIT = 0.1
+"""Seconds to wait for a thread that has left our code. It ends by itself within
+microseconds, unless the caller happens to hold a lock of the ``threading`` module (a
+finalizer can run anywhere)."""
+
+# Pools whose threads may be running, for the hook at interpreter exit. Adding,
+# discarding and copying are single atomic operations of a built-in set whose elements
+# hash by identity, so no lock is needed; a lock could not be taken in a finalizer.
+_live: set["WorkerPool"] = set()
+
+
+class WorkerPool:
+    """Starts ``len(contexts)`` worker threads.
+
+    With *private_queues* each worker has its own queue of tasks (iterable-style: a
+    task is for a certain worker); else all take from one (map-style: whoever is free).
+
+    Raises ``RuntimeError`` if the system refuses a thread; none is left then.
+    """
+
+    def __init__(self, contexts: tuple[WorkerContext, ...], private_queues: bool) -> None:
+        self.results: SimpleQueue = SimpleQueue()
+        self.epoch = Epoch()
+        self.consumer = threading.current_thread()
+        self.stopped = False
+        self.orphaned = False
+        self._tasks = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
+        self._threads: list[tuple[threading.Thread, threading.Event]] = []
+        _live.add(self)
+        try:
+            for worker_id, context in enumerate(contexts):
+                self._start(worker_id, context)
+        except BaseException:
+            self.stop()
+            self.join()
+            raise
+
+    def _start(self, worker_id: int, context: WorkerContext) -> None:
+        finished = threading.Event()
+        tasks = self._tasks[worker_id % len(self._tasks)]
+        thread = threading.Thread(
+            target=run_worker,
+            args=(worker_id, [context], tasks, self.results, finished),
+            name=f"loader-worker-{worker_id}",
+            daemon=False,  # else inherited from a consumer that is a daemon thread
+        )
+        thread.start()
+        self._threads.append((thread, finished))
+
+    def put(self, task: Task, worker_id: int | None = None) -> None:
+        """Queues *task* for worker *worker_id*, or for whichever is free if None."""
+        self._tasks[worker_id or 0].put(task)
+
+    def begin_epoch(self, shared_seed: int | None) -> Epoch:
+        """A new epoch; what is left of the previous one is no longer worked on."""
+        self.epoch.cancelled = True
+        self.epoch = Epoch(shared_seed)
+        return self.epoch
+
+    def stop(self) -> None:
+        """Tells every worker to end after the sample in hand. Returns at once.
+
+        Safe to call repeatedly and from anywhere, also from a finalizer that runs in
+        the midst of another call on the same queues: ``SimpleQueue.put`` is documented
+        as reentrant for this very purpose, which ``queue.Queue`` is not.
+        """
+        self.stopped = True
+        self.epoch.cancelled = True
+        _live.discard(self)
+        if self.orphaned:
+            return
+        for tasks in self._tasks:
+            for _ in self._threads:
+                tasks.put(None)
+        self.results.put(None)  # wakes a consumer that waits in another thread
+
+    def join(self, limit: float = JOIN_LIMIT) -> None:
+        """Waits up to *limit* seconds for the workers to end, after ``stop()``.
+
+        Whoever is still busy then is named in a ``RuntimeWarning`` with its stack; it
+        ends by itself once the user's code returns.
+        """
+        if self.orphaned:
+            return
+        deadline = time.monotonic() + limit
+        stuck = []
+        for thread, finished in self._threads:
+            if thread is threading.current_thread():
+                continue
+            if finished.wait(max(0.0, deadline - time.monotonic())):
+                thread.join(_EPILOGUE_LIMIT)
+            else:
+                stuck.append(thread)
+        if stuck:
+            names = ", ".join(thread.name for thread in stuck)
+            warnings.warn(
+                f"{names} did not end within {limit:g} s of being told to, because a call into "
+                "the dataset or collate_fn has not returned. The interpreter can only exit "
+                "after it has. Stack:\n" + "".join(_stack(thread) for thread in stuck),
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def dispose(self) -> None:
+        """For the finalizer of the iterator: stops, and waits where that is safe.
+
+        Not where the pool was stopped before: whoever did that has waited, or must not
+        be held up (an interruption). Not in a worker thread of any loader: a garbage
+        collection there can run this for an iterator whose workers are running the same
+        for the iterator of this thread.
+        """
+        if not self.stopped:
+            self.stop()
+            if not in_worker_thread():
+                self.join()
+
+
+def _stack(thread: threading.Thread) -> str:
+    """The stack of a running thread as text.
+
+    Through ``faulthandler``, which stops all threads while it reads (CPython issue
+    128400); walking frames from ``sys._current_frames()`` while their thread goes on
+    running is not safe without the GIL.
+    """
+    with tempfile.TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        sections = file.read().split("\n\n")
+    for section in sections:
+        header, _, frames = section.partition("\n")
+        if f"0x{thread.ident:016x}" in header:
+            return f"{thread.name} (most recent call first):\n{frames.rstrip()}\n"
+    return f"{thread.name}: (stack not available)\n"
+
+
+def _stop_all_at_exit() -> None:
+    """Runs when the main thread is done, before the interpreter waits for threads.
+
+    Pools whose consumer is a thread that still runs go on working until it has ended,
+    as the interpreter waits for that thread anyway; all others are stopped.
+    """
+    while pools := list(_live):
+        idle = [pool for pool in pools if not _will_be_waited_for(pool.consumer)]
+        for pool in idle:
+            pool.stop()
+        for pool in idle:
+            pool.join()
+        if not idle:
+            consumers = [pool.consumer for pool in pools]
+            # A consumer that is itself a worker (of an outer loader) ends after the
+            # outer loader's consumer: wait for the others first.
+            workers = {thread for pool in pools for thread, _ in pool._threads}
+            next((c for c in consumers if c not in workers), consumers[0]).join()
+
+
+def _will_be_waited_for(thread: threading.Thread) -> bool:
+    return thread is not threading.current_thread() and thread.is_alive() and not thread.daemon
+
+
+def _orphan_all_after_fork() -> None:
+    """In a forked child there are no worker threads, and a queue may have been copied
+    while another thread was inside it: neither is ever touched again."""
+    for pool in list(_live):
+        pool.orphaned = pool.stopped = True
+    _live.clear()
+
+
+# The hook that concurrent.futures.thread uses for the same purpose: unlike atexit
+# functions it runs before the interpreter waits for non-daemon threads.
+threading._register_atexit(_stop_all_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_orphan_all_after_fork)
