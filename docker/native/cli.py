@@ -77,12 +77,11 @@ def _parser() -> argparse.ArgumentParser:
 
     verb("bench", "compare threads and processes in both twins", _bench, add_help=False)
 
-    test = verb("test", "run all tests in both twins, or in one", _test, (
+    verb("test", "run all tests in both twins, or in one", _test, (
         "Runs the tests: those of the loader and the benchmark in each twin, those of ./twins itself, and,\n"
         "where a Docker engine answers, those that build and run the images. Other arguments go to pytest:\n\n"
         "  ./twins test ft -k order"
-    ))
-    test.add_argument("twin", nargs="?", choices=TWINS, help="only this twin")
+    ), usage="./twins test [-h] [ft|gil] [PYTEST-ARGUMENT ...]")
 
     clean = verb("clean", "delete everything that ./twins built", _clean)
     clean.add_argument("--yes", action="store_true", help="do not ask")
@@ -151,8 +150,9 @@ def _bench(_, rest) -> int:
     os.execve(command[0], command + rest, environment(driver))
 
 
-def _test(options, rest) -> int:
-    names = [options.twin] if options.twin else list(TWINS)
+def _test(_, rest) -> int:
+    # Not left to argparse, which would take the value of a pytest option for the twin.
+    names = [rest.pop(0)] if rest[:1] and rest[0] in TWINS else list(TWINS)
     ready = build.twins(names)
     tests = CHECKOUT / "tests"
     unit = [tests / "unit", tests / "stress", tests / "browser"]

@@ -1,0 +1,78 @@
+"""`./twins` as a user runs it, as a real process on this machine."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-twins"
+# What the runner of the tests set for its own twin must not reach the ./twins under test.
+OWN_VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE")
+
+
+@pytest.fixture
+def environment():
+    """The variables of a shell outside the environment that runs the tests."""
+    variables = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+    own = str(Path(sys.prefix) / "bin")
+    variables["PATH"] = os.pathsep.join(part for part in variables["PATH"].split(os.pathsep) if part != own)
+    return variables
+
+
+@pytest.fixture
+def twins(environment):
+    """Runs `./twins ARGUMENT ...` to its end."""
+
+    def run(*arguments, timeout=120, **variables):
+        return subprocess.run(
+            [CHECKOUT / "twins", *arguments], env={**environment, **variables}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=timeout,
+        )
+
+    return run
+
+
+@pytest.fixture
+def start_twins(environment):
+    """Starts `./twins ARGUMENT ...` and returns the process; whatever is left of it dies with the test."""
+    processes = []
+
+    def start(*arguments, **variables):
+        process = subprocess.Popen(
+            [CHECKOUT / "twins", *arguments], env={**environment, **variables}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=30)
+
+
+@pytest.fixture
+def cache():
+    """The cache of the twins that run these tests; skips where they were made by other means."""
+    if not (CACHE / "environments").is_dir():
+        pytest.skip(f"no twins built by ./twins in {CACHE}")
+    return CACHE
+
+
+@pytest.fixture
+def new_cache(cache):
+    """A cache (as XDG_CACHE_HOME) without interpreters and environments, which has the source and the
+    CUDA libraries of the real one, so that a build begins at once with the compiler."""
+    base = Path(tempfile.mkdtemp(prefix="ft-twins-test-", dir=cache.parent))
+    directory = base / "ft-twins"
+    directory.mkdir()
+    for shared in ("source", "cuda", "uv"):
+        (directory / shared).symlink_to(cache / shared)
+    yield base
+    shutil.rmtree(base)

@@ -1,0 +1,178 @@
+"""Builds that are interrupted, that fail, that meet each other, or that cannot begin."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+
+BUILDING = "interpreter ft (log:"
+
+
+def lines_until(process, text):
+    """Reads the output of `process` up to the line that contains `text`; returns all of it."""
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if text in line:
+            return "".join(seen)
+    pytest.fail(f"ended without {text!r}:\n{''.join(seen)}")
+
+
+def left_over(directory):
+    """Processes that work for a build in `directory`."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        if str(directory) in " ".join(process.info["cmdline"] or []) + " " + (process.info["cwd"] or ""):
+            found.append(process)
+    return found
+
+
+def finished_builds(base):
+    return [path for name in ("interpreters", "environments") for path in (base / "ft-twins" / name).glob("*/finished.json")]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_build_leaves_nothing_that_looks_finished(start_twins, new_cache, how):
+    process = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+    lines_until(process, BUILDING)
+    time.sleep(2)  # well into configure
+    assert left_over(new_cache)
+    begin = time.monotonic()
+    process.send_signal(how)
+    rest = process.stdout.read()
+    assert process.wait(timeout=30) == 130
+    assert time.monotonic() - begin < 5
+    assert "interrupted" in rest
+    psutil.wait_procs(left_over(new_cache), timeout=5)
+    assert not left_over(new_cache)
+    assert not finished_builds(new_cache)
+
+
+def test_two_first_uses_wait_for_each_other(start_twins, new_cache):
+    first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+    lines_until(first, BUILDING)
+    second = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+    waiting = lines_until(second, "waiting for it")
+    assert str(first.pid) in waiting
+    first.send_signal(signal.SIGINT)
+    assert first.wait(timeout=30) == 130
+    # The one that waited takes over, from the beginning, since the first finished nothing.
+    lines_until(second, BUILDING)
+    second.send_signal(signal.SIGINT)
+    assert second.wait(timeout=30) == 130
+
+
+def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, new_cache):
+    first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+    lines_until(first, BUILDING)
+    time.sleep(1)
+    first.kill()
+    first.wait()
+    orphans = left_over(new_cache)
+    assert orphans
+    second = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+    lines_until(second, "waiting for it")
+    for orphan in orphans:
+        try:
+            orphan.kill()
+        except psutil.NoSuchProcess:
+            pass
+    for orphan in left_over(new_cache):
+        if orphan.pid != second.pid and "setup" not in orphan.cmdline():
+            orphan.kill()
+    lines_until(second, BUILDING)
+
+
+@pytest.mark.timeout(120)
+def test_failed_download_says_why_and_leaves_nothing(twins, new_cache):
+    (new_cache / "ft-twins" / "source").unlink()
+    done = twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache), DEBIAN_MIRROR="http://127.0.0.1:9/debian",
+                 DEBIAN_SECURITY_MIRROR="http://127.0.0.1:9/debian-security", timeout=110)
+    assert done.returncode == 1
+    assert "CPython source failed" in done.stderr and "PYTHON_SUITE" in done.stderr
+    assert not list((new_cache / "ft-twins" / "source").glob("*/finished.json"))
+    assert not finished_builds(new_cache)
+
+
+def test_series_that_the_suite_lacks_names_suites_to_try(twins, new_cache):
+    (new_cache / "ft-twins" / "source").unlink()
+    done = twins("setup", XDG_CACHE_HOME=str(new_cache), PYTHON_SERIES="3.14", PYTHON_SUITE="trixie")
+    assert done.returncode == 1
+    assert "PYTHON_SUITE=forky" in done.stderr
+
+
+def test_compiler_error_is_shown_and_leaves_nothing(twins, new_cache):
+    done = twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache), CC="false")
+    assert done.returncode == 1
+    assert "failed" in done.stderr and "log" in done.stderr and "C compiler cannot create executables" in done.stderr
+    assert not finished_builds(new_cache)
+    assert not left_over(new_cache)
+
+
+def test_full_disk_is_told_before_anything_is_built(twins, new_cache):
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    small = new_cache / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", small], check=True)
+    try:
+        done = twins("setup", XDG_CACHE_HOME=str(small))
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert done.returncode == 1
+    assert "GB are free" in done.stderr and "XDG_CACHE_HOME" in done.stderr
+
+
+def test_cache_that_cannot_be_written(twins):
+    done = twins("setup", XDG_CACHE_HOME="/proc")
+    assert done.returncode == 1
+    assert "/proc/ft-twins" in done.stderr and "XDG_CACHE_HOME" in done.stderr
+
+
+def test_missing_packages_come_as_one_command(twins, new_cache, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("dropping to another user needs root")
+    (tmp_path / "status").touch()  # dpkg's view of a machine on which nothing is installed
+    (tmp_path / "updates").mkdir()
+    (tmp_path / "info").mkdir()
+    tmp_path.chmod(0o755)
+    for parent in [new_cache, *new_cache.parents]:
+        if not parent.stat().st_mode & 0o001:
+            pytest.skip(f"another user cannot reach {parent}")
+    new_cache.chmod(0o777)
+    (new_cache / "ft-twins").chmod(0o777)
+    done = subprocess.run(
+        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", f"XDG_CACHE_HOME={new_cache}",
+         f"DPKG_ADMINDIR={tmp_path}", "PATH=/usr/bin:/bin", "python3", "-B",
+         str(os.path.join(os.path.dirname(__file__), "..", "..", "docker", "native")), "setup"],
+        capture_output=True, text=True, timeout=60,
+    )
+    assert done.returncode == 3, done.stderr
+    command = next(line for line in done.stderr.splitlines() if "sudo apt-get install" in line)
+    assert "build-essential" in command and "libssl-dev" in command
+
+
+def test_other_architectures_are_named(environment):
+    if shutil.which("setarch") is None:
+        pytest.skip("needs util-linux' setarch")
+    if os.uname().machine != "x86_64":
+        pytest.skip("only x86-64 can pretend to be i686")
+    twins = os.path.join(os.path.dirname(__file__), "..", "..", "twins")
+    done = subprocess.run(["setarch", "i686", twins, "setup"], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    assert "i686" in done.stderr and "x86_64" in done.stderr and "aarch64" in done.stderr
+
+
+def test_clean_deletes_what_was_built_and_nothing_else(twins, new_cache):
+    (new_cache / "ft-twins" / "logs").mkdir()
+    (new_cache / "other").mkdir()
+    done = twins("clean", XDG_CACHE_HOME=str(new_cache))
+    assert done.returncode == 2 and "--yes" in done.stderr
+    done = twins("clean", "--yes", XDG_CACHE_HOME=str(new_cache))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (new_cache / "ft-twins").iterdir()] == ["lock"]
+    assert (new_cache / "other").is_dir()

@@ -1,0 +1,46 @@
+"""The lock serves the four interpreters: 3.13, 3.13t, 3.14, 3.14t, on x86-64 and Arm."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+DOCKER = Path(__file__).resolve().parents[2] / "docker"
+
+
+@pytest.fixture(scope="module")
+def uv(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("uv")
+    subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+    subprocess.run([directory / "bin" / "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r",
+                    DOCKER / "uv.lock"], check=True)
+    return directory / "bin" / "uv"
+
+
+def test_every_pin_has_a_hash():
+    pins = hashes = 0
+    for line in (DOCKER / "requirements.lock").read_text().splitlines():
+        if line and line[0].isalnum():
+            assert pins == 0 or hashes > 0, f"no hash before {line}"
+            pins, hashes = pins + 1, 0
+        elif "--hash=sha256:" in line:
+            hashes += 1
+    assert pins > 40 and hashes
+
+
+@pytest.mark.parametrize("platform", ["x86_64-manylinux_2_28", "aarch64-manylinux_2_28"])
+@pytest.mark.parametrize("version", ["3.13", "3.14"])
+def test_wheels_exist_for_every_pin(uv, version, platform, tmp_path):
+    # uv keeps the ABI of the interpreter that it is given, free-threaded or not, and takes the version
+    # from the option: run in both twins, this covers all four. Nothing is downloaded but metadata.
+    done = subprocess.run(
+        [uv, "pip", "install", "--dry-run", "--no-config", "--python", sys.executable, "--python-version", version,
+         "--python-platform", platform, "--no-deps", "--require-hashes", "--no-build", "--target", tmp_path,
+         "-r", DOCKER / "requirements.lock"],
+        capture_output=True, text=True, timeout=120,
+    )
+    threading = "free-threaded" if sysconfig.get_config_var("Py_GIL_DISABLED") else "with-GIL"
+    assert done.returncode == 0, f"{threading} {version} on {platform}: {done.stderr}"
+    assert "torch==2.10.0" in done.stderr + done.stdout

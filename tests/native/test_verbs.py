@@ -1,0 +1,67 @@
+"""The verbs of ./twins on twins that exist."""
+
+import json
+import re
+import time
+
+import pytest
+
+
+@pytest.mark.parametrize("verb", ["", "setup", "info", "exec", "bench", "test", "clean"])
+def test_help_teaches(twins, verb):
+    done = twins(*verb.split(), "--help")
+    assert done.returncode == 0
+    assert "usage:" in done.stdout.lower()
+
+
+def test_unknown_verb_is_a_usage_error(twins):
+    done = twins("frobnicate")
+    assert done.returncode == 2
+    assert "frobnicate" in done.stderr and "bench" in done.stderr
+
+
+@pytest.mark.parametrize(("twin", "disabled", "enabled"), [("ft", "1", "False"), ("gil", "0", "True")])
+def test_exec_runs_in_the_twin(twins, twin, disabled, enabled):
+    done = twins("exec", twin, "python", "-c", (
+        "import sys, sysconfig, loader, bench;"
+        "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
+    ))
+    assert done.stdout.split() == [disabled, enabled], done.stderr
+    # The environment is a whole one, and nothing in it lacks what it needs.
+    done = twins("exec", twin, "pip", "check")
+    assert done.returncode == 0, done.stdout
+
+
+def test_exec_passes_the_exit_code_on(twins):
+    assert twins("exec", "gil", "python", "-c", "import sys; sys.exit(7)").returncode == 7
+    assert twins("exec", "gil", "sh", "-c", "kill -TERM $$").returncode == -15
+
+
+def test_exec_of_nothing_says_what_to_do(twins):
+    done = twins("exec", "ft")
+    assert done.returncode == 2 and "./twins exec ft python" in done.stderr
+    done = twins("exec", "ft", "no-such-program")
+    assert done.returncode == 127 and "no-such-program" in done.stderr
+
+
+def test_second_use_starts_in_under_two_seconds(twins):
+    begin = time.monotonic()
+    assert twins("exec", "ft", "true").returncode == 0
+    assert time.monotonic() - begin < 2
+
+
+@pytest.mark.timeout(180)
+def test_info_tells_what_the_twins_are(twins):
+    done = twins("info", "--json", timeout=170)
+    assert done.returncode == 0, done.stderr
+    info = json.loads(done.stdout)
+    assert set(info) == {"ft", "gil"}
+    text = json.dumps(info["ft"])
+    assert re.search(r'"torch": "2\.', text) and "--disable-gil" in text
+    assert "--disable-gil" not in json.dumps(info["gil"])
+
+
+def test_wrong_series_is_named(twins):
+    done = twins("info", PYTHON_SERIES="3.12")
+    assert done.returncode == 2
+    assert "3.12" in done.stderr and "3.13" in done.stderr
