@@ -194,6 +194,6 @@ def _clean(options, _) -> int:
             if entry.name == "engine":
                 print(f"left alone: {entry} (delete it with docker/engine remove)")
             elif entry.name != "lock":
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     print(f"deleted {size}")
     return 0

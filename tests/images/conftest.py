@@ -1,0 +1,76 @@
+"""The images as a user has them: built by compose, run by a real engine through docker-py."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import docker
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TWINS = ("ft", "gil")
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """A client of the Docker engine."""
+    try:
+        client = docker.from_env()
+        client.ping()
+    except docker.errors.DockerException as error:
+        pytest.skip(f"no Docker engine answers ({error}); start one, for example with docker/engine start")
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def images(engine, request):
+    """Both images, built from this checkout as `docker compose build` does: {"ft": Image, "gil": Image}."""
+    log = CHECKOUT / "results" / "image-build.log"
+    # A first build takes some fifteen minutes on two cores: whoever waits is told.
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\nbuilding the images (log: {log})", flush=True)
+        with open(log, "wb") as output:
+            code = subprocess.run(
+                ["docker", "compose", "--progress", "plain", "build", "ft-bench", "gil-bench"], cwd=CHECKOUT,
+                env=compose_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False,
+            ).returncode
+    if code:
+        pytest.fail(f"docker compose build failed:\n{''.join(log.read_text(errors='replace').splitlines(True)[-40:])}")
+    return {twin: engine.images.get(f"{twin}-env:latest") for twin in TWINS}
+
+
+def compose_environment() -> dict:
+    """The caller's variables without those of the twin that runs the tests."""
+    return {name: value for name, value in os.environ.items()
+            if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "PYTHON_SERIES")}
+
+
+@pytest.fixture
+def run(engine, images):
+    """Runs a command in a twin's image to its end: `run("ft", ["python", "-V"])` gives its output.
+
+    Raises docker.errors.ContainerError if it fails.
+    """
+
+    def run(twin, command, **options):
+        output = engine.containers.run(images[twin].id, command, remove=True, stderr=True, **options)
+        return output.decode()
+
+    return run
+
+
+@pytest.fixture
+def start(engine, images):
+    """Starts a container and returns it; it is removed after the test."""
+    containers = []
+
+    def start(twin, command, **options):
+        container = engine.containers.create(images[twin].id, command, **options)
+        containers.append(container)
+        container.start()
+        return container
+
+    yield start
+    for container in containers:
+        container.remove(force=True)

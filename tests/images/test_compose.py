@@ -1,0 +1,130 @@
+"""The services of compose.yaml, run by `docker compose` as a user types it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+
+import pytest
+
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CALLER = 12345  # a user id that exists neither in the image nor here
+pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
+
+
+class Project:
+    """A directory with compose.yaml and results/, as in a clone, of a user of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.name = f"ft-env-test-{uuid.uuid4().hex[:8]}"
+        self.results = directory / "results"
+        self.results.mkdir()
+        shutil.copy(CHECKOUT / "compose.yaml", directory)
+        if os.geteuid() == 0:
+            for path in (directory, self.results):
+                os.chown(path, CALLER, CALLER)
+
+    def command(self, *arguments: str) -> list[str]:
+        return ["docker", "compose", "--project-name", self.name, "--project-directory", str(self.directory),
+                "-f", str(self.directory / "compose.yaml"), *arguments]
+
+    def environment(self) -> dict:
+        return {name: value for name, value in os.environ.items() if name != "PYTHON_SERIES"}
+
+    def run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess:
+        return subprocess.run(self.command("run", "--rm", "-T", *arguments), env=self.environment(), text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
+
+    def containers(self, engine, status: str = "running") -> list:
+        return engine.containers.list(filters={"label": f"com.docker.compose.project={self.name}", "status": status})
+
+
+@pytest.fixture
+def project(images, tmp_path):
+    project = Project(tmp_path)
+    yield project
+    subprocess.run(project.command("down", "--volumes", "--timeout", "2"), capture_output=True, check=True)
+
+
+def wait_until(condition, seconds: float) -> bool:
+    """Whether `condition` came true in time. The engine offers nothing to wait on for what is asked here."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
+    done = project.run("ft-bench", "--quick")
+    assert done.returncode == 0, done.stdout + done.stderr
+    latest = project.results / "latest"
+    assert latest.is_symlink()
+    results = json.loads((latest / "results.json").read_text())
+    assert results["status"] == "complete"
+    configurations = {trial["contestant"]["config"] for round_ in results["rounds"] for trial in round_["trials"]}
+    assert configurations == {"gil", "ft-gil", "ft"}
+    assert (latest / "pillow.png").read_bytes().startswith(b"\x89PNG")
+    assert "<html" in (latest / "report.html").read_text()
+    # Written as the caller, although no user id was named anywhere.
+    owner = project.directory.stat().st_uid
+    assert {path.lstat().st_uid for path in latest.resolve().rglob("*")} == {owner}
+    assert latest.resolve().stat().st_uid == owner
+    # Nothing runs on: the peer ends with the benchmark.
+    assert wait_until(lambda: not project.containers(engine), 15)
+
+
+def test_interrupted_bench_reports_what_it_has(engine, project):
+    process = subprocess.Popen(project.command("run", "--rm", "-T", "ft-bench", "--quick"), env=project.environment(),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert wait_until(lambda: list(project.results.glob("*/results.json")), 120), "no round was finished in time"
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130, output
+    results = json.loads((project.results / "latest" / "results.json").read_text())
+    assert results["status"] == "incomplete"
+    assert "incomplete" in output.lower()
+    assert wait_until(lambda: not project.containers(engine), 15)
+
+
+def test_bad_scenario_is_a_usage_error(project):
+    done = project.run("ft-bench", "pilow", timeout=120)
+    assert done.returncode == 2
+    assert "pillow" in done.stdout + done.stderr
+    assert not list(project.results.iterdir())
+
+
+def test_own_images_are_seen_by_both(project, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 no JPEG")
+    done = subprocess.run(project.command("run", "--rm", "-T", "ft-bench", "--quick", "--data", "/data"),
+                          env={**project.environment(), "DATA": str(photos)}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "broken.jpg" in done.stdout + done.stderr
+
+
+def test_gpu_override_is_valid_and_asks_for_every_gpu():
+    answer = subprocess.run(
+        ["docker", "compose", "-f", "compose.yaml", "-f", "compose.gpu.yaml", "config", "--format", "json"],
+        cwd=CHECKOUT, capture_output=True, text=True,
+    )
+    if answer.returncode and "is not a docker command" in answer.stderr:
+        pytest.skip("docker compose is not installed")
+    assert answer.returncode == 0, answer.stderr
+    for name, service in json.loads(answer.stdout)["services"].items():
+        (device,) = service["deploy"]["resources"]["reservations"]["devices"]
+        assert device["driver"] == "nvidia" and device["count"] == -1, name
+        # Limits are the user's business.
+        assert "limits" not in service["deploy"]["resources"]

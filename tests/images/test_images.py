@@ -1,0 +1,177 @@
+"""What each image is."""
+
+import json
+import time
+
+import docker
+import pytest
+
+from contextlib import closing
+
+pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
+TWINS = ("ft", "gil")
+
+
+def python(run, twin, code, **options):
+    return run(twin, ["python", "-c", code], **options).strip()
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_gil_state_after_importing_everything(run, twin):
+    state = python(run, twin, (
+        "import sys, sysconfig, torch, numpy, PIL.Image, nvidia.nvimgcodec, loader, bench;"
+        "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
+    ))
+    assert state == {"ft": "1 False", "gil": "0 True"}[twin]
+
+
+def test_gil_can_be_forced_on(run):
+    assert python(run, "ft", "import sys; print(sys._is_gil_enabled())", environment={"PYTHON_GIL": "1"}) == "True"
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_user_is_not_root_and_any_user_will_do(run, twin):
+    assert run(twin, ["id", "-u"]).strip() == "1000"
+    code = "import os, pathlib, torch; p = pathlib.Path.home() / 'x'; p.touch(); print(p.stat().st_uid)"
+    assert python(run, twin, code, user="12345:23456") == "12345"
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_pip_installs_for_the_user(run, twin):
+    # Without network, from a wheel made on the spot: what counts is that there is a place for it.
+    script = (
+        "mkdir /tmp/p && cd /tmp/p && printf '[project]\\nname=\"tiny\"\\nversion=\"1\"\\n[tool.setuptools]\\n"
+        "py-modules=[\"tiny\"]\\n' > pyproject.toml && echo x=1 > tiny.py && "
+        "pip install --quiet --no-build-isolation --no-index . && python -c 'import tiny; print(tiny.x)'"
+    )
+    assert run(twin, ["bash", "-c", script], network_mode="none").strip().splitlines()[-1] == "1"
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_programs_on_path(run, twin):
+    versions = run(twin, ["sh", "-c", "python -V; python3 -V; pip -V"]).splitlines()
+    assert versions[0] == versions[1] and versions[0].startswith("Python 3.")
+    assert versions[2].startswith("pip ")
+    assert run(twin, ["pip", "check"]).strip() == "No broken requirements found."
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_nothing_of_the_build_is_left(run, twin):
+    script = (
+        "for p in gcc cc g++ make uv; do command -v $p; done; ls -A /var/lib/apt/lists /root/.cache /docker /source 2>/dev/null "
+        "| grep -v ':$'; ls -d /home/ft/.cache 2>/dev/null; true"
+    )
+    assert run(twin, ["bash", "-c", script], user="0").strip() == ""
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_labels_and_configuration(images, twin):
+    config = images[twin].attrs["Config"]
+    labels = config["Labels"]
+    assert labels["org.opencontainers.image.title"] == f"{twin}-env"
+    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert labels["org.opencontainers.image.description"]
+    assert config["User"] == "ft"
+    assert config["Entrypoint"][0].endswith("tini")
+
+
+def test_twins_share_their_largest_part_and_differ_in_the_gil_alone(engine, images, run):
+    layers = {twin: images[twin].attrs["RootFS"]["Layers"] for twin in TWINS}
+    shared = sum(a == b for a, b in zip(layers["ft"], layers["gil"]))
+    assert layers["ft"][:shared] == layers["gil"][:shared]
+    sizes = {twin: [entry["Size"] for entry in reversed(images[twin].history()) if entry["Size"]] for twin in TWINS}
+    # The CUDA libraries are in the shared part: more than half of an image.
+    common = 0
+    for a, b in zip(sizes["ft"], sizes["gil"]):
+        if a != b:
+            break
+        common += a
+    assert common > images["ft"].attrs["Size"] / 2
+
+    config = {twin: dict(images[twin].attrs["Config"]) for twin in TWINS}
+    for twin in TWINS:
+        config[twin]["Labels"] = {
+            key: value for key, value in config[twin]["Labels"].items()
+            if key != "org.opencontainers.image.title" and not key.startswith("com.docker.compose")
+        }
+        config[twin].pop("Image", None)
+    assert config["ft"] == config["gil"]
+
+    freeze = {twin: run(twin, ["pip", "freeze"]) for twin in TWINS}
+    assert freeze["ft"] == freeze["gil"]
+    flags = {twin: set(python(run, twin, "import sysconfig; print(sysconfig.get_config_var('CONFIG_ARGS'))").split())
+             for twin in TWINS}
+    assert flags["ft"] ^ flags["gil"] == {"'--disable-gil'"}
+    debian = {twin: run(twin, ["dpkg-query", "--show"]) for twin in TWINS}
+    assert debian["ft"] == debian["gil"]
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_info(run, twin):
+    info = run(twin, ["info"])
+    assert "torch" in info and "GIL" in info
+    answer = json.loads(run(twin, ["info", "--json"]))
+    assert ("--disable-gil" in json.dumps(answer)) == (twin == "ft")
+
+
+def test_info_sees_the_processors_of_the_container(run):
+    answer = json.dumps(json.loads(run("ft", ["info", "--json"], nano_cpus=1_000_000_000)))
+    assert '"cpu' in answer
+    assert json.loads(run("ft", ["info", "--json"], cpuset_cpus="0")) != {}
+
+
+def typed(container, text):
+    """Types `text` at the container's terminal and returns all that the terminal showed."""
+    with closing(container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 1})) as socket:
+        socket._sock.sendall(text.encode())
+        container.wait(timeout=60)
+    return container.logs().decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(("twin", "state"), [("ft", "free-threaded build; the GIL is OFF"), ("gil", "with-GIL build; the GIL is ON")])
+def test_interactive_python_greets_and_is_plain_otherwise(start, twin, state):
+    container = start(twin, ["python"], tty=True, stdin_open=True)
+    shown = typed(container, "print(6 * 7)\nexit()\n").splitlines()
+    assert state in shown[0] and shown[0].startswith("ft-env: CPython 3.")
+    assert shown[1].startswith("Python 3.")
+    assert "42" in shown
+
+
+def test_scripts_are_not_greeted(run):
+    assert python(run, "ft", "print(1)") == "1"
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_works_without_network(run, twin):
+    code = (
+        "import loader, torch\n"
+        "d = torch.utils.data.TensorDataset(torch.arange(10))\n"
+        "print(sum(b[0].sum().item() for b in loader.DataLoader(d, batch_size=2, num_workers=2, worker_method='thread')))"
+    )
+    assert python(run, twin, code, network_mode="none") == "45"
+
+
+@pytest.mark.parametrize("command", [["python", "-c", "import time; time.sleep(1000)"], ["python"], ["bash", "-c", "sleep 1000"]])
+def test_stops_within_two_seconds(start, command):
+    container = start("ft", command, stdin_open=True)
+    time.sleep(1)
+    container.reload()
+    assert container.status == "running"
+    begin = time.monotonic()
+    container.stop(timeout=10)
+    assert time.monotonic() - begin < 2
+
+
+def test_orphans_are_reaped(start):
+    container = start("ft", ["bash", "-c", "(sleep 0.1 &) ; exec sleep 1000"])
+    time.sleep(2)
+    assert container.top()["Processes"]
+    states = container.exec_run(["bash", "-c", "grep -h ^State: /proc/[0-9]*/status"]).output.decode()
+    assert "zombie" not in states
+    assert container.exec_run(["cat", "/proc/1/comm"]).output.decode().strip() == "tini"
+
+
+def test_failing_command_gives_its_exit_code(run):
+    with pytest.raises(docker.errors.ContainerError) as failure:
+        python(run, "gil", "import sys; sys.exit(7)")
+    assert failure.value.exit_status == 7
