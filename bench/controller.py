@@ -1,0 +1,193 @@
+"""The rounds of a scenario: every contestant once a round, in a new order each time.
+
+Rounds go on until the next would overrun the budget. The controller runs trials, checks that
+all did the same work, and hands each finished round to whoever iterates; what becomes of it
+(files, display) is not its business.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bench.contestants import Contestant
+from bench.endpoints import Endpoint
+from bench.interruption import Interruption
+from bench.scenarios import Scenario
+from bench.statistics import FEWEST_ROUNDS
+from bench.trials import TWIN, TrialFailed
+
+PREFETCH_FACTOR = 2
+
+
+class WorkDiffers(Exception):
+    """Two contestants did not decode the same pixels, so comparing them would mean nothing."""
+
+
+@dataclass
+class Work:
+    """What a scenario's trials have to do."""
+
+    scenario: Scenario
+    paths: list[str]
+    batch_size: int
+    batches_per_worker: int
+
+    def request(self, contestant: Contestant) -> dict:
+        """The trial's request (bench.trial)."""
+        # Batches per worker, not per contestant: a trial then takes about as long with one worker
+        # as with many, and no worker is left without a batch at the end.
+        return {
+            "scenario": self.scenario.name, "paths": self.paths, "config": contestant.config,
+            "method": contestant.method, "workers": contestant.workers, "batch_size": self.batch_size,
+            "warmup_batches": contestant.workers,
+            "batches": self.batches_per_worker * contestant.workers, "prefetch_factor": PREFETCH_FACTOR,
+        }
+
+
+@dataclass
+class SameWork:
+    """Compares every trial's checksums with those of the first trial that had them."""
+
+    first_batch: tuple[str, int] | None = None
+    rows: list[tuple[str, int]] = field(default_factory=list)
+
+    def check(self, title: str, result: Mapping) -> None:
+        """Raise WorkDiffers if a batch of this trial is not that of an earlier one."""
+        if self.first_batch is None:
+            self.first_batch = (title, result["first_batch"])
+        self._compare(title, "first", self.first_batch, result["first_batch"])
+        for number, checksum in enumerate(result["rows"]):
+            if number == len(self.rows):
+                self.rows.append((title, checksum))
+            self._compare(title, f"measured batch {number}", self.rows[number], checksum)
+
+    @staticmethod
+    def _compare(title: str, batch: str, reference: tuple[str, int], checksum: int) -> None:
+        if reference[1] != checksum:
+            raise WorkDiffers(
+                f"{title} and {reference[0]} decoded different pixels ({batch}: CRC-32 {checksum:08x} and "
+                f"{reference[1]:08x}). If the images did not change meanwhile, this is a defect in a decoder "
+                "or loader: please report it with both twins' `python -m bench.info --json`.")
+
+
+@dataclass
+class Round:
+    """A finished round: results by contestant key, in the order they were measured."""
+
+    number: int
+    seconds: float
+    results: dict[str, dict]
+
+
+class Observer(Protocol):
+    """Is told what happens, for display."""
+
+    def warm_up(self, contestant: Contestant) -> None:
+        """A trial that is not counted begins."""
+
+    def trial(self, number: int, rounds: int, index: int, of: int,
+              contestant: Contestant, remaining: float) -> None:
+        """A trial begins; `remaining` seconds are expected to be left of all rounds."""
+
+    def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
+        """A round has ended."""
+
+
+class Controller:
+    """Runs one scenario's trials on the twins' endpoints. Owned by the main thread."""
+
+    def __init__(self, work: Work, endpoints: Mapping[str, Endpoint], observer: Observer,
+                 interruption: Interruption, seed: int):
+        self.work = work
+        self._endpoints = endpoints
+        self._observer = observer
+        self._interruption = interruption
+        self._order = random.Random(seed)
+        self._same_work = SameWork()
+
+    def _run(self, contestant: Contestant) -> dict:
+        self._interruption.check()
+        try:
+            result = self._endpoints[TWIN[contestant.config]].run(
+                contestant.config, self.work.request(contestant))
+        except TrialFailed as error:
+            raise TrialFailed(f"the trial of {contestant.title} failed: {error}") from error
+        self._same_work.check(contestant.title, result)
+        return result
+
+    def warm_up(self, contestants: Sequence[Contestant]) -> float:
+        """Run one trial of each twin that is not counted; return the seconds of the longest.
+
+        It brings the interpreters, libraries and images into the page cache, shows early that a
+        twin works, and tells how long trials take on this machine.
+        """
+        chosen: dict[str, Contestant] = {}
+        for contestant in contestants:
+            twin = TWIN[contestant.config]
+            if twin not in chosen or contestant.workers > chosen[twin].workers:
+                chosen[twin] = contestant
+        longest = 0.0
+        for contestant in chosen.values():
+            self._observer.warm_up(contestant)
+            begin = time.monotonic()
+            self._run(contestant)
+            longest = max(longest, time.monotonic() - begin)
+        return longest
+
+    def rounds(self, contestants: Sequence[Contestant], deadline: float,
+               trial_seconds: float, most: int | None) -> Iterator[Round]:
+        """Yield finished rounds until `most` are done, or until the next would end after `deadline`
+        (time.monotonic()) and FEWEST_ROUNDS (or `most`, if fewer) are done.
+
+        Raises Interrupted, TrialFailed, WorkDiffers or EndpointError; rounds already yielded stand.
+        """
+        fewest = FEWEST_ROUNDS if most is None else min(FEWEST_ROUNDS, most)
+        expected = trial_seconds * len(contestants)
+        number = 0
+        while most is None or number < most:
+            begin = time.monotonic()
+            if number >= fewest and begin + expected > deadline:
+                return
+            number += 1
+            order = list(contestants)
+            self._order.shuffle(order)
+            results = {}
+            for index, contestant in enumerate(order):
+                now = time.monotonic()
+                rounds = self._last_round(begin, expected, number, fewest, most, deadline)
+                remaining = max(0.0, begin + expected * (rounds - number + 1) - now)
+                self._observer.trial(number, rounds, index + 1, len(order), contestant, remaining)
+                results[contestant.key] = self._run(contestant)
+            seconds = time.monotonic() - begin
+            # The longest so far: the last round is the one that must not overrun.
+            expected = seconds if number == 1 else max(expected, seconds)
+            now = time.monotonic()
+            rounds = self._last_round(now, expected, number + 1, fewest, most, deadline)
+            self._observer.round_done(number, max(number, rounds), seconds, max(0, rounds - number) * expected)
+            yield Round(number, seconds, results)
+
+    @staticmethod
+    def _last_round(begin: float, expected: float, number: int, fewest: int,
+                    most: int | None, deadline: float) -> int:
+        """The number of the last round, as far as can be told in round `number` (begun at `begin`)."""
+        fitting = number - 1 + int(max(0.0, deadline - begin) // max(expected, 1e-3))
+        last = max(fewest, fitting)
+        return last if most is None else min(last, most)
+
+
+def measured(rounds: Sequence[Round], contestants: Sequence[Contestant],
+             metrics: Sequence[str]) -> dict[str, dict[str, list[float]]]:
+    """values[metric][key], one value per round, for bench.statistics.analyse."""
+    if not rounds:
+        return {metric: {} for metric in metrics}
+    return {metric: {c.key: [r.results[c.key][metric] for r in rounds] for c in contestants}
+            for metric in metrics}
+
+
+def most_contestants(seconds: float, trial_seconds: float) -> int:
+    """How many contestants allow FEWEST_ROUNDS rounds in `seconds`."""
+    return int(seconds / (FEWEST_ROUNDS * trial_seconds))

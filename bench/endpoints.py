@@ -1,0 +1,158 @@
+"""Where a twin's trials run: an interpreter of this machine, or a peer in another container.
+
+An endpoint runs one trial at a time and is owned by the controller's thread. Both kinds watch
+the controller's interruption while they wait, and raise Interrupted with nothing left running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Protocol
+
+from bench import trials
+from bench.interruption import Interrupted, Interruption
+from bench.supervise import Stopped, TimedOut, supervise
+from bench.wire import PROTOCOL, Channel, Disconnected
+
+CONNECT_SECONDS = 30.0
+RETRY_SECONDS = 0.2
+DESCRIBE_SECONDS = 60.0
+
+
+class EndpointError(Exception):
+    """The twin cannot be used; the message says what to do."""
+
+
+class Endpoint(Protocol):
+    """Runs trials of one interpreter."""
+
+    name: str
+
+    def describe(self) -> dict:
+        """The twin's environment (bench.environment.describe); raises EndpointError."""
+
+    def run(self, config: str, request: dict) -> dict:
+        """One trial's result; raises trials.TrialFailed, EndpointError or Interrupted."""
+
+    def close(self) -> None:
+        """Let the twin go."""
+
+
+class LocalEndpoint:
+    """Trials as child processes of this one."""
+
+    def __init__(self, python: Path, interruption: Interruption):
+        self.name = str(python)
+        self._interruption = interruption
+        if not (python.is_file() and os.access(python, os.X_OK)):
+            raise EndpointError(f"{python} is no executable file: name a Python interpreter "
+                                "or unix:/path of a peer's socket")
+
+    def _supervise(self, module: str, config: str | None, stdin: bytes, timeout: float):
+        watch = {self._interruption.fileno(): self._interruption.wanted}
+        try:
+            return supervise(trials.command(self.name, module), stdin,
+                             trials.child_environment(config), watch, timeout)
+        except Stopped:
+            raise Interrupted(self._interruption.signum) from None
+
+    def describe(self) -> dict:
+        try:
+            outcome = self._supervise("bench.environment", None, b"", DESCRIBE_SECONDS)
+        except (OSError, TimedOut) as error:
+            raise EndpointError(f"{self.name} cannot be run: {error}") from error
+        try:
+            if outcome.returncode == 0:
+                return json.loads(outcome.stdout)
+        except ValueError:
+            pass
+        raise EndpointError(f"{self.name} is not a Python that can run this benchmark (3.13 or newer "
+                            "with the packages of the lock):" + trials.last_lines(outcome.stderr, 4))
+
+    def run(self, config: str, request: dict) -> dict:
+        try:
+            outcome = self._supervise("bench.trial", config, trials.encode(request), trials.TIMEOUT_SECONDS)
+        except TimedOut as error:
+            raise trials.TrialFailed(f"{error}{trials.last_lines(error.stderr)}") from error
+        except OSError as error:
+            raise EndpointError(f"{self.name} cannot be run: {error}") from error
+        return trials.decode(outcome)
+
+    def close(self) -> None:
+        pass
+
+
+class PeerEndpoint:
+    """Trials of a `bench.peer`, asked for over its socket."""
+
+    def __init__(self, path: Path, interruption: Interruption):
+        self.name = f"unix:{path}"
+        self._interruption = interruption
+        self._watch = {interruption.fileno(): interruption.wanted}
+        self._channel = Channel(self._connect(path))
+        hello = self._exchange(None, CONNECT_SECONDS)
+        if "busy" in hello:
+            raise EndpointError(f"{self.name}: {hello['busy']}; wait until it has ended")
+        if hello.get("hello") != PROTOCOL:
+            raise EndpointError(f"{self.name} speaks another protocol: {hello}; "
+                                "use the same version of bench in both containers")
+
+    def _connect(self, path: Path) -> socket.socket:
+        # The socket's appearance could be had from inotify, but not across every kind of shared
+        # volume (a network or virtual machine's file system reports only its own side's changes),
+        # and a refusing socket of a peer that starts again not at all. So: try again now and then,
+        # waiting on the interruption meanwhile.
+        give_up = time.monotonic() + CONNECT_SECONDS
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(str(path))
+                return connection
+            except OSError as error:
+                connection.close()
+                if time.monotonic() >= give_up or not isinstance(
+                        error, (FileNotFoundError, ConnectionRefusedError)):
+                    raise EndpointError(
+                        f"no peer answers on {path} ({error.strerror or error}): start it with "
+                        f"`python -m bench.peer --socket {path}` in the twin's container") from error
+            self._interruption.wait(RETRY_SECONDS)
+
+    def _exchange(self, message: dict | None, timeout: float) -> dict:
+        try:
+            if message is not None:
+                self._channel.send(message)
+            answer = self._channel.receive(self._watch, timeout)
+        except Disconnected as error:
+            raise EndpointError(f"{self.name}: the peer has gone ({error}); see its output") from error
+        # Closing the connection is what makes the peer kill the trial.
+        if answer is None:
+            self.close()
+            self._interruption.check()
+            raise EndpointError(f"{self.name} did not answer within {timeout:.0f} s")
+        return answer
+
+    def describe(self) -> dict:
+        return self._exchange({"op": "describe"}, DESCRIBE_SECONDS)["result"]
+
+    def run(self, config: str, request: dict) -> dict:
+        # The peer has the same limit; the margin lets it say so itself.
+        answer = self._exchange({"op": "trial", "config": config, "request": request},
+                                trials.TIMEOUT_SECONDS + 30)
+        if "error" in answer:
+            raise trials.TrialFailed(answer["error"])
+        return answer["result"]
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def connect(text: str, interruption: Interruption) -> Endpoint:
+    """The endpoint that `text` names: unix:PATH or an interpreter; raises EndpointError."""
+    if text.startswith("unix:"):
+        return PeerEndpoint(Path(text.removeprefix("unix:")), interruption)
+    # Not resolved: a virtual environment's python is a link, and what it links to has no packages.
+    return LocalEndpoint(Path(text).absolute(), interruption)

@@ -1,0 +1,137 @@
+"""Ratios with confidence intervals, the noise floor, and what may be concluded.
+
+Contestants are compared within rounds: what a round's neighbours had in common (a busy
+machine, a warm CPU) cancels in the ratio of the two trials. A ratio is summed up by its
+geometric mean, with Student's t on its logarithm, which treats a/b and b/a alike
+(Fleming and Wallace, "How not to lie with statistics", CACM 29, 1986). Intervals are 95%
+each on their own; nothing corrects for their number, which the report says.
+
+The noise floor of a run is a factor: for each A/A pair (the same contestant measured twice
+a round) the end of its ratio's confidence interval that lies farther from 1, written as a
+factor >= 1, and of these the largest. Two contestants differ, by the verdict, only if
+their interval excludes 1 and their ratio lies outside 1/floor to floor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+CONFIDENCE = 0.95
+FEWEST_ROUNDS = 3
+
+NO_DIFFERENCE = "no difference shown"
+TOO_FEW = "too few rounds"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured quantity, its unit, and the verdicts for a ratio above and below 1."""
+
+    name: str
+    title: str
+    unit: str
+    above: str
+    below: str
+
+
+METRICS = {metric.name: metric for metric in (
+    Metric("throughput", "Throughput", "samples/s", "faster", "slower"),
+    Metric("time_to_first_batch", "Time to first batch", "s", "later", "sooner"),
+    Metric("pss_mib", "Peak memory (PSS)", "MiB", "more memory", "less memory"),
+)}
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio's geometric mean over n rounds and its confidence interval (None for n < 2)."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+def ratio(numerators: Sequence[float], denominators: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
+    """Summarise the ratios of paired positive measurements.
+
+    Raises ValueError for no pairs, unequal lengths or values that are not positive.
+    """
+    if len(numerators) != len(denominators) or not numerators:
+        raise ValueError("ratio() needs as many numerators as denominators, and at least one")
+    if min(*numerators, *denominators) <= 0:
+        raise ValueError("ratio() needs positive measurements")
+    logs = [math.log(a / b) for a, b in zip(numerators, denominators, strict=True)]
+    n = len(logs)
+    mean = math.fsum(logs) / n
+    if n == 1:
+        return Ratio(math.exp(mean), None, None, 1)
+    # The import costs more than the rest of this module; most of what imports it only wants names.
+    from scipy.special import stdtrit
+
+    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in logs) / (n - 1))
+    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * deviation / math.sqrt(n)
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n)
+
+
+def noise_floor(aa_ratios: Sequence[Ratio]) -> float | None:
+    """The factor (>= 1) described above; None where no A/A pair has an interval."""
+    ends = [end for r in aa_ratios if r.low is not None for end in (r.low, r.high)]
+    return max((max(end, 1 / end) for end in ends), default=None)
+
+
+def verdict(r: Ratio, floor: float | None, metric: Metric) -> str:
+    """What the ratio shows, in words."""
+    if r.n < FEWEST_ROUNDS or floor is None or r.low is None:
+        return TOO_FEW
+    excludes_one = r.low > 1 or r.high < 1
+    if excludes_one and max(r.mean, 1 / r.mean) > floor:
+        return metric.above if r.mean > 1 else metric.below
+    return NO_DIFFERENCE
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value, or the mean of the two."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def analyse(measured: Mapping[str, Mapping[str, Sequence[float]]],
+            pairs: Sequence, aa_pairs: Sequence) -> dict:
+    """Summarise a scenario's rounds.
+
+    `measured[metric][key]` holds a contestant's values, one per finished round, in the rounds'
+    order. Returns {"contestants": [...], "noise_floor": {metric: factor or None},
+    "noise": [...], "comparisons": [...]}, as results.schema.json describes them.
+    """
+    if not measured["throughput"]:
+        return {"contestants": [], "noise_floor": dict.fromkeys(METRICS), "noise": [], "comparisons": []}
+
+    def compare(pair, metric: Metric) -> dict:
+        values = measured[metric.name]
+        r = ratio(values[pair.numerator], values[pair.denominator])
+        return {"kind": pair.kind, "title": pair.title, "numerator": pair.numerator,
+                "denominator": pair.denominator, "metric": metric.name, **asdict(r)}
+
+    noise = [compare(pair, metric) for metric in METRICS.values() for pair in aa_pairs]
+    floors = {name: noise_floor([Ratio(*(c[f] for f in ("mean", "low", "high", "n")))
+                                 for c in noise if c["metric"] == name]) for name in METRICS}
+    comparisons = []
+    for metric in METRICS.values():
+        for pair in pairs:
+            # A single worker's start-up and memory say nothing about scaling.
+            if metric.name != "throughput" and pair.kind == "scaling":
+                continue
+            entry = compare(pair, metric)
+            r = Ratio(entry["mean"], entry["low"], entry["high"], entry["n"])
+            comparisons.append({**entry, "verdict": verdict(r, floors[metric.name], metric)})
+    contestants = []
+    for key in measured["throughput"]:
+        summary = {}
+        for name in METRICS:
+            values = measured[name][key]
+            summary[name] = {"median": median(values), "min": min(values), "max": max(values)}
+        contestants.append({"key": key, "n": len(measured["throughput"][key]), **summary})
+    return {"contestants": contestants, "noise_floor": floors, "noise": noise, "comparisons": comparisons}
