@@ -61,22 +61,6 @@ class DataLoader(torch.utils.data.DataLoader):
         self.worker_method = worker_method
         super().__init__(dataset, *args, **kwargs)
 
-    # Tools that rebuild a loader (Lightning among them) read the arguments from here.
-    __init__.__signature__ = (  # type: ignore[attr-defined]
-        (_torch_signature := inspect.signature(torch.utils.data.DataLoader.__init__)).replace(
-            parameters=[
-                *_torch_signature.parameters.values(),
-                inspect.Parameter(
-                    "worker_method",
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default="auto",
-                    annotation=WorkerMethod,
-                ),
-            ]
-        )
-    )
-    del _torch_signature
-
     def __setattr__(self, attr: str, val: Any) -> None:
         # Here rather than in properties: torch's class guards attributes this way too,
         # and worker_method stays visible in vars(), where tools look for arguments.
@@ -123,5 +107,18 @@ class DataLoader(torch.utils.data.DataLoader):
                 f"This DataLoader will create {self.num_workers} worker threads in total, more "
                 f"than the {cpus} CPUs that this process may use. That helps where samples are "
                 "waited for (files, network) and slows down where they are computed.",
-                stacklevel=3,
+                stacklevel=4,
             )
+
+
+def _full_signature() -> inspect.Signature:
+    torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
+    ours = inspect.Parameter(
+        "worker_method", inspect.Parameter.KEYWORD_ONLY, default="auto", annotation=WorkerMethod
+    )
+    return torchs.replace(parameters=[*torchs.parameters.values(), ours])
+
+
+# help(), and tools that rebuild a loader from its arguments (Lightning among them), see
+# every argument by its name, also one that a later torch adds.
+DataLoader.__init__.__signature__ = _full_signature()  # type: ignore[attr-defined]

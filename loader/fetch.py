@@ -6,8 +6,13 @@ end of an iterable dataset has its own exception (so a ``StopIteration`` from us
 code is never mistaken for it), and a failing sample is named in its exception.
 """
 
+import contextlib
+import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
+
+# Short, and never fails whatever the index is (its own repr() may raise).
+_index_repr = reprlib.Repr(maxlist=8, maxtuple=8).repr
 
 
 class Cancelled(Exception):
@@ -69,7 +74,7 @@ class MapFetcher:
         try:
             return self._dataset[index]
         except BaseException as error:
-            error.add_note(f"raised while loading dataset[{index!r}]")
+            annotate(error, f"raised while loading dataset[{_index_repr(index)}]")
             raise
 
 
@@ -110,3 +115,17 @@ class IterableFetcher:
         except StopIteration:
             self._ended = True
             raise Exhausted from None
+
+
+def annotate(error: BaseException, note: str) -> None:
+    """Adds *note* to *error*, unless its class uses ``__notes__`` for something else."""
+    with contextlib.suppress(TypeError):
+        error.add_note(note)
+
+
+def describe_index(index: Any) -> str:
+    """What the sampler yielded for a batch, in a few words for a note."""
+    if index is None or (isinstance(index, list) and all(i is None for i in index)):
+        return "of the worker's share"  # iterable-style: there are no indices
+    size = f" ({len(index)} samples)" if isinstance(index, (list, tuple)) else ""
+    return f"from samples {_index_repr(index)}{size}"

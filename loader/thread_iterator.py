@@ -35,6 +35,7 @@ from torch.utils.data.dataloader import (
     _sharding_worker_init_fn,
 )
 
+from loader.fetch import annotate
 from loader.thread_worker import (
     Batch,
     Departure,
@@ -68,7 +69,7 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
-        if loader.prefetch_factor < 1:
+        if not loader.prefetch_factor:
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
         self._lock = threading.RLock()
         self._in_order = loader.in_order
@@ -106,7 +107,8 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
         self._present = set(range(self._num_workers))  # workers that have not departed
         # The finalizer holds the pool, which does not hold the iterator. At exit the
         # pool's own hook comes first.
-        weakref.finalize(self, self._pool.dispose).atexit = False
+        self._finalizer = weakref.finalize(self, self._pool.dispose)
+        self._finalizer.atexit = False
 
     def _begin_epoch(self) -> None:
         self._epoch = self._pool.begin_epoch(self._shared_seed)
@@ -114,14 +116,18 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
         self._dispatched = 0
         self._handed_over = 0  # in order, also the number of the batch to hand over next
         self._arrived: dict[int, Result] = {}
-        self._departures: list[Departure] = []
+        self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Only with private queues: who still has data, whose turn it is, and who was
         # given the batches that have not arrived.
         self._with_data = set(self._present)
         self._turns = itertools.cycle(range(self._num_workers))
         self._assigned: dict[int, int] = {}
-        for _ in range(self._max_dispatched):
-            self._dispatch()
+        try:
+            for _ in range(self._max_dispatched):
+                self._dispatch()
+        except BaseException:
+            self._pool.stop()  # interrupted, as in _next_data
+            raise
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         # torch's DataLoader.__iter__ calls this for each epoch of persistent workers.
@@ -129,13 +135,13 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
             self._lock = threading.RLock()  # held, maybe, by a thread left in the parent
         with self._lock:
             super()._reset(loader, first_iter)
+            self._epoch.cancelled = True
+            if not self._pool.stopped:
+                self._receive_all()  # drops what came too late for the old epoch
             if self._pool.stopped or len(self._present) < self._num_workers:
+                self._finalizer.detach()
                 self._pool.stop()
                 self._start_workers()
-            else:
-                self._epoch.cancelled = True
-                while not self._pool.results.empty():
-                    self._receive()
             self._begin_epoch()
 
     @property
@@ -191,11 +197,18 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
     def _next_outcome(self) -> Batch | Failure | None:
         """What ``__next__`` does next; None at the end of the epoch."""
         self._pool.consumer = threading.current_thread()
-        while self._state is not State.EXHAUSTED:
-            if self._pool.stopped:
-                return Failure(RuntimeError(f"this iterator is {self.state.value}: make a new one"))
+        while True:
             if self._departures:
-                return Failure(self._departures.pop().exception)
+                return Failure(self._departures.pop(0))
+            if self._state is State.EXHAUSTED:
+                return None
+            if self._pool.stopped:
+                return Failure(
+                    RuntimeError(
+                        "this iterator was shut down (closed, interrupted, or the interpreter is "
+                        "exiting) before its end: make a new one with iter(loader)"
+                    )
+                )
             if (result := self._take_arrived()) is not None:
                 if isinstance(result.outcome, WorkerExhausted):
                     self._with_data.discard(result.outcome.worker_id)
@@ -212,7 +225,6 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
                 return Failure(
                     RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
                 )
-        return None
 
     def _take_arrived(self) -> Result | None:
         """The result to hand over next, if it is there."""
@@ -227,9 +239,8 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
         self._state = State.EXHAUSTED
         if not self._persistent_workers:
             self.close()
-            while not self._pool.results.empty():
-                self._receive()
-        return Failure(self._departures.pop().exception) if self._departures else None
+            self._receive_all()
+        return Failure(self._departures.pop(0)) if self._departures else None
 
     # Messages
 
@@ -248,10 +259,10 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
             return
         except Exception as error:
             # Raised where the sampler raised it: after the batches that it gave before.
-            error.add_note(f"raised by the sampler, asked for batch {number}")
+            annotate(error, f"raised by the sampler, asked for batch {number}")
+            error.__traceback__ = error.__traceback__.tb_next
             self._dispatched += 1
-            failure = Failure(error.with_traceback(error.__traceback__.tb_next))
-            self._arrived[number] = Result(self._epoch, number, failure)
+            self._arrived[number] = Result(self._epoch, number, Failure(error))
             return
         if type(index) is list:
             index = index.copy()  # the sampler may reuse its list for the next batch
@@ -280,9 +291,16 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
                 self._assigned.pop(message.number, None)
                 self._arrived[message.number] = message
         elif isinstance(message, Departure):
-            self._departures.append(message)
+            self._departures.append(message.exception)
             self._forget_worker(message.worker_id)
+            if message.task_lost:
+                self._pool.stop()  # the epoch cannot be completed
         return True  # a None only wakes: the pool was stopped
+
+    def _receive_all(self) -> None:
+        """Files the messages that are there; only this thread takes any out."""
+        while not self._pool.results.empty():
+            self._receive()
 
     def _forget_worker(self, worker_id: int) -> None:
         """After a departure. Tasks in the common queue are left to the other workers;

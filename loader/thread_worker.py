@@ -21,10 +21,17 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind
 from torch.utils.data.graph_settings import apply_random_seed
 
-from loader.fetch import Cancelled, Epoch, Exhausted, Fetcher, IterableFetcher, MapFetcher
+from loader.fetch import (
+    Cancelled,
+    Epoch,
+    Exhausted,
+    Fetcher,
+    IterableFetcher,
+    MapFetcher,
+    annotate,
+    describe_index,
+)
 from loader.worker_info import WorkerInfo, acting_as
-
-_SHOWN_INDICES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +96,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Worker to consumer: this worker has ended early, because of *exception*."""
+    """Worker to consumer: this worker has ended early, because of *exception*: while
+    starting up, or (*task_lost*) with a task in hand that nobody will answer now."""
 
     worker_id: int
     exception: BaseException
+    task_lost: bool
 
 
 class WorkerContext:
@@ -199,20 +208,20 @@ def run_worker(
     start: list[WorkerContext],
     tasks: "SimpleQueue[Task | None]",
     results: "SimpleQueue[Result | Departure | None]",
-    finished: threading.Event,
 ) -> None:
     """The thread's whole life. *start* holds the context and is emptied, because the
     ``Thread`` object keeps the arguments of its target for as long as it runs."""
+    started = False
     try:
         _limit_intra_op_threads()
         start.pop().start_up()
+        started = True
         while _serve(worker_id, tasks, results):
             pass
     except BaseException as error:
-        error.add_note(f"in loader worker thread {worker_id}, which has ended because of it")
-        results.put(Departure(worker_id, error.with_traceback(_without_own_frame(error))))
-    finally:
-        finished.set()
+        annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
+        error.__traceback__ = _without_own_frame(error)
+        results.put(Departure(worker_id, error, task_lost=started))
 
 
 def _serve(worker_id: int, tasks: SimpleQueue, results: SimpleQueue) -> bool:
@@ -239,9 +248,10 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
     except Exhausted:
         return WorkerExhausted(worker_id)
     except BaseException as error:
-        error.add_note(
-            f"in loader worker thread {worker_id}, building batch {task.number}"
-            + _describe(task.index)
+        annotate(
+            error,
+            f"in loader worker thread {worker_id}, building batch {task.number} "
+            f"{describe_index(task.index)}",
         )
         # Without this frame, which is of no interest to the reader of the traceback.
         return Failure(error.with_traceback(_without_own_frame(error)))
@@ -249,15 +259,6 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
 
 def _without_own_frame(error: BaseException):
     return error.__traceback__.tb_next if error.__traceback__ is not None else None
-
-
-def _describe(index: Any) -> str:
-    if index is None or (isinstance(index, list) and all(i is None for i in index)):
-        return " of the worker's share"  # iterable-style: there are no indices
-    if isinstance(index, (list, tuple)) and len(index) > _SHOWN_INDICES:
-        shown = ", ".join(repr(i) for i in index[:_SHOWN_INDICES])
-        return f" from samples [{shown}, ...] ({len(index)} samples)"
-    return f" from samples {index!r}"
 
 
 # Serialises the three steps of _limit_intra_op_threads over all loaders.

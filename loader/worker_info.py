@@ -19,7 +19,7 @@ from torch.utils.data._utils import collate as _torch_collate
 from torch.utils.data._utils import worker as _torch_worker
 from torch.utils.data._utils.worker import WorkerInfo
 
-__all__ = ["WorkerInfo", "acting_as", "get_worker_info", "in_worker_thread"]
+__all__ = ["WorkerInfo", "acting_as", "get_worker_info"]
 
 
 class _ThreadState(threading.local):
@@ -61,11 +61,6 @@ def acting_as(info: WorkerInfo) -> Iterator[None]:
         yield
     finally:
         _state.info = previous
-
-
-def in_worker_thread() -> bool:
-    """True while this thread runs user code on behalf of a thread loader."""
-    return _state.info is not None
 
 
 def _forget_after_fork() -> None:

@@ -19,16 +19,10 @@ from queue import SimpleQueue
 
 from loader.fetch import Epoch
 from loader.thread_worker import Task, WorkerContext, run_worker
-from loader.worker_info import in_worker_thread
 
 JOIN_LIMIT = 5.0
 """Seconds to wait for workers that were told to end, the time torch grants its worker
 processes. A worker only needs longer if a single sample does."""
-
-_EPILOGUE_LIMIT = 0.1
-"""Seconds to wait for a thread that has left our code. It ends by itself within
-microseconds, unless the caller happens to hold a lock of the ``threading`` module (a
-finalizer can run anywhere)."""
 
 # Pools whose threads may be running, for the hook at interpreter exit. Adding,
 # discarding and copying are single atomic operations of a built-in set whose elements
@@ -52,27 +46,27 @@ class WorkerPool:
         self.stopped = False
         self.orphaned = False
         self._tasks = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
-        self._threads: list[tuple[threading.Thread, threading.Event]] = []
+        self._threads: list[threading.Thread] = []
         _live.add(self)
         try:
             for worker_id, context in enumerate(contexts):
                 self._start(worker_id, context)
-        except BaseException:
+        except BaseException as error:
             self.stop()
-            self.join()
+            if isinstance(error, Exception):  # else an interruption: no waiting
+                self.join()
             raise
 
     def _start(self, worker_id: int, context: WorkerContext) -> None:
-        finished = threading.Event()
         tasks = self._tasks[worker_id % len(self._tasks)]
         thread = threading.Thread(
             target=run_worker,
-            args=(worker_id, [context], tasks, self.results, finished),
+            args=(worker_id, [context], tasks, self.results),
             name=f"loader-worker-{worker_id}",
             daemon=False,  # else inherited from a consumer that is a daemon thread
         )
         thread.start()
-        self._threads.append((thread, finished))
+        self._threads.append(thread)
 
     def put(self, task: Task, worker_id: int | None = None) -> None:
         """Queues *task* for worker *worker_id*, or for whichever is free if None."""
@@ -111,12 +105,11 @@ class WorkerPool:
             return
         deadline = time.monotonic() + limit
         stuck = []
-        for thread, finished in self._threads:
-            if thread is threading.current_thread():
+        for thread in self._threads:
+            if thread.ident == threading.get_ident():
                 continue
-            if finished.wait(max(0.0, deadline - time.monotonic())):
-                thread.join(_EPILOGUE_LIMIT)
-            else:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
                 stuck.append(thread)
         if stuck:
             names = ", ".join(thread.name for thread in stuck)
@@ -129,17 +122,30 @@ class WorkerPool:
             )
 
     def dispose(self) -> None:
-        """For the finalizer of the iterator: stops, and waits where that is safe.
+        """For the finalizer of the iterator: ``stop()``, and ``join()`` where that is safe.
 
-        Not where the pool was stopped before: whoever did that has waited, or must not
-        be held up (an interruption). Not in a worker thread of any loader: a garbage
-        collection there can run this for an iterator whose workers are running the same
-        for the iterator of this thread.
+        A finalizer can run in any thread, between any two steps of any code. It waits
+        only if
+
+        - the pool was not stopped before: whoever did that has waited, or must not be
+          held up (an interruption);
+        - this is the thread that used the iterator. Any other was merely hit by the
+          garbage collection: a worker of another loader, say, for whose end somebody
+          waits in turn;
+        - this thread was not hit inside the ``threading`` module, with the lock in hand
+          that a thread needs for its first and last steps.
         """
-        if not self.stopped:
-            self.stop()
-            if not in_worker_thread():
-                self.join()
+        if self.stopped:
+            return
+        self.stop()
+        if _is_current(self.consumer) and not threading._active_limbo_lock._is_owned():
+            self.join()
+
+
+def _is_current(thread: threading.Thread) -> bool:
+    # Not by threading.current_thread(), which can take a lock; and an ident is used
+    # again once its thread has ended.
+    return thread.ident == threading.get_ident() and thread.is_alive()
 
 
 def _stack(thread: threading.Thread) -> str:
@@ -176,12 +182,12 @@ def _stop_all_at_exit() -> None:
             consumers = [pool.consumer for pool in pools]
             # A consumer that is itself a worker (of an outer loader) ends after the
             # outer loader's consumer: wait for the others first.
-            workers = {thread for pool in pools for thread, _ in pool._threads}
+            workers = {thread for pool in pools for thread in pool._threads}
             next((c for c in consumers if c not in workers), consumers[0]).join()
 
 
 def _will_be_waited_for(thread: threading.Thread) -> bool:
-    return thread is not threading.current_thread() and thread.is_alive() and not thread.daemon
+    return not (_is_current(thread) or thread.daemon) and thread.is_alive()
 
 
 def _orphan_all_after_fork() -> None:
