@@ -7,6 +7,7 @@ all did the same work, and hands each finished round to whoever iterates; what b
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,23 +121,24 @@ class Controller:
         return result
 
     def warm_up(self, contestants: Sequence[Contestant]) -> float:
-        """Run one trial of each twin that is not counted; return the seconds of the longest.
+        """Run one trial of each twin that is not counted; return the seconds of the shortest.
 
         It brings the interpreters, libraries and images into the page cache, shows early that a
-        twin works, and tells how long trials take on this machine.
+        twin works, and tells how long trials take on this machine (the shortest: the others
+        had more to read from disk).
         """
         chosen: dict[str, Contestant] = {}
         for contestant in contestants:
             twin = TWIN[contestant.config]
             if twin not in chosen or contestant.workers > chosen[twin].workers:
                 chosen[twin] = contestant
-        longest = 0.0
+        shortest = math.inf
         for contestant in chosen.values():
             self._observer.warm_up(contestant)
             begin = time.monotonic()
             self._run(contestant)
-            longest = max(longest, time.monotonic() - begin)
-        return longest
+            shortest = min(shortest, time.monotonic() - begin)
+        return shortest
 
     def rounds(self, contestants: Sequence[Contestant], deadline: float,
                trial_seconds: float, most: int | None) -> Iterator[Round]:

@@ -1,0 +1,101 @@
+"""What a person sees while the benchmark runs, on stderr.
+
+On a terminal one line that is kept up to date; elsewhere one plain line for each step that
+ends, without control codes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench.contestants import Contestant
+
+
+def clock(seconds: float) -> str:
+    """Seconds as 1:05."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+class TerminalDisplay:
+    """A status line on a terminal. Owned by the controller's thread."""
+
+    def __init__(self, console: Console):
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[left]}"),
+            TimeElapsedColumn(), console=console, transient=True)
+        self._task = self._progress.add_task("", total=None, left="")
+
+    def __enter__(self) -> TerminalDisplay:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self._progress.console.print(text, markup=False, highlight=False)
+
+    def step(self, title: str) -> Callable[[int, int], None]:
+        """Begin a step of known length; returns its progress callback (done, total)."""
+        self._progress.reset(self._task, total=None, description=title, left="")
+
+        def update(done: int, total: int) -> None:
+            self._progress.update(self._task, total=total, completed=done, left=f"{done}/{total}")
+
+        return update
+
+    def warm_up(self, contestant: Contestant) -> None:
+        self._progress.reset(self._task, total=None, description=f"warming up: {contestant.title}", left="")
+
+    def trial(self, number: int, rounds: int, index: int, of: int,
+              contestant: Contestant, remaining: float) -> None:
+        self._progress.update(
+            self._task, description=f"round {number} of {rounds}, trial {index} of {of}: {contestant.title}",
+            total=rounds * of, completed=(number - 1) * of + index - 1, left=f"{clock(remaining)} left")
+
+    def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
+        pass
+
+
+class PlainDisplay:
+    """Lines for logs and pipes. Owned by the controller's thread."""
+
+    def __enter__(self) -> PlainDisplay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        """A line."""
+        print(text, file=sys.stderr, flush=True)
+
+    def step(self, title: str) -> Callable[[int, int], None]:
+        """Begin a step; returns a callback that says when it has ended."""
+        def update(done: int, total: int) -> None:
+            if done == total:
+                self.note(f"{title}: {total} done")
+
+        return update
+
+    def warm_up(self, contestant: Contestant) -> None:
+        self.note(f"warming up: {contestant.title}")
+
+    def trial(self, number: int, rounds: int, index: int, of: int,
+              contestant: Contestant, remaining: float) -> None:
+        if number == 1 and index == 1:
+            self.note(f"measuring: {of} trials a round, about {rounds} rounds, {clock(remaining)} left")
+
+    def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
+        self.note(f"round {number} of {rounds}: {seconds:.0f} s, {clock(remaining)} left")
+
+
+def display() -> TerminalDisplay | PlainDisplay:
+    """The display that suits stderr."""
+    console = Console(stderr=True)
+    return TerminalDisplay(console) if console.is_terminal else PlainDisplay()

@@ -1,0 +1,104 @@
+"""The comparison as tables on a terminal, or as plain text where stdout is none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bench.contestants import CONFIG_TITLES, CONFIGS, METHODS, plural
+from bench.report import words
+from bench.statistics import METRICS, NO_DIFFERENCE, TOO_FEW
+
+# A pipe has no width; tables need this much not to break their lines.
+PLAIN_WIDTH = 120
+
+
+def show(document: dict, directory: Path) -> None:
+    """Print everything on stdout."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    for scenario in document["scenarios"]:
+        console.print()
+        console.print(f"[bold]{escape(scenario['name'])}[/bold]: {escape(words.work(scenario))}")
+        console.print(_throughput(scenario))
+        console.print(_ratios(scenario))
+        secondary = _secondary(scenario)
+        if secondary:
+            console.print(secondary)
+        floor = words.floor(scenario["analysis"]["noise_floor"]["throughput"])
+        console.print(f"Noise floor: {floor} (how far two measurements of the same thing lay apart in this run).")
+        for sentence in words.verdict(scenario):
+            console.print(f"[bold]{escape(sentence)}[/bold]")
+    console.print()
+    for line in words.builds(document):
+        console.print(escape(line))
+    console.print(escape(words.machine(document)))
+    console.print(f"revision {escape(words.revision(document))}")
+    for each in document["skipped"]:
+        console.print(f"[yellow]left out:[/yellow] {escape(each['what'])}: {escape(each['why'])}")
+    for warning in document["warnings"]:
+        console.print(f"[bold yellow]warning:[/bold yellow] {escape(warning)}")
+    state = words.state(document)
+    if state:
+        console.print(f"[bold red]{escape(state)}[/bold red]")
+    # soft_wrap: a path that a person copies must not be broken.
+    console.print(f"report: {directory / 'report.html'}", soft_wrap=True, markup=False)
+
+
+def _throughput(scenario: dict) -> Table:
+    table = Table(title="Throughput, samples/s: median (min to max)", title_justify="left")
+    measured = {c["key"]: c["throughput"] for c in scenario["analysis"]["contestants"]}
+    real = [c for c in scenario["contestants"] if not c["duplicate"]]
+    columns = [(method, n) for n in sorted({c["workers"] for c in real}) for method in METHODS
+               if any(c["method"] == method and c["workers"] == n for c in real)]
+    table.add_column("configuration")
+    for method, n in columns:
+        table.add_column(f"{plural(method)} x{n}", justify="right")
+    for config in CONFIGS:
+        cells = []
+        for method, n in columns:
+            value = measured.get(f"{config}/{method}/{n}")
+            cells.append("" if value is None else
+                         f"{value['median']:.0f} ({value['min']:.0f} to {value['max']:.0f})")
+        if any(cells):
+            table.add_row(f"{config} ({CONFIG_TITLES[config]})", *cells)
+    return table
+
+
+def _verdict(text: str) -> str:
+    style = "dim" if text in (NO_DIFFERENCE, TOO_FEW) else "bold"
+    return f"[{style}]{text}[/{style}]"
+
+
+def _ratios(scenario: dict) -> Table:
+    table = Table(title="Ratios of throughput within rounds", title_justify="left")
+    for heading in ("comparison", "ratio", "95% CI", "verdict"):
+        table.add_column(heading, justify="left" if heading in ("comparison", "verdict") else "right",
+                         no_wrap=heading != "comparison")
+    kind = None
+    for c in words.comparisons(scenario, "throughput"):
+        if kind not in (None, c["kind"]):
+            table.add_section()
+        kind = c["kind"]
+        table.add_row(escape(c["title"]), words.times(c["mean"]), words.interval(c), _verdict(c["verdict"]))
+    return table
+
+
+def _secondary(scenario: dict) -> Table | None:
+    table = Table(title="Also measured (ratio, 95% CI, verdict)", title_justify="left")
+    names = [name for name in METRICS if name != "throughput"]
+    table.add_column("comparison")
+    for name in names:
+        table.add_column(METRICS[name].title)
+    rows: dict[str, dict[str, str]] = {}
+    for name in names:
+        for c in words.comparisons(scenario, name):
+            if c["kind"] in ("headline", "method"):
+                rows.setdefault(c["title"], {})[name] = \
+                    f"{words.times(c['mean'])} ({words.interval(c)}) {_verdict(c['verdict'])}"
+    for title, cells in rows.items():
+        table.add_row(escape(title.split(":")[0]), *(cells.get(name, "") for name in names))
+    return table if rows else None
