@@ -52,7 +52,8 @@ def test_programs_on_path(run, twin):
     versions = run(twin, ["sh", "-c", "python -V; python3 -V; pip -V"]).splitlines()
     assert versions[0] == versions[1] and versions[0].startswith("Python 3.")
     assert versions[2].startswith("pip ")
-    assert run(twin, ["pip", "check"]).strip() == "No broken requirements found."
+    # docker/requirements.in says why triton is left out; nothing else is missing.
+    assert run(twin, ["bash", "-c", "pip check || true"]).strip() == "torch 2.10.0 requires triton, which is not installed."
 
 
 @pytest.mark.parametrize("twin", TWINS)

@@ -27,9 +27,9 @@ def test_exec_runs_in_the_twin(twins, twin, disabled, enabled):
         "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
     ))
     assert done.stdout.split() == [disabled, enabled], done.stderr
-    # The environment is a whole one, and nothing in it lacks what it needs.
+    # The environment is a whole one: docker/requirements.in says why triton is left out, all else is there.
     done = twins("exec", twin, "pip", "check")
-    assert done.returncode == 0, done.stdout
+    assert done.stdout.strip() == "torch 2.10.0 requires triton, which is not installed."
 
 
 def test_exec_passes_the_exit_code_on(twins):
