@@ -237,7 +237,9 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
     def _finish(self) -> Failure | None:
         """The end of the epoch; a worker's failure to start must not get lost in it."""
         self._state = State.EXHAUSTED
-        if not self._persistent_workers:
+        if self._persistent_workers:
+            self._pool.wake()
+        else:
             self.close()
             self._receive_all()
         return Failure(self._departures.pop(0)) if self._departures else None

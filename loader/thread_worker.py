@@ -8,6 +8,7 @@ collected while its workers wait.
 """
 
 import copy
+import enum
 import os
 import threading
 from collections.abc import Callable
@@ -59,6 +60,14 @@ class Task:
     contexts: tuple["WorkerContext", ...]
     number: int
     index: Any
+
+
+class Order(enum.Enum):
+    """Consumer to worker: what is not a task."""
+
+    END = "end"
+    LOOK_UP = "look up"
+    """Do nothing, but run; see ``WorkerPool.wake``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +215,7 @@ class _no_stop_iteration:
 def run_worker(
     worker_id: int,
     start: list[WorkerContext],
-    tasks: "SimpleQueue[Task | None]",
+    tasks: "SimpleQueue[Task | Order]",
     results: "SimpleQueue[Result | Departure | None]",
 ) -> None:
     """The thread's whole life. *start* holds the context and is emptied, because the
@@ -227,8 +236,8 @@ def run_worker(
 def _serve(worker_id: int, tasks: SimpleQueue, results: SimpleQueue) -> bool:
     """Waits for one task and answers it; False when told to end."""
     task = tasks.get()
-    if task is None:
-        return False
+    if isinstance(task, Order):
+        return task is not Order.END
     outcome = _attempt(task, worker_id)
     if outcome is not None:
         results.put(Result(task.epoch, task.number, outcome))

@@ -18,7 +18,7 @@ import warnings
 from queue import SimpleQueue
 
 from loader.fetch import Epoch
-from loader.thread_worker import Task, WorkerContext, run_worker
+from loader.thread_worker import Order, Task, WorkerContext, run_worker
 
 JOIN_LIMIT = 5.0
 """Seconds to wait for workers that were told to end, the time torch grants its worker
@@ -78,6 +78,18 @@ class WorkerPool:
         self.epoch = Epoch(shared_seed)
         return self.epoch
 
+    def wake(self) -> None:
+        """Lets every waiting worker run for a moment.
+
+        In a free-threaded build an object that another thread drops is freed when the
+        thread that created it next runs Python code, or by a garbage collection (biased
+        reference counting, PEP 703). Without this, the last batches of an epoch would
+        stay in memory while persistent workers wait for the next.
+        """
+        for tasks in self._tasks:
+            for _ in range(len(self._threads) // len(self._tasks)):
+                tasks.put(Order.LOOK_UP)
+
     def stop(self) -> None:
         """Tells every worker to end after the sample in hand. Returns at once.
 
@@ -92,7 +104,7 @@ class WorkerPool:
             return
         for tasks in self._tasks:
             for _ in self._threads:
-                tasks.put(None)
+                tasks.put(Order.END)
         self.results.put(None)  # wakes a consumer that waits in another thread
 
     def join(self, limit: float = JOIN_LIMIT) -> None:

@@ -1,0 +1,154 @@
+"""What the constructor accepts and refuses, and which worker method comes of it."""
+
+import copy
+import inspect
+import multiprocessing
+import os
+import pickle
+import sys
+import warnings
+
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
+
+import loader
+from loader import DataLoader
+from loader.thread_iterator import ThreadDataLoaderIter
+
+ROWS = torch.arange(12)
+
+
+def test_is_a_torch_dataloader_with_all_its_arguments():
+    assert issubclass(DataLoader, torch.utils.data.DataLoader)
+    ours = inspect.signature(DataLoader).parameters
+    torchs = inspect.signature(torch.utils.data.DataLoader).parameters
+    assert list(ours) == [*torchs, "worker_method"]
+    assert all(ours[name] == torchs[name] for name in torchs)
+
+
+def test_version_and_names():
+    assert loader.__version__ == "0.1.0"
+    assert loader.get_worker_info is torch.utils.data.get_worker_info
+
+
+@pytest.mark.parametrize("bad", ["threads", "", None, 1])
+def test_unknown_worker_method_names_the_choices(bad):
+    with pytest.raises(ValueError, match="'auto', 'thread', 'process'"):
+        DataLoader(ROWS, worker_method=bad)
+
+
+def test_worker_method_is_checked_when_set_later():
+    dl = DataLoader(ROWS)
+    with pytest.raises(ValueError, match="worker_method"):
+        dl.worker_method = "fiber"
+    assert dl.worker_method == "auto"
+
+
+@pytest.mark.parametrize("context", ["fork", multiprocessing.get_context("spawn")])
+def test_multiprocessing_context_with_threads_is_an_error(context):
+    with pytest.raises(ValueError, match="multiprocessing_context"):
+        DataLoader(ROWS, num_workers=1, worker_method="thread", multiprocessing_context=context)
+    dl = DataLoader(ROWS, num_workers=1, worker_method="thread")
+    with pytest.raises(ValueError, match="multiprocessing_context"):
+        dl.multiprocessing_context = context
+    dl = DataLoader(ROWS, num_workers=1, multiprocessing_context=context)
+    with pytest.raises(ValueError, match="multiprocessing_context"):
+        dl.worker_method = "thread"
+
+
+@pytest.mark.timeout(60)
+def test_auto_follows_the_gil_and_the_context(worker_method):
+    dl = DataLoader(ROWS, num_workers=1, worker_method=worker_method)
+    classes = {"thread": ThreadDataLoaderIter, "process": _MultiProcessingDataLoaderIter}
+    assert type(iter(dl)) is classes[worker_method]
+    expected = "process" if sys._is_gil_enabled() else "thread"
+    assert type(iter(DataLoader(ROWS, num_workers=1))) is classes[expected]
+    with_context = DataLoader(ROWS, num_workers=1, multiprocessing_context="fork")
+    assert type(iter(with_context)) is _MultiProcessingDataLoaderIter
+
+
+def test_no_workers_is_torchs_serial_path(worker_method):
+    dl = DataLoader(ROWS, batch_size=4, worker_method=worker_method)
+    assert type(iter(dl)) is _SingleProcessDataLoaderIter
+    assert torch.equal(torch.cat(list(dl)), ROWS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_workers": -1},
+        {"timeout": -1},
+        {"prefetch_factor": 2},
+        {"num_workers": 1, "prefetch_factor": -1},
+        {"persistent_workers": True},
+        {"shuffle": True, "sampler": [0]},
+        {"batch_size": 2, "batch_sampler": [[0]]},
+        {"batch_size": None, "drop_last": True},
+    ],
+)
+def test_refuses_what_torch_refuses(arguments, worker_method):
+    with pytest.raises(ValueError) as torchs:
+        torch.utils.data.DataLoader(ROWS, **arguments)
+    with pytest.raises(ValueError) as ours:
+        DataLoader(ROWS, worker_method=worker_method, **arguments)
+    assert str(ours.value) == str(torchs.value)
+
+
+def test_prefetch_factor_zero_is_an_error_with_threads():
+    dl = DataLoader(ROWS, num_workers=1, prefetch_factor=0, worker_method="thread")
+    with pytest.raises(ValueError, match="prefetch_factor must be at least 1"):
+        iter(dl)
+
+
+def test_guarded_attributes_stay_guarded():
+    dl = DataLoader(ROWS, worker_method="thread", num_workers=1)
+    for name in ("batch_size", "sampler", "dataset", "persistent_workers"):
+        with pytest.raises(ValueError, match="should not be set after"):
+            setattr(dl, name, getattr(dl, name))
+
+
+def test_too_many_workers_are_announced_as_threads():
+    many = os.process_cpu_count() + 1
+    with pytest.warns(UserWarning, match=f"{many} worker threads") as caught:
+        DataLoader(ROWS, num_workers=many, worker_method="thread")
+    assert [w.filename for w in caught] == [__file__]
+    with pytest.warns(UserWarning, match=f"{many} worker processes"):
+        DataLoader(ROWS, num_workers=many, worker_method="process")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DataLoader(ROWS, num_workers=1, worker_method="thread")
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, lambda dl: pickle.loads(pickle.dumps(dl))])
+def test_copies_and_pickles_keep_the_method(duplicate):
+    dl = duplicate(DataLoader(ROWS, batch_size=5, num_workers=1, worker_method="thread"))
+    assert dl.worker_method == "thread"
+    assert torch.equal(torch.cat(list(dl)), ROWS)
+
+
+def test_an_iterator_cannot_be_pickled():
+    with iter(DataLoader(ROWS, num_workers=1, worker_method="thread")) as iterator:
+        with pytest.raises(NotImplementedError):
+            pickle.dumps(iterator)
+
+
+@pytest.mark.timeout(120)
+def test_importing_changes_neither_the_gil_nor_torch(start_python):
+    process = start_python(
+        """
+        import sys
+        before = getattr(sys, "_is_gil_enabled", lambda: True)()
+        import torch.utils.data
+        init = torch.utils.data.DataLoader.__init__
+        serial = torch.utils.data.DataLoader._get_iterator
+        import loader
+        assert torch.utils.data.DataLoader.__init__ is init
+        assert torch.utils.data.DataLoader._get_iterator is serial
+        assert sys._is_gil_enabled() == before
+        assert torch.utils.data.get_worker_info() is None
+        """
+    )
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, out, err) == (0, "", "")
