@@ -1,6 +1,5 @@
 """The images as a user has them: built by compose, run by a real engine through docker-py."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def engine():
 
 
 @pytest.fixture(scope="session")
-def images(engine, request):
+def images(engine, shell_environment, request):
     """Both images, built from this checkout as `docker compose build` does: {"ft": Image, "gil": Image}."""
     log = CHECKOUT / "results" / "image-build.log"
     # A first build takes some fifteen minutes on two cores: whoever waits is told.
@@ -33,17 +32,11 @@ def images(engine, request):
         with open(log, "wb") as output:
             code = subprocess.run(
                 ["docker", "compose", "--progress", "plain", "build", "ft-bench", "gil-bench"], cwd=CHECKOUT,
-                env=compose_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False,
+                env=shell_environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False,
             ).returncode
     if code:
         pytest.fail(f"docker compose build failed:\n{''.join(log.read_text(errors='replace').splitlines(True)[-40:])}")
     return {twin: engine.images.get(f"{twin}-env:latest") for twin in TWINS}
-
-
-def compose_environment() -> dict:
-    """The caller's variables without those of the twin that runs the tests."""
-    return {name: value for name, value in os.environ.items()
-            if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "PYTHON_SERIES")}
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 class Project:
     """A directory with compose.yaml and results/, as in a clone, of a user of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, environment: dict) -> None:
+        self.environment = environment
         self.directory = directory
         self.name = f"ft-env-test-{uuid.uuid4().hex[:8]}"
         self.results = directory / "results"
@@ -34,11 +35,8 @@ class Project:
         return ["docker", "compose", "--project-name", self.name, "--project-directory", str(self.directory),
                 "-f", str(self.directory / "compose.yaml"), *arguments]
 
-    def environment(self) -> dict:
-        return {name: value for name, value in os.environ.items() if name != "PYTHON_SERIES"}
-
     def run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess:
-        return subprocess.run(self.command("run", "--rm", "-T", *arguments), env=self.environment(), text=True,
+        return subprocess.run(self.command("run", "--rm", "-T", *arguments), env=self.environment, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
 
     def containers(self, engine, status: str = "running") -> list:
@@ -46,8 +44,8 @@ class Project:
 
 
 @pytest.fixture
-def project(images, tmp_path):
-    project = Project(tmp_path)
+def project(images, shell_environment, tmp_path):
+    project = Project(tmp_path, shell_environment)
     yield project
     subprocess.run(project.command("down", "--volumes", "--timeout", "2"), capture_output=True, check=True)
 
@@ -82,7 +80,7 @@ def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
 
 
 def test_interrupted_bench_reports_what_it_has(engine, project):
-    process = subprocess.Popen(project.command("run", "--rm", "-T", "ft-bench", "--quick"), env=project.environment(),
+    process = subprocess.Popen(project.command("run", "--rm", "-T", "ft-bench", "--quick"), env=project.environment,
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert wait_until(lambda: list(project.results.glob("*/results.json")), 120), "no round was finished in time"
@@ -109,16 +107,16 @@ def test_own_images_are_seen_by_both(project, tmp_path):
     photos.mkdir()
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 no JPEG")
     done = subprocess.run(project.command("run", "--rm", "-T", "ft-bench", "--quick", "--data", "/data"),
-                          env={**project.environment(), "DATA": str(photos)}, stdin=subprocess.DEVNULL,
+                          env={**project.environment, "DATA": str(photos)}, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert "broken.jpg" in done.stdout + done.stderr
 
 
-def test_gpu_override_is_valid_and_asks_for_every_gpu():
+def test_gpu_override_is_valid_and_asks_for_every_gpu(shell_environment):
     answer = subprocess.run(
         ["docker", "compose", "-f", "compose.yaml", "-f", "compose.gpu.yaml", "config", "--format", "json"],
-        cwd=CHECKOUT, capture_output=True, text=True,
+        cwd=CHECKOUT, env=shell_environment, capture_output=True, text=True,
     )
     if answer.returncode and "is not a docker command" in answer.stderr:
         pytest.skip("docker compose is not installed")

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -11,26 +10,15 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-twins"
-# What the runner of the tests set for its own twin must not reach the ./twins under test.
-OWN_VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE")
 
 
 @pytest.fixture
-def environment():
-    """The variables of a shell outside the environment that runs the tests."""
-    variables = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
-    own = str(Path(sys.prefix) / "bin")
-    variables["PATH"] = os.pathsep.join(part for part in variables["PATH"].split(os.pathsep) if part != own)
-    return variables
-
-
-@pytest.fixture
-def twins(environment):
+def twins(shell_environment):
     """Runs `./twins ARGUMENT ...` to its end."""
 
     def run(*arguments, timeout=120, **variables):
         return subprocess.run(
-            [CHECKOUT / "twins", *arguments], env={**environment, **variables}, stdin=subprocess.DEVNULL,
+            [CHECKOUT / "twins", *arguments], env={**shell_environment, **variables}, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=timeout,
         )
 
@@ -38,13 +26,13 @@ def twins(environment):
 
 
 @pytest.fixture
-def start_twins(environment):
+def start_twins(shell_environment):
     """Starts `./twins ARGUMENT ...` and returns the process; whatever is left of it dies with the test."""
     processes = []
 
     def start(*arguments, **variables):
         process = subprocess.Popen(
-            [CHECKOUT / "twins", *arguments], env={**environment, **variables}, stdin=subprocess.DEVNULL,
+            [CHECKOUT / "twins", *arguments], env={**shell_environment, **variables}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )
         processes.append(process)

@@ -156,13 +156,13 @@ def test_missing_packages_come_as_one_command(twins, new_cache, tmp_path):
     assert "build-essential" in command and "libssl-dev" in command
 
 
-def test_other_architectures_are_named(environment):
+def test_other_architectures_are_named(shell_environment):
     if shutil.which("setarch") is None:
         pytest.skip("needs util-linux' setarch")
     if os.uname().machine != "x86_64":
         pytest.skip("only x86-64 can pretend to be i686")
     twins = os.path.join(os.path.dirname(__file__), "..", "..", "twins")
-    done = subprocess.run(["setarch", "i686", twins, "setup"], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["setarch", "i686", twins, "setup"], env=shell_environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
     assert "i686" in done.stderr and "x86_64" in done.stderr and "aarch64" in done.stderr
 
