@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bench.contestants import Contestant
+from bench.contestants import Contestant, reduce
 from bench.endpoints import Endpoint
 from bench.interruption import Interruption
 from bench.scenarios import Scenario
@@ -140,52 +140,55 @@ class Controller:
             shortest = min(shortest, time.monotonic() - begin)
         return shortest
 
-    def rounds(self, contestants: Sequence[Contestant], deadline: float,
+    def rounds(self, ranked: Sequence[tuple[int, Contestant]], deadline: float,
                trial_seconds: float, most: int | None) -> Iterator[Round]:
-        """Yield finished rounds until `most` are done, or until the next would end after `deadline`
-        (time.monotonic()) and FEWEST_ROUNDS (or `most`, if fewer) are done.
+        """Yield finished rounds of the ranked contestants (contestants.candidates).
+
+        With `most`, that many rounds. Without, until the next would end after `deadline`
+        (time.monotonic()) and FEWEST_ROUNDS are done; if these will not fit, because the machine
+        has become slower, the later ones go without the contestants of the highest ranks.
 
         Raises Interrupted, TrialFailed, WorkDiffers or EndpointError; rounds already yielded stand.
         """
-        fewest = FEWEST_ROUNDS if most is None else min(FEWEST_ROUNDS, most)
-        expected = trial_seconds * len(contestants)
+        fewest = FEWEST_ROUNDS if most is None else most
+        contestants = [c for _, c in ranked]
         number = 0
         while most is None or number < most:
             begin = time.monotonic()
+            expected = trial_seconds * len(contestants)
             if number >= fewest and begin + expected > deadline:
                 return
             number += 1
-            order = list(contestants)
-            self._order.shuffle(order)
+            self._order.shuffle(contestants)
             results = {}
-            for index, contestant in enumerate(order):
-                now = time.monotonic()
+            for index, contestant in enumerate(contestants):
                 rounds = self._last_round(begin, expected, number, fewest, most, deadline)
-                remaining = max(0.0, begin + expected * (rounds - number + 1) - now)
-                self._observer.trial(number, rounds, index + 1, len(order), contestant, remaining)
+                remaining = max(0.0, begin + expected * (rounds - number + 1) - time.monotonic())
+                self._observer.trial(number, rounds, index + 1, len(contestants), contestant, remaining)
                 results[contestant.key] = self._run(contestant)
-            seconds = time.monotonic() - begin
-            # The longest so far: the last round is the one that must not overrun.
-            expected = seconds if number == 1 else max(expected, seconds)
             now = time.monotonic()
-            rounds = self._last_round(now, expected, number + 1, fewest, most, deadline)
-            self._observer.round_done(number, max(number, rounds), seconds, max(0, rounds - number) * expected)
-            yield Round(number, seconds, results)
+            # The longest so far: the last round is the one that must not overrun.
+            mean = (now - begin) / len(contestants)
+            trial_seconds = mean if number == 1 else max(trial_seconds, mean)
+            if most is None and number < fewest:
+                fitting = int((deadline - now) / ((fewest - number) * trial_seconds))
+                contestants, _ = reduce(ranked, fitting)
+            expected = trial_seconds * len(contestants)
+            rounds = max(number, self._last_round(now, expected, number + 1, fewest, most, deadline))
+            self._observer.round_done(number, rounds, now - begin, (rounds - number) * expected)
+            yield Round(number, now - begin, results)
 
     @staticmethod
     def _last_round(begin: float, expected: float, number: int, fewest: int,
                     most: int | None, deadline: float) -> int:
         """The number of the last round, as far as can be told in round `number` (begun at `begin`)."""
         fitting = number - 1 + int(max(0.0, deadline - begin) // max(expected, 1e-3))
-        last = max(fewest, fitting)
-        return last if most is None else min(last, most)
+        return max(fewest, fitting) if most is None else most
 
 
 def measured(rounds: Sequence[Round], contestants: Sequence[Contestant],
              metrics: Sequence[str]) -> dict[str, dict[str, list[float]]]:
-    """values[metric][key], one value per round, for bench.statistics.analyse."""
-    if not rounds:
-        return {metric: {} for metric in metrics}
+    """values[metric][key] of contestants that took part in all rounds, one value per round."""
     return {metric: {c.key: [r.results[c.key][metric] for r in rounds] for c in contestants}
             for metric in metrics}
 

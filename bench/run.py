@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench import contestants as who
 from bench import environment, images, sizing, statistics
+from bench.contestants import Contestant
 from bench.controller import PREFETCH_FACTOR, Controller, Round, Work, measured, most_contestants
 from bench.interruption import Interruption
 from bench.progress import PlainDisplay, TerminalDisplay
@@ -154,10 +155,10 @@ class Run:
         now = time.monotonic()
         left = self._begin + options.budget - REPORT_SECONDS - now
         share = left / (len(options.scenarios) - position)
+        dropped: list[Contestant] = []
         if options.rounds is None:
-            contestants, dropped = who.reduce(ranked, most_contestants(share, trial_seconds))
-        else:
-            contestants, dropped = [c for _, c in ranked], []
+            kept, dropped = who.reduce(ranked, most_contestants(share, trial_seconds))
+            ranked = [(rank, c) for rank, c in ranked if c in kept]
         if dropped:
             self.skip(f"{scenario.name}: {', '.join(c.title for c in dropped)}",
                       f"three rounds with them would not fit into {options.budget:.0f} s (--budget gives more)")
@@ -166,17 +167,24 @@ class Run:
             "sample_bytes": scenario.sample_bytes, "dataset": dataset, "batch_size": batch_size,
             "requested_batch_size": requested, "batches_per_worker": work.batches_per_worker,
             "prefetch_factor": PREFETCH_FACTOR, "seed": seed,
-            "contestants": [{"key": c.key, "title": c.title, **asdict(c)} for c in contestants],
+            "contestants": [{"key": c.key, "title": c.title, **asdict(c)} for _, c in ranked],
             "rounds": [], "analysis": None,
         }
         rounds: list[Round] = []
-        for finished in controller.rounds(contestants, now + share, trial_seconds, options.rounds):
+        contestants = [c for _, c in ranked]
+        for finished in controller.rounds(ranked, now + share, trial_seconds, options.rounds):
             rounds.append(finished)
             if len(rounds) == 1:
                 self.document["scenarios"].append(entry)
             entry["rounds"].append({
                 "number": finished.number, "seconds": round(finished.seconds, 2),
                 "trials": [{"contestant": key, **result} for key, result in finished.results.items()]})
+            # Comparisons are among those who took part in every round.
+            given_up = [c for c in contestants if c.key not in finished.results]
+            if given_up:
+                contestants = [c for c in contestants if c not in given_up]
+                self.skip(f"{scenario.name}: {', '.join(c.title for c in given_up)}",
+                          f"given up in round {finished.number}, to fit three rounds into {options.budget:.0f} s")
             entry["analysis"] = statistics.analyse(
                 measured(rounds, contestants, list(statistics.METRICS)),
                 who.pairs(contestants), who.duplicates(contestants))

@@ -106,9 +106,6 @@ def analyse(measured: Mapping[str, Mapping[str, Sequence[float]]],
     order. Returns {"contestants": [...], "noise_floor": {metric: factor or None},
     "noise": [...], "comparisons": [...]}, as results.schema.json describes them.
     """
-    if not measured["throughput"]:
-        return {"contestants": [], "noise_floor": dict.fromkeys(METRICS), "noise": [], "comparisons": []}
-
     def compare(pair, metric: Metric) -> dict:
         values = measured[metric.name]
         r = ratio(values[pair.numerator], values[pair.denominator])

@@ -107,7 +107,7 @@ def ratios(axes: Axes, scenario: dict) -> None:
              if min(ends) * 0.8 <= m <= max(ends) * 1.25]
     axes.set_xticks(marks, [f"{m:g}x" for m in marks])
     axes.minorticks_off()
-    axes.set_xlabel("ratio of throughput, 95% confidence interval; filled: a difference is shown")
+    axes.set_xlabel("ratio of throughput, 95% CI (filled: a difference is shown)")
     axes.set_title("Who is faster, and is it certain?", fontsize=11)
     if floor is not None:
         axes.legend(fontsize=8, loc="lower right")

@@ -1,0 +1,48 @@
+"""Who takes part, who is given up first, and who is compared with whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.contestants import CONFIGS, candidates, duplicates, pairs, reduce, worker_counts
+
+
+@pytest.mark.parametrize("cpus, expected", [
+    (1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (12, [1, 2, 4, 8, 12]), (96, [1, 2, 4, 8, 16, 32, 64, 96])])
+def test_worker_counts(cpus, expected):
+    assert worker_counts(cpus) == expected
+
+
+def test_full_run_has_every_contestant_once_and_the_headline_pair_twice():
+    keys = [c.key for _, c in candidates(CONFIGS, [1, 2], quick=False)]
+    assert len(keys) == len(set(keys)) == 3 * 2 * 2 + 2
+    assert {"gil/process/2/again", "ft/thread/2/again"} <= set(keys)
+
+
+@pytest.mark.parametrize("configs", [("gil",), ("ft-gil", "ft"), ("ft",)])
+def test_one_twin_alone_still_measures_its_noise(configs):
+    found = [c for _, c in candidates(configs, [1, 2, 4], quick=True)]
+    again = duplicates(found)
+    assert len(again) == 2
+    assert {p.denominator for p in again} <= {c.key for c in found}
+
+
+def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
+    ranked = candidates(CONFIGS, [1, 2, 4, 8], quick=False)
+    kept, dropped = reduce(ranked, len(ranked) - 1)
+    assert {c.workers for c in dropped} == {2}
+    kept, dropped = reduce(ranked, 14)
+    assert {c.workers for c in kept} == {1, 8}
+    kept, dropped = reduce(ranked, 1)
+    assert {c.key for c in kept} == {"gil/process/8", "ft/thread/8", "gil/process/8/again", "ft/thread/8/again"}
+    assert len(kept) + len(dropped) == len(ranked)
+
+
+def test_pairs_hold_only_what_was_measured_and_the_headline_comes_first():
+    found = pairs(c for _, c in candidates(CONFIGS, [1, 2], quick=False))
+    assert [p.kind for p in found[:2]] == ["headline", "headline"]
+    assert found[0].numerator == "ft/thread/2" and found[0].denominator == "gil/process/2"
+    kinds = {p.kind for p in found}
+    assert kinds == {"headline", "gil", "build", "method", "scaling"}
+    assert {p.kind for p in pairs(c for _, c in candidates(("gil",), [2], quick=False))} == {"method"}
+    assert not any("again" in p.numerator + p.denominator for p in found)

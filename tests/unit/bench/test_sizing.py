@@ -1,0 +1,36 @@
+"""Batches are halved until they fit every twin, and the reason is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.sizing import MIB, DoesNotFit, demand, fit
+
+SAMPLE = 640 * 408 * 3
+PLENTY = {"available": 10**12, "shm_free": 10**12}
+
+
+def test_what_fits_is_left_alone():
+    assert fit(512, SAMPLE, 16, 2, True, {"ft": PLENTY, "gil": PLENTY}) == (512, [])
+
+
+def test_dockers_64_mb_of_shared_memory():
+    small = {**PLENTY, "shm_free": 64 * MIB}
+    size, warnings = fit(512, SAMPLE, 2, 2, True, {"ft": PLENTY, "gil": small})
+    assert size & (size - 1) == 0 and 1 <= size < 512
+    assert demand(size * SAMPLE, 2, 2).shm <= 64 * MIB < demand(4 * size * SAMPLE, 2, 2).shm
+    assert "gil" in warnings[0] and "--shm-size" in warnings[0] and f"{size} instead of 512" in warnings[0]
+
+
+def test_threads_alone_need_no_shared_memory():
+    assert fit(512, SAMPLE, 2, 2, False, {"ft": {**PLENTY, "shm_free": 0}}) == (512, [])
+
+
+def test_little_memory():
+    size, warnings = fit(512, SAMPLE, 4, 2, True, {"ft": {**PLENTY, "available": 3000 * MIB}})
+    assert size < 512 and "memory free" in warnings[0]
+
+
+def test_nothing_fits():
+    with pytest.raises(DoesNotFit, match="not even batches of one sample.*--shm-size"):
+        fit(8, SAMPLE, 2, 2, True, {"ft": {**PLENTY, "shm_free": MIB}})

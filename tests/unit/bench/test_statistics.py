@@ -1,0 +1,122 @@
+"""The statistics: known values, coverage on simulated noise, and what verdicts need."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from scipy import stats
+
+from bench import contestants, statistics
+from bench.statistics import METRICS, NO_DIFFERENCE, TOO_FEW, Ratio, noise_floor, ratio, verdict
+
+THROUGHPUT = METRICS["throughput"]
+
+
+def test_ratio_of_known_values():
+    r = ratio([2.0, 8.0, 4.0], [1.0, 1.0, 1.0])
+    assert r.mean == pytest.approx(4.0)
+    logs = [math.log(2), math.log(8), math.log(4)]
+    low, high = stats.t.interval(0.95, 2, loc=math.log(4), scale=stats.sem(logs))
+    assert (r.low, r.high) == (pytest.approx(math.exp(low)), pytest.approx(math.exp(high)))
+    assert r.n == 3
+
+
+def test_ratio_is_symmetric():
+    a, b = [100.0, 120.0, 90.0, 111.0], [80.0, 83.0, 95.0, 70.0]
+    r, inverse = ratio(a, b), ratio(b, a)
+    assert r.mean == pytest.approx(1 / inverse.mean)
+    assert r.low == pytest.approx(1 / inverse.high)
+
+
+def test_only_the_pairing_within_rounds_counts():
+    # A machine whose speed changes tenfold from round to round, and a ratio that does not.
+    slowness = [1.0, 10.0, 3.0, 7.0]
+    r = ratio([150 / s for s in slowness], [100 / s for s in slowness])
+    assert r.low == pytest.approx(1.5) and r.high == pytest.approx(1.5)
+
+
+def test_one_round_has_no_interval():
+    assert ratio([3.0], [2.0]) == Ratio(1.5, None, None, 1)
+
+
+@pytest.mark.parametrize("a, b", [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [-1.0])])
+def test_ratio_refuses_what_has_none(a, b):
+    with pytest.raises(ValueError):
+        ratio(a, b)
+
+
+@pytest.mark.parametrize("rounds", [3, 6])
+def test_interval_covers_the_true_ratio_as_often_as_it_says(rounds):
+    rng = random.Random(7)
+    runs = 2000
+    covered = 0
+    for _ in range(runs):
+        a = [1.3 * math.exp(rng.gauss(0, 0.05)) for _ in range(rounds)]
+        b = [math.exp(rng.gauss(0, 0.05)) for _ in range(rounds)]
+        r = ratio(a, b)
+        covered += r.low <= 1.3 <= r.high
+    # Four standard errors of a 95% proportion over 2000 runs are 1.9%.
+    assert 0.93 <= covered / runs <= 0.97
+
+
+def test_equal_contestants_show_no_difference_and_different_ones_do():
+    rng = random.Random(11)
+
+    def runs_with_a_difference(effect: float) -> float:
+        declared = 0
+        for _ in range(500):
+            def trial(speed: float = 1.0) -> list[float]:
+                return [speed * math.exp(rng.gauss(0, 0.03)) for _ in range(5)]
+            floor = noise_floor([ratio(trial(), trial()) for _ in range(2)])
+            declared += verdict(ratio(trial(effect), trial()), floor, THROUGHPUT) == "faster"
+            if effect == 1:
+                declared += verdict(ratio(trial(), trial()), floor, THROUGHPUT) == "slower"
+        return declared / 500
+
+    assert runs_with_a_difference(1.0) < 0.05
+    assert runs_with_a_difference(1.5) > 0.99
+
+
+def test_noise_floor_is_the_widest_pairs_farthest_end():
+    assert noise_floor([Ratio(1.0, 0.98, 1.02, 3), Ratio(0.97, 0.80, 1.1, 3)]) == pytest.approx(1.25)
+    assert noise_floor([Ratio(1.0, 0.98, 1.3, 3)]) == 1.3
+    assert noise_floor([Ratio(1.0, None, None, 1)]) is None
+    assert noise_floor([]) is None
+
+
+@pytest.mark.parametrize("r, floor, expected", [
+    (Ratio(1.5, 1.4, 1.6, 3), 1.05, "faster"),
+    (Ratio(0.5, 0.4, 0.6, 3), 1.05, "slower"),
+    (Ratio(1.5, 0.9, 2.5, 3), 1.05, NO_DIFFERENCE),  # the interval holds 1
+    (Ratio(1.04, 1.03, 1.05, 9), 1.05, NO_DIFFERENCE),  # within the noise
+    (Ratio(0.96, 0.955, 0.965, 9), 1.05, NO_DIFFERENCE),
+    (Ratio(1.5, 1.4, 1.6, 2), 1.05, TOO_FEW),
+    (Ratio(1.5, 1.4, 1.6, 3), None, TOO_FEW),
+])
+def test_verdict(r, floor, expected):
+    assert verdict(r, floor, THROUGHPUT) == expected
+
+
+def test_words_follow_the_metric():
+    clear = Ratio(1.5, 1.4, 1.6, 3)
+    assert verdict(clear, 1.1, METRICS["time_to_first_batch"]) == "later"
+    assert verdict(clear, 1.1, METRICS["pss_mib"]) == "more memory"
+
+
+def test_analyse_compares_and_summarises():
+    ranked = contestants.candidates(("gil", "ft"), [1], quick=False)
+    all_of_them = [c for _, c in ranked]
+    speed = {"gil/thread/1": 50, "gil/process/1": 100, "ft/thread/1": 200, "ft/process/1": 90,
+             "gil/process/1/again": 101, "ft/thread/1/again": 199}
+    measured = {name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()}
+                for name in METRICS}
+    found = statistics.analyse(measured, contestants.pairs(all_of_them), contestants.duplicates(all_of_them))
+    headline = found["comparisons"][0]
+    assert (headline["kind"], headline["metric"]) == ("headline", "throughput")
+    assert headline["mean"] == pytest.approx(2.0)
+    assert headline["verdict"] == "faster"
+    assert found["noise_floor"]["throughput"] == pytest.approx(1.01)
+    one = next(c for c in found["contestants"] if c["key"] == "gil/thread/1")
+    assert one["throughput"] == {"median": 50, "min": 45, "max": pytest.approx(55)}
