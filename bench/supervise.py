@@ -77,6 +77,7 @@ def _kill_group(child: subprocess.Popen) -> None:
 def _watch(child: subprocess.Popen, stdin: bytes, watch: Watch, begin: float, timeout: float) -> Outcome:
     output = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
     stderr = output[child.stderr.fileno()]
+    stdin_fd = child.stdin.fileno()
     unsent = memoryview(stdin)
     deadline = begin + timeout
     ended_at = None
@@ -85,8 +86,8 @@ def _watch(child: subprocess.Popen, stdin: bytes, watch: Watch, begin: float, ti
         with selectors.DefaultSelector() as selector:
             for fd in (*output, pidfd, *watch):
                 selector.register(fd, selectors.EVENT_READ)
-            os.set_blocking(child.stdin.fileno(), False)
-            selector.register(child.stdin.fileno(), selectors.EVENT_WRITE)
+            os.set_blocking(stdin_fd, False)
+            selector.register(stdin_fd, selectors.EVENT_WRITE)
             open_pipes = set(output)
             while open_pipes or ended_at is None:
                 events = selector.select(max(0.0, deadline - time.monotonic()))
@@ -108,7 +109,7 @@ def _watch(child: subprocess.Popen, stdin: bytes, watch: Watch, begin: float, ti
                         selector.unregister(pidfd)
                         # What the child left behind would hold its pipes open.
                         _kill_group(child)
-                    elif fd == child.stdin.fileno():
+                    elif fd == stdin_fd:
                         try:
                             unsent = unsent[os.write(fd, unsent):]
                         except BrokenPipeError:

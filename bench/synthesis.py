@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFilter
 WIDTH, HEIGHT = 640, 408
 JPEG_SETTINGS = {"quality": 95, "subsampling": "4:2:0"}
 
-LEAVES = 90
+LEAVES = 75  # median
 SMALLEST, LARGEST = 6.0, 260.0  # radii in pixels
 TEXTURE = 2.6  # median standard deviation of texture, in grey levels
 CHROMA_TEXTURE = 3.0
@@ -65,9 +65,10 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
     textures = Image.new("L", (WIDTH, HEIGHT), 40)
     draw_colour, draw_texture = ImageDraw.Draw(colours), ImageDraw.Draw(textures)
     # Radii with density r^-3, by inversion; painting from far to near needs no order.
-    u = rng.random(LEAVES)
+    count = round(LEAVES * rng.lognormal(0, 0.6))
+    u = rng.random(count)
     radii = (SMALLEST ** -2 - u * (SMALLEST ** -2 - LARGEST ** -2)) ** -0.5
-    radii[:12] = rng.uniform(120, LARGEST, 12)  # the far ones fill the picture
+    radii[:12] = rng.uniform(120, LARGEST, len(radii[:12]))  # the far ones fill the picture
     for radius in radii:
         centre = rng.random(2) * (WIDTH, HEIGHT)
         corners = int(rng.integers(5, 24))
@@ -90,7 +91,7 @@ def photograph(seed: int) -> Image.Image:
     focus = rng.uniform(0.7, 1.8)
     picture = np.array(colours.filter(ImageFilter.GaussianBlur(focus)), dtype=np.float32)
     contrast = np.array(textures.filter(ImageFilter.GaussianBlur(2)), dtype=np.float32) / 64
-    strength = TEXTURE * rng.lognormal(0, 0.5)
+    strength = TEXTURE * rng.lognormal(0, 0.6)
     luminance = _field(rng, "luminance") * strength
     blue, red = (_field(rng, "chroma") * CHROMA_TEXTURE for _ in range(2))
     shading = _field(rng, "shading") * 12

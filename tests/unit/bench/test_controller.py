@@ -1,0 +1,144 @@
+"""Rounds: their order, their number, and the check that all did the same work."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bench.contestants import candidates
+from bench.controller import Controller, SameWork, Work, WorkDiffers, most_contestants
+from bench.interruption import Interrupted, Interruption
+from bench.scenarios import SCENARIOS
+from bench.trials import TrialFailed
+
+RESULT = {"first_batch": 1, "rows": [1, 2, 3], "throughput": 1.0}
+
+
+class Scripted:
+    """An endpoint whose trials take a known time; everything else is the controller's own."""
+
+    name = "scripted"
+
+    def __init__(self, seconds: float = 0.0, fail_at: int | None = None):
+        self.seconds = seconds
+        self.fail_at = fail_at
+        self.ran: list[dict] = []
+
+    def describe(self) -> dict:
+        raise NotImplementedError
+
+    def run(self, config: str, request: dict) -> dict:
+        self.ran.append({**request, "config": config})
+        if len(self.ran) == self.fail_at:
+            raise TrialFailed("exit status 3\\n    last words")
+        time.sleep(self.seconds)
+        return RESULT
+
+    def close(self) -> None:
+        pass
+
+
+class Silent:
+    def warm_up(self, contestant) -> None:
+        pass
+
+    def trial(self, *_) -> None:
+        pass
+
+    def round_done(self, *_) -> None:
+        pass
+
+
+RANKED = candidates(("gil", "ft-gil", "ft"), [1, 2], quick=False)
+
+
+@pytest.fixture
+def make():
+    with Interruption() as interruption:
+        def build(endpoint: Scripted, seed: int = 0) -> Controller:
+            work = Work(SCENARIOS["pillow"], ["a.jpg"], 4, 3)
+            controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, seed)
+            controller.interruption = interruption
+            return controller
+
+        yield build
+
+
+def test_every_contestant_once_a_round_in_a_new_order_that_the_seed_repeats(make):
+    def order(seed: int) -> list[list[str]]:
+        rounds = list(make(Scripted(), seed).rounds(RANKED, time.monotonic() + 60, 0.001, 4))
+        return [list(r.results) for r in rounds]
+
+    first = order(5)
+    assert len(first) == 4
+    assert all(sorted(keys) == sorted(c.key for _, c in RANKED) for keys in first)
+    assert len({tuple(keys) for keys in first}) == 4
+    assert order(5) == first != order(6)
+
+
+def test_requests_give_every_worker_as_many_batches(make):
+    endpoint = Scripted()
+    list(make(endpoint).rounds(RANKED, time.monotonic() + 60, 0.001, 1))
+    assert {(r["workers"], r["batches"]) for r in endpoint.ran} == {(1, 3), (2, 6)}
+
+
+def test_rounds_stop_before_the_budget_is_overrun(make):
+    begin = time.monotonic()
+    rounds = list(make(Scripted(0.005)).rounds(RANKED, begin + 1.5, 0.005, None))
+    assert len(rounds) > 3
+    # One round's slack: the estimate is made before the round.
+    assert time.monotonic() - begin < 1.5 + 2 * max(r.seconds for r in rounds)
+
+
+def test_three_rounds_are_run_whatever_the_budget_and_lose_contestants_for_it(make):
+    rounds = list(make(Scripted(0.01)).rounds(RANKED, time.monotonic(), 0.01, None))
+    assert len(rounds) == 3
+    assert len(rounds[0].results) == len(RANKED)
+    assert set(rounds[2].results) == {c.key for rank, c in RANKED if rank == 0}
+
+
+def test_a_number_of_rounds_that_was_asked_for_is_run_whatever_the_budget(make):
+    rounds = list(make(Scripted()).rounds(RANKED, time.monotonic(), 1.0, 5))
+    assert [len(r.results) for r in rounds] == [len(RANKED)] * 5
+
+
+def test_finished_rounds_stand_when_a_trial_fails(make):
+    rounds = make(Scripted(fail_at=len(RANKED) + 2)).rounds(RANKED, time.monotonic() + 60, 0.001, 3)
+    assert next(rounds).number == 1
+    with pytest.raises(TrialFailed, match="the trial of .* failed: exit status 3"):
+        next(rounds)
+
+
+def test_a_signal_stops_before_the_next_trial(make):
+    endpoint = Scripted()
+    controller = make(endpoint)
+    rounds = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 9)
+    next(rounds)
+    controller.interruption.signum = 2
+    with pytest.raises(Interrupted):
+        next(rounds)
+    assert len(endpoint.ran) == len(RANKED)
+
+
+def test_warm_up_runs_one_trial_of_each_twin(make):
+    endpoint = Scripted()
+    make(endpoint).warm_up([c for _, c in RANKED])
+    assert sorted(r["config"].split("-")[0] for r in endpoint.ran) == ["ft", "gil"]
+    assert {r["workers"] for r in endpoint.ran} == {2}
+
+
+def test_different_pixels_are_an_error():
+    same = SameWork()
+    same.check("a", {"first_batch": 7, "rows": [1, 2]})
+    same.check("b", {"first_batch": 7, "rows": [1, 2, 3, 4]})
+    same.check("c", {"first_batch": 7, "rows": [1]})
+    with pytest.raises(WorkDiffers, match="d and a decoded different pixels .first: CRC-32 00000008 and 00000007"):
+        same.check("d", {"first_batch": 8, "rows": []})
+    with pytest.raises(WorkDiffers, match="e and b .*measured batch 3"):
+        same.check("e", {"first_batch": 7, "rows": [1, 2, 3, 5]})
+
+
+def test_how_many_contestants_fit():
+    assert most_contestants(90, 3) == 10
+    assert most_contestants(-5, 3) <= 0

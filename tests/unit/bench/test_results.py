@@ -1,0 +1,135 @@
+"""Files appear whole or not at all, and earlier results are never touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+
+import pytest
+
+from bench.results import Results, ResultsError, load, write_atomically
+
+
+def test_a_run_makes_its_directory_with_its_first_file(tmp_path):
+    results = Results(tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+    results.save({"a": 1})
+    results.publish()
+    (run,) = [p for p in (tmp_path / "out").iterdir() if not p.is_symlink()]
+    assert json.loads((tmp_path / "out/latest/results.json").read_text()) == {"a": 1}
+    assert os.readlink(tmp_path / "out/latest") == run.name
+    assert [p.name for p in run.iterdir()] == ["results.json"]
+
+
+def test_runs_of_one_second_do_not_share_a_directory(tmp_path):
+    runs = [Results(tmp_path) for _ in range(3)]
+    for number, results in enumerate(runs):
+        results.save({"run": number})
+        results.publish()
+    assert len({results.directory for results in runs}) == 3
+    assert json.loads((tmp_path / "latest/results.json").read_text()) == {"run": 2}
+
+
+def test_an_unused_root_is_removed_only_if_it_was_made(tmp_path):
+    Results(tmp_path / "new").discard_empty_root()
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    Results(tmp_path / "old").discard_empty_root()
+    assert (tmp_path / "old").exists()
+
+
+@pytest.mark.parametrize("root", ["/proc/nothing/here", "/dev/null"])
+def test_a_root_that_cannot_be_written_is_refused_at_once(root):
+    from pathlib import Path
+
+    with pytest.raises(ResultsError, match="--out DIR"):
+        Results(Path(root))
+
+
+def test_something_else_called_latest_is_left_alone(tmp_path):
+    (tmp_path / "latest").mkdir()
+    results = Results(tmp_path)
+    results.save({})
+    with pytest.raises(ResultsError, match="not a symbolic link"):
+        results.publish()
+    assert (tmp_path / "latest").is_dir()
+
+
+def test_a_failing_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "results.json"
+    write_atomically(path, b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            write_atomically(path, b"new" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, previous)
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_full_disk(tmp_path):
+    """On a real file system of 64 kB that fills up during the run."""
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)],
+                             capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small tmpfs (needs root): {mounted.stderr.strip()}")
+    try:
+        results = Results(tmp_path)
+        results.save({"rounds": [1]})
+        with pytest.raises(ResultsError, match=r"No space left.*intact there: results\.json.*Make room") as caught:
+            results.save({"rounds": ["x" * 100_000]})
+        assert "earlier results are untouched" in str(caught.value)
+        assert json.loads((results.directory / "results.json").read_text()) == {"rounds": [1]}
+        assert [p.name for p in results.directory.iterdir()] == ["results.json"]
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_disk_that_fills_up_during_a_run(run_bench, tiny, tmp_path):
+    """Room for one results.json, not for the next beside it."""
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(tmp_path)],
+                             capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small tmpfs (needs root): {mounted.stderr.strip()}")
+    try:
+        done = run_bench(*tiny(tmp_path, "--rounds", 3))
+        assert done.returncode == 1
+        assert "No space left" in done.stderr and "intact there: results.json" in done.stderr
+        assert "Traceback" not in done.stderr
+        (run,) = tmp_path.iterdir()
+        saved = load(run / "results.json")
+        assert saved["status"] == "incomplete"
+        assert 1 <= len(saved["scenarios"][0]["rounds"]) < 3
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_saved_document_is_the_schemas(document):
+    import fastjsonschema
+
+    from bench.results import SCHEMA_FILE
+
+    validate = fastjsonschema.compile(json.loads(SCHEMA_FILE.read_text()))
+    validate(document)
+    for broken in ({**document, "status": "perhaps"}, {**document, "scenarios": []},
+                   {k: v for k, v in document.items() if k != "environment"}, {**document, "extra": 1}):
+        with pytest.raises(fastjsonschema.JsonSchemaValueException):
+            validate(broken)
+
+
+@pytest.mark.parametrize("content, message", [
+    ("{", "not JSON"), ("[]", "schema version None"), ('{"schema_version": 99}', "schema version 99"),
+    ('{"schema_version": 1}', "is not a results.json")])
+def test_loading_what_is_no_results_file(tmp_path, content, message):
+    (tmp_path / "results.json").write_text(content)
+    with pytest.raises(ResultsError, match=message):
+        load(tmp_path / "results.json")
+
+

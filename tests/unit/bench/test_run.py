@@ -1,0 +1,177 @@
+"""Real runs: complete, reported again, interrupted, and with work that differs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.results import load
+
+
+def test_complete_run(finished_run, document, twin):
+    done, directory = finished_run
+    assert load(directory / "results.json")["status"] == "complete"
+    assert sorted(p.name for p in directory.iterdir()) == ["pillow.png", "report.html", "results.json"]
+    assert os.readlink(directory.parent / "latest") == directory.name
+    (scenario,) = document["scenarios"]
+    assert len(scenario["rounds"]) == 3
+    keys = {f"{twin}/{method}/1{again}" for method in ("thread", "process") for again in ("", "/again")}
+    for one in scenario["rounds"]:
+        assert {trial["contestant"] for trial in one["trials"]} == keys
+        for trial in one["trials"]:
+            # The workers' start, the measured epoch and memory are real figures of real processes.
+            assert trial["samples"] == 8 and trial["batches"] == 4
+            assert trial["throughput"] == pytest.approx(8 / trial["seconds"])
+            assert trial["time_to_first_batch"] > 0 and trial["pss_mib"] > 50
+            assert trial["gil_enabled"] == (twin == "gil")
+    checksums = {(t["first_batch"], tuple(t["rows"])) for r in scenario["rounds"] for t in r["trials"]}
+    assert len(checksums) == 1
+    assert scenario["analysis"]["noise_floor"]["throughput"] >= 1
+    python = document["environment"]["twins"][twin]["interpreter"]
+    assert python["twin"] == twin and python["config_args"]
+
+
+def test_what_a_person_reads(finished_run, document):
+    done, directory = finished_run
+    assert "Noise floor" in done.stdout and "threads / processes" in done.stdout
+    assert f"report: {directory / 'report.html'}" in done.stdout
+    build = next(iter(document["environment"]["twins"].values()))["interpreter"]["build"]
+    assert build in done.stdout and build in (directory / "report.html").read_text()
+    # No control codes where nobody looks at a terminal, and a line for each round.
+    assert "\x1b" not in done.stdout + done.stderr
+    assert [line.split(":")[0] for line in done.stderr.splitlines() if line.startswith("round")] == \
+        ["round 1 of 3", "round 2 of 3", "round 3 of 3"]
+
+
+def test_report_from_results_alone(finished_run, run_bench, tmp_path):
+    done, directory = finished_run
+    (tmp_path / "results.json").write_bytes((directory / "results.json").read_bytes())
+    again = run_bench("report", tmp_path / "results.json")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]  # the last names the directory
+    assert (tmp_path / "pillow.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("content, word", [(None, "cannot read"), ("{", "not JSON")])
+def test_report_of_what_is_no_results_file(run_bench, tmp_path, content, word):
+    if content is not None:
+        (tmp_path / "results.json").write_text(content)
+    done = run_bench("report", tmp_path / "results.json")
+    assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr
+
+
+class Started:
+    """A run that is looked at while it runs."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path):
+        self.log = log
+        with open(log, "w") as file:
+            self.process = subprocess.Popen(arguments, env=environment, text=True,
+                                            stdout=subprocess.PIPE, stderr=file)
+
+    def wait_for(self, text: str) -> None:
+        """Until the run has said `text`."""
+        deadline = time.monotonic() + 90
+        while text not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)
+
+    def descendants(self) -> list[psutil.Process]:
+        """Its trial and the trial's workers, once there is one."""
+        deadline = time.monotonic() + 30
+        while not (found := psutil.Process(self.process.pid).children(recursive=True)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return found
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=5)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.fixture
+def started(command, environment, tiny, tmp_path):
+    """Starts runs, and ends what a failed test leaves of them."""
+    runs = []
+
+    def start(*more: object) -> Started:
+        runs.append(Started(command(*tiny(tmp_path / "out", *more)), environment, tmp_path / f"log{len(runs)}"))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.terminate()
+        run.process.communicate(timeout=30)
+
+
+@pytest.mark.parametrize("signum, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_run_keeps_and_reports_its_finished_rounds(started, tmp_path, signum, status):
+    run = started("--rounds", 50)
+    run.wait_for("round 1 of 50")
+    processes = run.descendants()
+    run.process.send_signal(signum)
+    output, _ = run.process.communicate(timeout=60)
+    assert run.process.returncode == status
+    assert_gone(processes)
+    assert f"INCOMPLETE: interrupted ({signal.Signals(signum).name})" in output
+    directory = (tmp_path / "out/latest").resolve()
+    saved = load(directory / "results.json")
+    assert saved["status"] == "incomplete" and len(saved["scenarios"][0]["rounds"]) >= 1
+    assert "INCOMPLETE" in (directory / "report.html").read_text()
+    assert (directory / "pillow.png").exists()
+
+
+def test_interrupted_before_the_first_round_leaves_nothing(started, tmp_path):
+    run = started("--rounds", 3)
+    run.wait_for("warming up")
+    processes = run.descendants()
+    begin = time.monotonic()
+    run.process.send_signal(signal.SIGINT)
+    output, _ = run.process.communicate(timeout=30)
+    # Nothing is reported, so that this is the time that stopping takes; generous for a busy machine.
+    assert time.monotonic() - begin < 10
+    assert run.process.returncode == 130
+    assert_gone(processes)
+    assert "no round was finished" in run.log.read_text()
+    assert not (tmp_path / "out").exists()
+    assert output == ""
+
+
+def test_killed_run_leaves_no_process_and_what_was_finished(started, tmp_path):
+    run = started("--rounds", 50)
+    run.wait_for("round 1 of 50")
+    processes = run.descendants()
+    run.process.kill()
+    run.process.wait()
+    assert_gone(processes)
+    (directory,) = [p for p in (tmp_path / "out").iterdir() if not p.is_symlink()]
+    saved = json.loads((directory / "results.json").read_text())
+    assert saved["status"] == "incomplete" and len(saved["scenarios"][0]["rounds"]) >= 1
+
+
+def test_a_failing_trial_is_named_with_its_last_words(started, photos, tmp_path):
+    """The images vanish after they were checked."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for photo in photos.iterdir():
+        (data / photo.name).write_bytes(photo.read_bytes())
+    run = started("--rounds", 50, "--data", data)
+    run.wait_for("round 1 of 50")
+    for photo in data.iterdir():
+        photo.unlink()
+    output, _ = run.process.communicate(timeout=60)
+    assert run.process.returncode == 1
+    said = run.log.read_text()
+    assert "the trial of" in said and "FileNotFoundError" in said
+    assert "INCOMPLETE: the trial of" in output

@@ -1,0 +1,99 @@
+"""A child and everything it started end with it, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import psutil
+import pytest
+
+from bench.supervise import Stopped, TimedOut, supervise
+
+# Starts a grandchild that would run for a minute, with all pipes, and tells its id.
+WITH_GRANDCHILD = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(child.pid, flush=True)
+{end}
+"""
+
+
+def run(code: str, stdin: bytes = b"", watch=None, timeout: float = 30):
+    return supervise([sys.executable, "-c", code], stdin, os.environ, watch or {}, timeout)
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_outcome():
+    outcome = run("import sys; sys.stdout.write(sys.stdin.read()[::-1]); sys.stderr.write('e'); sys.exit(3)", b"abc")
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (3, b"cba", b"e")
+    assert outcome.seconds > 0
+
+
+def test_more_than_a_pipe_holds_in_both_directions():
+    data = os.urandom(1 << 20)
+    outcome = run("import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)", data)
+    assert outcome.stdout == data
+
+
+def test_child_that_does_not_read_its_stdin():
+    assert run("raise SystemExit(5)", b"x" * (1 << 20)).returncode == 5
+
+
+def test_what_the_child_leaves_behind_is_killed():
+    begin = time.monotonic()
+    outcome = run(WITH_GRANDCHILD.format(end=""))
+    assert outcome.returncode == 0
+    assert gone(int(outcome.stdout))
+    assert time.monotonic() - begin < 20  # and not the grandchild's minute
+
+
+def test_death_by_signal_is_told():
+    assert run("import os, signal; os.kill(os.getpid(), signal.SIGBUS)").returncode == -signal.SIGBUS
+
+
+def test_a_stuck_child_is_killed_with_its_children(tmp_path):
+    note = tmp_path / "pid"
+    code = WITH_GRANDCHILD.format(end=f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(60)")
+    with pytest.raises(TimedOut, match="within 3 s"):
+        run(code, timeout=3)
+    assert gone(int(note.read_text()))
+
+
+def test_a_watched_descriptor_stops_the_child(tmp_path):
+    reader, writer = os.pipe()
+    note = tmp_path / "pid"
+    # The child itself wakes the watcher once its own child runs.
+    code = WITH_GRANDCHILD.format(
+        end=f"open({str(note)!r}, 'w').write(str(child.pid)); open('/proc/{os.getpid()}/fd/{writer}', 'w').write('!');"
+            "time.sleep(60)")
+    with pytest.raises(Stopped):
+        run(code, watch={reader: lambda: True})
+    assert gone(int(note.read_text()))
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_callback_may_let_the_child_go_on():
+    reader, writer = os.pipe()
+    os.write(writer, b"!")
+    seen = []
+
+    def callback() -> bool:
+        seen.append(os.read(reader, 1))
+        return False
+
+    assert run("print('done')", watch={reader: callback}).stdout == b"done\n"
+    assert seen == [b"!"]
+    os.close(reader)
+    os.close(writer)
