@@ -36,6 +36,7 @@ from torch.utils.data.dataloader import (
 )
 
 from loader.fetch import annotate
+from loader.lifetime import current_consumer
 from loader.thread_worker import (
     Batch,
     Departure,
@@ -196,7 +197,7 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
 
     def _next_outcome(self) -> Batch | Failure | None:
         """What ``__next__`` does next; None at the end of the epoch."""
-        self._pool.consumer = threading.current_thread()
+        self._pool.consumer = current_consumer()
         while True:
             if self._departures:
                 return Failure(self._departures.pop(0))

@@ -10,24 +10,19 @@ reader copes with a value that is a moment old.
 """
 
 import faulthandler
-import os
 import tempfile
 import threading
 import time
 import warnings
 from queue import SimpleQueue
 
+from loader import lifetime
 from loader.fetch import Epoch
 from loader.thread_worker import Order, Task, WorkerContext, run_worker
 
 JOIN_LIMIT = 5.0
 """Seconds to wait for workers that were told to end, the time torch grants its worker
 processes. A worker only needs longer if a single sample does."""
-
-# Pools whose threads may be running, for the hook at interpreter exit. Adding,
-# discarding and copying are single atomic operations of a built-in set whose elements
-# hash by identity, so no lock is needed; a lock could not be taken in a finalizer.
-_live: set["WorkerPool"] = set()
 
 
 class WorkerPool:
@@ -42,12 +37,12 @@ class WorkerPool:
     def __init__(self, contexts: tuple[WorkerContext, ...], private_queues: bool) -> None:
         self.results: SimpleQueue = SimpleQueue()
         self.epoch = Epoch()
-        self.consumer = threading.current_thread()
+        self.consumer = lifetime.current_consumer()
         self.stopped = False
         self.orphaned = False
         self._tasks = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
         self._threads: list[threading.Thread] = []
-        _live.add(self)
+        lifetime.register(self)
         try:
             for worker_id, context in enumerate(contexts):
                 self._start(worker_id, context)
@@ -99,7 +94,7 @@ class WorkerPool:
         """
         self.stopped = True
         self.epoch.cancelled = True
-        _live.discard(self)
+        lifetime.forget(self)
         if self.orphaned:
             return
         for tasks in self._tasks:
@@ -150,14 +145,14 @@ class WorkerPool:
         if self.stopped:
             return
         self.stop()
-        if _is_current(self.consumer) and not threading._active_limbo_lock._is_owned():
+        lock = threading._active_limbo_lock
+        if self.consumer.is_current_thread() and not lock._is_owned():
             self.join()
 
-
-def _is_current(thread: threading.Thread) -> bool:
-    # Not by threading.current_thread(), which can take a lock; and an ident is used
-    # again once its thread has ended.
-    return thread.ident == threading.get_ident() and thread.is_alive()
+    def orphan(self) -> None:
+        """In a forked child: the threads do not exist here, and a queue may have been
+        copied while another thread was inside it. Neither is ever touched again."""
+        self.orphaned = self.stopped = True
 
 
 def _stack(thread: threading.Thread) -> str:
@@ -176,42 +171,3 @@ def _stack(thread: threading.Thread) -> str:
         if f"0x{thread.ident:016x}" in header:
             return f"{thread.name} (most recent call first):\n{frames.rstrip()}\n"
     return f"{thread.name}: (stack not available)\n"
-
-
-def _stop_all_at_exit() -> None:
-    """Runs when the main thread is done, before the interpreter waits for threads.
-
-    Pools whose consumer is a thread that still runs go on working until it has ended,
-    as the interpreter waits for that thread anyway; all others are stopped.
-    """
-    while pools := list(_live):
-        idle = [pool for pool in pools if not _will_be_waited_for(pool.consumer)]
-        for pool in idle:
-            pool.stop()
-        for pool in idle:
-            pool.join()
-        if not idle:
-            consumers = [pool.consumer for pool in pools]
-            # A consumer that is itself a worker (of an outer loader) ends after the
-            # outer loader's consumer: wait for the others first.
-            workers = {thread for pool in pools for thread in pool._threads}
-            next((c for c in consumers if c not in workers), consumers[0]).join()
-
-
-def _will_be_waited_for(thread: threading.Thread) -> bool:
-    return not (_is_current(thread) or thread.daemon) and thread.is_alive()
-
-
-def _orphan_all_after_fork() -> None:
-    """In a forked child there are no worker threads, and a queue may have been copied
-    while another thread was inside it: neither is ever touched again."""
-    for pool in list(_live):
-        pool.orphaned = pool.stopped = True
-    _live.clear()
-
-
-# The hook that concurrent.futures.thread uses for the same purpose: unlike atexit
-# functions it runs before the interpreter waits for non-daemon threads.
-threading._register_atexit(_stop_all_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_orphan_all_after_fork)

@@ -47,15 +47,17 @@ def no_worker_thread_left():
 @pytest.fixture
 def start_python(tmp_path):
     """Starts a program in a fresh interpreter, in this one's GIL mode, as a user would:
-    ``start_python(source) -> subprocess.Popen``. Killed after the test if it still runs."""
+    ``start_python(source, stdin=False) -> subprocess.Popen``. Killed after the test if it
+    still runs."""
     started = []
 
-    def start(source: str) -> subprocess.Popen:
+    def start(source: str, stdin: bool = False) -> subprocess.Popen:
         script = tmp_path / "program.py"
         script.write_text(textwrap.dedent(source))
         process = subprocess.Popen(
             [sys.executable, str(script)],
             env=os.environ | {"PYTHONPATH": str(PROJECT)},
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -65,5 +67,6 @@ def start_python(tmp_path):
 
     yield start
     for process in started:
-        process.kill()
-        process.communicate()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()

@@ -1,0 +1,267 @@
+"""Leaving before the end: no thread stays, nothing waits longer than it must."""
+
+import gc
+import sysconfig
+import threading
+import time
+import warnings
+import weakref
+
+import pytest
+import torch
+
+from loader import DataLoader, worker_pool
+from loader.thread_iterator import State
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Endless:
+    """A long dataset whose samples are waited for, not computed."""
+
+    def __len__(self):
+        return 1_000_000
+
+    def __getitem__(self, index):
+        return index
+
+
+@pytest.fixture(params=[1, 4])
+def endless(request):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # more workers than CPUs
+        yield DataLoader(
+            Endless(), batch_size=8, num_workers=request.param, worker_method="thread"
+        )
+
+
+def test_break(endless, loader_threads):
+    for batch in endless:
+        assert len(loader_threads()) == endless.num_workers
+        break
+    assert loader_threads() == []
+
+
+def test_exception_in_the_loop(endless, loader_threads):
+    with pytest.raises(ZeroDivisionError):
+        for batch in endless:
+            1 / 0
+    assert loader_threads() == []
+
+
+def test_del(endless, loader_threads):
+    iterator = iter(endless)
+    next(iterator)
+    del iterator
+    assert loader_threads() == []
+
+
+def test_never_asked_for_a_batch(endless, loader_threads):
+    iter(endless)
+    assert loader_threads() == []
+
+
+def collect_until(condition) -> bool:
+    """A worker refers to the dataset until it has finished the sample in hand, so one
+    collection may come too early."""
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        gc.collect()
+    return condition()
+
+
+def test_reference_cycle(endless, loader_threads):
+    holder = {"iterator": iter(endless)}
+    holder["self"] = holder
+    next(holder["iterator"])
+    reference = weakref.ref(holder["iterator"])
+    gc.collect()
+    assert reference() is not None
+    del holder
+    assert collect_until(lambda: reference() is None)
+    assert collect_until(lambda: loader_threads() == [])
+
+
+@pytest.mark.parametrize("through", ["dataset", "collate_fn"])
+def test_reference_cycle_through_what_the_workers_use(through, loader_threads):
+    class Owner(Endless):
+        def collate(self, samples):
+            return samples
+
+    owner = Owner()
+    dl = DataLoader(
+        owner if through == "dataset" else Endless(),
+        num_workers=2,
+        worker_method="thread",
+        persistent_workers=True,
+        collate_fn=owner.collate if through == "collate_fn" else None,
+    )
+    owner.loader = dl
+    owner.iterator = iter(dl)
+    next(owner.iterator)
+    reference = weakref.ref(owner)
+    del owner, dl
+    assert collect_until(lambda: reference() is None)
+    assert collect_until(lambda: loader_threads() == [])
+
+
+def test_persistent_loader_is_dropped(loader_threads):
+    dl = DataLoader(
+        range(10), num_workers=2, worker_method="thread", persistent_workers=True
+    )
+    assert len(list(dl)) == 10
+    assert len(loader_threads()) == 2
+    del dl
+    assert loader_threads() == []
+
+
+def test_exhaustion_ends_the_workers(loader_threads):
+    iterator = iter(DataLoader(range(10), num_workers=2, worker_method="thread"))
+    assert len(list(iterator)) == 10
+    assert loader_threads() == []
+    assert iterator.state is State.EXHAUSTED
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(iterator)
+
+
+def test_states_and_close(endless, loader_threads):
+    with iter(endless) as iterator:
+        assert iterator.state is State.RUNNING
+        next(iterator)
+    assert loader_threads() == []
+    assert iterator.state is State.SHUT_DOWN
+    iterator.close()
+    with pytest.raises(RuntimeError, match="was shut down"):
+        next(iterator)
+    short = iter(DataLoader(range(2), num_workers=1, worker_method="thread"))
+    next(short)
+    assert short.state is State.DRAINING
+
+
+def test_close_wakes_a_consumer_in_another_thread():
+    waiting, release = threading.Event(), threading.Event()
+
+    class Blocked(Endless):
+        def __getitem__(self, index):
+            waiting.set()
+            assert release.wait(30)
+            return index
+
+    iterator = iter(DataLoader(Blocked(), num_workers=1, worker_method="thread"))
+    errors = []
+
+    def consume():
+        try:
+            next(iterator)
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert waiting.wait(30)
+    closer = threading.Thread(target=iterator.close)
+    closer.start()
+    consumer.join(20)  # is woken although the worker is still blocked
+    assert not consumer.is_alive()
+    release.set()
+    closer.join(20)
+    assert len(errors) == 1 and "was shut down" in errors[0]
+
+
+def test_the_rest_of_the_batch_in_hand_is_skipped(loader_threads):
+    loaded = []
+    started, go_on = threading.Event(), threading.Event()
+
+    class Recorded(Endless):
+        def __getitem__(self, index):
+            loaded.append(index)
+            started.set()
+            assert go_on.wait(30)
+            return index
+
+    iterator = iter(DataLoader(Recorded(), batch_size=1000, num_workers=1, worker_method="thread"))
+    assert started.wait(30)
+    threading.Timer(0.05, go_on.set).start()
+    del iterator
+    assert loader_threads() == []
+    assert loaded == [0]
+
+
+def test_the_last_batches_of_an_epoch_are_freed_while_persistent_workers_wait():
+    gc.collect()
+    gc.disable()
+    try:
+        dl = DataLoader(
+            torch.arange(8), batch_size=1, num_workers=2, worker_method="thread",
+            persistent_workers=True,
+        )
+        references = []
+        for batch in dl:
+            references.append(weakref.ref(batch))
+        del batch
+        deadline = time.monotonic() + 20
+        # Freed by the workers, which only need to run for a moment. The one that the
+        # loop variable held to the last may wait for the next epoch where objects
+        # belong to threads.
+        tolerated = 1 if sysconfig.get_config_var("Py_GIL_DISABLED") else 0
+        while sum(r() is not None for r in references) > tolerated:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        gc.enable()
+
+
+def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch):
+    monkeypatch.setattr(worker_pool.WorkerPool.join, "__defaults__", (0.2,))
+    waiting, release = threading.Event(), threading.Event()
+
+    class Stuck(Endless):
+        def __getitem__(self, index):
+            self.wait_for_a_server()
+            return index
+
+        def wait_for_a_server(self):
+            waiting.set()
+            assert release.wait(30)
+
+    iterator = iter(DataLoader(Stuck(), num_workers=1, worker_method="thread"))
+    assert waiting.wait(30)
+    try:
+        with pytest.warns(RuntimeWarning, match="loader-worker-0 did not end") as caught:
+            iterator.close()
+        assert "in wait_for_a_server" in str(caught[0].message)
+    finally:
+        release.set()
+
+
+def test_dropped_by_its_own_worker(loader_threads):
+    """The last reference goes in a worker thread, which must not wait for itself."""
+    box = []
+    dropped = threading.Event()
+
+    class Dropping(Endless):
+        def __getitem__(self, index):
+            if index == 5:
+                box.clear()
+                gc.collect()
+                dropped.set()
+            return index
+
+    box.append(iter(DataLoader(Dropping(), num_workers=2, worker_method="thread", batch_size=8)))
+    assert dropped.wait(30)
+    assert collect_until(lambda: loader_threads() == [])
+
+
+def test_a_thread_that_cannot_be_started(monkeypatch, loader_threads):
+    start = threading.Thread.start
+
+    def refuse_the_second(thread):
+        if thread.name == "loader-worker-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_the_second)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        iter(DataLoader(Endless(), num_workers=2, worker_method="thread"))
+    assert loader_threads() == []
