@@ -1,7 +1,9 @@
 """Fixtures for the loader's tests."""
 
 import gc
+import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -70,3 +72,56 @@ def start_python(tmp_path):
         if process.poll() is None:
             process.kill()
             process.communicate()
+
+
+# Importing torch takes seconds, so programs whose start is not what is tested run in
+# processes forked from one that has imported it. They end as any program does: by
+# reaching the end of the main module, with their globals in place.
+_IMPORTED = """
+import json, os, sys
+import torch
+import loader
+for line in sys.stdin:
+    request = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        for fd, path in enumerate((os.devnull, request["out"], request["err"])):
+            os.dup2(os.open(path, os.O_RDWR), fd)
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+exec(compile(request["source"], "program.py", "exec"), globals())
+"""
+
+
+@pytest.fixture(scope="session")
+def imported_python():
+    process = subprocess.Popen(
+        [sys.executable, "-c", _IMPORTED],
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    yield process
+    os.killpg(process.pid, signal.SIGKILL)  # a program that hangs included
+    process.communicate()
+
+
+@pytest.fixture
+def run_program(imported_python, tmp_path):
+    """Runs a program to its end: ``run_program(source) -> (exit status, stdout, stderr)``."""
+
+    def run(source: str) -> tuple[int, str, str]:
+        out, err = tmp_path / "out", tmp_path / "err"
+        out.touch()
+        err.touch()
+        request = {"source": textwrap.dedent(source), "out": str(out), "err": str(err)}
+        imported_python.stdin.write(json.dumps(request) + "\n")
+        imported_python.stdin.flush()
+        status = int(imported_python.stdout.readline())
+        return status, out.read_text(), err.read_text()
+
+    return run

@@ -26,10 +26,9 @@ def loader(seconds=0, **arguments):
 """
 
 
-def run(start_python, body):
-    process = start_python(PRELUDE + body)
-    out, err = process.communicate(timeout=90)
-    return process.returncode, out, err
+@pytest.fixture
+def run(run_program):
+    return lambda body: run_program(PRELUDE + body)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +68,8 @@ time.sleep(0.1)
 """,
     ],
 )
-def test_exit_with_a_live_iterator(start_python, body):
-    code, out, err = run(start_python, body)
+def test_exit_with_a_live_iterator(run, body):
+    code, out, err = run(body)
     if "daemon" in body:
         # Its loop is ended by our RuntimeError, or not at all, as the exit has it.
         assert code == 0 and ("Traceback" not in err or "was shut down" in err)
@@ -79,13 +78,13 @@ def test_exit_with_a_live_iterator(start_python, body):
     assert out == ("consumed\n" if "consumed" in body else "")
 
 
-def test_exit_status_of_an_unhandled_exception(start_python):
-    code, out, err = run(start_python, "it = iter(loader())\nnext(it)\n1 / 0")
+def test_exit_status_of_an_unhandled_exception(run):
+    code, out, err = run("it = iter(loader())\nnext(it)\n1 / 0")
     assert code == 1
     assert err.rstrip().endswith("ZeroDivisionError: division by zero")
 
 
-def test_unhandled_exception_of_a_worker(start_python):
+def test_unhandled_exception_of_a_worker(run):
     body = """
 class Bad(Data):
     def __getitem__(self, index):
@@ -93,7 +92,7 @@ class Bad(Data):
 for batch in DataLoader(Bad(), num_workers=2, worker_method="thread"):
     pass
 """
-    code, out, err = run(start_python, body)
+    code, out, err = run(body)
     assert code == 1
     assert "OSError: bad sample" in err and "in loader worker thread" in err
     assert err.count("Traceback") == 1
@@ -132,7 +131,7 @@ except KeyboardInterrupt:
     assert err.rstrip().endswith("KeyboardInterrupt")
 
 
-def test_an_interrupted_iterator_does_not_hang_later(start_python):
+def test_an_interrupted_iterator_does_not_hang_later(run):
     body = """
 import signal
 dl = loader(seconds=0.05, batch_size=1000, persistent_workers=True)
@@ -150,12 +149,12 @@ except RuntimeError as error:
 dl.dataset.seconds = 0
 print(next(iter(dl)).shape)
 """
-    code, out, err = run(start_python, body)
+    code, out, err = run(body)
     assert (code, err) == (0, "")
     assert out == "interrupted\nTrue\ntorch.Size([1000])\n"
 
 
-def test_fork_while_workers_run(start_python):
+def test_fork_while_workers_run(run):
     """A forked child has no worker threads: it neither hangs nor uses them, can make
     its own, and the parent does not notice."""
     body = """
@@ -175,12 +174,12 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 print(next(first).item(), next(second).item())
 """
-    code, out, err = run(start_python, body)
+    code, out, err = run(body)
     assert (code, err) == (0, "")
     assert out == "True\n[0, 0]\n7\n1 1\n"
 
 
-def test_worker_processes_beside_worker_threads(start_python):
+def test_worker_processes_beside_worker_threads(run):
     body = """
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of fork() beside threads
@@ -193,12 +192,12 @@ next(threads)
 processes = iter(DataLoader(Info(), num_workers=2, worker_method="process"))
 print([next(processes).item() for _ in range(4)], next(threads).item(), get_worker_info())
 """
-    code, out, err = run(start_python, body)
+    code, out, err = run(body)
     assert (code, err) == (0, "")
     assert out == "[0, 1, 0, 1] 0 None\n"
 
 
-def test_blocked_worker_at_exit_is_named(start_python):
+def test_blocked_worker_at_exit_is_named(run):
     body = """
 import loader.worker_pool as pool
 pool.WorkerPool.join.__defaults__ = (0.2,)
@@ -209,7 +208,7 @@ class Stuck(Data):
 iterator = iter(DataLoader(Stuck(), num_workers=1, worker_method="thread"))
 time.sleep(0.2)
 """
-    code, out, err = run(start_python, body)
+    code, out, err = run(body)
     assert code == 0
     assert "RuntimeWarning: loader-worker-0 did not end within 0.2 s" in err
     assert "in __getitem__" in err

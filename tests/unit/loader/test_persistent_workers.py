@@ -1,0 +1,166 @@
+"""Workers that stay for the next epoch."""
+
+import threading
+
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from loader import DataLoader
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        return index
+
+
+class Share(IterableDataset):
+    """0 to 19, every worker its share."""
+
+    def __iter__(self):
+        info = get_worker_info()
+        return iter(range(info.id, 20, info.num_workers))
+
+
+def test_every_epoch_is_complete(worker_method):
+    dl = DataLoader(
+        Rows(), batch_size=5, num_workers=2, worker_method=worker_method, persistent_workers=True
+    )
+    for _ in range(3):
+        assert torch.cat(list(dl)).tolist() == [*range(24)]
+
+
+def test_the_same_threads_and_one_init_per_worker(loader_threads):
+    started = []
+    dl = DataLoader(
+        Rows(),
+        num_workers=2,
+        worker_method="thread",
+        persistent_workers=True,
+        worker_init_fn=started.append,
+    )
+    assert len(list(dl)) == 24
+    threads = loader_threads()
+    assert len(threads) == 2
+    assert len(list(dl)) == 24
+    assert loader_threads() == threads
+    assert sorted(started) == [0, 1]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("taken", [0, 1, 3])
+def test_an_epoch_left_early_does_not_leak_into_the_next(worker_method, taken, in_order):
+    dl = DataLoader(
+        Rows(),
+        batch_size=2,
+        shuffle=True,
+        num_workers=2,
+        worker_method=worker_method,
+        persistent_workers=True,
+        in_order=in_order,
+    )
+    for _ in range(3):
+        iterator = iter(dl)
+        for _ in range(taken):
+            next(iterator)
+    assert sorted(torch.cat(list(dl)).tolist()) == [*range(24)]
+
+
+def test_a_slow_batch_of_the_old_epoch_is_dropped():
+    release, loading = threading.Event(), threading.Event()
+
+    class Slow(Rows):
+        first = True
+
+        def __getitem__(self, index):
+            if index == 0 and Slow.first:
+                Slow.first = False
+                loading.set()
+                assert release.wait(30)
+                return -1  # must never be seen
+            return index
+
+    dl = DataLoader(
+        Slow(), batch_size=1, num_workers=2, worker_method="thread", persistent_workers=True
+    )
+    iter(dl)
+    assert loading.wait(30)
+    iterator = iter(dl)
+    first = next(iterator)
+    release.set()
+    assert torch.cat([first, *iterator]).tolist() == [*range(24)]
+
+
+def test_iterable_dataset_starts_again(worker_method):
+    dl = DataLoader(
+        Share(), batch_size=3, num_workers=2, worker_method=worker_method, persistent_workers=True
+    )
+    for leave_early in (False, True, False):
+        iterator = iter(dl)
+        if leave_early:
+            next(iterator)
+            continue
+        assert sorted(torch.cat(list(iterator)).tolist()) == [*range(20)]
+
+
+def test_epoch_after_a_failed_batch(worker_method):
+    class Bad(Rows):
+        def __getitem__(self, index):
+            if index == 3:
+                raise ValueError("three")
+            return index
+
+    dl = DataLoader(
+        Bad(), batch_size=4, num_workers=2, worker_method=worker_method, persistent_workers=True
+    )
+    for _ in range(3):
+        with pytest.raises(ValueError, match="three"):
+            list(dl)
+
+
+def test_epoch_after_close_and_after_a_worker_failed_to_start(loader_threads):
+    fail = [True]
+
+    def init(worker_id):
+        if worker_id == 1 and fail[0]:
+            raise OSError("no disk")
+
+    dl = DataLoader(
+        Rows(),
+        batch_size=4,
+        num_workers=2,
+        worker_method="thread",
+        persistent_workers=True,
+        worker_init_fn=init,
+    )
+    iterator = iter(dl)
+    with pytest.raises(OSError, match="no disk"):
+        # Worker 0 may be through before worker 1 has failed: then the next epoch says so.
+        for _ in range(2):
+            for _ in iterator:
+                pass
+            loader_threads()[-1].join(0.5)
+            iterator = iter(dl)
+    fail[0] = False
+    assert torch.cat(list(dl)).tolist() == [*range(24)]
+    assert len(loader_threads()) == 2
+    iter(dl).close()
+    assert loader_threads() == []
+    assert torch.cat(list(dl)).tolist() == [*range(24)]
+
+
+def test_iterator_taken_over_by_another_thread():
+    dl = DataLoader(
+        Rows(), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True
+    )
+    epochs = []
+    for _ in range(3):
+        thread = threading.Thread(target=lambda: epochs.append(torch.cat(list(dl)).tolist()))
+        thread.start()
+        thread.join()
+    assert epochs == [[*range(24)]] * 3
