@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench import trials
 from bench.contestants import CONFIGS
-from bench.endpoints import EndpointError
+from bench.endpoints import EndpointError, EndpointLost
 from bench.images import ImageError
 from bench.interruption import Interrupted, Interruption
 from bench.results import Results, ResultsError, load, write_atomically
@@ -183,11 +183,11 @@ def run_main(arguments: list[str]) -> int:
                     status = error.exit_status
                     this.stop(f"interrupted ({error})")
                     shown.note("interrupted; a second Ctrl-C ends at once")
-                except (trials.TrialFailed, WorkDiffers) as error:
+                except (trials.TrialFailed, WorkDiffers, EndpointLost) as error:
                     status = 1
                     this.stop(str(error))
                 except EndpointError as error:
-                    status = 1 if this.finished_rounds else 2
+                    status = 2
                     this.stop(str(error))
             if status in (1, 2):
                 print(f"bench: {this.document['reason']}", file=sys.stderr)

@@ -27,6 +27,10 @@ class EndpointError(Exception):
     """The twin cannot be used; the message says what to do."""
 
 
+class EndpointLost(EndpointError):
+    """The twin could be used, and has gone."""
+
+
 class Endpoint(Protocol):
     """Runs trials of one interpreter."""
 
@@ -127,12 +131,12 @@ class PeerEndpoint:
                 self._channel.send(message)
             answer = self._channel.receive(self._watch, timeout)
         except Disconnected as error:
-            raise EndpointError(f"{self.name}: the peer has gone ({error}); see its output") from error
+            raise EndpointLost(f"{self.name}: the peer has gone ({error}); see its output") from error
         # Closing the connection is what makes the peer kill the trial.
         if answer is None:
             self.close()
             self._interruption.check()
-            raise EndpointError(f"{self.name} did not answer within {timeout:.0f} s")
+            raise EndpointLost(f"{self.name} did not answer within {timeout:.0f} s")
         return answer
 
     def describe(self) -> dict:

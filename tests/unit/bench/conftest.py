@@ -69,9 +69,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def finished_run(run_bench, tiny, tmp_path_factory: pytest.TempPathFactory):
-    """(CompletedProcess, the run's directory) of a complete run of three rounds."""
+    """(CompletedProcess, the run's directory) of a complete run of two rounds."""
     out = tmp_path_factory.mktemp("results")
-    done = run_bench(*tiny(out, "--rounds", 3))
+    done = run_bench(*tiny(out, "--rounds", 2))
     assert done.returncode == 0, done.stderr
     return done, (out / "latest").resolve()
 

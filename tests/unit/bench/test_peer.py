@@ -1,0 +1,187 @@
+"""A real peer on a real socket: its clients, its trials, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.endpoints import EndpointError, PeerEndpoint
+from bench.interruption import Interruption
+from bench.results import load
+from bench.trials import TrialFailed
+from bench.wire import Channel
+
+
+@pytest.fixture
+def peer(command, environment, tmp_path):
+    """Starts peers, by default on <tmp_path>/s; ends what a failed test leaves of them."""
+    started = []
+
+    def start(*more: object, path: Path = tmp_path / "s") -> subprocess.Popen:
+        started.append(subprocess.Popen(
+            command("--socket", path, *more, module="bench.peer"), env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def interruption():
+    with Interruption() as interruption:
+        yield interruption
+
+
+@pytest.fixture
+def request_of(photos, twin):
+    """Builds a trial's request."""
+    def build(batches: int = 2) -> dict:
+        return {"scenario": "pillow", "paths": sorted(map(str, photos.iterdir())), "config": twin,
+                "method": "process", "workers": 1, "batch_size": 2, "warmup_batches": 1,
+                "batches": batches, "prefetch_factor": 2}
+
+    return build
+
+
+def test_describes_and_runs_trials_until_its_client_leaves(peer, interruption, request_of, twin, tmp_path):
+    process = peer()
+    endpoint = PeerEndpoint(tmp_path / "s", interruption)  # waits for the peer to come up
+    assert endpoint.describe()["interpreter"]["twin"] == twin
+    result = endpoint.run(twin, request_of())
+    assert result["samples"] == 4 and result["throughput"] > 0
+    endpoint.close()
+    assert process.wait(timeout=10) == 0
+    assert not (tmp_path / "s").exists()
+
+
+def test_failed_trials_and_bad_requests_are_answered(peer, interruption, request_of, twin, tmp_path):
+    peer()
+    endpoint = PeerEndpoint(tmp_path / "s", interruption)
+    with pytest.raises(TrialFailed, match="(?s)exit status 1.*FileNotFoundError"):
+        endpoint.run(twin, {**request_of(), "paths": ["/no/such.jpg"]})
+    with pytest.raises(TrialFailed, match="unknown configuration 'nogil'"):
+        endpoint.run("nogil", request_of())
+    assert endpoint.describe()["cpu"]["usable"] >= 1
+    endpoint.close()
+
+
+def test_the_wrong_configuration_fails_the_trial(peer, interruption, request_of, twin, tmp_path):
+    peer()
+    endpoint = PeerEndpoint(tmp_path / "s", interruption)
+    other = "gil" if twin == "ft" else "ft-gil"
+    with pytest.raises(TrialFailed, match=f"not the configuration '{other}'"):
+        endpoint.run(other, {**request_of(), "config": other})
+    endpoint.close()
+
+
+def test_a_second_client_is_told_even_while_a_trial_runs(peer, interruption, request_of, twin, tmp_path):
+    process = peer()
+    first = PeerEndpoint(tmp_path / "s", interruption)
+    with pytest.raises(EndpointError, match="another benchmark is running"):
+        PeerEndpoint(tmp_path / "s", interruption)
+    first._channel.send({"op": "trial", "config": twin, "request": request_of(50_000)})
+    wait_for_children(process.pid)
+    with pytest.raises(EndpointError, match="another benchmark is running"):
+        PeerEndpoint(tmp_path / "s", interruption)
+    assert psutil.Process(process.pid).children()
+    first.close()
+    assert process.wait(timeout=10) == 0
+
+
+def wait_for_children(pid: int, at_least: int = 1) -> list[psutil.Process]:
+    deadline = time.monotonic() + 60
+    while len(found := psutil.Process(pid).children(recursive=True)) < at_least:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.parametrize("how", ["vanish", "SIGTERM"])
+def test_nothing_runs_on(peer, request_of, twin, tmp_path, how):
+    """Neither when the client vanishes during a trial nor when the peer is told to stop."""
+    process = peer()
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "s").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(tmp_path / "s"))
+    Channel(client).send({"op": "trial", "config": twin, "request": request_of(50_000)})
+    trial_and_worker = wait_for_children(process.pid, at_least=2)
+    begin = time.monotonic()
+    if how == "vanish":
+        client.close()
+    else:
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+    assert time.monotonic() - begin < 5  # at once; generous for a busy machine
+    _, alive = psutil.wait_procs(trial_and_worker, timeout=5)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+    client.close()
+
+
+def test_idle_peer_ends_by_itself(peer, tmp_path):
+    process = peer("--idle", "0.2")
+    assert process.wait(timeout=20) == 0
+    assert not (tmp_path / "s").exists()
+
+
+def test_socket_that_a_killed_peer_left_is_replaced_and_a_living_ones_is_not(peer, interruption, tmp_path):
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(str(tmp_path / "s"))
+    stale.close()
+    peer()
+    endpoint = PeerEndpoint(tmp_path / "s", interruption)
+    second = peer()
+    assert second.wait(timeout=20) == 1
+    assert "listens on" in second.stderr.read()
+    assert endpoint.describe()
+    endpoint.close()
+
+
+@pytest.mark.parametrize("path", ["/proc/s", "/no/such/directory/s", "/tmp/" + "x" * 200])
+def test_socket_that_cannot_be_made(peer, path):
+    process = peer(path=Path(path))
+    assert process.wait(timeout=20) == 1
+    assert "name a path in a writable directory" in process.stderr.read()
+
+
+def test_no_peer_answers(interruption, tmp_path, monkeypatch):
+    monkeypatch.setattr("bench.endpoints.CONNECT_SECONDS", 0.3)
+    with pytest.raises(EndpointError, match="no peer answers.*python -m bench.peer --socket"):
+        PeerEndpoint(tmp_path / "none", interruption)
+
+
+def test_a_run_through_a_peer(peer, run_bench, tiny, twin, tmp_path):
+    process = peer()
+    done = run_bench(*tiny(tmp_path / "out", "--rounds", 1, "--twin", f"{twin}=unix:{tmp_path / 's'}"))
+    assert done.returncode == 0, done.stderr
+    saved = load(tmp_path / "out/latest/results.json")
+    assert saved["environment"]["twins"][twin]["endpoint"] == f"unix:{tmp_path / 's'}"
+    assert "too few" in done.stdout
+    assert process.wait(timeout=10) == 0
+
+
+def test_a_run_whose_peer_dies(peer, command, environment, tiny, twin, tmp_path):
+    process = peer()
+    run = subprocess.Popen(
+        command(*tiny(tmp_path / "out", "--rounds", 9, "--twin", f"{twin}=unix:{tmp_path / 's'}")),
+        env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    trial = wait_for_children(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    _, errors = run.communicate(timeout=30)
+    assert run.returncode == 1
+    assert "the peer has gone" in errors and "Traceback" not in errors
+    _, alive = psutil.wait_procs(trial, timeout=5)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
