@@ -8,7 +8,7 @@ from dataclasses import dataclass
 CONFIGS = ("gil", "ft-gil", "ft")
 CONFIG_TITLES = {
     "gil": "GIL build",
-    "ft-gil": "free-threaded build, GIL on",
+    "ft-gil": "free-threaded build with GIL on",
     "ft": "free-threaded build",
 }
 METHODS = ("thread", "process")

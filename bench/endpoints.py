@@ -98,12 +98,16 @@ class PeerEndpoint:
         self._interruption = interruption
         self._watch = {interruption.fileno(): interruption.wanted}
         self._channel = Channel(self._connect(path))
-        hello = self._exchange(None, CONNECT_SECONDS)
-        if "busy" in hello:
-            raise EndpointError(f"{self.name}: {hello['busy']}; wait until it has ended")
-        if hello.get("hello") != PROTOCOL:
-            raise EndpointError(f"{self.name} speaks another protocol: {hello}; "
-                                "use the same version of bench in both containers")
+        try:
+            hello = self._exchange(None, CONNECT_SECONDS)
+            if "busy" in hello:
+                raise EndpointError(f"{self.name}: {hello['busy']}; wait until it has ended")
+            if hello.get("hello") != PROTOCOL:
+                raise EndpointError(f"{self.name} speaks another protocol: {hello}; "
+                                    "use the same version of bench in both containers")
+        except BaseException:
+            self.close()
+            raise
 
     def _connect(self, path: Path) -> socket.socket:
         # The socket's appearance could be had from inotify, but not across every kind of shared

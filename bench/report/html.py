@@ -25,6 +25,7 @@ def page(document: dict) -> bytes:
             {"uri": _uri(plot.svg(scenario, plot.ratios)), "alt": _ratios_alt(scenario)},
         ],
         "verdict": words.verdict(scenario),
+        "noise": words.noise(scenario),
         "work": words.work(scenario),
         "comparisons": [(metric, words.comparisons(scenario, metric.name)) for metric in METRICS.values()],
         "titles": {c["key"]: c["title"] for c in scenario["contestants"]},

@@ -28,8 +28,7 @@ def show(document: dict, directory: Path) -> None:
         secondary = _secondary(scenario)
         if secondary:
             console.print(secondary)
-        floor = words.floor(scenario["analysis"]["noise_floor"]["throughput"])
-        console.print(f"Noise floor: {floor} (how far two measurements of the same thing lay apart in this run).")
+        console.print(escape(words.noise(scenario)))
         for sentence in words.verdict(scenario):
             console.print(f"[bold]{escape(sentence)}[/bold]")
     console.print()

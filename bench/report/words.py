@@ -5,6 +5,9 @@ from __future__ import annotations
 from bench.contestants import CONFIG_TITLES, plural
 from bench.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, TOO_FEW
 
+# Above this, differences that matter to people are below the noise.
+NOISY = 1.25
+
 
 def times(value: float) -> str:
     """A ratio: "1.43x"."""
@@ -72,6 +75,16 @@ def verdict(scenario: dict) -> list[str]:
                 seen.add(config)
                 chosen.append(c)
     return [conclusion(scenario, c) for c in chosen[:3]]
+
+
+def noise(scenario: dict) -> str:
+    """The noise floor in a sentence, with advice where it is too high to see much."""
+    factor = scenario["analysis"]["noise_floor"]["throughput"]
+    text = f"Noise floor: {floor(factor)} (how far two measurements of the same thing lay apart in this run)."
+    if factor is not None and factor > NOISY:
+        text += (" That is a lot: the machine was busy, or the rounds too few. Differences smaller than this "
+                 "cannot be seen; a quiet machine or a larger --budget shows more.")
+    return text
 
 
 def state(document: dict) -> str | None:
