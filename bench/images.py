@@ -63,9 +63,6 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
                 except OSError:
                     if not finished.is_dir():
                         raise
-                else:
-                    # So that the context manager has something of its own to remove.
-                    os.mkdir(unfinished)
         except OSError as error:
             raise ImageError(
                 f"cannot generate the images in {finished.parent}: {error.strerror or error}. "

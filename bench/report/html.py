@@ -51,4 +51,4 @@ def _throughput_alt(scenario: dict) -> str:
 def _ratios_alt(scenario: dict) -> str:
     return "Ratios of throughput with their confidence intervals: " + ", ".join(
         f"{c['title'].split(':')[0]} {words.times(c['mean'])} ({c['verdict']})"
-        for c in words.comparisons(scenario, "throughput") if c["kind"] in plot.SHOWN_KINDS)
+        for c in words.pictured(scenario))

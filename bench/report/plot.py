@@ -19,7 +19,8 @@ from bench.statistics import NO_DIFFERENCE, TOO_FEW  # noqa: E402
 # tells threads from processes without colour.
 COLOURS = {"gil": "#E69F00", "ft-gil": "#56B4E9", "ft": "#009E73"}
 HATCHES = {"thread": "", "process": "///"}
-SHOWN_KINDS = ("headline", "gil", "build", "method")
+# More bars than this leave no room for figures that lie flat.
+FLAT_LABELS = 14
 
 
 def png(document: dict, scenario: dict) -> bytes:
@@ -72,7 +73,8 @@ def throughput(axes: Axes, scenario: dict) -> None:
                  label=f"{CONFIG_TITLES[config]}: {plural(method)}")
         for place, value in zip(places, middle, strict=True):
             axes.annotate(f"{value:.0f}", (place, 0), (0, 3), textcoords="offset points", ha="center",
-                          fontsize=8, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85})
+                          rotation=0 if len(series) * len(counts) <= FLAT_LABELS else 90, fontsize=8,
+                          bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85})
     axes.set_xticks(range(len(counts)), [f"{n} worker{'s' if n != 1 else ''}" for n in counts])
     axes.set_ylabel("samples/s (median; lines: min to max)")
     axes.set_title("Throughput: higher is better", fontsize=11)
@@ -83,7 +85,7 @@ def throughput(axes: Axes, scenario: dict) -> None:
 
 def ratios(axes: Axes, scenario: dict) -> None:
     """Each comparison's ratio with its confidence interval, over the noise floor's band."""
-    shown = [c for c in words.comparisons(scenario, "throughput") if c["kind"] in SHOWN_KINDS]
+    shown = words.pictured(scenario)
     floor = scenario["analysis"]["noise_floor"]["throughput"]
     axes.axvline(1, color="#333333", linewidth=1)
     if floor is not None:

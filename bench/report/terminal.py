@@ -48,22 +48,23 @@ def show(document: dict, directory: Path) -> None:
 
 
 def _throughput(scenario: dict) -> Table:
-    table = Table(title="Throughput, samples/s: median (min to max)", title_justify="left")
+    legend = "; ".join(f"{config}: {CONFIG_TITLES[config]}" for config in CONFIGS
+                       if any(c["config"] == config for c in scenario["contestants"]))
+    table = Table(title="Throughput, samples/s: median (min-max)", title_justify="left",
+                  caption=legend, caption_justify="left")
     measured = {c["key"]: c["throughput"] for c in scenario["analysis"]["contestants"]}
-    real = [c for c in scenario["contestants"] if not c["duplicate"]]
-    columns = [(method, n) for n in sorted({c["workers"] for c in real}) for method in METHODS
-               if any(c["method"] == method and c["workers"] == n for c in real)]
+    counts = sorted({c["workers"] for c in scenario["contestants"]})
     table.add_column("configuration")
-    for method, n in columns:
-        table.add_column(f"{plural(method)} x{n}", justify="right")
+    table.add_column("workers are")
+    for n in counts:
+        table.add_column(f"{n} worker{'s' if n != 1 else ''}", justify="right", no_wrap=True)
     for config in CONFIGS:
-        cells = []
-        for method, n in columns:
-            value = measured.get(f"{config}/{method}/{n}")
-            cells.append("" if value is None else
-                         f"{value['median']:.0f} ({value['min']:.0f} to {value['max']:.0f})")
-        if any(cells):
-            table.add_row(f"{config} ({CONFIG_TITLES[config]})", *cells)
+        for method in METHODS:
+            values = [measured.get(f"{config}/{method}/{n}") for n in counts]
+            if any(values):
+                table.add_row(
+                    config, plural(method),
+                    *("" if v is None else f"{v['median']:.0f} ({v['min']:.0f}-{v['max']:.0f})" for v in values))
     return table
 
 

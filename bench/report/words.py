@@ -31,6 +31,18 @@ def comparisons(scenario: dict, metric: str) -> list[dict]:
     return [c for c in scenario["analysis"]["comparisons"] if c["metric"] == metric]
 
 
+def pictured(scenario: dict) -> list[dict]:
+    """The comparisons of throughput that a picture has room for.
+
+    The headline for every number of workers; between others, at the most workers alone.
+    """
+    found = comparisons(scenario, "throughput")
+    workers = {c["numerator"]: contestant(scenario, c["numerator"])["workers"] for c in found}
+    most = max(workers.values(), default=0)
+    return [c for c in found if c["kind"] == "headline"
+            or (c["kind"] in ("gil", "build", "method") and workers[c["numerator"]] == most)]
+
+
 def contestant(scenario: dict, key: str) -> dict:
     """A contestant of the scenario by its key."""
     return next(c for c in scenario["contestants"] if c["key"] == key)
