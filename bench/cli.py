@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import sys
 import sysconfig
@@ -195,7 +196,10 @@ def run_main(arguments: list[str]) -> int:
                 print("bench: no round was finished, so there is nothing to report", file=sys.stderr)
                 return status
             this.save()
-            report.show(this.document, results.directory)
+            # Whoever read stdout may have gone (| head), which rich answers with SystemExit; the
+            # files are made all the same.
+            with contextlib.suppress(BrokenPipeError, SystemExit):
+                report.show(this.document, results.directory)
             for name, content in report.files(this.document):
                 results.write(name, content)
             results.publish()

@@ -30,12 +30,6 @@ from bench.environment import PROJECT_ROOT, normalise
 
 DEFAULT_LOCK = PROJECT_ROOT / "docker" / "requirements.lock"
 
-# Locked packages that are known to turn the GIL on, why that is so, and why it is borne.
-KNOWN_OFFENDERS = {
-    "triton": "triton._C.libtriton declares no Py_mod_gil slot; only torch.compile imports it, "
-              "`import torch` and data loading do not",
-}
-
 
 class LockError(Exception):
     """The lock file cannot be read, or holds what is not a pinned requirement."""

@@ -71,16 +71,12 @@ def collect(lock: Path | None) -> dict:
             result["problems"].append(f"{name} is {found}, the lock says {version}")
     free_threaded = result["interpreter"]["free_threaded"]
     for verdict in imports.judge(present):
-        offends = free_threaded and verdict.turned_gil_on
-        known = imports.KNOWN_OFFENDERS.get(verdict.name)
         judged.append({"name": verdict.name, "locked": pinned[verdict.name], "installed": verdict.version,
                        "modules": verdict.modules, "extensions": verdict.extensions,
                        "gil_enabled_after_import": verdict.gil_enabled, "warnings": verdict.warnings,
                        "errors": verdict.errors, "not_judged": verdict.not_judged})
         result["problems"] += [f"{verdict.name}: {error}" for error in verdict.errors]
-        if offends and known:
-            result["remarks"].append(f"importing {verdict.name} {verdict.version} turns the GIL on (known: {known})")
-        elif offends:
+        if free_threaded and verdict.turned_gil_on:
             result["problems"].append(f"importing {verdict.name} {verdict.version} turns the GIL on")
     result["imports"] = judged
     output = cuda.communicate()[0]

@@ -115,19 +115,21 @@ def test_every_package_is_judged_whatever_those_before_it_do(packages):
     assert not found["fine"].errors and found["fine"].modules == 1
 
 
-def test_an_offender_does_not_hide_the_next(twin):
-    """triton, where it is installed, turns the GIL on; packages after it are judged afresh."""
+def test_an_offender_is_found_and_does_not_hide_the_next(run_bench, twin, tmp_path):
+    """triton up to 3.6 turns the GIL on (the lock leaves it out); packages after it are judged afresh."""
     if twin != "ft":
         pytest.skip("a GIL build has no GIL to turn on")
     try:
-        importlib.metadata.version("triton")
+        versions = installed("triton", "numpy")
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip("triton, the known offender, is not installed")
+        pytest.skip("no package that turns the GIL on is installed (triton is known to)")
     triton, numpy = imports.judge(["triton", "numpy"])
     assert not numpy.turned_gil_on
     if not triton.turned_gil_on:
-        pytest.skip(f"triton {triton.version} leaves the GIL off: remove it from KNOWN_OFFENDERS")
+        pytest.skip(f"triton {triton.version} leaves the GIL off")
     assert any("global interpreter lock" in line for line in triton.warnings)
+    done = run_bench("--verify", "--lock", lock_of(tmp_path / "lock", **versions), module="bench.info")
+    assert done.returncode == 1 and f"importing triton {triton.version} turns the GIL on" in done.stderr
 
 
 def test_torch_leaves_the_gil_off(twin):
