@@ -77,7 +77,9 @@ def candidates(configs: Iterable[str], workers: Iterable[int], quick: bool) -> l
             for count in workers:
                 is_headline = (config, method) in headline
                 if count == most:
-                    rank = 0 if is_headline else 2 if (config, method) == ("ft-gil", "process") else 1
+                    # The headline and the GIL's effect stay whatever happens: all three configurations.
+                    rank = (0 if is_headline or (config, method) == ("ft-gil", "thread") else
+                            2 if config == "ft-gil" else 1)
                 elif count == workers[0]:
                     if quick and not is_headline:
                         continue

@@ -34,7 +34,8 @@ def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
     kept, dropped = reduce(ranked, 14)
     assert {c.workers for c in kept} == {1, 8}
     kept, dropped = reduce(ranked, 1)
-    assert {c.key for c in kept} == {"gil/process/8", "ft/thread/8", "gil/process/8/again", "ft/thread/8/again"}
+    assert {c.key for c in kept} == {"gil/process/8", "ft/thread/8", "ft-gil/thread/8",
+                                     "gil/process/8/again", "ft/thread/8/again"}
     assert len(kept) + len(dropped) == len(ranked)
 
 
