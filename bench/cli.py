@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     add("--out", type=Path, default=Path("results"), metavar="DIR",
         help="where results go: DIR/<time>/, and DIR/latest (default: %(default)s)")
     add("--data", type=Path, metavar="DIR", help="use the images below DIR instead of generated ones")
-    add("--rounds", type=_positive, metavar="N", help="exactly N rounds (default: as many as the time allows)")
+    add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")
     add("--budget", type=_seconds, metavar="SECONDS", help="time for the whole run (default: 560, --quick 105)")
     add("--workers", type=_workers, metavar="1,2,4", help="numbers of workers (default: 1, 2, 4, ... CPUs)")
     add("--batch-size", type=_positive, metavar="N", help="samples a batch (default: the scenario's)")

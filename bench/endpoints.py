@@ -21,6 +21,7 @@ from bench.wire import PROTOCOL, Channel, Disconnected
 CONNECT_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 DESCRIBE_SECONDS = 60.0
+STOPPED_TOGETHER_SECONDS = 0.5
 
 
 class EndpointError(Exception):
@@ -135,6 +136,9 @@ class PeerEndpoint:
                 self._channel.send(message)
             answer = self._channel.receive(self._watch, timeout)
         except Disconnected as error:
+            # Where both containers are stopped together, the peer may have gone before our own
+            # signal arrives; then that is the reason.
+            self._interruption.wait(STOPPED_TOGETHER_SECONDS)
             raise EndpointLost(f"{self.name}: the peer has gone ({error}); see its output") from error
         # Closing the connection is what makes the peer kill the trial.
         if answer is None:

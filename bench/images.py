@@ -97,8 +97,8 @@ def _in_threads(work: Callable, items: Iterable, progress: Progress) -> list:
     return results
 
 
-def own_images(directory: Path) -> list[Path]:
-    """The user's images below `directory`, sorted by path, the first LIMIT_OF_OWN of them.
+def own_images(directory: Path) -> tuple[list[Path], int]:
+    """(The user's images below `directory`, sorted by path, at most LIMIT_OF_OWN; how many there are).
 
     Raises ImageError if the directory cannot be read or holds none.
     """
@@ -115,7 +115,7 @@ def own_images(directory: Path) -> list[Path]:
     if not found:
         raise ImageError(f"--data {directory} holds no images ({', '.join(sorted(SUFFIXES))}; "
                          "sub-directories are searched too)")
-    return sorted(found)[:LIMIT_OF_OWN]
+    return sorted(found)[:LIMIT_OF_OWN], len(found)
 
 
 def validate(paths: list[Path], progress: Progress) -> int:

@@ -120,7 +120,9 @@ class Run:
         if data is None:
             paths = images.default_images(self._step("generating the images (once)"))
         else:
-            paths = images.own_images(data.absolute())
+            paths, found = images.own_images(data.absolute())
+            if found > len(paths):
+                self._warn(f"only the first {len(paths)} of {found} images of {data} are used")
         resized = images.validate(paths, self._step("checking the images"))
         dataset = {
             "source": "generated" if data is None else "own",
@@ -132,8 +134,6 @@ class Run:
         if resized:
             self._warn(f"{resized} of {len(paths)} images have another size: they are resized to 640x408 "
                        "after decoding, in every contestant alike")
-        if data is not None and len(paths) == images.LIMIT_OF_OWN:
-            self._warn(f"only the first {images.LIMIT_OF_OWN} images of {data} are used")
         return paths, dataset
 
     def _scenario(self, scenario: Scenario, twins: Twins, paths: list[Path], dataset: dict,

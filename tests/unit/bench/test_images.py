@@ -77,14 +77,24 @@ def test_own_images_are_found_in_all_cases_and_folders(tmp_path):
     for name in ("b.JPG", "sub/a.jpeg", "c.jpg", "notes.txt", "d.PNG"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    assert [p.name for p in images.own_images(tmp_path)] == ["b.JPG", "c.jpg", "d.PNG", "a.jpeg"]
+    paths, found = images.own_images(tmp_path)
+    assert [p.name for p in paths] == ["b.JPG", "c.jpg", "d.PNG", "a.jpeg"]
+    assert found == 4
+
+
+def test_no_more_of_the_users_images_than_stated(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "LIMIT_OF_OWN", 2)
+    for name in "cab":
+        (tmp_path / f"{name}.jpg").write_bytes(b"")
+    paths, found = images.own_images(tmp_path)
+    assert ([p.name for p in paths], found) == (["a.jpg", "b.jpg"], 3)
 
 
 def test_other_sizes_and_modes_are_counted_not_refused(tmp_path):
     Image.new("L", (synthesis.WIDTH, synthesis.HEIGHT)).save(tmp_path / "grey.jpg")
     Image.new("CMYK", (30, 20)).save(tmp_path / "cmyk.jpg")
     Image.new("RGBA", (30, 20)).save(tmp_path / "alpha.png")
-    assert images.validate(images.own_images(tmp_path), ignore) == 2
+    assert images.validate(images.own_images(tmp_path)[0], ignore) == 2
 
 
 @pytest.mark.parametrize("keep", [0.02, 0.5, 0.99])
@@ -93,4 +103,4 @@ def test_truncated_images_are_named(photos, tmp_path, keep):
     (tmp_path / "whole.jpg").write_bytes(content)
     (tmp_path / "cut.jpg").write_bytes(content[: int(len(content) * keep)])
     with pytest.raises(images.ImageError, match=r"1 of 2 images cannot be decoded:\n  .*cut\.jpg"):
-        images.validate(images.own_images(tmp_path), ignore)
+        images.validate(images.own_images(tmp_path)[0], ignore)
