@@ -7,12 +7,14 @@ import warnings
 from typing import Any, Literal, get_args
 
 import torch.utils.data
+from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loader.thread_iterator import ThreadDataLoaderIter
 
 WorkerMethod = Literal["auto", "thread", "process"]
 _CHOICES = get_args(WorkerMethod)
+_DATA_PIPES = (IterDataPipe, MapDataPipe)
 
 
 class DataLoader(torch.utils.data.DataLoader):
@@ -27,7 +29,8 @@ class DataLoader(torch.utils.data.DataLoader):
               copy, the dataset is shared, and nothing needs to be picklable.
             - ``"process"``: torch's own worker processes, unchanged.
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made,
-              else processes; processes also if ``multiprocessing_context`` is given.
+              else processes; processes also if ``multiprocessing_context`` is given, and
+              for data pipes.
 
     With threads, ``multiprocessing_context`` must be None, ``prefetch_factor`` at least
     1, and the following differs from processes:
@@ -46,8 +49,8 @@ class DataLoader(torch.utils.data.DataLoader):
       ``RuntimeError``. The epoch can be continued after it.
 
     Raises:
-        ValueError: for an unknown ``worker_method``, for ``multiprocessing_context``
-            together with ``worker_method="thread"``, and as torch's class does.
+        ValueError: for an unknown ``worker_method``, for ``multiprocessing_context`` or a
+            data pipe together with ``worker_method="thread"``, and as torch's class does.
 
     See pytorch/pytorch#161044 for torch's own, unmerged, thread workers.
     """
@@ -59,6 +62,11 @@ class DataLoader(torch.utils.data.DataLoader):
     ) -> None:
         # Before torch's own arguments, whose checks depend on it.
         self.worker_method = worker_method
+        if worker_method == "thread" and isinstance(dataset, _DATA_PIPES):
+            raise ValueError(
+                "data pipes cannot be used by several threads, because torch keeps global state "
+                "while it walks through them: use worker_method='process' (or 'auto')"
+            )
         super().__init__(dataset, *args, **kwargs)
 
     def __setattr__(self, attr: str, val: Any) -> None:
@@ -92,7 +100,9 @@ class DataLoader(torch.utils.data.DataLoader):
     def _resolve_worker_method(self) -> Literal["thread", "process"]:
         if self.worker_method != "auto":
             return self.worker_method
-        if self.multiprocessing_context is not None or sys._is_gil_enabled():
+        if self.multiprocessing_context is not None or isinstance(self.dataset, _DATA_PIPES):
+            return "process"
+        if sys._is_gil_enabled():
             return "process"
         return "thread"
 

@@ -31,11 +31,10 @@ class Epoch:
     nothing of the user's, so it may be held by anyone for any time.
     """
 
-    __slots__ = ("cancelled", "shared_seed")
+    __slots__ = ("cancelled",)
 
-    def __init__(self, shared_seed: int | None = None) -> None:
+    def __init__(self) -> None:
         self.cancelled = False
-        self.shared_seed = shared_seed
 
     def check(self) -> None:
         """Raises ``Cancelled`` if the epoch is no longer wanted."""

