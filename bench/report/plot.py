@@ -21,6 +21,8 @@ COLOURS = {"gil": "#E69F00", "ft-gil": "#56B4E9", "ft": "#009E73"}
 HATCHES = {"thread": "", "process": "///"}
 # More bars than this leave no room for figures that lie flat.
 FLAT_LABELS = 14
+# How far the picture of ratios reaches beyond the smallest and the largest, as a factor.
+WIDEST = 10
 
 
 def png(document: dict, scenario: dict) -> bytes:
@@ -101,12 +103,15 @@ def ratios(axes: Axes, scenario: dict) -> None:
                       textcoords="offset points", ha="center", fontsize=8)
     axes.set_yticks(range(len(shown)), [c["title"].split(":")[0].replace(", x", "\nx") for c in shown], fontsize=8)
     axes.set_ylim(len(shown) - 0.5, -0.8)
-    ends = [end for c in shown for end in (c["mean"], c["low"], c["high"]) if end is not None] + [1.0]
+    # Two rounds can give intervals over many powers of ten; these leave the picture, the ratios stay.
+    means = [c["mean"] for c in shown] + [1.0]
+    ends = means + [c[side] for c in shown for side in ("low", "high") if c[side] is not None]
     ends += [floor, 1 / floor] if floor is not None else []
+    least = max(min(ends), min(means) / WIDEST) * 0.8
+    most = min(max(ends), max(means) * WIDEST) * 1.25
     axes.set_xscale("log")
-    axes.set_xlim(min(ends) * 0.8, max(ends) * 1.25)
-    marks = [m for m in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50)
-             if min(ends) * 0.8 <= m <= max(ends) * 1.25]
+    axes.set_xlim(least, most)
+    marks = [m for m in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50) if least <= m <= most]
     axes.set_xticks(marks, [f"{m:g}x" for m in marks])
     axes.minorticks_off()
     axes.set_xlabel("ratio of throughput, 95% CI (filled: a difference is shown)")

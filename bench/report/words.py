@@ -11,14 +11,19 @@ NOISY = 1.25
 
 def times(value: float) -> str:
     """A ratio: "1.43x"."""
-    return f"{value:.2f}x"
+    return f"{_figure(value)}x"
+
+
+def _figure(value: float) -> str:
+    # Two rounds can give intervals over many powers of ten, whose digits say nothing.
+    return "<0.01" if value < 0.01 else ">100" if value > 100 else f"{value:.2f}"
 
 
 def interval(comparison: dict) -> str:
     """A ratio's confidence interval, or a dash where one round gives none."""
     if comparison["low"] is None:
         return "-"
-    return f"{comparison['low']:.2f} to {comparison['high']:.2f}"
+    return f"{_figure(comparison['low'])} to {_figure(comparison['high'])}"
 
 
 def floor(factor: float | None) -> str:
