@@ -62,11 +62,6 @@ class DataLoader(torch.utils.data.DataLoader):
     ) -> None:
         # Before torch's own arguments, whose checks depend on it.
         self.worker_method = worker_method
-        if worker_method == "thread" and isinstance(dataset, _DATA_PIPES):
-            raise ValueError(
-                "data pipes cannot be used by several threads, because torch keeps global state "
-                "while it walks through them: use worker_method='process' (or 'auto')"
-            )
         super().__init__(dataset, *args, **kwargs)
 
     def __setattr__(self, attr: str, val: Any) -> None:
@@ -77,19 +72,15 @@ class DataLoader(torch.utils.data.DataLoader):
                 raise ValueError(
                     f"worker_method must be one of {', '.join(map(repr, _CHOICES))}, got {val!r}"
                 )
-            self._check_context(val, getattr(self, "multiprocessing_context", None))
-        elif attr == "multiprocessing_context":
-            self._check_context(self.worker_method, val)
-        super().__setattr__(attr, val)
-
-    @staticmethod
-    def _check_context(worker_method: str, multiprocessing_context: Any) -> None:
-        if worker_method == "thread" and multiprocessing_context is not None:
-            raise ValueError(
-                "multiprocessing_context says how worker processes are started, but "
-                "worker_method='thread' uses none: leave it out, or use "
-                "worker_method='process' (or 'auto', which then uses processes)"
+        if attr in ("worker_method", "multiprocessing_context", "dataset"):
+            # As the three would be; the constructor sets them one after the other.
+            _check_for_threads(
+                **{
+                    name: val if name == attr else getattr(self, name, None)
+                    for name in ("worker_method", "multiprocessing_context", "dataset")
+                }
             )
+        super().__setattr__(attr, val)
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if self.num_workers == 0 or self._resolve_worker_method() == "process":
@@ -119,6 +110,22 @@ class DataLoader(torch.utils.data.DataLoader):
                 "waited for (files, network) and slows down where they are computed.",
                 stacklevel=4,
             )
+
+
+def _check_for_threads(worker_method: Any, multiprocessing_context: Any, dataset: Any) -> None:
+    if worker_method != "thread":
+        return
+    if multiprocessing_context is not None:
+        raise ValueError(
+            "multiprocessing_context says how worker processes are started, but "
+            "worker_method='thread' uses none: leave it out, or use "
+            "worker_method='process' (or 'auto', which then uses processes)"
+        )
+    if isinstance(dataset, _DATA_PIPES):
+        raise ValueError(
+            "data pipes cannot be used by several threads, because torch keeps global state "
+            "while it walks through them: use worker_method='process' (or 'auto')"
+        )
 
 
 def _full_signature() -> inspect.Signature:

@@ -148,3 +148,5 @@ def test_data_pipes_use_processes():
     assert sorted(dl) == [*range(20)]
     with pytest.raises(ValueError, match="data pipes cannot be used by several threads"):
         DataLoader(pipe, num_workers=2, worker_method="thread")
+    with pytest.raises(ValueError, match="data pipes cannot be used by several threads"):
+        dl.worker_method = "thread"
