@@ -67,7 +67,8 @@ def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
     assert latest.is_symlink()
     results = json.loads((latest / "results.json").read_text())
     assert results["status"] == "complete"
-    configurations = {trial["contestant"]["config"] for round_ in results["rounds"] for trial in round_["trials"]}
+    (scenario,) = results["scenarios"]
+    configurations = {trial["contestant"].split("/")[0] for round_ in scenario["rounds"] for trial in round_["trials"]}
     assert configurations == {"gil", "ft-gil", "ft"}
     assert (latest / "pillow.png").read_bytes().startswith(b"\x89PNG")
     assert "<html" in (latest / "report.html").read_text()
