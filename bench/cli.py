@@ -4,115 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import sys
 import sysconfig
 from pathlib import Path
 
 from bench import trials
-from bench.contestants import CONFIGS
+from bench.arguments import UsageError, parse
 from bench.endpoints import EndpointError, EndpointLost
 from bench.images import ImageError
 from bench.interruption import Interrupted, Interruption
 from bench.results import Results, ResultsError, load, write_atomically
-from bench.scenarios import SCENARIOS
 from bench.sizing import DoesNotFit
-
-DESCRIPTION = """\
-Measure what removing the GIL does to data loading: threads against processes, in a
-free-threaded Python, the same with its GIL on, and a Python built with the GIL.
-
-All contestants take turns in rounds, each in a fresh process, so that what disturbs one
-disturbs all. The report gives their ratios with a confidence interval, next to the noise
-floor that the same run has measured, and calls nothing a difference that noise also shows.
-"""
-
-EPILOG = """\
-A twin's ENDPOINT is a Python executable, or unix:PATH of a `python -m bench.peer` that runs in
-another container. Without --twin, the Python that runs this is measured alone.
-
-  python -m bench --list                   the scenarios
-  python -m bench --quick                  a first look, within two minutes
-  python -m bench pillow --data ~/photos   with your own images
-  python -m bench report FILE              make the report again from a results.json
-
-Exit status: 0 complete, 1 a trial or writing failed, 2 wrong usage or input, 130 or 143 when
-interrupted (finished rounds are reported, marked incomplete).
-"""
-
-
-class UsageError(Exception):
-    """The command line asks for what cannot be done."""
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line of a run."""
-    result = argparse.ArgumentParser(
-        prog="python -m bench", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = result.add_argument
-    add("scenarios", nargs="*", metavar="SCENARIO", help="what to measure (default: all)")
-    add("--quick", action="store_true", help="fewer contestants and smaller batches: within two minutes")
-    add("--out", type=Path, default=Path("results"), metavar="DIR",
-        help="where results go: DIR/<time>/, and DIR/latest (default: %(default)s)")
-    add("--data", type=Path, metavar="DIR", help="use the images below DIR instead of generated ones")
-    add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")
-    add("--budget", type=_seconds, metavar="SECONDS", help="time for the whole run (default: 560, --quick 105)")
-    add("--workers", type=_workers, metavar="1,2,4", help="numbers of workers (default: 1, 2, 4, ... CPUs)")
-    add("--batch-size", type=_positive, metavar="N", help="samples a batch (default: the scenario's)")
-    add("--configs", type=_configs, default=CONFIGS, metavar=",".join(CONFIGS),
-        help="configurations: GIL build, free-threaded build with its GIL on, free-threaded build")
-    add("--list", action="store_true", help="list the scenarios and end")
-    add("--twin", action="append", type=_twin, default=[], metavar="ft|gil=ENDPOINT",
-        help="an interpreter to measure; once for each twin")
-    return result
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 1 <= seconds <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds (1 or more)")
-    return seconds
-
-
-def _workers(text: str) -> tuple[int, ...]:
-    counts = {_positive(part) for part in text.split(",")}
-    if max(counts) > 1024:
-        raise argparse.ArgumentTypeError("more than 1024 workers")
-    return tuple(sorted(counts))
-
-
-def _configs(text: str) -> tuple[str, ...]:
-    unknown = [part for part in text.split(",") if part not in CONFIGS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(map(repr, unknown))}; known: {', '.join(CONFIGS)}")
-    return tuple(config for config in CONFIGS if config in text.split(","))
-
-
-def _twin(text: str) -> tuple[str, str]:
-    name, _, where = text.partition("=")
-    if name not in ("ft", "gil") or not where:
-        raise argparse.ArgumentTypeError(f"{text!r} is not ft=ENDPOINT or gil=ENDPOINT")
-    return name, where
-
-
-def choose_scenarios(names: list[str]) -> tuple:
-    """The scenarios of these names, or all; raises UsageError."""
-    for name in names:
-        if name not in SCENARIOS:
-            close = difflib.get_close_matches(name, SCENARIOS, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise UsageError(f"unknown scenario {name!r}: {hint}known: {', '.join(SCENARIOS)}")
-    return tuple(SCENARIOS[name] for name in dict.fromkeys(names or SCENARIOS))
 
 
 def report_main(arguments: list[str]) -> int:
@@ -139,21 +41,13 @@ def report_main(arguments: list[str]) -> int:
 
 def run_main(arguments: list[str]) -> int:
     """Measure and report; returns the exit status."""
-    command = parser()
-    # Scenarios may stand before and after options.
-    given = command.parse_intermixed_args(arguments)
-    if given.list:
-        width = max(map(len, SCENARIOS))
-        for scenario in SCENARIOS.values():
-            print(f"{scenario.name:{width}}  {scenario.description}")
-        return 0
+    given = parse(arguments)
     # What these import (rich, numpy, psutil) is not worth waiting for to see --help.
     from bench import report, run
     from bench.controller import WorkDiffers
     from bench.progress import display
     from bench.twins import split_configs
 
-    scenarios = choose_scenarios(given.scenarios)
     twins = dict(given.twin)
     if len(twins) != len(given.twin):
         raise UsageError("--twin names the same twin twice")
@@ -163,7 +57,7 @@ def run_main(arguments: list[str]) -> int:
     if not configs:
         raise UsageError("nothing to measure: " + "; ".join(f"{s['what']}: {s['why']}" for s in skipped))
     options = run.Options(
-        scenarios, given.quick, given.out, given.data, given.rounds,
+        given.scenarios, given.quick, given.out, given.data, given.rounds,
         given.budget or (run.QUICK_SECONDS if given.quick else run.DEFAULT_SECONDS),
         given.workers, given.batch_size, tuple(configs),
         {name: where for name, where in twins.items() if name in {trials.TWIN[c] for c in configs}})

@@ -139,15 +139,27 @@ def _exec(options, rest) -> int:
 
 
 def _bench(_, rest) -> int:
-    help_ = "-h" in rest or "--help" in rest
+    _check_bench_arguments(rest)
     # A first look takes whatever builds are there; the real comparison wants optimised ones.
-    quality = "any" if "--quick" in rest or help_ else "pgo"
-    ready = build.twins(quality=quality)
+    ready = build.twins(quality="any" if "--quick" in rest else "pgo")
     driver = ready["ft"]
-    command = [str(driver.python), "-m", "bench"]
+    command = [str(driver.python), "-m", "bench", "--out", str(CHECKOUT / "results")]
     for name, twin in ready.items():
         command += ["--twin", f"{name}={twin.python}"]
     os.execve(command[0], command + rest, environment(driver))
+
+
+def _check_bench_arguments(rest) -> None:
+    """Ends here for --help and for wrong usage, rather than after ten minutes of building."""
+    if rest[:1] == ["report"]:
+        return
+    sys.path.append(str(CHECKOUT))
+    from bench.arguments import UsageError, parse
+
+    try:
+        parse(rest)
+    except UsageError as error:
+        raise TwinsError(f"bench: {error}", 2) from error
 
 
 def _test(_, rest) -> int:

@@ -65,3 +65,12 @@ def test_wrong_series_is_named(twins):
     done = twins("info", PYTHON_SERIES="3.12")
     assert done.returncode == 2
     assert "3.12" in done.stderr and "3.13" in done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["pilow"], "did you mean 'pillow'"), (["--data", "/nonexistent"], "/nonexistent"), (["--rounds", "many"], "many"),
+])
+def test_bench_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, arguments, said):
+    done = twins("bench", *arguments, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 2 and said in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bench.cli import choose_scenarios, parser
+from bench.arguments import parse
 
 
 def assert_refused(done: subprocess.CompletedProcess, status: int, *words: str) -> None:
@@ -111,14 +111,14 @@ def test_help_teaches(run_bench, module, words):
 
 
 def test_options_may_stand_among_scenarios():
-    given = parser().parse_intermixed_args(["--quick", "pillow", "--workers", "4,1"])
-    assert (given.quick, given.scenarios, given.workers) == (True, ["pillow"], (1, 4))
-    assert [s.name for s in choose_scenarios(["pillow", "pillow"])] == ["pillow"]
-    assert [s.name for s in choose_scenarios([])] == ["pillow"]
+    given = parse(["--quick", "pillow", "--workers", "4,1"])
+    assert (given.quick, [s.name for s in given.scenarios], given.workers) == (True, ["pillow"], (1, 4))
+    assert [s.name for s in parse(["pillow", "pillow"]).scenarios] == ["pillow"]
+    assert [s.name for s in parse([]).scenarios] == ["pillow"]
 
 
 def test_importing_bench_and_its_help_load_no_library():
-    code = ("import sys, bench.cli; bench.cli.parser(); "
+    code = ("import sys, bench.cli; bench.cli.parse([]); "
             "print(sorted({'torch', 'matplotlib', 'scipy'} & set(sys.modules)))")
     done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, cwd=os.getcwd(),
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
