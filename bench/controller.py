@@ -22,6 +22,9 @@ from bench.statistics import FEWEST_ROUNDS
 from bench.trials import TWIN, TrialFailed
 
 PREFETCH_FACTOR = 2
+# Contestants are chosen so that so many rounds fit. A fourth round narrows an interval by a third
+# (Student's t), which is worth more than one more contestant.
+PLANNED_ROUNDS = 4
 
 
 class WorkDiffers(Exception):
@@ -194,5 +197,5 @@ def measured(rounds: Sequence[Round], contestants: Sequence[Contestant],
 
 
 def most_contestants(seconds: float, trial_seconds: float) -> int:
-    """How many contestants allow FEWEST_ROUNDS rounds in `seconds`."""
-    return int(seconds / (FEWEST_ROUNDS * trial_seconds))
+    """How many contestants allow PLANNED_ROUNDS rounds in `seconds`."""
+    return int(seconds / (PLANNED_ROUNDS * trial_seconds))

@@ -16,7 +16,15 @@ from pathlib import Path
 from bench import contestants as who
 from bench import environment, images, sizing, statistics
 from bench.contestants import Contestant
-from bench.controller import PREFETCH_FACTOR, Controller, Round, Work, measured, most_contestants
+from bench.controller import (
+    PLANNED_ROUNDS,
+    PREFETCH_FACTOR,
+    Controller,
+    Round,
+    Work,
+    measured,
+    most_contestants,
+)
 from bench.interruption import Interruption
 from bench.progress import PlainDisplay, TerminalDisplay
 from bench.results import SCHEMA_VERSION, Results
@@ -161,7 +169,7 @@ class Run:
             ranked = [(rank, c) for rank, c in ranked if c in kept]
         if dropped:
             self.skip(f"{scenario.name}: {', '.join(c.title for c in dropped)}",
-                      f"three rounds with them would not fit into {options.budget:.0f} s (--budget gives more)")
+                      f"{PLANNED_ROUNDS} rounds with them would not fit into {options.budget:.0f} s (--budget gives more)")
         entry = {
             "name": scenario.name, "description": scenario.description, "sample": scenario.sample,
             "sample_bytes": scenario.sample_bytes, "dataset": dataset, "batch_size": batch_size,

@@ -140,5 +140,5 @@ def test_different_pixels_are_an_error():
 
 
 def test_how_many_contestants_fit():
-    assert most_contestants(90, 3) == 10
+    assert most_contestants(90, 3) == 7  # 7 contestants, 4 rounds, 3 s each: 84 s
     assert most_contestants(-5, 3) <= 0
