@@ -23,7 +23,9 @@ from bench.trials import TWIN, TrialFailed
 
 PREFETCH_FACTOR = 2
 # Contestants are chosen so that so many rounds fit. A fourth round narrows an interval by a third
-# (Student's t), which is worth more than one more contestant.
+# (Student's t), which is worth more than the less important contestants; threads and processes of
+# both builds (ranks up to ESSENTIAL) take part if three rounds fit.
+ESSENTIAL = 1
 PLANNED_ROUNDS = 4
 
 
@@ -196,6 +198,12 @@ def measured(rounds: Sequence[Round], contestants: Sequence[Contestant],
             for metric in metrics}
 
 
-def most_contestants(seconds: float, trial_seconds: float) -> int:
-    """How many contestants allow PLANNED_ROUNDS rounds in `seconds`."""
-    return int(seconds / (PLANNED_ROUNDS * trial_seconds))
+def choose(ranked: Sequence[tuple[int, Contestant]], seconds: float,
+           trial_seconds: float) -> tuple[list[Contestant], list[Contestant]]:
+    """(kept, given up): the ranked contestants (contestants.candidates) for a budget."""
+    kept, given_up = reduce(ranked, int(seconds / (PLANNED_ROUNDS * trial_seconds)))
+    essential = [each for each in ranked if each[0] <= ESSENTIAL]
+    if len(kept) < len(essential):
+        kept, _ = reduce(essential, int(seconds / (FEWEST_ROUNDS * trial_seconds)))
+        given_up = [c for _, c in ranked if c not in kept]
+    return kept, given_up

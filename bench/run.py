@@ -17,13 +17,12 @@ from bench import contestants as who
 from bench import environment, images, sizing, statistics
 from bench.contestants import Contestant
 from bench.controller import (
-    PLANNED_ROUNDS,
     PREFETCH_FACTOR,
     Controller,
     Round,
     Work,
+    choose,
     measured,
-    most_contestants,
 )
 from bench.interruption import Interruption
 from bench.progress import PlainDisplay, TerminalDisplay
@@ -165,11 +164,11 @@ class Run:
         share = left / (len(options.scenarios) - position)
         dropped: list[Contestant] = []
         if options.rounds is None:
-            kept, dropped = who.reduce(ranked, most_contestants(share, trial_seconds))
+            kept, dropped = choose(ranked, share, trial_seconds)
             ranked = [(rank, c) for rank, c in ranked if c in kept]
         if dropped:
             self.skip(f"{scenario.name}: {', '.join(c.title for c in dropped)}",
-                      f"{PLANNED_ROUNDS} rounds with them would not fit into {options.budget:.0f} s (--budget gives more)")
+                      f"enough rounds with them would not fit into {options.budget:.0f} s (--budget gives more)")
         entry = {
             "name": scenario.name, "description": scenario.description, "sample": scenario.sample,
             "sample_bytes": scenario.sample_bytes, "dataset": dataset, "batch_size": batch_size,

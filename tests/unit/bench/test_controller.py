@@ -7,7 +7,7 @@ import time
 import pytest
 
 from bench.contestants import candidates
-from bench.controller import Controller, SameWork, Work, WorkDiffers, most_contestants
+from bench.controller import Controller, SameWork, Work, WorkDiffers, choose
 from bench.interruption import Interrupted, Interruption
 from bench.scenarios import SCENARIOS
 from bench.trials import TrialFailed
@@ -139,6 +139,12 @@ def test_different_pixels_are_an_error():
         same.check("e", {"first_batch": 7, "rows": [1, 2, 3, 5]})
 
 
-def test_how_many_contestants_fit():
-    assert most_contestants(90, 3) == 7  # 7 contestants, 4 rounds, 3 s each: 84 s
-    assert most_contestants(-5, 3) <= 0
+@pytest.mark.parametrize("seconds, kept", [
+    (14 * 4, 14), (14 * 4 - 1, 8), (8 * 4, 8),
+    (8 * 4 - 1, 7), (7 * 3, 7),  # the essential ones take three rounds
+    (7 * 3 - 1, 5), (0, 5), (-9, 5)])
+def test_how_many_contestants_fit(seconds, kept):
+    chosen, given_up = choose(RANKED, seconds, 1.0)
+    assert len(chosen) == kept
+    assert set(chosen) | set(given_up) == {c for _, c in RANKED}
+    assert not set(chosen) & set(given_up)
