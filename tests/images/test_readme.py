@@ -20,16 +20,17 @@ README = (CHECKOUT / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.S)
 pytestmark = pytest.mark.timeout(3600)  # the first test that needs the images builds them
 
-SHORT = " --rounds 1 --workers 1 --batch-size 16"
-# What is added to a line of the README, so that the README's commands are not measured in full here
+# What is added to a line of the README, so that its commands are not measured in full here
 # (test_compose.py measures `docker compose run --rm ft-bench --quick` in full).
+ONE_ROUND = " --rounds 1 --workers 1 --batch-size 16"
 ADDED = {
-    "docker compose run --rm ft-bench": " --quick" + SHORT,
-    "./twins bench --quick": SHORT,
-    "./twins bench --quick --data ~/photos": SHORT,
-    "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": SHORT,
-    # The default wants optimised builds, which these tests do not wait for.
-    "./twins bench pillow --workers 1,2 --rounds 3 --batch-size 64 --out /tmp/results": " --quick",
+    "docker compose run --rm ft-bench": " --quick" + ONE_ROUND,
+    "./twins bench --quick": ONE_ROUND,
+    "./twins bench --quick --data ~/photos": ONE_ROUND + " --configs ft",
+    "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": ONE_ROUND + " --configs gil",
+    # --quick also because the default wants optimised builds, which these tests do not wait for.
+    "./twins bench pillow --workers 1,2 --rounds 3 --batch-size 64 --out /tmp/results":
+        " --quick" + ONE_ROUND + " --configs ft",
 }
 
 
@@ -46,6 +47,14 @@ def clone(tmp_path):
             target = directory / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(CHECKOUT / name, target)
+    # What docker/revision reads: the images that are built from here are those of the other tests.
+    for name in ("HEAD", "packed-refs", "refs/heads"):
+        source, target = CHECKOUT / ".git" / name, directory / ".git" / name
+        if source.is_dir():
+            shutil.copytree(source, target)
+        elif source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
     return directory
 
 
