@@ -11,8 +11,10 @@ import sys
 from typing import List, Optional
 
 from . import build, cache
-from .build import CHECKOUT, TWINS, Twin
+from .build import CHECKOUT, TWINS
 from .errors import TwinsError
+from .environment import environment
+from .testing import TestRun, run_tests
 
 DESCRIPTION = """\
 The free-threaded twin (ft) and the one with the GIL (gil) on this machine, without Docker.
@@ -88,18 +90,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def environment(twin: Twin) -> dict:
-    """The environment variables under which a command runs in `twin`."""
-    variables = dict(os.environ)
-    variables["VIRTUAL_ENV"] = str(twin.directory)
-    variables["PATH"] = f"{twin.directory / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
-    # The packages come from the checkout, which the environment, shared by all clones, does not name.
-    before = variables.get("PYTHONPATH")
-    variables["PYTHONPATH"] = f"{CHECKOUT}{os.pathsep}{before}" if before else str(CHECKOUT)
-    variables.pop("PYTHONHOME", None)
-    return variables
-
-
 def _setup(options, _) -> int:
     for twin in build.twins(quality="plain" if options.no_pgo else "pgo").values():
         print(f"{twin.name:<4} {twin.label}: {twin.python}")
@@ -139,20 +129,22 @@ def _exec(options, rest) -> int:
 
 
 def _bench(_, rest) -> int:
-    _check_bench_arguments(rest)
+    again = rest[:1] == ["report"]  # makes an earlier run's report again
+    if not again:
+        _check_bench_arguments(rest)
     # A first look takes whatever builds are there; the real comparison wants optimised ones.
-    ready = build.twins(quality="any" if "--quick" in rest else "pgo")
+    ready = build.twins(quality="any" if again or "--quick" in rest else "pgo")
     driver = ready["ft"]
-    command = [str(driver.python), "-m", "bench", "--out", str(CHECKOUT / "results")]
-    for name, twin in ready.items():
-        command += ["--twin", f"{name}={twin.python}"]
+    command = [str(driver.python), "-m", "bench"]
+    if not again:
+        command += ["--out", str(CHECKOUT / "results")]
+        for name, twin in ready.items():
+            command += ["--twin", f"{name}={twin.python}"]
     os.execve(command[0], command + rest, environment(driver))
 
 
 def _check_bench_arguments(rest) -> None:
     """Ends here for --help and for wrong usage, rather than after ten minutes of building."""
-    if rest[:1] == ["report"]:
-        return
     sys.path.append(str(CHECKOUT))
     from bench.arguments import UsageError, parse
 
@@ -166,27 +158,14 @@ def _test(_, rest) -> int:
     # Not left to argparse, which would take the value of a pytest option for the twin.
     names = [rest.pop(0)] if rest[:1] and rest[0] in TWINS else list(TWINS)
     ready = build.twins(names)
-    tests = CHECKOUT / "tests"
-    unit = [tests / "unit", tests / "stress", tests / "browser"]
-    runs = [(f"{name}: {ready[name].label}", ready[name], unit, {}) for name in names]
+    first = ready[names[0]]
+    # The longest first. What is not about an interpreter (the images, ./twins itself) runs once.
+    runs = [TestRun("the images", first, ["images"], {})]
+    runs += [TestRun(f"{name}: {ready[name].label}", ready[name], ["unit", "stress", "browser"], {}) for name in names]
+    runs.append(TestRun("./twins", first, ["native"], {}))
     if "ft" in ready:
-        runs.append(("ft with the GIL forced on", ready["ft"], [tests / "unit" / "loader", tests / "stress"],
-                     {"PYTHON_GIL": "1"}))
-    # What is not about an interpreter: ./twins itself, and the images.
-    runs.append(("./twins and the images", ready[names[0]], [tests / "native", tests / "images"], {}))
-    failed = []
-    for title, twin, paths, variables in runs:
-        print(f"\n== {title}", flush=True)
-        command = [str(twin.python), "-m", "pytest", *map(str, paths), *rest]
-        code = subprocess.run(command, cwd=CHECKOUT, env={**environment(twin), **variables}, check=False).returncode
-        if code == 5 and rest:
-            continue  # the arguments selected nothing here
-        if code:
-            failed.append(title)
-        if code in (2, 130):
-            raise KeyboardInterrupt
-    print(f"\n== {len(runs) - len(failed)} of {len(runs)} runs passed" + "".join(f"\n   failed: {title}" for title in failed))
-    return 1 if failed else 0
+        runs.append(TestRun("ft with the GIL forced on", ready["ft"], ["unit/loader", "stress"], {"PYTHON_GIL": "1"}))
+    return run_tests(runs, rest)
 
 
 def _clean(options, _) -> int:
