@@ -12,8 +12,8 @@ from typing import List, Optional
 
 from . import build, cache
 from .build import CHECKOUT, TWINS
-from .errors import TwinsError
 from .environment import environment
+from .errors import TwinsError
 from .testing import TestRun, run_tests
 
 DESCRIPTION = """\

@@ -3,8 +3,9 @@
 import subprocess
 from pathlib import Path
 
-import docker
 import pytest
+
+import docker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TWINS = ("ft", "gil")

@@ -6,8 +6,9 @@ import time
 from contextlib import closing
 from itertools import takewhile
 
-import docker
 import pytest
+
+import docker
 
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 TWINS = ("ft", "gil")
