@@ -138,7 +138,7 @@ def gpu() -> dict:
                       "is not: no driver libraries in this environment")
         else:
             reason = ("no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: "
-                      "start it with --gpus all, or compose's gpu profile)")
+                      "start it with --gpus all, or with compose.gpu.yaml)")
         return {"devices": [], "driver": None, "reason": reason}
     query = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:

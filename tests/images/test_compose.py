@@ -84,7 +84,9 @@ def test_ctrl_c_reports_the_finished_rounds(engine, project):
     # At a terminal, as a user does it: compose passes the key on to the container. (Without one, compose
     # removes the container at once; results.json then still holds the finished rounds.)
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(project.command("run", "--rm", "ft-bench", "--quick"), env=project.environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    # Driven from the other twin, so that this service is tried too.
+    process = subprocess.Popen(project.command("run", "--rm", "gil-bench", "--quick"), env=project.environment,
+                               stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = bytearray()
     reader = threading.Thread(target=read_terminal, args=(ours, shown))
@@ -133,6 +135,12 @@ def test_own_images_are_seen_by_both(project, tmp_path):
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert "broken.jpg" in done.stdout + done.stderr
+
+
+def test_tests_run_in_the_container(project):
+    done = project.run("ft-test", "tests/unit/loader/test_arguments.py")
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
 
 
 def test_gpu_override_is_valid_and_asks_for_every_gpu(shell_environment):

@@ -1,7 +1,6 @@
 """The verbs of ./twins on twins that exist."""
 
 import json
-import re
 import time
 
 import pytest
@@ -56,9 +55,12 @@ def test_info_tells_what_the_twins_are(twins):
     assert done.returncode == 0, done.stderr
     info = json.loads(done.stdout)
     assert set(info) == {"ft", "gil"}
-    text = json.dumps(info["ft"])
-    assert re.search(r'"torch": "2\.', text) and "--disable-gil" in text
-    assert "--disable-gil" not in json.dumps(info["gil"])
+    for twin in ("ft", "gil"):
+        interpreter = info[twin]["interpreter"]
+        assert interpreter["twin"] == twin
+        assert ("--disable-gil" in interpreter["config_args"]) == (twin == "ft")
+        states = {package["name"]: package["gil_enabled_after_import"] for package in info[twin]["imports"]}
+        assert set(states.values()) == {twin == "gil"} and "torch" in states
 
 
 def test_wrong_series_is_named(twins):
