@@ -151,11 +151,11 @@ def twins(names=TWINS, quality: str = "any", say: Callable[[str], None] = _say) 
             _Builder(plan, names, lock).build()
             ready = plan.twins(names)
             assert ready, "a build that succeeded left its twins"
-    _warn_if_unequal(plan, ready, say)
+    _warn_if_unequal(ready, say)
     return ready
 
 
-def _warn_if_unequal(plan: Plan, ready: Dict[str, Twin], say: Callable[[str], None]) -> None:
+def _warn_if_unequal(ready: Dict[str, Twin], say: Callable[[str], None]) -> None:
     if len({(twin.version, twin.pgo) for twin in ready.values()}) > 1:
         say("warning: these are no twins, they differ in more than the GIL: "
             + "; ".join(f"{twin.name} is {twin.label}" for twin in ready.values()))
@@ -225,14 +225,10 @@ class _Builder:
         for name in self._names:
             needs = [future for future in (compiled.get(name), libraries) if future]
             futures.append(pool.submit(self._environment, name, needs))
-        try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        finally:
-            # Also on the first failure: what still runs would only delay the message.
-            if any(future.done() and future.exception() for future in futures) or sys.exc_info()[0]:
-                self._progress.stop()
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         errors = [future.exception() for future in done if future.exception()]
         if errors:
+            self._progress.stop()  # what still runs would only delay the message
             raise next((error for error in errors if str(error) != "stopped"), errors[0])
 
     def _run(self, step: str, command: list) -> None:

@@ -1,0 +1,70 @@
+"""The scripts of docker/ as tools of their own."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+DOCKER = Path(__file__).resolve().parents[2] / "docker"
+SCRIPTS = ["apt-install", "base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages", "lock"]
+
+
+def run(environment, script, *arguments, **variables):
+    return subprocess.run([DOCKER / script, *arguments], env={**environment, **variables}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help(shell_environment, script):
+    done = run(shell_environment, script, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: docker/{script}")
+
+
+@pytest.mark.parametrize("script", ["base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages"])
+def test_wrong_usage(shell_environment, script):
+    done = run(shell_environment, script, "--frobnicate")
+    assert done.returncode == 2
+    assert "usage:" in done.stderr
+
+
+def test_default_suites(shell_environment):
+    suites = {series: run(shell_environment, "fetch-cpython", "--default-suite", series).stdout.strip()
+              for series in ("3.13", "3.14")}
+    assert suites == {"3.13": "trixie", "3.14": "forky"}
+
+
+def test_twins_are_configured_alike(shell_environment):
+    # --print-flags knows no twin: what it prints is what both get, and --disable-gil is not in it.
+    flags = run(shell_environment, "build-cpython", "--print-flags").stdout
+    assert "--enable-optimizations" in flags and "gil" not in flags
+    assert "--enable-optimizations" not in run(shell_environment, "build-cpython", "--print-flags", "--no-pgo").stdout
+
+
+def test_base_image_without_an_engine_says_what_to_do(shell_environment):
+    if shutil.which("docker", path=shell_environment["PATH"]) is None:
+        pytest.skip("the docker command is not installed")
+    done = run(shell_environment, "base-image", DOCKER_HOST="unix:///nonexistent.sock")
+    assert done.returncode == 1
+    assert "docker/engine start" in done.stderr
+
+
+def test_engine_that_does_not_run(shell_environment, tmp_path):
+    home = {"ENGINE_HOME": str(tmp_path / "engine")}
+    assert run(shell_environment, "engine", "status", **home).returncode == 3
+    done = run(shell_environment, "engine", "exec", "docker", "ps", **home)
+    assert done.returncode == 1 and "docker/engine start" in done.stderr
+    assert run(shell_environment, "engine", "stop", **home).stdout == "docker/engine: not running\n"
+
+
+def test_revision_of_a_checkout(shell_environment, tmp_path):
+    assert run(shell_environment, "revision", str(tmp_path)).stdout == "unknown\n"
+    git = tmp_path / ".git"
+    git.mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "packed-refs").write_text("# pack-refs\n0123abc refs/heads/main\n")
+    assert run(shell_environment, "revision", str(tmp_path)).stdout == "0123abc\n"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "refs" / "heads" / "main").write_text("4567def\n")
+    assert run(shell_environment, "revision", str(tmp_path)).stdout == "4567def\n"
