@@ -1,10 +1,16 @@
 """What all tests share."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+
+# A background job of a non-interactive shell, and some CI runners, start with SIGINT ignored, and all
+# their children inherit that. The programs under test are to be interrupted as at a terminal.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What the runner of the tests set for its own twin, and what would choose other twins.
 _OWN = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE")
