@@ -38,12 +38,18 @@ def test_every_epoch_is_complete(worker_method):
 
 def test_the_same_threads_and_one_init_per_worker(loader_threads):
     started = []
+    both = threading.Barrier(2)  # else one worker may build all batches before the other has begun
+
+    def start(worker_id):
+        started.append(worker_id)
+        both.wait(timeout=30)
+
     dl = DataLoader(
         Rows(),
         num_workers=2,
         worker_method="thread",
         persistent_workers=True,
-        worker_init_fn=started.append,
+        worker_init_fn=start,
     )
     assert len(list(dl)) == 24
     threads = loader_threads()
