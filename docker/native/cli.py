@@ -159,10 +159,10 @@ def _test(_, rest) -> int:
     names = [rest.pop(0)] if rest[:1] and rest[0] in TWINS else list(TWINS)
     ready = build.twins(names)
     first = ready[names[0]]
-    # The longest first. What is not about an interpreter (the images, ./twins itself) runs once.
+    # The longest first. What is not about an interpreter (the images, ./twins itself, the page) runs once.
     runs = [TestRun("the images", first, ["images"], {})]
-    runs += [TestRun(f"{name}: {ready[name].label}", ready[name], ["unit", "stress", "browser"], {}) for name in names]
-    runs.append(TestRun("./twins", first, ["native"], {}))
+    runs += [TestRun(f"{name}: {ready[name].label}", ready[name], ["unit", "stress"], {}) for name in names]
+    runs.append(TestRun("./twins and the report's page", first, ["native", "browser"], {}))
     if "ft" in ready:
         runs.append(TestRun("ft with the GIL forced on", ready["ft"], ["unit/loader", "stress"], {"PYTHON_GIL": "1"}))
     return run_tests(runs, rest)

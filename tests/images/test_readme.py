@@ -24,8 +24,8 @@ pytestmark = pytest.mark.timeout(3600)  # the first test that needs the images b
 # (test_compose.py measures `docker compose run --rm ft-bench --quick` in full).
 ONE_ROUND = " --rounds 1 --workers 1 --batch-size 16"
 ADDED = {
-    "docker compose run --rm ft-bench": " --quick" + ONE_ROUND,
-    "./twins bench --quick": ONE_ROUND,
+    "docker compose run --rm ft-bench": " --quick" + ONE_ROUND + " --configs gil",
+    "./twins bench --quick": ONE_ROUND + " --configs ft",
     "./twins bench --quick --data ~/photos": ONE_ROUND + " --configs ft",
     "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": ONE_ROUND + " --configs gil",
     # --quick also because the default wants optimised builds, which these tests do not wait for.
