@@ -174,6 +174,11 @@ def test_pip_install_block(shell, clone, tmp_path):
     assert "pillow" in check(listed)
 
 
+def test_pictures_and_links_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (CHECKOUT / target).exists(), target
+
+
 def test_every_block_is_run():
     """Each block of the README belongs to one of the tests above."""
     covered = [
