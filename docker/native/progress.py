@@ -65,7 +65,7 @@ class Progress:
         Raises:
             TwinsError: it failed (with the log's last lines) or was stopped.
         """
-        log = self._logs / (step.replace(" ", "-") + ".log")
+        log = self._log(step)
         with self._lock:
             if self._stopping:
                 raise TwinsError("stopped")
@@ -114,6 +114,9 @@ class Progress:
             self._print(text)
             self._draw()
 
+    def _log(self, step: str) -> Path:
+        return self._logs / (step.replace(" ", "-") + ".log")
+
     def _tick(self) -> None:
         last = time.monotonic()
         while not self._end.wait(1.0):
@@ -144,7 +147,6 @@ class Progress:
         width = shutil.get_terminal_size().columns - 1
         now = time.monotonic()
         for step, begin in self._running.items():
-            log = self._logs / (step.replace(" ", "-") + ".log")
-            self._stream.write(f"  {clock(now - begin):>6}  {step}  (log: {log})"[:width] + "\n")
+            self._stream.write(f"  {clock(now - begin):>6}  {step}  (log: {self._log(step)})"[:width] + "\n")
             self._drawn += 1
         self._stream.flush()
