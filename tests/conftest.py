@@ -1,8 +1,11 @@
 """What all tests share."""
 
+import gc
 import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -23,3 +26,21 @@ def shell_environment():
     own = str(Path(sys.prefix) / "bin")
     variables["PATH"] = os.pathsep.join(part for part in variables["PATH"].split(os.pathsep) if part != own)
     return variables
+
+
+def _loader_threads() -> list:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("loader-worker")]
+
+
+@pytest.fixture
+def no_worker_thread_left():
+    """Whatever a test does, the loader's worker threads are gone afterwards."""
+    yield
+    # More than one collection, since a worker refers to the dataset (and through it, maybe, to the
+    # iterator) until it has finished the sample in hand.
+    deadline = time.monotonic() + 20
+    while _loader_threads() and time.monotonic() < deadline:
+        gc.collect()
+        for thread in _loader_threads():
+            thread.join(0.1)
+    assert _loader_threads() == []

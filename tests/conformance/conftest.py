@@ -1,0 +1,130 @@
+"""What the conformance tests share: the worker methods, torch's own loader as the reference, comparing."""
+
+import collections.abc
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+
+from loader import DataLoader
+
+PROCESSES = pytest.mark.thread_unsafe(reason="forks, which must not happen while other threads run tests")
+SERIAL = {"num_workers": 0}
+THREADS = {"num_workers": 2, "worker_method": "thread"}
+PROCESS = {"num_workers": 2, "worker_method": "process"}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(SERIAL, id="serial"),
+        pytest.param(THREADS, id="thread"),
+        pytest.param(PROCESS, id="process", marks=PROCESSES),
+    ]
+)
+def workers(request) -> dict:
+    """Arguments of DataLoader for no workers, worker threads, worker processes in turn."""
+    return dict(request.param)
+
+
+@pytest.fixture(params=[pytest.param(SERIAL, id="serial"), pytest.param(THREADS, id="thread")])
+def light_workers(request) -> dict:
+    """As ``workers``, for tests with so many cases that starting processes for each would take too long."""
+    return dict(request.param)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(THREADS, id="thread"),
+        pytest.param(PROCESS, id="process", marks=PROCESSES),
+    ]
+)
+def real_workers(request) -> dict:
+    """As ``workers``, for tests of what only exists where there are workers."""
+    return dict(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_thread_left(no_worker_thread_left):
+    """For every conformance test."""
+
+
+def assert_same(ours, torchs, where="batch"):
+    """Equal in type, structure, dtype, layout, strides and every bit that a consumer can see."""
+    assert type(ours) is type(torchs), f"{where}: {type(ours)} is not {type(torchs)}"
+    if isinstance(torchs, torch.Tensor) and torchs.is_nested:
+        assert_same(ours.unbind(), torchs.unbind(), where)
+    elif isinstance(torchs, torch.Tensor):
+        assert (ours.dtype, ours.shape, ours.layout) == (torchs.dtype, torchs.shape, torchs.layout), where
+        assert ours.requires_grad == torchs.requires_grad, where
+        assert ours.is_leaf == torchs.is_leaf, where
+        if torchs.layout is torch.strided:
+            assert ours.stride() == torchs.stride(), where
+        torch.testing.assert_close(
+            ours, torchs, rtol=0, atol=0, equal_nan=True, msg=lambda text: f"{where}: {text}"
+        )
+    elif isinstance(torchs, np.ndarray):
+        assert (ours.dtype, ours.shape) == (torchs.dtype, torchs.shape), where
+        assert np.array_equal(ours, torchs), where
+    elif isinstance(torchs, collections.abc.Mapping):
+        assert list(ours) == list(torchs), where
+        for key in torchs:
+            assert_same(ours[key], torchs[key], f"{where}[{key!r}]")
+    elif isinstance(torchs, collections.abc.Sequence) and not isinstance(torchs, (str, bytes, bytearray)):
+        assert len(ours) == len(torchs), where
+        for number, (a, b) in enumerate(zip(ours, torchs, strict=True)):
+            assert_same(a, b, f"{where}[{number}]")
+    else:
+        assert ours == torchs or (ours != ours and torchs != torchs), f"{where}: {ours!r} is not {torchs!r}"
+
+
+def outcomes(iterable) -> list:
+    """Everything that an iterator gives until its end: batches, and the exceptions between them."""
+    iterator, found = iter(iterable), []
+    while True:
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            return found
+        except Exception as error:
+            found.append(error)
+            assert len(found) < 10_000, "an iterator that raises for ever"
+
+
+def assert_same_outcomes(ours: list, torchs: list):
+    """Batch for batch the same, error for error the same type and message.
+
+    Worker processes put the worker's traceback around the message, as torch's own do.
+    """
+    kinds = [type(o).__name__ if isinstance(o, Exception) else "batch" for o in ours]
+    assert kinds == [type(o).__name__ if isinstance(o, Exception) else "batch" for o in torchs]
+    for number, (a, b) in enumerate(zip(ours, torchs, strict=True)):
+        if isinstance(b, Exception):
+            assert str(b) in str(a), f"outcome {number}"
+        else:
+            assert_same(a, b, f"batch {number}")
+
+
+@pytest.fixture(name="assert_same", scope="session")
+def assert_same_fixture():
+    return assert_same
+
+
+@pytest.fixture(name="outcomes", scope="session")
+def outcomes_fixture():
+    return outcomes
+
+
+@pytest.fixture(scope="session")
+def assert_like_torch():
+    """``assert_like_torch(dataset, workers, **arguments)``: an epoch of ours gives what torch's serial loader
+    gives, error for error and batch for batch. ``dataset`` may be a function that makes one."""
+
+    def check(dataset, workers, **arguments):
+        make = dataset if callable(dataset) else lambda: dataset
+        torchs = outcomes(torch.utils.data.DataLoader(make(), **arguments))
+        ours = outcomes(DataLoader(make(), **workers, **arguments))
+        assert_same_outcomes(ours, torchs)
+        return ours
+
+    return check
