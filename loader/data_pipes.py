@@ -1,0 +1,132 @@
+"""Data pipes (``IterDataPipe``, ``MapDataPipe``) under worker threads.
+
+torch gives each worker process its own copy of the graph of pipes, by the fork, seeds its
+shufflers with the seed shared by all workers and shards it by (number of workers, worker
+id). Threads need the same three steps, on deep copies. For the same seeds the samples are
+those of torch's processes.
+
+A ``MapDataPipe`` is shared by all threads like any map-style dataset. Only one that wants
+to be sharded needs processes: which thread builds which batch is not fixed.
+
+torch walks a graph by pickling it with hooks that are attributes of the classes, so two
+threads that walk, copy or pickle graphs at the same time disturb each other. The lock of
+this module is held around everything of the kind that this package does, in the main
+thread too. It is re-entrant, since the walk calls methods of the user's pipes.
+"""
+
+import contextlib
+import copy
+import inspect
+import os
+import threading
+from typing import Any
+
+import torch
+from torch.utils.data import IterDataPipe, MapDataPipe
+from torch.utils.data.dataloader import _sharding_worker_init_fn
+from torch.utils.data.datapipes.datapipe import _DataPipeSerializationWrapper
+from torch.utils.data.graph import traverse_dps
+from torch.utils.data.graph_settings import apply_random_seed, get_all_graph_pipes
+
+_graphs = threading.RLock()
+
+
+def is_data_pipe(dataset: Any) -> bool:
+    return isinstance(dataset, (IterDataPipe, MapDataPipe))
+
+
+def exclusive(dataset: Any) -> contextlib.AbstractContextManager:
+    """A block in which *dataset*, if it is a data pipe, may be walked, copied or pickled.
+    For any other dataset it costs and excludes nothing."""
+    return _graphs if is_data_pipe(dataset) else contextlib.nullcontext()
+
+
+def needs_processes(dataset: Any) -> bool:
+    """True for a ``MapDataPipe`` with a pipe that is to be sharded."""
+    if not isinstance(dataset, MapDataPipe):
+        return False
+    try:
+        with _graphs:
+            pipes = get_all_graph_pipes(traverse_dps(_unwrapped(dataset)))
+    except Exception:
+        return False  # torch cannot walk it: nor could it be sharded in a process
+    return any(inspect.ismethod(getattr(pipe, "apply_sharding", None)) for pipe in pipes)
+
+
+def suits_threads(dataset: Any) -> bool:
+    """False for a data pipe that ``needs_processes`` or that ``own_copy`` cannot copy. It
+    tries, so it costs as much."""
+    if needs_processes(dataset):
+        return False
+    try:
+        own_copy(dataset)
+    except TypeError:
+        return False
+    return True
+
+
+def own_copy(dataset: Any) -> Any:
+    """The data pipe that one worker thread uses: a deep copy of an ``IterDataPipe``, a
+    ``MapDataPipe`` itself.
+
+    Raises:
+        TypeError: if some pipe of the graph cannot be copied.
+    """
+    if isinstance(dataset, MapDataPipe):
+        return dataset
+    inner = _unwrapped(dataset)
+    try:
+        with _graphs:
+            duplicate = copy.deepcopy(inner)
+    except Exception as error:
+        raise TypeError(
+            f"the data pipe {inner} cannot be copied with copy.deepcopy(), and each worker "
+            "thread needs its own copy. Give the pipe that holds what cannot be copied (a lock, "
+            "an open file, a generator) a __getstate__ that leaves it out, or use "
+            "worker_method='process'"
+        ) from error
+    return duplicate if inner is dataset else type(dataset)(duplicate)
+
+
+def seed(dataset: Any, shared_seed: int | None) -> None:
+    """Seeds the shufflers of a worker's own ``IterDataPipe`` for an epoch.
+
+    Args:
+        shared_seed: torch's, the same for all workers and ranks (``_shared_seed`` of the
+            iterator); it changes with each epoch.
+    """
+    if not isinstance(dataset, IterDataPipe) or shared_seed is None:
+        return
+    generator = torch.Generator()
+    generator.manual_seed(shared_seed)
+    with _graphs:
+        apply_random_seed(dataset, generator)
+
+
+def shard(dataset: Any, world_size: int, rank: int, worker_id: int) -> None:
+    """Shards a worker's own ``IterDataPipe``, over the ranks first, then over the workers.
+
+    To be called where ``get_worker_info()`` answers for the worker.
+
+    Raises:
+        RuntimeError: if two pipes on one path are to be sharded.
+    """
+    if isinstance(dataset, IterDataPipe):
+        with _graphs:
+            _sharding_worker_init_fn(None, world_size, rank, worker_id)
+
+
+def _unwrapped(dataset: Any) -> Any:
+    """The user's pipe: torch's DataLoader wraps it, for pickling, in one that needs a
+    pickled copy even where a plain one would do."""
+    return dataset._datapipe if isinstance(dataset, _DataPipeSerializationWrapper) else dataset
+
+
+def _renew_lock_after_fork() -> None:
+    # It may have been held by a thread that the child does not have.
+    global _graphs
+    _graphs = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock_after_fork)

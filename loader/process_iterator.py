@@ -1,0 +1,93 @@
+"""Iterator over batches of worker processes: torch's own, fetching by our fetchers.
+
+Processes, queues, shared memory, the memory pinning thread, dead worker detection and
+the order of batches are torch's (``_MultiProcessingDataLoaderIter``); see
+``process_worker`` for what differs inside a worker.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from loader.error_notes import annotate
+from loader.on_error import ErrorPolicy
+from loader.process_worker import Enclosed, Task, WorkerStart
+
+
+class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter):
+    """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
+
+    Raises what torch's does: an exception of a worker as its type, with the worker's
+    traceback in the text (and notes that name sample and worker), ``RuntimeError`` for a
+    worker that died or a timeout. Two things differ from torch's. The sampler's exception
+    comes after the batches that the sampler gave before, none of which is lost, and ends
+    the epoch. A ``StopIteration`` of the user's code becomes a ``RuntimeError``.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._policy = ErrorPolicy(loader.on_error)
+        self._skip_log = loader.skipped
+        self._epoch_number = -1
+        super().__init__(loader)  # calls _reset
+
+    # torch sets this in its __init__ and passes it to the processes; the attribute of the
+    # loader stays the user's.
+    @property
+    def _worker_init_fn(self) -> WorkerStart:
+        return self._worker_start
+
+    @_worker_init_fn.setter
+    def _worker_init_fn(self, init_fn: Callable[[int], Any] | None) -> None:
+        wrapped = init_fn.args[:1] if isinstance(init_fn, functools.partial) else ()
+        if wrapped and isinstance(wrapped[0], WorkerStart):
+            # For data pipes torch wraps what it just got in one that shards them.
+            users = wrapped[0].worker_init_fn
+            init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
+        self._worker_start = WorkerStart(init_fn, self._policy)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        self._epoch_number += 1
+        self._sampler_error: Exception | None = None
+        self._sampler_ended = False
+        super()._reset(loader, first_iter)
+
+    def _next_index(self) -> Task:
+        if self._sampler_ended:
+            raise StopIteration
+        try:
+            index = super()._next_index()
+        except StopIteration:
+            raise
+        except Exception as error:
+            annotate(error, f"raised by the sampler, asked for batch {self._send_idx}")
+            self._sampler_error = error
+            self._sampler_ended = True
+            raise StopIteration from None
+        if type(index) is list:
+            # The queue pickles it in a thread of its own, while the sampler may already
+            # fill its list with the next batch.
+            index = index.copy()
+        return (self._base_seed, self._epoch_number, index)
+
+    def _next_data(self) -> Any:
+        while True:
+            try:
+                data = super()._next_data()
+            except StopIteration:
+                break
+            if type(data) is not Enclosed:
+                return data
+            self._skip_log.add(data.skipped)
+            self._take_state(data.state)
+            if not data.empty:
+                return data.data
+        if self._sampler_error is not None:
+            error, self._sampler_error = self._sampler_error, None
+            raise error
+        self._skip_log.report()
+        raise StopIteration
+
+    def _take_state(self, state: Any) -> None:
+        """The state of an iterable-style dataset after the batch being handed over."""

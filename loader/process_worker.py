@@ -1,0 +1,243 @@
+"""What makes a worker process of torch's fetch by our fetchers.
+
+The process is torch's own, from its start to its end: queues, shared memory, watchdog
+and signal handlers are not touched. Its loop calls the worker's init function and then
+asks ``_DatasetKind.create_fetcher`` for a fetcher, once for each epoch. ``WorkerStart``
+is an init function that, having called the user's, answers this question in that
+process. Nothing else is replaced, and nothing at all in the main process.
+
+What passes through torch's queues instead of index and batch:
+
+- To the worker: ``(base seed, epoch number, index)``, a plain tuple, since it is pickled
+  for each batch. With it a worker needs no message of its own at the start of an epoch.
+- From the worker: the batch, as it is. Only a batch that something is to be said about
+  (samples left out, the state of an iterable-style dataset) is put into ``Enclosed``.
+- From the worker: an exception as ``NotedException``.
+"""
+
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch._utils import ExceptionWrapper
+from torch.utils.data._utils import worker as _torch_worker
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _DatasetKind
+
+from loader.error_notes import annotate, describe_index
+from loader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from loader.on_error import ErrorPolicy, Skipped
+
+Task = tuple[int, int, Any]
+"""Base seed, epoch number, index."""
+
+
+@dataclass(slots=True)
+class Enclosed:
+    """A batch with what came about on the way to it; unpacked in the main process."""
+
+    data: Any
+    """``None`` if ``empty``."""
+    empty: bool
+    """All samples were left out: there is no batch."""
+    skipped: tuple[Skipped, ...]
+    state: Any
+    """As ``Fetched.state``."""
+
+    def pin_memory(self) -> "Enclosed":
+        """Called by torch's memory pinning thread, as for any custom batch type."""
+        self.data = pin_memory(self.data)
+        return self
+
+
+class NotedException(ExceptionWrapper):
+    """torch's description of an exception in a worker, which keeps the notes (PEP 678).
+
+    ``reraise()`` raises what torch raises: the type with a text that holds the worker's
+    traceback. The notes are notes again instead of a part of that text.
+    """
+
+    def __init__(self, error: BaseException, where: str) -> None:
+        text = traceback.TracebackException.from_exception(error)
+        text.__notes__ = None  # they are printed below the new exception
+        super().__init__((type(error), error, None), where)
+        self.exc_type = _nearest_picklable(type(error))
+        self.exc_msg = "".join(text.format())
+        self.notes = _notes(error)
+
+    def reraise(self) -> None:
+        """Raises the exception again, in this thread."""
+        try:
+            super().reraise()
+        except BaseException as error:
+            for note in self.notes:
+                annotate(error, note)
+            raise
+
+
+class WorkerFetcher:
+    """torch's interface of a fetcher, over ours. Owned by the worker process."""
+
+    def __init__(self, fetcher: Fetcher, worker_id: int) -> None:
+        self._fetcher = fetcher
+        self._worker_id = worker_id
+        self._epoch = Epoch()
+        self._ended = False
+
+    def fetch(self, task: Task) -> Any:
+        """The batch, ``Enclosed``, or a ``NotedException``.
+
+        Raises ``StopIteration`` at the end of an iterable-style dataset, for torch's loop.
+        """
+        base_seed, number, index = task
+        if number != self._epoch.number or base_seed != self._epoch.base_seed:
+            self._epoch = Epoch(base_seed, number)
+        if self._ended:
+            raise StopIteration
+        try:
+            return _enclose(self._fetcher.fetch(index, self._epoch))
+        except Exhausted as end:
+            self._ended = True
+            if end.skipped:
+                return Enclosed(None, True, end.skipped, None)
+        except Exception as error:
+            return _describe(error, self._worker_id, index)
+        raise StopIteration
+
+
+class FailedStart:
+    """In place of a fetcher where there is none: each batch is answered with the error."""
+
+    def __init__(self, error: Exception, worker_id: int) -> None:
+        self._error = error
+        self._traceback = error.__traceback__
+        self._worker_id = worker_id
+
+    def fetch(self, task: Task) -> Any:
+        return NotedException(
+            self._error.with_traceback(self._traceback), _where(self._worker_id)
+        )
+
+
+class WorkerStart:
+    """The init function of a worker process; picklable if what it is made of is.
+
+    Args:
+        worker_init_fn: the user's, or torch's that shards data pipes and calls the user's.
+        policy: the loader's.
+    """
+
+    def __init__(self, worker_init_fn: Callable[[int], Any] | None, policy: ErrorPolicy) -> None:
+        self.worker_init_fn = worker_init_fn
+        self._policy = policy
+
+    def __call__(self, worker_id: int) -> None:
+        failure = None
+        if self.worker_init_fn is not None:
+            try:
+                self.worker_init_fn(worker_id)
+            except Exception as error:
+                failure = _without_stop_iteration(error, "worker_init_fn")
+                annotate(failure, f"raised by worker_init_fn of worker process {worker_id}")
+        self._install(worker_id, failure)
+
+    def _install(self, worker_id: int, failure: Exception | None) -> None:
+        torchs = _DatasetKind.create_fetcher
+        process = os.getpid()
+
+        def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
+            # Loaders that the dataset itself makes in this process, or in one forked from
+            # it, get torch's fetchers: only torch's worker loop, here, gets ours.
+            loop = sys._getframe(1)
+            if loop.f_globals is not vars(_torch_worker) or os.getpid() != process:
+                return torchs(kind, dataset, auto_collation, collate_fn, drop_last)
+            _report_what_cannot_be_pickled(loop.f_locals["data_queue"], worker_id)
+            if failure is not None:
+                return FailedStart(failure, worker_id)
+            try:
+                fetcher: Fetcher
+                if kind == _DatasetKind.Iterable:
+                    fetcher = IterableFetcher(
+                        dataset, auto_collation, collate_fn, drop_last, self._policy, worker_id
+                    )
+                else:
+                    fetcher = MapFetcher(dataset, auto_collation, collate_fn, self._policy)
+            except Exception as error:
+                # torch would end the process here in all epochs but the first.
+                return FailedStart(_without_stop_iteration(error, "iter(dataset)"), worker_id)
+            return WorkerFetcher(fetcher, worker_id)
+
+        _DatasetKind.create_fetcher = staticmethod(create_fetcher)
+
+
+def _report_what_cannot_be_pickled(results: Any, worker_id: int) -> None:
+    """Answers for batches of this worker that cannot be pickled, with the error.
+
+    A queue pickles in a thread of its own. What fails there is printed and dropped, and
+    the main process would wait for the batch for ever. multiprocessing.Queue has a hook
+    for this, made for concurrent.futures.
+    """
+
+    def answer(error: Exception, message: Any) -> None:
+        number = message[0]
+        annotate(
+            error,
+            f"a batch of loader worker process {worker_id} cannot be sent to the main process: "
+            "what collate_fn returns must be picklable, or use worker_method='thread'",
+        )
+        results.put((number, NotedException(error, _where(worker_id))))
+
+    results._on_queue_feeder_error = answer
+
+
+def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
+    """*error_type*, or where it cannot be found by its name (defined in a function, say)
+    the first of its bases that can: the main process would never receive it."""
+    for candidate in error_type.__mro__:
+        try:
+            pickle.dumps(candidate)
+        except Exception:
+            continue
+        return candidate
+    return RuntimeError
+
+
+def _enclose(fetched: Fetched) -> Any:
+    if fetched.data is EMPTY:
+        return Enclosed(None, True, fetched.skipped, fetched.state)
+    if fetched.skipped or fetched.state is not None:
+        return Enclosed(fetched.data, False, fetched.skipped, fetched.state)
+    return fetched.data
+
+
+def _describe(error: Exception, worker_id: int, index: Any) -> NotedException:
+    error = _without_stop_iteration(error, "the dataset or collate_fn")
+    annotate(
+        error, f"in loader worker process {worker_id}, building a batch {describe_index(index)}"
+    )
+    return NotedException(error, _where(worker_id))
+
+
+def _where(worker_id: int) -> str:
+    return f"in DataLoader worker process {worker_id}"  # torch's words
+
+
+def _without_stop_iteration(error: Exception, raised_by: str) -> Exception:
+    """A ``StopIteration`` of the user's would end the epoch in silence: as in a generator
+    (PEP 479) it becomes a ``RuntimeError``."""
+    if not isinstance(error, StopIteration):
+        return error
+    replacement = RuntimeError(f"{raised_by} raised StopIteration")
+    replacement.__cause__ = error
+    for note in _notes(error):
+        annotate(replacement, note)
+    return replacement
+
+
+def _notes(error: BaseException) -> list[str]:
+    notes = getattr(error, "__notes__", None)
+    return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
