@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from loader.canonical import canonical_bytes
+from loader.torch_generator import make_torch_generator
 
 
 class SeededEpoch(Protocol):
@@ -63,35 +64,37 @@ class SampleRNG:
     def numpy(self) -> np.random.Generator:
         """NumPy's generator, PCG64."""
         if self._numpy is None:
-            self._numpy = np.random.Generator(np.random.PCG64(self._derive(b"numpy", 16)))
+            self._numpy = np.random.Generator(np.random.PCG64(self._number(b"numpy", 16)))
         return self._numpy
 
     @property
     def torch(self) -> torch.Generator:
         """torch's generator on the CPU, for the ``generator`` argument of its functions."""
         if self._torch is None:
-            self._torch = torch.Generator().manual_seed(self._derive(b"torch", 8))
+            self._torch = make_torch_generator(self._digest(b"torch", 32))
         return self._torch
 
     @property
     def python(self) -> random.Random:
         """The standard library's generator, with the methods of the module ``random``."""
         if self._python is None:
-            self._python = random.Random(self._derive(b"python", 16))
+            self._python = random.Random(self._number(b"python", 16))
         return self._python
 
     @property
     def seed(self) -> int:
         """A number in [0, 2**63), always the same for the sample, for libraries that want
         a seed and for generators on other devices."""
-        return self._derive(b"seed", 8) >> 1
+        return self._number(b"seed", 8) >> 1
 
     def __repr__(self) -> str:
         return f"<SampleRNG, seed {self.seed}>"
 
-    def _derive(self, stream: bytes, size: int) -> int:
-        digest = hashlib.blake2b(self._root, digest_size=size, person=stream).digest()
-        return int.from_bytes(digest, "big")
+    def _digest(self, stream: bytes, size: int) -> bytes:
+        return hashlib.blake2b(self._root, digest_size=size, person=stream).digest()
+
+    def _number(self, stream: bytes, size: int) -> int:
+        return int.from_bytes(self._digest(stream, size), "big")
 
 
 class _Slot:
