@@ -1,0 +1,173 @@
+"""Samples that differ within an epoch or within a batch give what torch gives: a value or an error.
+
+A loader that prepares memory for a batch from what it has seen before is wrong in just these cases.
+"""
+
+import collections
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data import Dataset, IterableDataset
+
+from loader import DataLoader
+
+pytestmark = pytest.mark.timeout(120)
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+class OwnTensor(torch.Tensor):
+    pass
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+def t(*shape, value=1, dtype=torch.float32):
+    return torch.full(shape, value, dtype=dtype)
+
+
+def n(*shape, value=1, dtype=np.float32):
+    return np.full(shape, value, dtype=dtype)
+
+
+# Four samples each: two batches of four are made of any two of them, and each alone.
+UNIFORM = {
+    "float": [t(2, 3, value=v) for v in range(4)],
+    "other shape": [t(3, 2, value=v) for v in range(4)],
+    "as many elements": [t(6, value=v) for v in range(4)],
+    "one dimension more": [t(1, 2, 3, value=v) for v in range(4)],
+    "larger": [t(20, 30, value=v) for v in range(4)],
+    "no elements": [t(0, 3) for _ in range(4)],
+    "0-d": [t(value=v) for v in range(4)],
+    "double": [t(2, 3, value=v, dtype=torch.float64) for v in range(4)],
+    "half": [t(2, 3, value=v, dtype=torch.float16) for v in range(4)],
+    "bool": [t(2, 3, value=v % 2, dtype=torch.bool) for v in range(4)],
+    "int": [t(2, 3, value=v, dtype=torch.int64) for v in range(4)],
+    "array": [n(2, 3, value=v) for v in range(4)],
+    "int array": [n(2, 3, value=v, dtype=np.int64) for v in range(4)],
+    "numpy scalars": [np.float32(v) for v in range(4)],
+    "numbers": [0, 1, 2, 3],
+    "floats": [0.5, 1.5, 2.5, 3.5],
+    "bools": [True, False, True, True],
+    "strings": list("abcd"),
+    "bytes": [b"a", b"", b"c", b"d"],
+    "none": [None] * 4,
+    "dict": [{"a": t(2, value=v), "b": v} for v in range(4)],
+    "dict with another key": [{"a": t(2, value=v), "c": v} for v in range(4)],
+    "dict with fewer keys": [{"a": t(2, value=v)} for v in range(4)],
+    "dict of other types": [{"a": v, "b": t(2, value=v)} for v in range(4)],
+    "ordered dict": [collections.OrderedDict(a=t(2, value=v), b=v) for v in range(4)],
+    "list": [[t(2, value=v), v] for v in range(4)],
+    "longer list": [[t(2, value=v), v, v] for v in range(4)],
+    "empty list": [[] for _ in range(4)],
+    "tuple": [(t(2, value=v), v) for v in range(4)],
+    "namedtuple": [Pair(t(2, value=v), v) for v in range(4)],
+    "strides": [t(3, 2, value=v).T for v in range(4)],
+    "grad": [t(2, 3, value=v).requires_grad_() for v in range(4)],
+    "subclass": [t(2, 3, value=v).as_subclass(OwnTensor) for v in range(4)],
+    "sparse": [t(2, 3, value=v).to_sparse() for v in range(4)],
+}
+
+
+@pytest.mark.parametrize("second", UNIFORM)
+@pytest.mark.filterwarnings("ignore")
+def test_two_kinds_of_batches_in_turn(second, light_workers, assert_like_torch):
+    """A B A B for every A: each batch uniform, the epoch is not."""
+    rows = []
+    for first in UNIFORM.values():
+        rows += [*first, *UNIFORM[second], *first[::-1], *UNIFORM[second]]
+    assert_like_torch(Rows(rows), light_workers, batch_size=4)
+
+
+@pytest.mark.parametrize("second", UNIFORM)
+@pytest.mark.filterwarnings("ignore")
+def test_two_kinds_in_one_batch(second, light_workers, assert_like_torch):
+    """The odd one first, in the middle, last, and half of them."""
+    batches = []
+    b = UNIFORM[second]
+    for a in UNIFORM.values():
+        batches += [[b[0], *a[:3]], [a[0], b[1], *a[2:]], [*a[:3], b[3]], [a[0], b[0], a[1], b[1]], a]
+    assert_like_torch(Rows([row for batch in batches for row in batch]), light_workers, batch_size=4)
+
+
+# Only what torch's worker processes can send, with or without a worker's shared memory.
+SENT = [name for name in UNIFORM if name not in ("grad", "subclass", "strides")]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_kind_after_every_other(workers, assert_like_torch):
+    names = [name for a in SENT for b in SENT for name in (a, b)]
+    rows = [UNIFORM[name][i] for name in names for i in (1, 3)]
+    assert_like_torch(Rows(rows), workers, batch_size=2)
+
+
+def test_every_batch_has_another_shape(workers, assert_like_torch):
+    rows = [t(height, width, value=height) for height in range(1, 8) for width in range(1, 8) for _ in range(3)]
+    assert_like_torch(Rows(rows), workers, batch_size=3)
+
+
+def test_ragged(workers, outcomes):
+    rows = Rows([t(size % 5 + 1) for size in range(20)])
+    torchs = outcomes(torch.utils.data.DataLoader(rows, batch_size=4))
+    ours = outcomes(DataLoader(rows, batch_size=4, **workers))
+    assert [type(outcome) for outcome in ours] == [RuntimeError] * 5 == [type(outcome) for outcome in torchs]
+    for a, b in zip(ours, torchs, strict=True):
+        # torch's collate says something else in a worker process if the first sample is the largest.
+        assert str(b) in str(a) or "resize storage that is not resizable" in str(a)
+
+
+def test_ragged_inside_of_containers(workers, assert_like_torch):
+    rows = [{"image": t(3, 4), "boxes": t(i % 3, 4), "id": i} for i in range(9)]
+    ours = assert_like_torch(Rows(rows), workers, batch_size=3)
+    assert all(isinstance(outcome, RuntimeError) for outcome in ours)
+    assert_like_torch(Rows(rows), workers, batch_size=3, collate_fn=list)
+    assert_like_torch(Rows(rows), workers, batch_size=1)
+
+
+def test_samples_that_alias_each_other(light_workers, assert_like_torch):
+    base = torch.arange(40.0)
+    assert_like_torch(Rows([base[i : i + 8] for i in range(32)]), light_workers, batch_size=5)
+    same = t(4)
+    assert_like_torch(Rows([same] * 12), light_workers, batch_size=5)
+
+
+def test_short_last_batches_and_the_next_epoch(light_workers, assert_same):
+    rows = [t(3, value=v) for v in range(11)]
+    dl = DataLoader(Rows(rows), batch_size=4, **light_workers)
+    for _ in range(4):
+        assert_same(list(dl), [torch.stack(rows[:4]), torch.stack(rows[4:8]), torch.stack(rows[8:])])
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
+def test_batches_of_varying_size(batch_size, light_workers, assert_like_torch):
+    rows = [t(3, value=v) for v in range(30)]
+    batches = [[*range(i, min(30, i + 1 + i % batch_size))] for i in range(30)]
+    assert_like_torch(Rows(rows), light_workers, batch_sampler=batches)
+
+
+def test_iterable_style(light_workers, assert_like_torch):
+    class Stream(IterableDataset):
+        def __iter__(self):
+            info = torch.utils.data.get_worker_info()
+            if info is None or info.id == 0:
+                for i in range(30):
+                    yield UNIFORM[SENT[i % len(SENT)]][0]
+
+    assert_like_torch(Stream(), {**light_workers, "num_workers": min(1, light_workers["num_workers"])}, batch_size=1)
+
+
+def test_numbers_that_do_not_fit_the_type_of_the_first(light_workers, assert_like_torch):
+    rows = [1, 2.5, True, 4, 2**40, 1, 0.5, 7, -1, 2**62, 2**64, 3, np.float32(3), 4, np.int8(5), 6]
+    assert_like_torch(Rows(rows), light_workers, batch_size=4)
+    assert_like_torch(Rows([(i, row) for i, row in enumerate(rows)]), light_workers, batch_size=4)

@@ -1,0 +1,240 @@
+"""Samplers give the order that torch gives, with as many draws from the generators."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from loader import DataLoader
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.thread_unsafe(reason="draws from torch's default generator"),
+]
+
+ROWS = range(23)
+
+
+def both(workers, make_arguments, epochs=2, rows=ROWS):
+    """(ours, torch's): batches of *epochs* epochs, and the next draws from the generators after them."""
+    found = []
+    for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {"num_workers": 0})):
+        torch.manual_seed(17)
+        np.random.seed(17)
+        random.seed(17)
+        dl = cls(rows, **make_arguments(), **more)
+        batches = [batch.tolist() for _ in range(epochs) for batch in dl]
+        draws = torch.randint(2**40, ()).item(), random.random(), float(np.random.rand())
+        own = getattr(dl, "generator", None)
+        found.append((batches, draws, None if own is None else own.get_state().tolist()))
+    return found
+
+
+SAMPLERS = {
+    "sequential": lambda: {},
+    "shuffle": lambda: {"shuffle": True},
+    "shuffle in batches": lambda: {"shuffle": True, "batch_size": 5},
+    "shuffle, drop_last": lambda: {"shuffle": True, "batch_size": 5, "drop_last": True},
+    "shuffle without batches": lambda: {"shuffle": True, "batch_size": None},
+    "generator": lambda: {"shuffle": True, "batch_size": 4, "generator": torch.Generator().manual_seed(5)},
+    "generator without shuffle": lambda: {"batch_size": 4, "generator": torch.Generator().manual_seed(5)},
+    "RandomSampler": lambda: {"sampler": RandomSampler(ROWS), "batch_size": 4},
+    "RandomSampler with replacement": lambda: {"sampler": RandomSampler(ROWS, True, 50), "batch_size": 4},
+    "RandomSampler, more than there are": lambda: {"sampler": RandomSampler(ROWS, num_samples=70), "batch_size": 4},
+    "RandomSampler with a generator": lambda: {
+        "sampler": RandomSampler(ROWS, generator=torch.Generator().manual_seed(9)), "batch_size": 4
+    },
+    "one generator for sampler and loader": lambda: (
+        lambda g: {"sampler": RandomSampler(ROWS, generator=g), "generator": g, "batch_size": 4}
+    )(torch.Generator().manual_seed(9)),
+    "SubsetRandomSampler": lambda: {"sampler": SubsetRandomSampler([3, 1, 4, 15, 9, 2, 6]), "batch_size": 2},
+    "WeightedRandomSampler": lambda: {
+        "sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 30), "batch_size": 4
+    },
+    "WeightedRandomSampler without replacement": lambda: {
+        "sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 20, replacement=False), "batch_size": 4
+    },
+    "BatchSampler": lambda: {"batch_sampler": BatchSampler(RandomSampler(ROWS), 6, drop_last=False)},
+    "BatchSampler, drop_last": lambda: {"batch_sampler": BatchSampler(SequentialSampler(ROWS), 6, drop_last=True)},
+    "BatchSampler as sampler": lambda: {
+        "sampler": BatchSampler(RandomSampler(range(5)), 2, False), "batch_size": None,
+        "collate_fn": torch.as_tensor,
+    },
+    "a list": lambda: {"sampler": [5, 5, 0, 22], "batch_size": 3},
+    "lists": lambda: {"batch_sampler": [[1, 2], [3], [22, 0, 1]]},
+    "tuples": lambda: {"batch_sampler": [(1, 2), (3,)]},
+    "tensor": lambda: {"sampler": torch.tensor([3, 2, 1]), "batch_size": 2},
+    "DistributedSampler": lambda: {
+        "sampler": DistributedSampler(ROWS, num_replicas=3, rank=1, shuffle=True, seed=4), "batch_size": 3
+    },
+}
+
+
+class Rows:
+    """``self[i]`` is i, for ints as well as for lists of them."""
+
+    def __len__(self):
+        return len(ROWS)
+
+    def __getitem__(self, index):
+        return index if isinstance(index, list) else int(index)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_order_and_draws(kind, light_workers):
+    make = SAMPLERS[kind]
+
+    def arguments():
+        given = make()
+        if given.get("batch_size", 1) is None:
+            given.setdefault("collate_fn", torch.as_tensor)
+        return given
+
+    ours, torchs = both(light_workers, arguments, rows=Rows())
+    assert ours == torchs
+
+
+@pytest.mark.parametrize("kind", ["shuffle in batches", "one generator for sampler and loader"])
+def test_order_and_draws_with_processes(kind):
+    ours, torchs = both({"num_workers": 1, "worker_method": "process"}, SAMPLERS[kind], rows=Rows())
+    assert ours == torchs
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_draws_with_persistent_workers_equal_torchs(persistent):
+    """torch draws a base seed at the start of each epoch too."""
+    found = []
+    for cls, more in (
+        (DataLoader, {"worker_method": "thread"}), (DataLoader, {"worker_method": "process"}),
+        (torch.utils.data.DataLoader, {}),
+    ):
+        torch.manual_seed(3)
+        dl = cls(ROWS, shuffle=True, batch_size=4, num_workers=1, persistent_workers=persistent, **more)
+        found.append(([batch.tolist() for _ in range(3) for batch in dl], torch.randint(2**40, ()).item()))
+    assert found[0] == found[2]
+    assert found[1] == found[2]
+
+
+def test_an_iterator_that_is_never_asked_draws_what_torchs_draws(light_workers):
+    found = []
+    for cls, more in ((DataLoader, light_workers), (torch.utils.data.DataLoader, {})):
+        torch.manual_seed(8)
+        for _ in range(3):
+            iter(cls(ROWS, batch_size=2, **more))
+        found.append(torch.randint(2**40, ()).item())
+    assert found[0] == found[1]
+
+
+def test_seeded_shuffle_is_the_same_each_time_and_another_each_epoch(workers):
+    def epochs():
+        generator = torch.Generator().manual_seed(2)
+        dl = DataLoader(ROWS, shuffle=True, generator=generator, batch_size=4, **workers)
+        return [torch.cat(list(dl)).tolist() for _ in range(2)]
+
+    first, second = epochs()
+    assert sorted(first) == sorted(second) == [*ROWS]
+    assert first != second
+    assert epochs() == [first, second]
+
+
+def test_distributed_sampler_shards_are_disjoint_and_follow_set_epoch(light_workers):
+    samplers = [DistributedSampler(range(20), num_replicas=2, rank=rank, shuffle=True) for rank in (0, 1)]
+    loaders = [DataLoader(range(20), batch_size=3, sampler=sampler, **light_workers) for sampler in samplers]
+    orders = []
+    for epoch in range(3):
+        for sampler in samplers:
+            sampler.set_epoch(epoch)
+        shards = [torch.cat(list(dl)).tolist() for dl in loaders]
+        assert sorted(shards[0] + shards[1]) == [*range(20)]
+        orders.append(shards)
+    assert orders[0] != orders[1] != orders[2]
+    for sampler in samplers:
+        sampler.set_epoch(0)
+    assert [torch.cat(list(dl)).tolist() for dl in loaders] == orders[0]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_distributed_sampler_of_uneven_size(drop_last, light_workers):
+    shards = []
+    for rank in range(3):
+        sampler = DistributedSampler(ROWS, num_replicas=3, rank=rank, shuffle=False, drop_last=drop_last)
+        shards.append(torch.cat(list(DataLoader(ROWS, batch_size=4, sampler=sampler, **light_workers))).tolist())
+    assert [len(shard) for shard in shards] == ([7] * 3 if drop_last else [8] * 3)
+    assert set(sum(shards, [])) == set(range(21 if drop_last else 23))
+
+
+class Counting(Sampler):
+    """Counts how often it is started and asked."""
+
+    def __init__(self):
+        self.started = self.asked = 0
+
+    def __iter__(self):
+        self.started += 1
+        for i in range(10):
+            self.asked += 1
+            yield i
+
+    def __len__(self):
+        return 10
+
+
+def test_the_sampler_is_asked_in_the_consumers_process_and_once_per_epoch(workers):
+    sampler = Counting()
+    dl = DataLoader(ROWS, sampler=sampler, batch_size=4, **workers)
+    for epoch in range(1, 3):
+        assert torch.cat(list(dl)).tolist() == [*range(10)]
+        assert (sampler.started, sampler.asked) == (epoch, 10 * epoch)
+
+
+def test_a_sampler_without_len(workers):
+    class Unsized:
+        def __iter__(self):
+            return iter([4, 2, 0])
+
+    dl = DataLoader(ROWS, sampler=Unsized(), **workers)
+    assert torch.cat(list(dl)).tolist() == [4, 2, 0]
+    with pytest.raises(TypeError):
+        len(dl)
+
+
+def test_a_sampler_without_end(real_workers):
+    class Endless:
+        def __iter__(self):
+            while True:
+                yield from ROWS
+
+    iterator = iter(DataLoader(ROWS, sampler=Endless(), batch_size=5, **real_workers))
+    seen = [i for _ in range(20) for i in next(iterator).tolist()]
+    assert seen == ([*ROWS] * 5)[:100]
+
+
+def test_a_generator_as_batch_sampler_gives_one_epoch(workers):
+    dl = DataLoader(ROWS, batch_sampler=([i, i + 1] for i in range(0, 6, 2)), **workers)
+    assert torch.cat(list(dl)).tolist() == [*range(6)]
+    assert list(dl) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "length"),
+    [
+        ({}, 23), ({"batch_size": 4}, 6), ({"batch_size": 4, "drop_last": True}, 5), ({"batch_size": None}, 23),
+        ({"batch_sampler": [[1], [2]]}, 2), ({"sampler": [1, 2, 3], "batch_size": 2}, 2),
+        ({"batch_size": 100}, 1), ({"batch_size": 100, "drop_last": True}, 0),
+    ],
+)
+def test_len_is_what_comes(arguments, length, light_workers):
+    dl = DataLoader(ROWS, **arguments, **light_workers)
+    assert len(dl) == length == len(list(dl))
+    assert len(dl) == len(torch.utils.data.DataLoader(ROWS, **arguments))

@@ -1,0 +1,476 @@
+"""What a user sees of the workers: their number, order, start, info, persistence, prefetch, pinning, time-out."""
+
+import copy
+import itertools
+import pickle
+import threading
+import time
+import warnings
+
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import get_worker_info as imported_at_the_top
+
+import loader
+from loader import DataLoader
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
+]
+
+LOCAL = threading.local()  # of a worker: thread or process
+
+
+class Rows(Dataset):
+    def __init__(self, size=20):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        return torch.tensor(index)
+
+
+# Start and info
+
+
+def remember(worker_id):
+    LOCAL.started = getattr(LOCAL, "started", 0) + 1
+    LOCAL.worker_id = worker_id
+    info = imported_at_the_top()
+    LOCAL.seed = info.seed
+    assert (info.id, info.num_workers) == (worker_id, 2)
+    assert isinstance(info.dataset, Dataset)
+
+
+class Remembered(Rows):
+    def __getitem__(self, index):
+        info = torch.utils.data.get_worker_info()
+        assert info is imported_at_the_top() is loader.get_worker_info()
+        assert (LOCAL.worker_id, LOCAL.seed) == (info.id, info.seed)
+        return index, info.id, LOCAL.started, info.seed
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_init_function_runs_once_in_each_worker_before_its_samples(persistent, real_workers):
+    generator = torch.Generator().manual_seed(31)
+    base = torch.empty((), dtype=torch.int64).random_(generator=torch.Generator().manual_seed(31)).item()
+    dl = DataLoader(
+        Remembered(), batch_size=None, worker_init_fn=remember, persistent_workers=persistent, generator=generator,
+        **real_workers,
+    )
+    for epoch in range(2):
+        found = list(dl)
+        assert [index for index, *_ in found] == [*range(20)]
+        assert {started for _, _, started, _ in found} == {1}
+        if epoch == 0:
+            assert all(seed == base + worker_id for _, worker_id, _, seed in found)
+
+
+def test_init_function_is_not_for_zero_workers():
+    called = []
+    assert len(list(DataLoader(Rows(), worker_init_fn=called.append))) == 20
+    assert called == []
+    assert imported_at_the_top() is None
+
+
+class InfoStream(IterableDataset):
+    def __iter__(self):
+        info = imported_at_the_top()
+        yield (-1, 0) if info is None else (info.id, info.num_workers)
+
+
+def test_info_in_iterable_style(workers):
+    number = workers["num_workers"]
+    expected = [(i, number) for i in range(number)] or [(-1, 0)]
+    assert [tuple(pair) for pair in DataLoader(InfoStream(), batch_size=None, **workers)] == expected
+    assert imported_at_the_top() is None
+
+
+def shard_by_attribute(worker_id):
+    """The documented way: change the worker's copy of the dataset."""
+    dataset = imported_at_the_top().dataset
+    assert dataset.rows == [*range(10)]
+    dataset.rows = dataset.rows[worker_id::2]
+
+
+class Attribute(IterableDataset):
+    def __init__(self):
+        self.rows = [*range(10)]
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+def test_sharding_by_changing_the_workers_dataset(real_workers):
+    dataset = Attribute()
+    dl = DataLoader(dataset, batch_size=2, worker_init_fn=shard_by_attribute, **real_workers)
+    for _ in range(2):
+        assert [batch.tolist() for batch in dl] == [[0, 2], [1, 3], [4, 6], [5, 7], [8], [9]]
+    assert dataset.rows == [*range(10)]
+
+
+def test_loaders_share_no_info():
+    """Each worker sees its own loader's, also where loaders run at the same time."""
+
+    class Whose(Rows):
+        def __getitem__(self, index):
+            info = imported_at_the_top()
+            return info.dataset is self and info.num_workers == self.size % 10
+
+    loaders = [DataLoader(Whose(20 + n), batch_size=2, num_workers=n, worker_method="thread") for n in (1, 2, 3)]
+    for batches in itertools.zip_longest(*loaders):
+        assert all(batch.all() for batch in batches if batch is not None)
+
+
+# Number and order
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 17])
+def test_any_number_of_threads(count):
+    dl = DataLoader(Rows(33), batch_size=4, num_workers=count, worker_method="thread")
+    for _ in range(2):
+        assert torch.cat(list(dl)).tolist() == [*range(33)]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_in_order_false_gives_each_batch_once(persistent, real_workers):
+    dl = DataLoader(Rows(), batch_size=3, in_order=False, persistent_workers=persistent, **real_workers)
+    for _ in range(3):
+        batches = sorted(batch.tolist() for batch in dl)
+        assert batches == [[*range(i, min(20, i + 3))] for i in range(0, 20, 3)]
+
+
+class Uneven(IterableDataset):
+    """Worker 1 waits until it is told that worker 0 has been read to its end; worker 0 has ten, worker 1 three."""
+
+    def __init__(self, gate):
+        self.gate = gate
+
+    def __iter__(self):
+        worker_id = imported_at_the_top().id
+        if worker_id == 1:
+            assert self.gate.wait(60)
+        yield from ([i, worker_id] for i in range(10 if worker_id == 0 else 3))
+
+
+def test_in_order_false_of_iterable_style_does_not_wait_for_a_slow_worker():
+    gate = threading.Event()
+    with iter(
+        DataLoader(Uneven(gate), batch_size=None, num_workers=2, worker_method="thread", in_order=False)
+    ) as iterator:
+        assert [next(iterator) for _ in range(10)] == [[i, 0] for i in range(10)]
+        gate.set()
+        assert list(iterator) == [[i, 1] for i in range(3)]
+
+
+def test_iterable_style_takes_turns_until_the_shorter_shares_end(real_workers):
+    class Shares(IterableDataset):
+        def __iter__(self):
+            worker_id = imported_at_the_top().id
+            return iter([(worker_id, i) for i in range((5, 2)[worker_id])])
+
+    found = [tuple(pair) for pair in DataLoader(Shares(), batch_size=None, **real_workers)]
+    assert found == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (0, 3), (0, 4)]
+
+
+# Prefetch
+
+
+@pytest.mark.parametrize("prefetch", [None, 1, 3])
+def test_prefetch_factor_bounds_what_is_drawn_ahead(prefetch, real_workers):
+    drawn = []
+
+    class Counted:
+        def __iter__(self):
+            for i in range(30):
+                drawn.append(i)
+                yield i
+
+    iterator = iter(
+        DataLoader(Rows(30), batch_size=None, sampler=Counted(), prefetch_factor=prefetch, **real_workers)
+    )
+    ahead = 2 * (prefetch or 2)
+    assert len(drawn) == ahead
+    for taken in range(1, 31):
+        assert next(iterator) == taken - 1
+        assert len(drawn) == min(ahead + taken, 30)
+
+
+def test_prefetch_factor_defaults_as_torchs(workers):
+    number = workers["num_workers"]
+    assert DataLoader(Rows(), **workers).prefetch_factor == (2 if number else None)
+    assert torch.utils.data.DataLoader(Rows(), num_workers=number).prefetch_factor == (2 if number else None)
+
+
+# Persistence
+
+
+def test_persistent_iterator_is_the_same_object_and_starts_again(real_workers):
+    dl = DataLoader(Rows(), batch_size=6, persistent_workers=True, **real_workers)
+    first = iter(dl)
+    next(first)
+    second = iter(dl)
+    assert second is first
+    assert torch.cat(list(second)).tolist() == [*range(20)]
+    with pytest.raises(StopIteration):
+        next(second)
+
+
+def test_persistent_workers_see_changes_of_a_shared_dataset():
+    dataset = Attribute()
+    rows = Rows()
+    rows.rows = dataset.rows
+    dl = DataLoader(rows, batch_size=5, num_workers=2, worker_method="thread", persistent_workers=True)
+    assert len(list(dl)) == 4
+    rows.size = 5
+    assert torch.cat(list(dl)).tolist() == [*range(5)]
+
+
+# Several at once
+
+
+def test_interleaved_iterators_of_one_loader(workers):
+    dl = DataLoader(Rows(), batch_size=3, **workers)
+    iterators = [iter(dl) for _ in range(3)]
+    found = [[], [], []]
+    for n in range(7):
+        for iterator, mine in zip(iterators, found, strict=True):
+            mine += next(iterator).tolist()
+        if n == 3:  # one is left early
+            iterators[1], found[1] = iter([torch.arange(1)] * 10), []
+    assert found[0] == found[2] == [*range(20)]
+
+
+def test_one_loader_in_several_threads_each_with_its_own_iterator(light_workers):
+    dl = DataLoader(Rows(50), batch_size=4, **light_workers)
+    found, barrier = [None] * 4, threading.Barrier(4)
+
+    def consume(n):
+        barrier.wait(60)
+        found[n] = [torch.cat(list(dl)).tolist() for _ in range(3)]
+
+    threads = [threading.Thread(target=consume, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[[*range(50)]] * 3] * 4
+
+
+class Inner(Dataset):
+    """Each sample is an epoch of a loader of its own."""
+
+    def __init__(self, **arguments):
+        self.arguments = arguments
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        before = imported_at_the_top()
+        total = sum(int(batch.sum()) for batch in DataLoader(Rows(), batch_size=6, **self.arguments))
+        assert imported_at_the_top() is before
+        return total + index
+
+
+@pytest.mark.parametrize("inner", [{"num_workers": 0}, {"num_workers": 2, "worker_method": "thread"}], ids=["serial", "thread"])
+def test_nested(inner, workers):
+    assert torch.cat(list(DataLoader(Inner(**inner), **workers))).tolist() == [190, 191, 192, 193]
+
+
+@pytest.mark.thread_unsafe(reason="forks")
+def test_nested_processes_are_refused_as_torch_refuses_them():
+    """Worker processes are daemonic: they may not have children, but they may have threads (above)."""
+    dl = DataLoader(Inner(num_workers=1, worker_method="process"), num_workers=1, worker_method="process")
+    with pytest.raises(AssertionError, match="daemonic processes are not allowed to have children"):
+        list(dl)
+
+
+# Length
+
+
+class Sized(IterableDataset):
+    def __init__(self, says, gives):
+        self.says, self.gives = says, gives
+
+    def __len__(self):
+        return self.says
+
+    def __iter__(self):
+        info = imported_at_the_top()
+        return iter(range(0 if info is None else info.id, self.gives, 1 if info is None else info.num_workers))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"batch_size": b, "drop_last": d} for b in (1, 2, 3) for d in (False, True)] + [{"batch_size": None}],
+    ids=str,
+)
+def test_len_of_iterable_style(arguments, light_workers):
+    ours = DataLoader(Sized(10, 10), **arguments, **light_workers)
+    assert len(ours) == len(torch.utils.data.DataLoader(Sized(10, 10), **arguments))
+
+
+@pytest.mark.thread_unsafe(reason="records warnings")
+@pytest.mark.parametrize("says", [3, 8, 9, 100])
+def test_warnings_about_a_wrong_len_are_torchs(says, workers):
+    found = []
+    for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {})):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            dl = cls(Sized(says, 9), batch_size=None, **more)
+            assert len(dl) == says
+            assert sorted(dl) == [*range(9)]
+        texts = [str(w.message) for w in caught if "Length of IterableDataset" in str(w.message)]
+        found.append([text.partition(" was reported to be ")[2].partition(". ")[0] for text in texts])
+    assert found[0] == found[1]
+    assert len(found[0]) == max(0, 9 - says)
+
+
+def test_no_len(workers):
+    dl = DataLoader(InfoStream(), **workers)
+    with pytest.raises(TypeError, match="InfoStream"):
+        len(dl)
+
+
+# Attributes, copies
+
+
+ATTRIBUTES = (
+    "dataset num_workers prefetch_factor pin_memory pin_memory_device timeout worker_init_fn in_order batch_size "
+    "drop_last generator persistent_workers multiprocessing_context collate_fn _dataset_kind _auto_collation "
+    "_index_sampler _iterator _is_pickled"
+).split()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}, {"batch_sampler": [[1]]},
+        {"num_workers": 2, "prefetch_factor": 4, "persistent_workers": True, "timeout": 3, "in_order": False},
+        {"pin_memory": True, "pin_memory_device": "", "collate_fn": list, "worker_init_fn": print},
+    ],
+    ids=str,
+)
+def test_attributes_are_torchs(arguments):
+    rows = Rows()
+    ours, torchs = DataLoader(rows, **arguments), torch.utils.data.DataLoader(rows, **arguments)
+    for name in ATTRIBUTES:
+        if hasattr(torchs, name) and name != "_index_sampler":
+            assert getattr(ours, name) == getattr(torchs, name), name
+    assert type(ours.sampler) is type(torchs.sampler)
+    assert type(ours.batch_sampler) is type(torchs.batch_sampler)
+    assert set(vars(torchs)) <= set(vars(ours))
+
+
+@pytest.mark.parametrize("when", ["before", "within", "after"])
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda dl: pickle.loads(pickle.dumps(dl))])
+def test_copies(duplicate, when, light_workers):
+    dl = DataLoader(Rows(), batch_size=6, **light_workers)
+    iterator = iter(dl)
+    if when != "before":
+        next(iterator)
+    if when == "after":
+        list(iterator)
+    twin = duplicate(dl)
+    assert torch.cat(list(twin)).tolist() == torch.cat(list(dl)).tolist() == [*range(20)]
+
+
+def test_subclass_with_its_own_arguments(light_workers):
+    """As Lightning and PyTorch Geometric do."""
+
+    class Own(DataLoader):
+        def __init__(self, dataset, extra, **arguments):
+            self.extra = extra
+            arguments.pop("collate_fn", None)
+            super().__init__(dataset, collate_fn=self.collate, **arguments)
+
+        def collate(self, samples):
+            return torch.stack(samples) * self.extra
+
+    dl = Own(Rows(4), 10, batch_size=2, **light_workers)
+    assert [batch.tolist() for batch in dl] == [[0, 10], [20, 30]]
+
+
+# Pinning
+
+
+class Pinnable:
+    """A batch of the user's own type."""
+
+    def __init__(self, samples):
+        self.samples = torch.stack(samples)
+        self.pins = 0
+
+    def pin_memory(self):
+        self.samples = self.samples.pin_memory()
+        self.pins += 1
+        return self
+
+
+@pytest.mark.thread_unsafe(reason="records warnings")
+@pytest.mark.parametrize("collate_fn", [None, Pinnable, lambda samples: {"a": [Pinnable(samples), "text"], "b": None}])
+def test_pin_memory_does_what_torchs_does(collate_fn, light_workers):
+    """Without an accelerator: a warning and nothing else."""
+    found = []
+    for cls, more in ((DataLoader, light_workers), (torch.utils.data.DataLoader, {})):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            batches = list(cls(Rows(), batch_size=6, pin_memory=True, collate_fn=collate_fn, **more))
+        parts = [batch["a"][0] if isinstance(batch, dict) else batch for batch in batches]
+        tensors = [part.samples if isinstance(part, Pinnable) else part for part in parts]
+        assert torch.cat(tensors).tolist() == [*range(20)]
+        pinned = [tensor.is_pinned() for tensor in tensors] if torch.accelerator.is_available() else None
+        said = {str(w.message) for w in caught if "pin_memory" in str(w.message)}
+        found.append((pinned, [getattr(part, "pins", None) for part in parts], said))
+    assert found[0] == found[1]
+    assert found[0][1][0] == (None if collate_fn is None else int(torch.accelerator.is_available()))
+
+
+# Time-out
+
+
+class Stuck(Rows):
+    """Sample 5 is not there before the file is: one that the test makes."""
+
+    def __init__(self, path):
+        super().__init__(8)
+        self.path = path
+
+    def __getitem__(self, index):
+        deadline = time.monotonic() + 60
+        while index == 5 and not self.path.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return index
+
+
+@pytest.mark.thread_unsafe(reason="one file for all")
+def test_timeout(tmp_path, real_workers):
+    dataset = Stuck(tmp_path / "go on")
+    iterator = iter(DataLoader(dataset, batch_size=None, timeout=2, prefetch_factor=1, **real_workers))
+
+    def patient():
+        """On a slow machine, too, where other batches may be late."""
+        while True:
+            try:
+                return next(iterator)
+            except RuntimeError as error:
+                assert "timed out" in str(error)
+
+    assert [patient() for _ in range(5)] == [*range(5)]
+    with pytest.raises(RuntimeError, match="DataLoader timed out after 2 seconds"):
+        next(iterator)
+    dataset.path.touch()
+    assert [patient() for _ in range(3)] == [5, 6, 7]  # the batch was late, not lost
+    with pytest.raises(StopIteration):
+        next(iterator)
+
+
+def test_no_timeout_where_nothing_is_late(workers):
+    assert torch.cat(list(DataLoader(Rows(), timeout=60 * bool(workers["num_workers"]), **workers))).shape == (20,)
