@@ -4,6 +4,10 @@ One truncated file among a million need not end a run, but no sample may vanish 
 silence: whatever is left out is counted, described and, once an epoch, warned of.
 The policy acts where the sample is loaded (in the worker); the record is kept where
 the batches are handed over, by the ``DataLoader``, as ``loader.skipped``.
+
+Iterable-style datasets: after an exception the iterator is asked for its next sample.
+A class with ``__next__`` can go on; a generator has ended, which its record says, since
+the rest of its samples is missing. An error in ``collate_fn`` is no sample's: it is raised.
 """
 
 import enum
@@ -35,6 +39,11 @@ OnError = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 _index_repr = reprlib.Repr(maxlist=8, maxtuple=8).repr
 _LONGEST_ERROR = 300  # characters of an error's text that are kept
 
+MOST_FAILURES_IN_A_ROW = 1000
+"""Iterable-style: so often may the dataset's iterator raise without a sample in between.
+After that a ``RuntimeError`` ends the worker's share, under any policy: an iterator that
+raises for ever must not keep the loader busy for ever."""
+
 
 class Skipped(NamedTuple):
     """A sample that was left out."""
@@ -45,9 +54,18 @@ class Skipped(NamedTuple):
     """``"Type: message"``, in one line."""
 
     @classmethod
-    def because_of(cls, error: BaseException, index: Any) -> "Skipped":
-        """The record for *index*. Never raises, whatever ``str(error)`` does."""
-        return cls(index, _in_one_line(error))
+    def because_of(
+        cls, error: BaseException, index: Any, with_the_rest: bool = False
+    ) -> "Skipped":
+        """The record for *index*. Never raises, whatever ``str(error)`` does.
+
+        Args:
+            with_the_rest: what followed in the worker's share is lost with it.
+        """
+        text = _in_one_line(error)
+        if with_the_rest:
+            text += " (the dataset's generator ended there: the rest of its samples is missing)"
+        return cls(index, text)
 
 
 class ErrorPolicy:
@@ -57,7 +75,9 @@ class ErrorPolicy:
     Args:
         on_error:
             - ``"raise"``: raise it, as torch does.
-            - ``"skip"``: leave the sample out; its batch is smaller by one.
+            - ``"skip"``: leave the sample out. Map-style, its batch is smaller by one;
+              iterable-style, the batch is filled with what follows. A dataset with
+              ``__getitems__`` loads batches only: the batch is left out, as one.
             - a callable ``on_error(error, index)``, called in the worker: it returns a
               sample to use instead, or ``loader.SKIP`` to leave this one out, or raises.
               With worker threads it may run in several threads at once; with worker
