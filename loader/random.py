@@ -36,6 +36,10 @@ class SeededEpoch(Protocol):
     number: int
 
 
+class GlobalRandomWarning(UserWarning):
+    """A worker drew from a global random generator (``DataLoader(strict_rng=True)``)."""
+
+
 class _NoSample:
     def __repr__(self) -> str:
         return "<no sample>"
