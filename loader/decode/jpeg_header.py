@@ -1,0 +1,64 @@
+"""The size and the number of components of a JPEG, read from its header.
+
+Source: ITU-T T.81 (JPEG), annex B: marker segments B.1.1, frame header B.2.2.
+"""
+
+from typing import NamedTuple
+
+_SOI = b"\xff\xd8"
+# Baseline, extended sequential and progressive Huffman: what libjpeg decodes everywhere.
+_FRAMES = frozenset((0xC0, 0xC1, 0xC2))
+_QUANTIZATION = 0xDB
+_SCAN = 0xDA
+# Huffman tables, restart interval, APPn, comment: passed over by their length.
+_PASSED = frozenset((0xC4, 0xDD, 0xFE, *range(0xE0, 0xF0)))
+
+
+class JpegHeader(NamedTuple):
+    width: int
+    height: int
+    components: int
+
+
+def parse(data: bytes) -> JpegHeader | None:
+    """The frame header of *data*, or None unless it is a plain 8-bit JPEG up to its first scan.
+
+    Strict on purpose: whatever is unusual (fill bytes or junk between segments, arithmetic
+    coding, 12 bits, a height given later) is None, so that it goes to a full parser. What is
+    accepted is read here exactly as libjpeg reads it, so the two agree on the size.
+    """
+    if data[:2] != _SOI:
+        return None
+    header = None
+    at, end = 2, len(data)
+    while at + 4 <= end:
+        marker = data[at + 1]
+        length = data[at + 2] << 8 | data[at + 3]  # counts its own two bytes, not the marker's
+        start, at = at, at + 2 + length
+        if data[start] != 0xFF or length < 2 or at > end:
+            return None
+        if marker in _PASSED:
+            continue
+        if marker == _QUANTIZATION:
+            if not _quantization_tables_fit(data, start + 4, at):
+                return None
+        elif marker == _SCAN:
+            return header
+        elif marker in _FRAMES and header is None and length >= 8 and data[start + 4] == 8:
+            header = JpegHeader(
+                width=data[start + 7] << 8 | data[start + 8],
+                height=data[start + 5] << 8 | data[start + 6],
+                components=data[start + 9],
+            )
+            if length != 8 + 3 * header.components or not (header.width and header.height):
+                return None
+        else:
+            return None
+    return None
+
+
+def _quantization_tables_fit(data: bytes, at: int, end: int) -> bool:
+    """Whether the segment from *at* to *end* is whole tables of 64 values (B.2.4.1)."""
+    while at < end:
+        at += 1 + (64 if data[at] >> 4 == 0 else 128)
+    return at == end
