@@ -1,0 +1,265 @@
+"""Data pipes under threads give the samples, shards and shuffles that torch's processes give."""
+
+import sys
+import threading
+
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data import IterDataPipe, MapDataPipe, get_worker_info
+from torch.utils.data.datapipes.iter import IterableWrapper
+from torch.utils.data.datapipes.map import SequenceWrapper
+
+from loader import DataLoader, data_pipes
+from loader.process_iterator import ProcessDataLoaderIter
+from loader.thread_iterator import ThreadDataLoaderIter
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
+    pytest.mark.filterwarnings("ignore:`shuffle=True` was set"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+
+def double(x):
+    return 2 * x
+
+
+def shuffled():
+    return IterableWrapper(range(40)).shuffle().sharding_filter().map(double)
+
+
+def sharded_then_shuffled():
+    return IterableWrapper(range(40)).sharding_filter().shuffle(buffer_size=7)
+
+
+def branched():
+    even, odd = IterableWrapper(range(30)).shuffle().demux(2, is_odd)
+    return even.concat(odd).sharding_filter()
+
+
+def is_odd(x):
+    return x % 2
+
+
+class Holding(IterDataPipe):
+    """Has something that cannot be copied."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __iter__(self):
+        yield from range(4)
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("cannot pickle this pipe")
+
+
+class ShardedMap(MapDataPipe):
+    def __init__(self):
+        self.shard = None
+
+    def apply_sharding(self, instances, instance):
+        self.shard = instance
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return index
+
+
+class SaysWhere(IterDataPipe):
+    def __init__(self, source):
+        self.source = source
+
+    def __iter__(self):
+        for x in self.source:
+            info = get_worker_info()
+            yield x, info.id, info.num_workers
+
+
+def seeded():
+    return torch.Generator().manual_seed(11)
+
+
+def epochs(kind, pipe, count=1, **arguments):
+    dl = kind(pipe, batch_size=4, generator=seeded(), **arguments)
+    result = [[batch.tolist() for batch in dl] for _ in range(count)]
+    dl._iterator = None
+    return result
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("make", [shuffled, sharded_then_shuffled, branched])
+@pytest.mark.parametrize("shuffle", [None, True, False])
+def test_threads_give_what_torchs_processes_give(make, workers, shuffle):
+    expected = epochs(
+        torch.utils.data.DataLoader, make(), 2, num_workers=workers, shuffle=shuffle
+    )
+    threads = epochs(
+        DataLoader, make(), 2, num_workers=workers, shuffle=shuffle, worker_method="thread"
+    )
+    assert threads == expected
+    assert sorted(sum(sum(threads[0], []), [])) == sorted(make())
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_epochs_of_persistent_workers(method):
+    arguments = {"num_workers": 2, "persistent_workers": True}
+    expected = epochs(torch.utils.data.DataLoader, shuffled(), 3, **arguments)
+    ours = epochs(DataLoader, shuffled(), 3, worker_method=method, **arguments)
+    assert ours == expected
+    assert ours[0] != ours[1] != ours[2]  # shuffled anew
+
+
+@pytest.mark.parametrize("make", [shuffled, branched])
+def test_processes_and_no_workers_are_torchs(make):
+    for workers in (0, 2):
+        expected = epochs(torch.utils.data.DataLoader, make(), 2, num_workers=workers)
+        ours = epochs(DataLoader, make(), 2, num_workers=workers, worker_method="process")
+        assert ours == expected
+
+
+def test_each_worker_iterates_a_copy_and_the_pipe_itself_is_left_alone():
+    pipe = SaysWhere(IterableWrapper(range(12)).sharding_filter())
+    dl = DataLoader(pipe, batch_size=None, num_workers=3, worker_method="thread")
+    assert sorted(dl) == [(i, i % 3, 3) for i in range(12)]
+    assert pipe.source.num_of_instances == 1
+
+
+def test_init_function_sees_its_sharded_copy_and_may_walk_it():
+    seen = {}
+    barrier = threading.Barrier(2)
+
+    def init(worker_id):
+        info = get_worker_info()
+        torch.utils.data.graph_settings.apply_sharding(info.dataset, 2, 1 - worker_id)
+        seen[worker_id] = info.dataset
+
+    dl = DataLoader(
+        IterableWrapper(range(8)).sharding_filter(), batch_size=None, num_workers=2,
+        worker_method="thread", worker_init_fn=init,
+    )
+    assert list(dl) == [1, 0, 3, 2, 5, 4, 7, 6]
+    assert seen[0] is not seen[1]
+    del barrier
+
+
+def test_init_function_may_seed_the_first_epoch():
+    def init(worker_id):
+        get_worker_info().dataset._datapipe.set_seed(3)
+
+    def make():
+        return IterableWrapper(range(20)).shuffle()
+
+    arguments = {"num_workers": 1, "worker_init_fn": init}
+    expected = epochs(torch.utils.data.DataLoader, make(), **arguments)
+    assert epochs(DataLoader, make(), worker_method="thread", **arguments) == expected
+
+
+def test_functions_that_cannot_be_pickled_are_fine():
+    pipe = IterableWrapper(range(6)).map(lambda x: x + 1).sharding_filter()
+    dl = DataLoader(pipe, batch_size=None, num_workers=2, worker_method="thread")
+    assert sorted(dl) == [1, 2, 3, 4, 5, 6]
+
+
+def test_map_style_pipes_are_shared():
+    pipe = SequenceWrapper(range(10), deepcopy=False).map(double)
+    dl = DataLoader(pipe, batch_size=3, num_workers=2, worker_method="thread")
+    assert [b.tolist() for b in dl] == [[0, 2, 4], [6, 8, 10], [12, 14, 16], [18]]
+    assert data_pipes.own_copy(pipe) is pipe
+
+
+def test_a_pipe_that_cannot_be_copied():
+    dl = DataLoader(Holding(), num_workers=1, worker_method="thread")
+    with pytest.raises(TypeError, match="Holding cannot be copied.*worker_method='process'"):
+        iter(dl)
+    dl = DataLoader(Holding(), num_workers=1)
+    assert dl._resolve_worker_method() == "process"
+
+
+def test_auto_takes_threads_where_the_gil_is_off():
+    dl = DataLoader(shuffled(), batch_size=4, num_workers=1)
+    iterator = iter(dl)
+    expected = ProcessDataLoaderIter if sys._is_gil_enabled() else ThreadDataLoaderIter
+    assert type(iterator) is expected
+    assert len(list(iterator)) == 10
+
+
+def test_a_map_pipe_that_is_sharded_needs_processes():
+    pipe = ShardedMap()
+    assert data_pipes.needs_processes(pipe)
+    assert not data_pipes.needs_processes(SequenceWrapper([1, 2]))
+    with pytest.raises(ValueError, match="worker_method='process'"):
+        DataLoader(pipe, num_workers=1, worker_method="thread")
+    dl = DataLoader(pipe, num_workers=1)
+    assert dl._resolve_worker_method() == "process"
+    with pytest.raises(ValueError, match="worker_method='process'"):
+        dl.worker_method = "thread"
+
+
+def test_sharding_twice_is_torchs_error():
+    pipe = IterableWrapper(range(6)).sharding_filter().sharding_filter()
+    dl = DataLoader(pipe, num_workers=1, worker_method="thread")
+    with pytest.raises(RuntimeError, match="Sharding twice"):
+        list(dl)
+
+
+def test_shards_of_ranks_come_before_shards_of_workers():
+    made = [data_pipes.own_copy(IterableWrapper(range(24)).sharding_filter()) for _ in range(4)]
+    from loader.worker_info import WorkerInfo, acting_as
+
+    shares = []
+    for rank in (0, 1):
+        for worker_id in (0, 1):
+            pipe = made[2 * rank + worker_id]
+            with acting_as(WorkerInfo(id=worker_id, num_workers=2, seed=0, dataset=pipe)):
+                data_pipes.shard(pipe, 2, rank, worker_id)
+            shares.append(list(pipe))
+    assert shares[0] == list(range(0, 24, 4))  # rank 0, worker 0
+    assert shares[1] == list(range(2, 24, 4))  # rank 0, worker 1
+    assert shares[2] == list(range(1, 24, 4))
+    assert sorted(sum(shares, [])) == list(range(24))
+
+
+def test_loaders_over_pipes_in_several_threads_at_once():
+    # torch's hooks for walking a graph are attributes of the classes.
+    failures, rounds = [], 6
+    barrier = threading.Barrier(4)
+    expected = epochs(DataLoader, shuffled(), num_workers=0, shuffle=True)
+
+    def work(workers):
+        try:
+            for _ in range(rounds):
+                barrier.wait(60)
+                got = epochs(
+                    DataLoader, shuffled(), num_workers=workers, shuffle=True,
+                    worker_method="thread",
+                )
+                assert sorted(sum(got[0], [])) == sorted(sum(expected[0], []))
+        except BaseException as error:
+            failures.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=work, args=(i % 3,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_no_more_draws_from_the_generator_than_torchs(workers, method):
+    ours, torchs = seeded(), seeded()
+    list(
+        DataLoader(
+            shuffled(), num_workers=workers, generator=ours,
+            worker_method=method,
+        )
+    )
+    list(torch.utils.data.DataLoader(shuffled(), num_workers=workers, generator=torchs))
+    assert torch.equal(ours.get_state(), torchs.get_state())

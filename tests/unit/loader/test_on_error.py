@@ -1,0 +1,414 @@
+"""A sample that cannot be loaded: the policies, what they record, and that nothing is lost in silence."""
+
+import copy
+import pickle
+import threading
+import warnings
+
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+from loader import DataLoader
+from loader.on_error import SKIP, ErrorPolicy, SkipLog, Skipped
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
+]
+
+WORKERS = [("thread", 0), ("thread", 1), ("thread", 2), ("process", 1), ("process", 2)]
+left_out = pytest.mark.filterwarnings("ignore:.*on_error left them out")
+
+
+class Bad(Dataset):
+    """``self[i] == i`` for i below 20, but for the *bad* ones."""
+
+    def __init__(self, *bad):
+        self.bad = bad
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        if index in self.bad:
+            raise ValueError(f"bad\n{index}")
+        return index
+
+
+class BadBatches(Bad):
+    def __getitems__(self, indices):
+        return [self[i] for i in indices]
+
+
+class BadStream(IterableDataset):
+    """0 to 9 but for the *bad* ones; goes on after an exception, as a generator cannot."""
+
+    def __init__(self, *bad):
+        self.bad = bad
+
+    def __iter__(self):
+        return _Steps(self.bad)
+
+
+class _Steps:
+    def __init__(self, bad):
+        self.bad = bad
+        self.position = -1
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.position += 1
+        if self.position in self.bad:
+            raise ValueError(f"bad {self.position}")
+        if self.position >= 10:
+            raise StopIteration
+        return self.position
+
+
+class Generator(IterableDataset):
+    def __iter__(self):
+        yield from range(5)
+        raise ValueError("bad 5")
+
+
+def minus(error, index):
+    return -index
+
+
+def only_even(error, index):
+    return SKIP if index % 2 else -index
+
+
+def gives_up(error, index):
+    raise LookupError(f"no substitute for {index}") from error
+
+
+def lists(dl):
+    return [batch.tolist() for batch in dl]
+
+
+# The parts by themselves
+
+
+def test_skip_is_one_object_wherever_it_goes():
+    for duplicate in (copy.copy(SKIP), copy.deepcopy(SKIP), pickle.loads(pickle.dumps(SKIP))):
+        assert duplicate is SKIP
+
+
+@pytest.mark.parametrize("bad", ["ignore", "", "SKIP"])
+def test_unknown_policy(bad):
+    with pytest.raises(ValueError, match="'raise', 'skip' or a callable"):
+        DataLoader([1], on_error=bad)
+
+
+@pytest.mark.parametrize("bad", [None, 1, ["skip"]])
+def test_policy_that_cannot_be_called(bad):
+    with pytest.raises(TypeError, match="'raise', 'skip' or a callable"):
+        DataLoader([1], on_error=bad)
+
+
+def test_policy_is_checked_when_set_later_and_kept():
+    dl = DataLoader([1], on_error="skip")
+    with pytest.raises(ValueError):
+        dl.on_error = "ignore"
+    assert dl.on_error == "skip" and vars(dl)["on_error"] == "skip"
+    dl.on_error = minus
+    assert dl.on_error is minus
+
+
+def test_policies_resolve():
+    error = ValueError("x")
+    assert ErrorPolicy("skip").resolve(error, 3) is SKIP
+    assert ErrorPolicy(minus).resolve(error, 3) == -3
+    with pytest.raises(ValueError) as caught:
+        ErrorPolicy("raise").resolve(error, 3)
+    assert caught.value is error
+    assert [ErrorPolicy(p).raises for p in ("raise", "skip", minus)] == [True, False, False]
+    assert pickle.loads(pickle.dumps(ErrorPolicy(minus))).resolve(error, 3) == -3
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(1), GeneratorExit()])
+@pytest.mark.parametrize("policy", ["skip", minus])
+def test_no_policy_resolves_an_interruption(policy, interruption):
+    with pytest.raises(type(interruption)):
+        ErrorPolicy(policy).resolve(interruption, 3)
+
+
+def test_description_is_one_short_line_and_never_fails():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    assert Skipped.because_of(ValueError("a\n  b"), 1) == (1, "ValueError: a b")
+    assert Skipped.because_of(Mute(), 1).error.startswith("Mute: ")
+    assert len(Skipped.because_of(ValueError("x" * 10_000), 1).error) < 400
+
+
+def test_log_counts_all_and_describes_the_first_thousand():
+    log = SkipLog()
+    for start in range(0, 2500, 100):
+        log.add([Skipped(i, "E") for i in range(start, start + 100)])
+    assert log.count == 2500
+    assert [s.index for s in log.samples] == list(range(1000))
+
+
+def test_log_reports_each_skip_once():
+    log = SkipLog()
+    log.report()  # nothing: no warning (an error here, see below)
+    log.add([Skipped(i, f"ValueError: {i}") for i in range(5)])
+    with pytest.warns(UserWarning) as caught:
+        log.report()
+    log.report()
+    log.add([Skipped(9, "OSError: nine")])
+    with pytest.warns(UserWarning) as again:
+        log.report()
+    assert len(caught) == len(again) == 1
+    first, second = str(caught[0].message), str(again[0].message)
+    assert first.startswith("5 of this epoch's") and "0: ValueError: 0; 1:" in first
+    assert "and 2 more" in first
+    assert second.startswith("1 of") and "6 so far" in second and "9: OSError: nine" in second
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda log: pickle.loads(pickle.dumps(log))])
+def test_log_can_be_copied(duplicate):
+    log = SkipLog()
+    log.add([Skipped(1, "E")])
+    other = duplicate(log)
+    other.add([Skipped(2, "E")])
+    assert (log.count, other.count) == (1, 2)
+    assert [s.index for s in other.samples] == [1, 2]
+
+
+def test_log_from_many_threads_loses_nothing():
+    log = SkipLog()
+    barrier = threading.Barrier(8)
+
+    def add(name):
+        barrier.wait(30)
+        for i in range(500):
+            log.add([Skipped((name, i), "E")])
+
+    threads = [threading.Thread(target=add, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.count == 4000
+    assert len(log.samples) == 1000
+    for name in range(8):  # each thread's in its order
+        mine = [s.index[1] for s in log.samples if s.index[0] == name]
+        assert mine == sorted(mine)
+
+
+# In the loader
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_skip_leaves_the_sample_out_and_says_so(method, workers):
+    dl = DataLoader(
+        Bad(2, 3, 11), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
+    )
+    assert lists(dl) == [
+        [0, 1], [4, 5, 6, 7], [8, 9, 10], [12, 13, 14, 15], [16, 17, 18, 19]
+    ]
+    assert dl.skipped.count == 3
+    assert dl.skipped.samples == (
+        (2, "ValueError: bad 2"), (3, "ValueError: bad 3"), (11, "ValueError: bad 11")
+    )
+
+
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_one_warning_at_the_end_of_an_epoch(method, workers):
+    dl = DataLoader(
+        Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
+    )
+    iterator = iter(dl)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            next(iterator)
+    with pytest.warns(UserWarning, match="2: ValueError: bad 2; 3: ValueError: bad 3") as caught:
+        assert list(iterator) == []
+    assert [w.filename for w in caught] == [__file__]
+    with pytest.warns(UserWarning, match="2 of this epoch's.*4 so far"):
+        list(dl)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(DataLoader(Bad(), num_workers=workers, worker_method=method, on_error="skip"))
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_a_batch_without_samples_is_no_batch(method, workers):
+    dl = DataLoader(
+        Bad(*range(4, 12), 16, 17, 18, 19), batch_size=4, num_workers=workers,
+        worker_method=method, on_error="skip",
+    )
+    assert lists(dl) == [[0, 1, 2, 3], [12, 13, 14, 15]]
+    assert [s.index for s in dl.skipped.samples] == [*range(4, 12), 16, 17, 18, 19]
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_all_samples_bad(method, workers):
+    dl = DataLoader(
+        Bad(*range(20)), batch_size=3, num_workers=workers, worker_method=method, on_error="skip"
+    )
+    assert list(dl) == []
+    assert dl.skipped.count == 20
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_without_batches(method, workers):
+    dl = DataLoader(
+        Bad(0, 7), batch_size=None, num_workers=workers, worker_method=method, on_error="skip"
+    )
+    assert list(dl) == [i for i in range(20) if i not in (0, 7)]
+    assert [s.index for s in dl.skipped.samples] == [0, 7]
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_a_dataset_that_loads_batches_is_skipped_by_the_batch(method, workers):
+    dl = DataLoader(
+        BadBatches(5), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
+    )
+    batches = lists(dl)
+    assert batches == [[0, 1, 2, 3], [8, 9, 10, 11], [12, 13, 14, 15], [16, 17, 18, 19]]
+    assert "bad 5" in dl.skipped.samples[0].error
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_a_callable_substitutes_or_skips(method, workers):
+    dl = DataLoader(
+        Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error=only_even
+    )
+    assert lists(dl)[0] == [0, 1, -2]
+    assert [s.index for s in dl.skipped.samples] == [3]
+    dl = DataLoader(
+        Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error=minus
+    )
+    assert lists(dl)[0] == [0, 1, -2, -3]
+    assert dl.skipped.count == 0
+
+
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_a_callable_that_raises(method, workers):
+    dl = DataLoader(
+        Bad(6), batch_size=4, num_workers=workers, worker_method=method, on_error=gives_up
+    )
+    iterator = iter(dl)
+    assert next(iterator).tolist() == [0, 1, 2, 3]
+    with pytest.raises(LookupError, match="no substitute for 6"):
+        next(iterator)
+    assert lists(iterator) == [[8, 9, 10, 11], [12, 13, 14, 15], [16, 17, 18, 19]]
+    assert dl.skipped.count == 0
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_an_error_in_collate_is_not_a_samples(method, workers):
+    dl = DataLoader(
+        [torch.zeros(2), torch.zeros(3)], batch_size=2, num_workers=workers,
+        worker_method=method, on_error="skip",
+    )
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
+        list(dl)
+    assert dl.skipped.count == 0
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), [w for w in WORKERS if w[1] < 2])
+def test_iterable_style(method, workers):
+    dl = DataLoader(
+        BadStream(0, 4, 9), batch_size=3, num_workers=workers, worker_method=method,
+        on_error="skip",
+    )
+    assert sum(lists(dl), []) == [1, 2, 3, 5, 6, 7, 8]
+    assert [s.index for s in dl.skipped.samples] == [(0, 0), (0, 4), (0, 9)]
+
+
+@left_out
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("method", "workers"), [w for w in WORKERS if w[1] < 2])
+def test_iterable_style_skips_at_the_very_end_are_recorded(method, workers, drop_last):
+    dl = DataLoader(
+        BadStream(8, 9), batch_size=4, num_workers=workers, worker_method=method,
+        on_error="skip", drop_last=drop_last,
+    )
+    assert lists(dl) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert dl.skipped.count == 2
+
+
+@pytest.mark.parametrize(("method", "workers"), [w for w in WORKERS if w[1] < 2])
+def test_a_generator_that_fails_has_ended_and_the_warning_says_so(method, workers):
+    dl = DataLoader(
+        Generator(), batch_size=2, num_workers=workers, worker_method=method, on_error="skip"
+    )
+    with pytest.warns(UserWarning, match="bad 5.*generator"):
+        assert lists(dl) == [[0, 1], [2, 3], [4]]
+    assert dl.skipped.count == 1
+
+
+class Broken(IterableDataset):
+    """Its iterator raises for ever."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise ConnectionError("no server")
+
+
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_an_iterator_that_only_raises_is_given_up(method, workers):
+    dl = DataLoader(
+        Broken(), batch_size=2, num_workers=workers, worker_method=method, on_error="skip"
+    )
+    with pytest.raises(RuntimeError, match="in a row") as caught:
+        list(dl)
+    assert "no server" in str(caught.value) or "no server" in str(caught.value.__cause__)
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), [w for w in WORKERS if w[1]])
+def test_persistent_workers_go_on_counting(method, workers):
+    dl = DataLoader(
+        Bad(3), batch_size=4, num_workers=workers, worker_method=method, on_error="skip",
+        persistent_workers=True,
+    )
+    for epoch in range(1, 4):
+        assert len(sum(lists(dl), [])) == 19
+        assert dl.skipped.count == epoch
+    dl._iterator = None
+
+
+@left_out
+@pytest.mark.parametrize("duplicate", [copy.copy, lambda dl: pickle.loads(pickle.dumps(dl))])
+def test_copies_and_pickles_of_a_loader(duplicate, worker_method):
+    dl = DataLoader(
+        Bad(3), batch_size=4, num_workers=1, worker_method=worker_method, on_error="skip"
+    )
+    list(dl)
+    other = duplicate(dl)
+    assert other.on_error == "skip" and other.skipped.count == 1
+    assert len(sum(lists(other), [])) == 19
+    assert other.skipped.count == 2
+
+
+@left_out
+@pytest.mark.parametrize(("method", "workers"), WORKERS)
+def test_abandoned_epochs_keep_their_record(method, workers):
+    dl = DataLoader(
+        Bad(0), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
+    )
+    iterator = iter(dl)
+    next(iterator)
+    del iterator
+    assert dl.skipped.count == 1

@@ -1,0 +1,440 @@
+"""Worker processes are torch's own, fetch as threads do, and no error of theirs hangs or is lost."""
+
+import functools
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter
+
+from loader import DataLoader
+from loader.fetch import EMPTY, Fetched
+from loader.on_error import Skipped
+from loader.process_iterator import ProcessDataLoaderIter
+from loader.process_worker import Enclosed, NotedException, _enclose
+from loader.random import sample_rng
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
+]
+
+CONTEXTS = [None, "spawn", "forkserver"]
+
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return torch.tensor([index, sample_rng().python.random()], dtype=torch.float64)
+
+
+class Stream(IterableDataset):
+    """The numbers below *stop* that are this worker's, with a draw each."""
+
+    def __init__(self, stop=10):
+        self.stop = stop
+
+    def __iter__(self):
+        info = get_worker_info()
+        for i in range(info.id, self.stop, info.num_workers):
+            yield torch.tensor([i, sample_rng().python.random()], dtype=torch.float64)
+
+
+class Telling(Dataset):
+    """What a worker knows about itself."""
+
+    touched = None
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        info = get_worker_info()
+        same = info.dataset is self
+        return info.id, info.num_workers, info.seed, same, self.touched, os.getpid()
+
+
+class Failing(Dataset):
+    def __init__(self, error):
+        self.error = error
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if index == 3:
+            self.explode()
+        return index
+
+    def explode(self):
+        raise self.error
+
+
+class NeedsTwo(Exception):
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+
+
+class Deadly(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if index == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+def touch(worker_id):
+    get_worker_info().dataset.touched = f"by {worker_id}"
+
+
+def explode(worker_id):
+    raise OSError(f"no scratch directory for {worker_id}")
+
+
+def minus(error, index):
+    return -index
+
+
+def seeded():
+    return torch.Generator().manual_seed(5)
+
+
+def drain(iterator):
+    batches, errors = [], []
+    while True:
+        try:
+            batches.append(next(iterator).tolist())
+        except StopIteration:
+            return batches, errors
+        except Exception as error:
+            errors.append(error)
+
+
+def test_is_torchs_iterator_and_torch_is_left_alone():
+    create = _DatasetKind.create_fetcher
+    dl = DataLoader(Telling(), num_workers=1, worker_method="process", worker_init_fn=touch)
+    iterator = iter(dl)
+    assert type(iterator) is ProcessDataLoaderIter
+    assert isinstance(iterator, _MultiProcessingDataLoaderIter)
+    list(iterator)
+    assert dl.worker_init_fn is touch
+    assert _DatasetKind.create_fetcher is create
+    assert get_worker_info() is None
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_worker_knows_itself(context):
+    dl = DataLoader(
+        Telling(), batch_size=None, num_workers=2, worker_method="process",
+        multiprocessing_context=context, worker_init_fn=touch, generator=seeded(),
+    )
+    iterator = iter(dl)
+    told = list(iterator)
+    for batch, (worker_id, workers, seed, same, touched, pid) in enumerate(told):
+        assert (worker_id, workers) == (batch % 2, 2)
+        assert seed == iterator._base_seed + worker_id
+        assert same and touched == f"by {worker_id}"
+        assert pid != os.getpid()
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_start_methods_give_the_same_numbers(context):
+    expected = torch.cat(list(DataLoader(Numbers(), batch_size=5, generator=seeded())))
+    dl = DataLoader(
+        Numbers(), batch_size=5, num_workers=2, worker_method="process",
+        multiprocessing_context=context, generator=seeded(), on_error=minus,
+    )
+    assert torch.equal(torch.cat(list(dl)), expected)
+
+
+@pytest.mark.parametrize("dataset", [Numbers(), Stream()])
+def test_epochs_of_persistent_workers_are_those_of_threads(dataset):
+    def epochs(method):
+        dl = DataLoader(
+            dataset, batch_size=5, num_workers=2, worker_method=method,
+            persistent_workers=True, generator=seeded(), shuffle=dataset.__class__ is Numbers or None,
+        )
+        result = [torch.cat(list(dl)) for _ in range(3)]
+        dl._iterator = None
+        return result
+
+    processes, threads = epochs("process"), epochs("thread")
+    for a, b in zip(processes, threads, strict=True):
+        assert torch.equal(a, b)
+    draws = [set(epoch[:, 1].tolist()) for epoch in processes]
+    assert not draws[0] & draws[1] and not draws[1] & draws[2]
+
+
+def test_an_epoch_left_early_does_not_disturb_the_next():
+    dl = DataLoader(
+        Numbers(), batch_size=2, num_workers=2, worker_method="process", persistent_workers=True
+    )
+    next(iter(dl))
+    assert torch.cat(list(dl))[:, 0].tolist() == list(range(12))
+    dl._iterator = None
+
+
+def test_a_batch_without_remarks_is_sent_as_it_is():
+    batch = object()
+    assert _enclose(Fetched(batch)) is batch
+    skipped = (Skipped(1, "E"),)
+    assert _enclose(Fetched(batch, skipped)) == Enclosed(batch, False, skipped, None)
+    assert _enclose(Fetched(EMPTY, skipped)) == Enclosed(None, True, skipped, None)
+    assert _enclose(Fetched(batch, (), {"at": 3})) == Enclosed(batch, False, (), {"at": 3})
+
+
+def test_batches_are_in_shared_memory_also_if_something_was_skipped():
+    dl = DataLoader(
+        FailingTensors(), batch_size=2, num_workers=1, worker_method="process", on_error="skip"
+    )
+    with pytest.warns(UserWarning, match="left them out"):
+        batches = list(dl)
+    assert [len(batch) for batch in batches] == [2, 1, 2, 2]
+    assert all(batch.is_shared() for batch in batches)
+
+
+class FailingTensors(Failing):
+    def __init__(self):
+        super().__init__(ValueError("three"))
+
+    def __getitem__(self, index):
+        return torch.tensor(super().__getitem__(index))
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("three"), KeyError("three"), OSError(2, "three"), NeedsTwo("three", "four")]
+)
+def test_an_exception_is_torchs_with_notes(error):
+    def failure(kind, **arguments):
+        batches, errors = drain(iter(kind(Failing(error), batch_size=2, num_workers=2, **arguments)))
+        assert batches == [[0, 1], [4, 5], [6, 7]]
+        assert len(errors) == 1
+        return errors[0]
+
+    ours = failure(DataLoader, worker_method="process")
+    torchs = failure(torch.utils.data.DataLoader)
+    assert type(ours) is type(torchs)
+    first_line = str(torchs).splitlines()[0]
+    assert first_line == str(ours).splitlines()[0]
+    assert "in DataLoader worker process 1" in first_line
+    assert "explode" in str(ours)
+    assert [note for note in ours.__notes__ if "dataset[3]" in note]
+    assert [note for note in ours.__notes__ if "worker process 1" in note and "[2, 3]" in note]
+    assert "".join(traceback.format_exception(ours)).count("dataset[3]") == 1
+
+
+def test_an_exception_of_a_local_class_does_not_hang():
+    class Local(LookupError):
+        pass
+
+    iterator = iter(
+        DataLoader(Failing(Local("three")), batch_size=2, num_workers=1, worker_method="process")
+    )
+    batches, errors = drain(iterator)
+    assert batches == [[0, 1], [4, 5], [6, 7]]
+    assert [type(error) for error in errors] == [LookupError]
+    assert "Local: three" in str(errors[0])
+
+
+def test_noted_exception_survives_pickling():
+    try:
+        raise ValueError("x")
+    except ValueError as error:
+        error.add_note("a note")
+        noted = pickle.loads(pickle.dumps(NotedException(error, "in a test")))
+    with pytest.raises(ValueError, match="Caught ValueError in a test") as caught:
+        noted.reraise()
+    assert caught.value.__notes__ == ["a note"]
+
+
+@pytest.mark.parametrize("unpicklable", [threading.Lock(), lambda: None])
+def test_a_batch_that_cannot_be_pickled_is_an_error(unpicklable, capfd):
+    class Some(Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return unpicklable if index == 1 else index
+
+    dl = DataLoader(Some(), batch_size=None, num_workers=1, worker_method="process")
+    iterator = iter(dl)
+    assert next(iterator) == 0
+    with pytest.raises((TypeError, AttributeError, pickle.PicklingError)) as caught:
+        next(iterator)
+    assert any("must be picklable" in note for note in caught.value.__notes__)
+    assert list(iterator) == [2, 3]
+
+
+@pytest.mark.parametrize("kind", ["map", "iterable"])
+def test_stop_iteration_of_the_users_code_does_not_end_the_epoch(kind):
+    def collate(samples):
+        if 3 in samples:
+            raise StopIteration("three")
+        return torch.tensor(samples)
+
+    class Eight(IterableDataset):
+        def __iter__(self):
+            return iter(range(8))
+
+    dl = DataLoader(
+        range(8) if kind == "map" else Eight(), batch_size=2, num_workers=1,
+        worker_method="process", collate_fn=collate,
+    )
+    batches, errors = drain(iter(dl))
+    assert batches == [[0, 1], [4, 5], [6, 7]]
+    assert [type(error) for error in errors] == [RuntimeError]
+    assert "raised StopIteration" in str(errors[0])
+
+
+def test_a_failing_init_function_is_told_for_each_batch():
+    dl = DataLoader(
+        range(6), batch_size=2, num_workers=1, worker_method="process", worker_init_fn=explode
+    )
+    batches, errors = drain(iter(dl))
+    assert batches == []
+    assert [type(error) for error in errors] == [OSError] * 3
+    for error in errors:
+        assert "no scratch directory for 0" in str(error) and "in explode" in str(error)
+        assert any("worker_init_fn" in note for note in error.__notes__)
+
+
+class FailsFromTheSecondEpochOn(IterableDataset):
+    epochs = 0
+
+    def __iter__(self):
+        self.epochs += 1
+        if self.epochs > 1:
+            raise ConnectionError("no server")
+        return iter(range(3))
+
+
+def test_an_iter_that_fails_in_a_later_epoch_does_not_end_the_worker():
+    dl = DataLoader(
+        FailsFromTheSecondEpochOn(), batch_size=3, num_workers=1, worker_method="process",
+        persistent_workers=True,
+    )
+    assert [batch.tolist() for batch in dl] == [[0, 1, 2]]
+    for _ in range(2):
+        with pytest.raises(ConnectionError, match="no server"):
+            next(iter(dl))
+    dl._iterator = None
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_worker_is_an_error(workers):
+    dl = DataLoader(Deadly(), batch_size=2, num_workers=workers, worker_method="process")
+    with pytest.raises(RuntimeError, match=r"worker \(pid\(?s?\)? .*(killed by signal|exited unexp)"):
+        list(dl)
+
+
+class FailingSampler:
+    def __len__(self):
+        return 10
+
+    def __iter__(self):
+        yield from range(5)
+        raise LookupError("no more")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_samplers_exception_comes_after_its_batches(workers):
+    dl = DataLoader(
+        range(10), batch_size=2, sampler=FailingSampler(), num_workers=workers,
+        worker_method="process",
+    )
+    iterator = iter(dl)
+    assert [next(iterator).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
+    with pytest.raises(LookupError, match="no more") as caught:
+        next(iterator)
+    assert any("sampler" in note for note in caught.value.__notes__)
+    with pytest.raises(StopIteration):
+        next(iterator)
+
+
+def test_a_sampler_may_reuse_its_list():
+    class ReusedList:
+        def __iter__(self):
+            batch = []
+            for start in range(0, 40, 5):
+                batch[:] = range(start, start + 5)
+                yield batch
+
+        def __len__(self):
+            return 8
+
+    dl = DataLoader(
+        torch.arange(40), batch_sampler=ReusedList(), num_workers=2, worker_method="process"
+    )
+    assert torch.equal(torch.cat(list(dl)), torch.arange(40))
+
+
+class Inner(Dataset):
+    """Each sample is loaded by a torch loader over this very dataset."""
+
+    def __init__(self, depth):
+        self.depth = depth
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        if self.depth == 0:
+            return index
+        self.depth -= 1
+        iterator = iter(torch.utils.data.DataLoader(self, batch_size=None))
+        fetcher = type(iterator._dataset_fetcher).__module__
+        self.depth += 1
+        return fetcher
+
+
+def test_torchs_loaders_in_a_worker_get_torchs_fetchers():
+    dl = DataLoader(Inner(1), batch_size=None, num_workers=1, worker_method="process")
+    assert list(dl) == ["torch.utils.data._utils.fetch"] * 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_on_error_that_cannot_be_pickled_needs_fork(workers):
+    dl = DataLoader(
+        Failing(ValueError("three")), batch_size=2, num_workers=workers, worker_method="process",
+        on_error=lambda error, index: 33,
+    )
+    if multiprocessing.get_start_method() != "fork":
+        pytest.skip("processes are not forked here")
+    assert [batch.tolist() for batch in dl] == [[0, 1], [2, 33], [4, 5], [6, 7]]
+
+
+def test_partials_as_init_functions_are_left_alone():
+    dl = DataLoader(
+        Telling(), batch_size=None, num_workers=1, worker_method="process",
+        worker_init_fn=functools.partial(touch),
+    )
+    assert next(iter(dl))[4] == "by 0"
+
+
+def test_timeout():
+    class Slow(Dataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            threading.Event().wait(60 if index else 0)
+            return index
+
+    dl = DataLoader(Slow(), batch_size=None, num_workers=1, worker_method="process", timeout=2)
+    iterator = iter(dl)
+    assert next(iterator) == 0
+    with pytest.raises(RuntimeError, match="timed out after 2 seconds"):
+        next(iterator)
+    for worker in iterator._workers:
+        worker.kill()
