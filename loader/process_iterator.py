@@ -15,6 +15,13 @@ from loader.error_notes import annotate
 from loader.on_error import ErrorPolicy
 from loader.process_worker import Enclosed, Task, WorkerStart
 
+# Keeps the queues of running iterators alive. When an iterator is collected as a part of a
+# reference cycle, its queues would close with it, before torch's __del__ asks the workers
+# through them to end, and the wait for each of these would run into its limit of 5 s.
+# Keyed by id(iterator), and without a lock, which a finalizer could not take: each
+# operation on the dictionary is a single atomic one.
+_queues_in_use: dict[int, tuple[Any, ...]] = {}
+
 
 class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
@@ -31,6 +38,7 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter):
         self._skip_log = loader.skipped
         self._epoch_number = -1
         super().__init__(loader)  # calls _reset
+        _queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 
     # torch sets this in its __init__ and passes it to the processes; the attribute of the
     # loader stays the user's.
@@ -88,6 +96,13 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter):
             raise error
         self._skip_log.report()
         raise StopIteration
+
+    def _shutdown_workers(self) -> None:
+        try:
+            super()._shutdown_workers()
+        finally:
+            if self._shutdown:
+                _queues_in_use.pop(id(self), None)
 
     def _take_state(self, state: Any) -> None:
         """The state of an iterable-style dataset after the batch being handed over."""

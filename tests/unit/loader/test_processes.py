@@ -1,6 +1,7 @@
 """Worker processes are torch's own, fetch as threads do, and no error of theirs hangs or is lost."""
 
 import functools
+import gc
 import multiprocessing
 import os
 import pickle
@@ -14,7 +15,7 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter
 
-from loader import DataLoader
+from loader import DataLoader, process_iterator
 from loader.fetch import EMPTY, Fetched
 from loader.on_error import Skipped
 from loader.process_iterator import ProcessDataLoaderIter
@@ -420,6 +421,23 @@ def test_partials_as_init_functions_are_left_alone():
         worker_init_fn=functools.partial(touch),
     )
     assert next(iter(dl))[4] == "by 0"
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_workers_of_an_iterator_in_a_reference_cycle_end_by_themselves(persistent):
+    iterator = iter(
+        DataLoader(
+            Numbers(), num_workers=2, worker_method="process", persistent_workers=persistent
+        )
+    )
+    next(iterator)
+    workers = iterator._workers
+    iterator.myself = iterator
+    del iterator
+    gc.collect()
+    # Not -SIGTERM: that is what torch sends to a worker that it could not reach.
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert not process_iterator._queues_in_use
 
 
 def test_timeout():
