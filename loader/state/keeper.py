@@ -1,0 +1,153 @@
+"""The state of a loader, between its iterators: kept by ``DataLoader`` as ``_states``."""
+
+import copy
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch.utils.data import RandomSampler
+from torch.utils.data.dataloader import _DatasetKind
+
+from loader.state import samplers
+from loader.state.format import (
+    Resume,
+    check_fit,
+    describe_loader,
+    is_stateful,
+    make_state,
+    parse,
+)
+from loader.state.progress import Progress
+
+
+class StateKeeper:
+    """What was loaded and not yet used, and the progress of the latest iterator.
+
+    It does not refer to the iterator, so one that is dropped is collected as ever. Its lock
+    guards its attributes, is held for a few assignments only, and no other is taken under
+    it. Copies and pickles of a loader get what was loaded, not the progress.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: tuple[Mapping[str, Any], Resume] | None = None
+        self._claimed: tuple[Mapping[str, Any], Resume] | None = None
+        self._progress: Progress | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {"_loaded": self._loaded or self._claimed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()
+        self._loaded = state["_loaded"]
+
+    # For iterators
+
+    @contextmanager
+    def claimed(self) -> Iterator[Resume | None]:
+        """The block that makes an iterator has what was loaded, and no other iterator gets
+        it, unless the block raises."""
+        with self._lock:
+            loaded, self._loaded = self._loaded, None
+            if loaded is not None:
+                self._claimed = loaded
+        try:
+            yield loaded[1] if loaded is not None else None
+        except BaseException:
+            with self._lock:
+                if loaded is not None and self._claimed is loaded:
+                    self._loaded, self._claimed = loaded, None
+            raise
+
+    def began(self, progress: Progress) -> None:
+        """The latest epoch is that of *progress*."""
+        with self._lock:
+            self._progress, self._claimed = progress, None
+
+    # For the loader
+
+    def load(self, state: Mapping[str, Any], loader: Any) -> None:
+        """Checks *state* and keeps it for the next iterator. Raises ``ValueError``, and then
+        nothing has changed."""
+        loaded = None
+        if state != {}:
+            resume = parse(state)
+            check_fit(state, resume, loader)
+            _check_samplers(resume, loader)
+            _check_dataset(resume, loader)
+            loaded = copy.deepcopy(dict(state)), resume
+        with self._lock:
+            self._loaded, self._claimed, self._progress = loaded, None, None
+        if loaded is not None and not resume.midst and resume.workers is None:
+            # Here, so that the caller may set another epoch for the pass that comes.
+            samplers.set_epochs(loader._index_sampler, resume.order["epochs"], distributed=False)
+
+    def state(self, loader: Any) -> dict[str, Any]:
+        """The state of *loader*."""
+        with self._lock:
+            loaded, progress = self._loaded or self._claimed, self._progress
+        if loaded is not None:
+            return copy.deepcopy(dict(loaded[0]))
+        if progress is None or progress.is_finished:
+            return _between_epochs(loader, progress)
+        state = progress.state(samplers.digest)
+        if state["loader"]["style"] == "map" and state["datasets"] is None:
+            state["dataset"] = _dataset_state(loader)
+        return state
+
+
+def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
+    iterable = loader._dataset_kind == _DatasetKind.Iterable
+    index_sampler = () if iterable else loader._index_sampler
+    parts: dict[str, Any] = {"phase": "begin" if progress is None else "end"}
+    if progress is not None and loader.persistent_workers:
+        parts["base_seed"], parts["epoch"] = progress.next_epoch()
+    if progress is None:
+        snapshot = samplers.snapshot_of(samplers.stateful_samplers(index_sampler))
+    else:
+        snapshot = progress.last_snapshot()
+    # Without a generator of its own the loader draws its base seed from torch's.
+    always = ("torch",) if loader.generator is None else ()
+    order = {
+        "generators": samplers.capture(index_sampler, loader.generator, always),
+        "epochs": samplers.epochs(index_sampler),
+    }
+    return make_state(
+        describe_loader(loader),
+        order=order,
+        sampler=snapshot,
+        dataset=_dataset_state(loader),
+        **parts,
+    )
+
+
+def _dataset_state(loader: Any) -> Any:
+    dataset = loader.dataset
+    return copy.deepcopy(dataset.state_dict()) if is_stateful(dataset) else None
+
+
+def _check_samplers(resume: Resume, loader: Any) -> None:
+    for name in ("generators", "generators_at_iter"):
+        for path in resume.order.get(name, {}):
+            if not path.startswith(samplers.GLOBAL):
+                samplers.find(loader._index_sampler, loader.generator, path)
+    innermost = samplers.innermost(loader._index_sampler)
+    if "seed" in resume.order and type(innermost) is not RandomSampler:
+        raise samplers.not_shuffled(loader._index_sampler)
+    if resume.sampler is not None:
+        parts = samplers.stateful_samplers(loader._index_sampler)
+        for name in resume.sampler["states"]:
+            if name not in parts and name != samplers.ITERATOR:
+                raise samplers.lacking(name)
+
+
+def _check_dataset(resume: Resume, loader: Any) -> None:
+    states = [resume.dataset, *(resume.datasets or ())]
+    if any(state is not None for state in states) and not is_stateful(loader.dataset):
+        raise ValueError(
+            "the state holds one of the dataset, but the dataset "
+            f"({type(loader.dataset).__name__}) has no state_dict() and load_state_dict(): use "
+            "the dataset that the state was saved with"
+        )
