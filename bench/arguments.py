@@ -11,7 +11,7 @@ import difflib
 from pathlib import Path
 
 from bench.contestants import CONFIGS
-from bench.scenarios import SCENARIOS
+from bench.scenarios import DEFAULT, GROUPS, SCENARIOS, members
 
 DESCRIPTION = """\
 Measure what removing the GIL does to data loading: threads against processes, in a
@@ -26,9 +26,10 @@ EPILOG = """\
 A twin's ENDPOINT is a Python executable, or unix:PATH of a `python -m bench.peer` that runs in
 another container. Without --twin, the Python that runs this is measured alone.
 
-  python -m bench --list                   the scenarios
+  python -m bench --list                   the scenarios and their groups
   python -m bench --quick                  a first look, within two minutes
   python -m bench pillow --data ~/photos   with your own images
+  python -m bench peers --workers 2        this loader against torch, torchdata and spdl, with targets
   python -m bench report FILE              make the report again from a results.json
 
 Exit status: 0 complete, 1 a trial or writing failed, 2 wrong usage or input, 130 or 143 when
@@ -46,13 +47,15 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m bench", description=DESCRIPTION, epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     add = result.add_argument
-    add("scenarios", nargs="*", metavar="SCENARIO", help="what to measure (default: all)")
+    add("scenarios", nargs="*", metavar="SCENARIO",
+        help=f"what to measure: scenarios, groups or all (default: {', '.join(DEFAULT)})")
     add("--quick", action="store_true", help="fewer contestants and smaller batches: within two minutes")
     add("--out", type=Path, default=Path("results"), metavar="DIR",
         help="where results go: DIR/<time>/, and DIR/latest (default: %(default)s)")
     add("--data", type=Path, metavar="DIR", help="use the images below DIR instead of generated ones")
     add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")
-    add("--budget", type=_seconds, metavar="SECONDS", help="time for the whole run (default: 560, --quick 105)")
+    add("--budget", type=_seconds, metavar="SECONDS",
+        help="time for the whole run (default: the scenarios' own, 560 for pillow, --quick 105)")
     add("--workers", type=_workers, metavar="1,2,4", help="numbers of workers (default: 1, 2, 4, ... CPUs)")
     add("--batch-size", type=_positive, metavar="N", help="samples a batch (default: the scenario's)")
     add("--configs", type=_configs, default=CONFIGS, metavar=",".join(CONFIGS),
@@ -101,13 +104,25 @@ def _twin(text: str) -> tuple[str, str]:
 
 
 def choose_scenarios(names: list[str]) -> tuple:
-    """The scenarios of these names, or all; raises UsageError."""
+    """The scenarios of these names and groups, each once, or the default; raises UsageError."""
+    known = [*SCENARIOS, *GROUPS, "all"]
     for name in names:
-        if name not in SCENARIOS:
-            close = difflib.get_close_matches(name, SCENARIOS, n=1)
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
-            raise UsageError(f"unknown scenario {name!r}: {hint}known: {', '.join(SCENARIOS)}")
-    return tuple(SCENARIOS[name] for name in dict.fromkeys(names or SCENARIOS))
+            raise UsageError(f"unknown scenario {name!r}: {hint}known: {', '.join(known)}")
+    chosen = {scenario.name: scenario for name in names or DEFAULT for scenario in members(name)}
+    return tuple(chosen.values())
+
+
+def listing() -> str:
+    """The scenarios, those of a group below it."""
+    width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
+    lines = [f"{s.name:{width}}  {s.description}" for s in SCENARIOS.values() if not s.group]
+    for group, description in GROUPS.items():
+        lines += ["", f"{group:{width}}  {description}"]
+        lines += [f"  {s.name:{width - 2}}  {s.description}" for s in members(group)]
+    return "\n".join(lines)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -120,9 +135,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     # Scenarios may stand before and after options.
     given = command.parse_intermixed_args(arguments)
     if given.list:
-        width = max(map(len, SCENARIOS))
-        for scenario in SCENARIOS.values():
-            print(f"{scenario.name:{width}}  {scenario.description}")
+        print(listing())
         command.exit()
     given.scenarios = choose_scenarios(given.scenarios)
     if given.data and not given.data.is_dir():

@@ -58,7 +58,7 @@ def run_main(arguments: list[str]) -> int:
         raise UsageError("nothing to measure: " + "; ".join(f"{s['what']}: {s['why']}" for s in skipped))
     options = run.Options(
         given.scenarios, given.quick, given.out, given.data, given.rounds,
-        given.budget or (run.QUICK_SECONDS if given.quick else run.DEFAULT_SECONDS),
+        given.budget or sum(scenario.share(given.quick) for scenario in given.scenarios),
         given.workers, given.batch_size, tuple(configs),
         {name: where for name, where in twins.items() if name in {trials.TWIN[c] for c in configs}})
     try:

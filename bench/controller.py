@@ -17,20 +17,20 @@ from typing import Protocol
 from bench.contestants import Contestant, reduce
 from bench.endpoints import Endpoint
 from bench.interruption import Interruption
-from bench.scenarios import Scenario
+from bench.scenario import Scenario
 from bench.statistics import FEWEST_ROUNDS
 from bench.trials import TWIN, TrialFailed
 
 PREFETCH_FACTOR = 2
 # Contestants are chosen so that so many rounds fit. A fourth round narrows an interval by a third
 # (Student's t), which is worth more than the less important contestants; threads and processes of
-# both builds (ranks up to ESSENTIAL) take part if three rounds fit.
+# both builds (ranks up to ESSENTIAL; of the peers, those with a target) take part if three rounds fit.
 ESSENTIAL = 1
 PLANNED_ROUNDS = 4
 
 
 class WorkDiffers(Exception):
-    """Two contestants did not decode the same pixels, so comparing them would mean nothing."""
+    """Two contestants did not give the same samples, so comparing them would mean nothing."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Work:
         # as with many, and no worker is left without a batch at the end.
         return {
             "scenario": self.scenario.name, "paths": self.paths, "config": contestant.config,
-            "method": contestant.method, "workers": contestant.workers, "batch_size": self.batch_size,
+            "variant": contestant.variant, "workers": contestant.workers, "batch_size": self.batch_size,
             "warmup_batches": contestant.workers,
             "batches": self.batches_per_worker * contestant.workers, "prefetch_factor": PREFETCH_FACTOR,
         }
@@ -75,8 +75,8 @@ class SameWork:
     def _compare(title: str, batch: str, reference: tuple[str, int], checksum: int) -> None:
         if reference[1] != checksum:
             raise WorkDiffers(
-                f"{title} and {reference[0]} decoded different pixels ({batch}: CRC-32 {checksum:08x} and "
-                f"{reference[1]:08x}). If the images did not change meanwhile, this is a defect in a decoder "
+                f"{title} and {reference[0]} gave different samples ({batch}: CRC-32 {checksum:08x} and "
+                f"{reference[1]:08x}). If the files did not change meanwhile, this is a defect in a decoder "
                 "or loader: please report it with both twins' `python -m bench.info --json`.")
 
 
@@ -194,7 +194,7 @@ class Controller:
 def measured(rounds: Sequence[Round], contestants: Sequence[Contestant],
              metrics: Sequence[str]) -> dict[str, dict[str, list[float]]]:
     """values[metric][key] of contestants that took part in all rounds, one value per round."""
-    return {metric: {c.key: [r.results[c.key][metric] for r in rounds] for c in contestants}
+    return {metric: {c.key: [r.results[c.key]["metrics"][metric] for r in rounds] for c in contestants}
             for metric in metrics}
 
 

@@ -49,13 +49,27 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
     JPEG, synthesis.WIDTH x synthesis.HEIGHT, `count` of them, the same on every machine but for
     rounding. Raises ImageError if the cache cannot be written.
     """
+    def write(path: Path, index: int) -> None:
+        synthesis.photograph(SEED + index).save(path, "JPEG", **synthesis.JPEG_SETTINGS)
+
     name = f"v{VERSION}-{synthesis.WIDTH}x{synthesis.HEIGHT}-{count}"
+    return cached(name, "jpg", count, count * 100_000, write, progress)
+
+
+def cached(name: str, suffix: str, count: int, size: int, write: Callable[[Path, int], None],
+           progress: Progress) -> list[Path]:
+    """The `count` files of the set `name` in the cache, made by write(path, index) if it has none.
+
+    `size` is about what they take, in bytes. Raises ImageError if the cache cannot be written or
+    holds an incomplete set.
+    """
     finished = cache_directory() / name
     if not finished.is_dir():
         try:
             finished.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=finished.parent) as unfinished:
-                _generate(Path(unfinished), count, progress)
+                _in_threads(lambda index: write(Path(unfinished, f"{index:04}.{suffix}"), index),
+                            range(count), progress)
                 # mkdtemp keeps a directory to its owner; the cache may be shared.
                 os.chmod(unfinished, 0o755)
                 try:
@@ -65,21 +79,13 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
                         raise
         except OSError as error:
             raise ImageError(
-                f"cannot generate the images in {finished.parent}: {error.strerror or error}. "
-                "Name a writable directory with enough space (25 MB) in FT_BENCH_CACHE.") from error
-    paths = sorted(finished.glob("*.jpg"))
+                f"cannot generate the files in {finished.parent}: {error.strerror or error}. "
+                f"Name a writable directory with enough space ({size / 1e6:.0f} MB) in FT_BENCH_CACHE.") from error
+    paths = sorted(finished.glob(f"*.{suffix}"))
     if len(paths) != count:
-        raise ImageError(f"{finished} holds {len(paths)} of {count} images: "
+        raise ImageError(f"{finished} holds {len(paths)} of {count} files: "
                          f"remove it (rm -r {finished}) and they are generated again")
     return paths
-
-
-def _generate(directory: Path, count: int, progress: Progress) -> None:
-    def make(index: int) -> None:
-        image = synthesis.photograph(SEED + index)
-        image.save(directory / f"{index:04}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
-
-    _in_threads(make, range(count), progress)
 
 
 def _in_threads(work: Callable, items: Iterable, progress: Progress) -> list:

@@ -27,11 +27,12 @@ from bench.controller import (
 from bench.interruption import Interruption
 from bench.progress import PlainDisplay, TerminalDisplay
 from bench.results import SCHEMA_VERSION, Results
-from bench.scenarios import Scenario
+from bench.scenario import Scenario
+from bench.sources import Sources
+from bench.trials import TWIN
 from bench.twins import Twins
+from bench.variants import VARIANTS
 
-QUICK_SECONDS = 105.0
-DEFAULT_SECONDS = 560.0
 # Writing the report, and the last round's being longer than those before it.
 REPORT_SECONDS = 6.0
 # A warm-up trial has the page cache against it, later ones the luck of the draw.
@@ -90,9 +91,12 @@ class Run:
                 "twins": twins.environments}
             for warning in twins.differences():
                 self._warn(warning)
-            paths, dataset = self._images()
+            sources = Sources(self._options.data, self._step, self._warn)
+            # All of them before anything is measured: what cannot be read is told at once.
+            for scenario in self._options.scenarios:
+                sources.get(scenario.source)
             for position, scenario in enumerate(self._options.scenarios):
-                self._scenario(scenario, twins, paths, dataset, position)
+                self._scenario(scenario, twins, sources, position)
         self.document["status"], self.document["reason"] = "complete", None
 
     def stop(self, reason: str) -> None:
@@ -122,46 +126,44 @@ class Run:
 
         return progress
 
-    def _images(self) -> tuple[list[Path], dict]:
-        data = self._options.data
-        if data is None:
-            paths = images.default_images(self._step("generating the images (once)"))
-        else:
-            paths, found = images.own_images(data.absolute())
-            if found > len(paths):
-                self._warn(f"only the first {len(paths)} of {found} images of {data} are used")
-        resized = images.validate(paths, self._step("checking the images"))
-        dataset = {
-            "source": "generated" if data is None else "own",
-            "directory": str(paths[0].parent if data is None else data.absolute()),
-            "images": len(paths), "resized": resized,
-            "mean_bytes": round(sum(p.stat().st_size for p in paths) / len(paths)),
-            "version": images.VERSION if data is None else None,
-        }
-        if resized:
-            self._warn(f"{resized} of {len(paths)} images have another size: they are resized to 640x408 "
-                       "after decoding, in every contestant alike")
-        return paths, dataset
+    def _candidates(self, scenario: Scenario, twins: Twins, workers: list[int]) -> list[tuple[int, Contestant]]:
+        """The scenario's contestants that the twins can measure; notes those that they cannot."""
+        ranked, lacking = [], {}
+        for rank, c in scenario.contest.candidates(self._options.configs, workers, self._options.quick):
+            why = twins.lacks(TWIN[c.config], c.variant)
+            if why is None:
+                ranked.append((rank, c))
+            elif not c.duplicate:
+                lacking.setdefault(why, []).append(c.title)
+        for why, titles in lacking.items():
+            self.skip(f"{scenario.name}: {', '.join(titles)}", why)
+        return ranked
 
-    def _scenario(self, scenario: Scenario, twins: Twins, paths: list[Path], dataset: dict,
-                  position: int) -> None:
+    def _scenario(self, scenario: Scenario, twins: Twins, sources: Sources, position: int) -> None:
         options = self._options
         workers = list(options.workers or who.worker_counts(twins.usable_cpus()))
-        requested = options.batch_size or (scenario.quick_batch_size if options.quick else scenario.batch_size)
+        amount = scenario.amount(options.quick)
+        requested = options.batch_size or amount.batch_size
+        ranked = self._candidates(scenario, twins, workers)
+        if not ranked:
+            self.skip(scenario.name, "none of its contestants can be measured here")
+            return
+        variants = [VARIANTS[c.variant] for _, c in ranked]
         batch_size, warnings = sizing.fit(
-            requested, scenario.sample_bytes, max(workers), PREFETCH_FACTOR, True, twins.memory())
+            requested, scenario.sample_bytes, max(c.workers for _, c in ranked), PREFETCH_FACTOR,
+            any(v.processes for v in variants), twins.memory(), max(v.queued_per_worker for v in variants))
         for warning in warnings:
-            self._warn(warning)
-        work = Work(scenario, [str(p) for p in paths], batch_size,
-                    scenario.quick_batches_per_worker if options.quick else scenario.batches_per_worker)
+            self._warn(warning if len(options.scenarios) == 1 else f"{scenario.name}: {warning}")
+        paths, dataset = sources.get(scenario.source)
+        work = Work(scenario, paths, batch_size, amount.batches_per_worker)
         seed = secrets.randbits(32)
         controller = Controller(work, twins.endpoints, self._display, self._interruption, seed)
-        ranked = who.candidates(options.configs, workers, options.quick)
         trial_seconds = controller.warm_up([c for _, c in ranked]) * CAUTION
-        # Scenarios still to come share what is left of the budget.
+        # Scenarios still to come share what is left of the budget, each as it needs.
         now = time.monotonic()
         left = self._begin + options.budget - REPORT_SECONDS - now
-        share = left / (len(options.scenarios) - position)
+        to_come = [s.share(options.quick) for s in options.scenarios[position:]]
+        share = left * to_come[0] / sum(to_come)
         dropped: list[Contestant] = []
         if options.rounds is None:
             kept, dropped = choose(ranked, share, trial_seconds)
@@ -170,10 +172,11 @@ class Run:
             self.skip(f"{scenario.name}: {', '.join(c.title for c in dropped)}",
                       f"enough rounds with them would not fit into {options.budget:.0f} s (--budget gives more)")
         entry = {
-            "name": scenario.name, "description": scenario.description, "sample": scenario.sample,
-            "sample_bytes": scenario.sample_bytes, "dataset": dataset, "batch_size": batch_size,
-            "requested_batch_size": requested, "batches_per_worker": work.batches_per_worker,
-            "prefetch_factor": PREFETCH_FACTOR, "seed": seed,
+            "name": scenario.name, "group": scenario.group, "description": scenario.description,
+            "sample": scenario.sample, "sample_bytes": scenario.sample_bytes, "dataset": dataset,
+            "batch_size": batch_size, "requested_batch_size": requested,
+            "batches_per_worker": work.batches_per_worker, "prefetch_factor": PREFETCH_FACTOR, "seed": seed,
+            "metrics": list(scenario.metrics),
             "contestants": [{"key": c.key, "title": c.title, **asdict(c)} for _, c in ranked],
             "rounds": [], "analysis": None,
         }
@@ -193,7 +196,7 @@ class Run:
                 self.skip(f"{scenario.name}: {', '.join(c.title for c in given_up)}",
                           f"given up in round {finished.number}, to fit three rounds into {options.budget:.0f} s")
             entry["analysis"] = statistics.analyse(
-                measured(rounds, contestants, list(statistics.METRICS)),
-                who.pairs(contestants), who.duplicates(contestants))
+                measured(rounds, contestants, scenario.metrics),
+                scenario.contest.pairs(contestants), who.duplicates(contestants))
             self.finished_rounds += 1
             self.save()

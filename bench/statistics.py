@@ -10,6 +10,9 @@ The noise floor of a run is a factor: for each A/A pair (the same contestant mea
 a round) the end of its ratio's confidence interval that lies farther from 1, written as a
 factor >= 1, and of these the largest. Two contestants differ, by the verdict, only if
 their interval excludes 1 and their ratio lies outside 1/floor to floor.
+
+A target is met if the whole interval of the ratio lies on its good side, missed if all of it lies
+on the other, and unclear if it lies on both.
 """
 
 from __future__ import annotations
@@ -18,29 +21,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from bench.contestants import Pair, Target
+from bench.metrics import METRICS, Metric
+
 CONFIDENCE = 0.95
 FEWEST_ROUNDS = 3
 
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few rounds"
 
-
-@dataclass(frozen=True)
-class Metric:
-    """One measured quantity, its unit, and the verdicts for a ratio above and below 1."""
-
-    name: str
-    title: str
-    unit: str
-    above: str
-    below: str
-
-
-METRICS = {metric.name: metric for metric in (
-    Metric("throughput", "Throughput", "samples/s", "faster", "slower"),
-    Metric("time_to_first_batch", "Time to first batch", "s", "later", "sooner"),
-    Metric("pss_mib", "Peak memory (PSS)", "MiB", "more memory", "less memory"),
-)}
+MET, MISSED, UNCLEAR = "met", "missed", "unclear"
 
 
 @dataclass(frozen=True)
@@ -91,6 +81,15 @@ def verdict(r: Ratio, floor: float | None, metric: Metric) -> str:
     return NO_DIFFERENCE
 
 
+def reached(r: Ratio, target: Target) -> str:
+    """Whether the ratio shows that a target is met."""
+    if r.n < FEWEST_ROUNDS or r.low is None:
+        return UNCLEAR
+    if target.at == "least":
+        return MET if r.low >= target.value else MISSED if r.high < target.value else UNCLEAR
+    return MET if r.high <= target.value else MISSED if r.low > target.value else UNCLEAR
+
+
 def median(values: Sequence[float]) -> float:
     """The middle value, or the mean of the two."""
     ordered = sorted(values)
@@ -99,36 +98,40 @@ def median(values: Sequence[float]) -> float:
 
 
 def analyse(measured: Mapping[str, Mapping[str, Sequence[float]]],
-            pairs: Sequence, aa_pairs: Sequence) -> dict:
+            pairs: Sequence[Pair], aa_pairs: Sequence[Pair]) -> dict:
     """Summarise a scenario's rounds.
 
     `measured[metric][key]` holds a contestant's values, one per finished round, in the rounds'
-    order. Returns {"contestants": [...], "noise_floor": {metric: factor or None},
-    "noise": [...], "comparisons": [...]}, as results.schema.json describes them.
+    order; targets are of the first metric. Returns {"contestants": [...], "noise_floor":
+    {metric: factor or None}, "noise": [...], "comparisons": [...]}, as results.schema.json
+    describes them.
     """
-    def compare(pair, metric: Metric) -> dict:
+    metrics = [METRICS[name] for name in measured]
+
+    def compare(pair: Pair, metric: Metric) -> tuple[Ratio, dict]:
         values = measured[metric.name]
         r = ratio(values[pair.numerator], values[pair.denominator])
-        return {"kind": pair.kind, "title": pair.title, "numerator": pair.numerator,
-                "denominator": pair.denominator, "metric": metric.name, **asdict(r)}
+        return r, {"kind": pair.kind, "title": pair.title, "numerator": pair.numerator,
+                   "denominator": pair.denominator, "metric": metric.name, **asdict(r)}
 
-    noise = [compare(pair, metric) for metric in METRICS.values() for pair in aa_pairs]
-    floors = {name: noise_floor([Ratio(*(c[f] for f in ("mean", "low", "high", "n")))
-                                 for c in noise if c["metric"] == name]) for name in METRICS}
+    noise = [(metric, *compare(pair, metric)) for metric in metrics for pair in aa_pairs]
+    floors = {metric.name: noise_floor([r for of, r, _ in noise if of is metric]) for metric in metrics}
     comparisons = []
-    for metric in METRICS.values():
+    for metric in metrics:
         for pair in pairs:
-            # A single worker's start-up and memory say nothing about scaling.
-            if metric.name != "throughput" and pair.kind == "scaling":
+            if pair.metrics is not None and metric.name not in pair.metrics:
                 continue
-            entry = compare(pair, metric)
-            r = Ratio(entry["mean"], entry["low"], entry["high"], entry["n"])
-            comparisons.append({**entry, "verdict": verdict(r, floors[metric.name], metric)})
+            r, entry = compare(pair, metric)
+            target = None
+            if pair.target is not None and metric is metrics[0]:
+                target = {**asdict(pair.target), "verdict": reached(r, pair.target)}
+            comparisons.append({**entry, "verdict": verdict(r, floors[metric.name], metric), "target": target})
     contestants = []
-    for key in measured["throughput"]:
+    for key, first in measured[metrics[0].name].items():
         summary = {}
-        for name in METRICS:
-            values = measured[name][key]
-            summary[name] = {"median": median(values), "min": min(values), "max": max(values)}
-        contestants.append({"key": key, "n": len(measured["throughput"][key]), **summary})
-    return {"contestants": contestants, "noise_floor": floors, "noise": noise, "comparisons": comparisons}
+        for metric in metrics:
+            values = measured[metric.name][key]
+            summary[metric.name] = {"median": median(values), "min": min(values), "max": max(values)}
+        contestants.append({"key": key, "n": len(first), "metrics": summary})
+    return {"contestants": contestants, "noise_floor": floors, "noise": [entry for _, _, entry in noise],
+            "comparisons": comparisons}

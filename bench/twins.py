@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from bench import variants
 from bench.endpoints import Endpoint, EndpointError, connect
 from bench.interruption import Interruption
 from bench.trials import TWIN
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
 OLDEST = (3, 13)
+
+
+def peers() -> list[str]:
+    """The distributions that only some variants need."""
+    return sorted({name for variant in variants.VARIANTS.values() for name in variant.packages})
 
 
 @dataclass
@@ -63,12 +69,20 @@ class Twins:
             ("Python", lambda e: e["interpreter"]["version"]),
             ("build", lambda e: e["interpreter"]["build"] + (" with LTO" if e["interpreter"]["lto"] else "")),
             ("compiler", lambda e: e["interpreter"]["compiler"]),
-            *((name, lambda e, name=name: e["packages"].get(name)) for name in NEEDED),
+            *((name, lambda e, name=name: e["packages"].get(name)) for name in (*NEEDED, *peers())),
         ):
             if of(ft) != of(gil):
                 found.append(f"the twins differ in more than the GIL: {what} is {of(ft)} in ft "
                              f"and {of(gil)} in gil")
         return found
+
+    def lacks(self, twin: str, variant: str) -> str | None:
+        """Why a variant cannot be measured in a twin, None if it can."""
+        missing = variants.missing(variant, self.environments[twin]["packages"])
+        if not missing:
+            return None
+        return (f"{', '.join(missing)} not installed in the {twin} twin; install docker/requirements.lock there, "
+                "or use ./twins, which does")
 
     def usable_cpus(self) -> int:
         """CPUs that every twin can use."""

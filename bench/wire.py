@@ -13,7 +13,7 @@ import selectors
 import socket
 from collections.abc import Callable
 
-PROTOCOL = 1
+PROTOCOL = 2
 # A request names at most a few thousand files; more than this is no request of ours.
 LONGEST_LINE = 16 * 1024 * 1024
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import jinja2
 
+from bench.metrics import METRICS
 from bench.report import plot, words
-from bench.statistics import METRICS, NO_DIFFERENCE, TOO_FEW
+from bench.statistics import NO_DIFFERENCE, TOO_FEW
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
@@ -21,19 +22,20 @@ def page(document: dict) -> bytes:
     scenarios = [{
         "data": scenario,
         "pictures": [
-            {"uri": _uri(plot.svg(scenario, plot.throughput)), "alt": _throughput_alt(scenario)},
+            {"uri": _uri(plot.svg(scenario, plot.measured)), "alt": _measured_alt(scenario)},
             {"uri": _uri(plot.svg(scenario, plot.ratios)), "alt": _ratios_alt(scenario)},
         ],
         "verdict": words.verdict(scenario),
         "noise": words.noise(scenario),
         "work": words.work(scenario),
-        "comparisons": [(metric, words.comparisons(scenario, metric.name)) for metric in METRICS.values()],
+        "metrics": [METRICS[name] for name in scenario["metrics"]],
+        "comparisons": [(METRICS[name], words.comparisons(scenario, name)) for name in scenario["metrics"]],
         "titles": {c["key"]: c["title"] for c in scenario["contestants"]},
     } for scenario in document["scenarios"]]
     text = templates.get_template("report.html.jinja").render(
         document=document, scenarios=scenarios, state=words.state(document), builds=words.builds(document),
         machine=words.machine(document), revision=words.revision(document), words=words,
-        unclear=(NO_DIFFERENCE, TOO_FEW), metrics=METRICS)
+        unclear=(NO_DIFFERENCE, TOO_FEW))
     return text.encode()
 
 
@@ -41,14 +43,15 @@ def _uri(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
-def _throughput_alt(scenario: dict) -> str:
+def _measured_alt(scenario: dict) -> str:
     titles = {c["key"]: c["title"] for c in scenario["contestants"] if not c["duplicate"]}
-    return "Bar chart of throughput in samples per second: " + ", ".join(
-        f"{titles[c['key']]} {c['throughput']['median']:.0f}"
+    metric = words.metric(scenario)
+    return f"Bar chart of {metric.noun} in {metric.unit}: " + ", ".join(
+        f"{titles[c['key']]} {metric.write(c['metrics'][metric.name]['median'])}"
         for c in scenario["analysis"]["contestants"] if c["key"] in titles)
 
 
 def _ratios_alt(scenario: dict) -> str:
-    return "Ratios of throughput with their confidence intervals: " + ", ".join(
+    return f"Ratios of {words.metric(scenario).noun} with their confidence intervals: " + ", ".join(
         f"{c['title'].split(':')[0]} {words.times(c['mean'])} ({c['verdict']})"
         for c in words.pictured(scenario))

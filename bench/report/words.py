@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.contestants import CONFIG_TITLES, plural
+from bench.metrics import METRICS, Metric
 from bench.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, TOO_FEW
 
 # Above this, differences that matter to people are below the noise.
@@ -36,15 +37,20 @@ def comparisons(scenario: dict, metric: str) -> list[dict]:
     return [c for c in scenario["analysis"]["comparisons"] if c["metric"] == metric]
 
 
-def pictured(scenario: dict) -> list[dict]:
-    """The comparisons of throughput that a picture has room for.
+def metric(scenario: dict) -> Metric:
+    """The metric that the scenario is about."""
+    return METRICS[scenario["metrics"][0]]
 
-    The headline for every number of workers; between others, at the most workers alone.
+
+def pictured(scenario: dict) -> list[dict]:
+    """The comparisons of the scenario's metric that a picture has room for.
+
+    The headline for every number of workers, peers all; between others, at the most workers alone.
     """
-    found = comparisons(scenario, "throughput")
+    found = comparisons(scenario, metric(scenario).name)
     workers = {c["numerator"]: contestant(scenario, c["numerator"])["workers"] for c in found}
     most = max(workers.values(), default=0)
-    return [c for c in found if c["kind"] == "headline"
+    return [c for c in found if c["kind"] in ("headline", "peer")
             or (c["kind"] in ("gil", "build", "method") and workers[c["numerator"]] == most)]
 
 
@@ -53,34 +59,52 @@ def contestant(scenario: dict, key: str) -> dict:
     return next(c for c in scenario["contestants"] if c["key"] == key)
 
 
-def describe(scenario: dict, key: str) -> str:
-    """A contestant in words: "threads in the free-threaded build"."""
+def describe(scenario: dict, key: str, with_workers: bool = False) -> str:
+    """A contestant in words: "loader threads in the free-threaded build"."""
     c = contestant(scenario, key)
-    return f"{plural(c['method'])} in the {CONFIG_TITLES[c['config']]}"
+    number = f" x{c['workers']}" if with_workers else ""
+    return f"{plural(c['variant'])}{number} in the {CONFIG_TITLES[c['config']]}"
+
+
+def target(comparison: dict) -> str:
+    """What was wanted of a ratio and what came of it: ">= 1.9x: met"; "" where nothing was wanted."""
+    wanted = comparison["target"]
+    if wanted is None:
+        return ""
+    return f"{'>=' if wanted['at'] == 'least' else '<='} {wanted['value']:.3g}x: {wanted['verdict']}"
 
 
 def conclusion(scenario: dict, comparison: dict) -> str:
-    """One comparison of throughput, as a sentence."""
-    workers = contestant(scenario, comparison["numerator"])["workers"]
-    a, b = (describe(scenario, comparison[side]) for side in ("numerator", "denominator"))
-    head = f"With {workers} worker{'s' if workers != 1 else ''}, "
+    """One comparison of the scenario's metric, as a sentence."""
+    keys = comparison["numerator"], comparison["denominator"]
+    counts = [contestant(scenario, key)["workers"] for key in keys]
+    workers = counts[0]
+    same = counts[0] == counts[1]
+    a, b = (describe(scenario, key, with_workers=not same) for key in keys)
+    head = f"With {workers} worker{'s' if workers != 1 else ''}, " if same else ""
+    about = metric(scenario)
     factor = times(comparison["mean"])
+    wanted = f"; target {target(comparison)}" if comparison["target"] else ""
     measure = (f"{factor}, 95% CI {interval(comparison)}, "
-               f"noise floor {floor(scenario['analysis']['noise_floor']['throughput'])}")
+               f"noise floor {floor(scenario['analysis']['noise_floor'][about.name])}{wanted}")
     if comparison["verdict"] == TOO_FEW:
         return f"{head}{a} against {b}: {factor}, but {comparison['n']} round(s) are too few for a " \
-               f"verdict ({FEWEST_ROUNDS} are needed)."
+               f"verdict ({FEWEST_ROUNDS} are needed){wanted}."
     if comparison["verdict"] == NO_DIFFERENCE:
         return f"{head}no difference was shown between {a} and {b} ({measure})."
-    return f"{head}{a} are {comparison['verdict']} than {b} ({measure})."
+    return f"{head}{a} {about.verb} {comparison['verdict']} than {b} ({measure})."
 
 
 def verdict(scenario: dict) -> list[str]:
-    """The conclusion in at most three sentences: the headline, the GIL's effect, the build's cost.
+    """The conclusion in sentences: of peers, one for each target; else at most three.
 
-    Of one twin alone, what threads do against processes in it. All at the most workers measured.
+    These are the headline, the GIL's effect and the build's cost; of one twin alone, what threads do
+    against processes in it. All at the most workers measured.
     """
-    found = comparisons(scenario, "throughput")
+    found = comparisons(scenario, metric(scenario).name)
+    wanted = [c for c in found if c["target"] is not None]
+    if wanted:
+        return [conclusion(scenario, c) for c in wanted]
     chosen = []
     for kind in ("headline", "gil", "build"):
         chosen += [c for c in found if c["kind"] == kind][:1]
@@ -88,7 +112,7 @@ def verdict(scenario: dict) -> list[str]:
         seen = set()
         for c in found:
             config = contestant(scenario, c["numerator"])["config"]
-            if c["kind"] == "method" and config not in seen:
+            if c["kind"] in ("method", "peer") and config not in seen:
                 seen.add(config)
                 chosen.append(c)
     return [conclusion(scenario, c) for c in chosen[:3]]
@@ -96,7 +120,7 @@ def verdict(scenario: dict) -> list[str]:
 
 def noise(scenario: dict) -> str:
     """The noise floor in a sentence, with advice where it is too high to see much."""
-    factor = scenario["analysis"]["noise_floor"]["throughput"]
+    factor = scenario["analysis"]["noise_floor"][metric(scenario).name]
     text = f"Noise floor: {floor(factor)} (how far two measurements of the same thing lay apart in this run)."
     if factor is not None and factor > NOISY:
         text += (" That is a lot: the machine was busy, or the rounds too few. Differences smaller than this "
@@ -140,7 +164,16 @@ def revision(document: dict) -> str:
 def work(scenario: dict) -> str:
     """What was measured, in a line."""
     data = scenario["dataset"]
-    source = ("generated images" if data["source"] == "generated" else f"images of {data['directory']}")
-    return (f"{scenario['description']}; batches of {scenario['batch_size']}, {scenario['batches_per_worker']} "
-            f"a worker and trial; {data['images']} {source}, {data['mean_bytes'] / 1000:.0f} kB on average; "
-            f"{len(scenario['rounds'])} rounds")
+    parts = [scenario["description"],
+             f"batches of {scenario['batch_size']}, {scenario['batches_per_worker']} a worker and trial"]
+    if data["source"] != "none":
+        source = f"generated {data['kind']}" if data["source"] == "generated" \
+            else f"{data['kind']} of {data['directory']}"
+        parts.append(f"{data['files']} {source}, {data['mean_bytes'] / 1000:.0f} kB on average")
+    return "; ".join([*parts, rounds(scenario)])
+
+
+def rounds(scenario: dict) -> str:
+    """How often everything was measured: "5 rounds"."""
+    number = len(scenario["rounds"])
+    return f"{number} round{'s' if number != 1 else ''}"

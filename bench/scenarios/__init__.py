@@ -1,44 +1,26 @@
-"""The scenarios that can be measured, by name.
+"""The scenarios that can be measured, by name, and their groups.
 
-A scenario is one file of this package with a constant SCENARIO, entered below. It says
-what a sample is and how much of it makes a measurement; it knows nothing of rounds,
-statistics or reports. The module is imported by the controller, which has no torch, so
-whatever a dataset needs is imported when the trial builds it.
+A scenario is one file of this package (or of a group's package) that makes a bench.scenario.Scenario,
+entered below. It says what a sample is, how much of it makes a measurement and who takes part; it
+knows nothing of rounds, statistics or reports. The modules are imported by the controller, which has
+no torch, so whatever a dataset needs is imported when the trial builds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from math import prod
+from bench.scenario import Scenario
+from bench.scenarios import peers, pillow
+
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (pillow.SCENARIO, *peers.SCENARIOS)}
+# What is measured when nothing is named.
+DEFAULT = (pillow.SCENARIO.name,)
+GROUPS: dict[str, str] = {peers.NAME: peers.DESCRIPTION}
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """One kind of data loading work."""
-
-    name: str
-    description: str
-    """One line for the list of scenarios and the head of a report."""
-    sample: str
-    """What one sample is, in a few words."""
-    sample_shape: tuple[int, ...]
-    sample_bytes_per_element: int
-    dataset: Callable[[list[str]], object]
-    """Builds the map-style dataset of a trial from the paths of the images."""
-    batch_size: int
-    quick_batch_size: int
-    batches_per_worker: int
-    """Length of the measured epoch; every worker builds as many, whatever their number."""
-    quick_batches_per_worker: int
-
-    @property
-    def sample_bytes(self) -> int:
-        """Bytes of one sample in a batch."""
-        return prod(self.sample_shape) * self.sample_bytes_per_element
-
-
-# After the class, which the scenarios' files import from here.
-from bench.scenarios import pillow  # noqa: E402
-
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (pillow.SCENARIO,)}
+def members(name: str) -> list[Scenario]:
+    """The scenarios that a name on the command line stands for: one, a group's, or all; none if unknown."""
+    if name == "all":
+        return list(SCENARIOS.values())
+    if name in GROUPS:
+        return [scenario for scenario in SCENARIOS.values() if scenario.group == name]
+    return [SCENARIOS[name]] if name in SCENARIOS else []

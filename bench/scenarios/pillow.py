@@ -6,7 +6,9 @@ decoded by Pillow into batches of 512, by threads and by processes.
 
 from __future__ import annotations
 
-from bench.scenarios import Scenario
+from bench import epochs
+from bench.grid import Grid
+from bench.scenario import Amount, Scenario
 
 WIDTH, HEIGHT = 640, 408
 
@@ -18,7 +20,7 @@ class PillowDataset:
     after decoding (bilinear), which all contestants then do alike.
     """
 
-    def __init__(self, paths: list[str]):
+    def __init__(self, paths: list[str], variant: str = "loader-thread"):
         # Imported here: the controller reads this module, but decodes nothing.
         import numpy
         from PIL import Image
@@ -41,13 +43,17 @@ class PillowDataset:
 
 SCENARIO = Scenario(
     name="pillow",
+    group="",
     description="JPEG decoding with Pillow, 640x408, collated into uint8 batches",
     sample="one 640x408 JPEG decoded to RGB uint8",
-    sample_shape=(HEIGHT, WIDTH, 3),
-    sample_bytes_per_element=1,
+    sample_bytes=HEIGHT * WIDTH * 3,
+    source="images",
     dataset=PillowDataset,
-    batch_size=512,
-    quick_batch_size=64,
-    batches_per_worker=3,
-    quick_batches_per_worker=4,
+    measure=epochs.measure,
+    metrics=("throughput", "time_to_first_batch", "pss_mib"),
+    contest=Grid(),
+    full=Amount(batch_size=512, batches_per_worker=3),
+    quick=Amount(batch_size=64, batches_per_worker=4),
+    seconds=560,
+    quick_seconds=105,
 )

@@ -98,7 +98,8 @@ def test_configurations_that_cannot_be_measured(run_bench, twin):
 
 def test_list(run_bench):
     done = run_bench("--list")
-    assert done.returncode == 0 and done.stdout.startswith("pillow  JPEG decoding")
+    assert done.returncode == 0 and done.stdout.startswith("pillow ")
+    assert "JPEG decoding" in done.stdout.splitlines()[0]
 
 
 @pytest.mark.parametrize("module, words", [

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench.contestants import CONFIGS, candidates, duplicates, pairs, reduce, worker_counts
+from bench.contestants import CONFIGS, duplicates, reduce, worker_counts
+from bench.grid import Grid
+
+candidates, pairs = Grid().candidates, Grid().pairs
 
 
 @pytest.mark.parametrize("cpus, expected", [
@@ -16,7 +19,7 @@ def test_worker_counts(cpus, expected):
 def test_full_run_has_every_contestant_once_and_the_headline_pair_twice():
     keys = [c.key for _, c in candidates(CONFIGS, [1, 2], quick=False)]
     assert len(keys) == len(set(keys)) == 3 * 2 * 2 + 2
-    assert {"gil/process/2/again", "ft/thread/2/again"} <= set(keys)
+    assert {"gil/loader-process/2/again", "ft/loader-thread/2/again"} <= set(keys)
 
 
 @pytest.mark.parametrize("configs", [("gil",), ("ft-gil", "ft"), ("ft",)])
@@ -34,15 +37,15 @@ def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
     kept, dropped = reduce(ranked, 14)
     assert {c.workers for c in kept} == {1, 8}
     kept, dropped = reduce(ranked, 1)
-    assert {c.key for c in kept} == {"gil/process/8", "ft/thread/8", "ft-gil/thread/8",
-                                     "gil/process/8/again", "ft/thread/8/again"}
+    assert {c.key for c in kept} == {"gil/loader-process/8", "ft/loader-thread/8", "ft-gil/loader-thread/8",
+                                     "gil/loader-process/8/again", "ft/loader-thread/8/again"}
     assert len(kept) + len(dropped) == len(ranked)
 
 
 def test_pairs_hold_only_what_was_measured_and_the_headline_comes_first():
     found = pairs(c for _, c in candidates(CONFIGS, [1, 2], quick=False))
     assert [p.kind for p in found[:2]] == ["headline", "headline"]
-    assert found[0].numerator == "ft/thread/2" and found[0].denominator == "gil/process/2"
+    assert found[0].numerator == "ft/loader-thread/2" and found[0].denominator == "gil/loader-process/2"
     kinds = {p.kind for p in found}
     assert kinds == {"headline", "gil", "build", "method", "scaling"}
     assert {p.kind for p in pairs(c for _, c in candidates(("gil",), [2], quick=False))} == {"method"}

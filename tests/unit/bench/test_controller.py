@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from bench.contestants import candidates
 from bench.controller import Controller, SameWork, Work, WorkDiffers, choose
+from bench.grid import Grid
 from bench.interruption import Interrupted, Interruption
 from bench.scenarios import SCENARIOS
 from bench.trials import TrialFailed
 
-RESULT = {"first_batch": 1, "rows": [1, 2, 3], "throughput": 1.0}
+RESULT = {"first_batch": 1, "rows": [1, 2, 3], "metrics": {"throughput": 1.0}}
 
 
 class Scripted:
@@ -50,7 +50,7 @@ class Silent:
         pass
 
 
-RANKED = candidates(("gil", "ft-gil", "ft"), [1, 2], quick=False)
+RANKED = Grid().candidates(("gil", "ft-gil", "ft"), [1, 2], quick=False)
 
 
 @pytest.fixture
@@ -128,12 +128,12 @@ def test_warm_up_runs_one_trial_of_each_twin(make):
     assert {r["workers"] for r in endpoint.ran} == {2}
 
 
-def test_different_pixels_are_an_error():
+def test_different_samples_are_an_error():
     same = SameWork()
     same.check("a", {"first_batch": 7, "rows": [1, 2]})
     same.check("b", {"first_batch": 7, "rows": [1, 2, 3, 4]})
     same.check("c", {"first_batch": 7, "rows": [1]})
-    with pytest.raises(WorkDiffers, match="d and a decoded different pixels .first: CRC-32 00000008 and 00000007"):
+    with pytest.raises(WorkDiffers, match="d and a gave different samples .first: CRC-32 00000008 and 00000007"):
         same.check("d", {"first_batch": 8, "rows": []})
     with pytest.raises(WorkDiffers, match="e and b .*measured batch 3"):
         same.check("e", {"first_batch": 7, "rows": [1, 2, 3, 5]})

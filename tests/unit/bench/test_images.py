@@ -62,7 +62,7 @@ def test_two_first_uses_at_once(tmp_path, environment):
 def test_cache_that_lost_images_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("FT_BENCH_CACHE", str(tmp_path))
     images.default_images(ignore, count=2)[0].unlink()
-    with pytest.raises(images.ImageError, match="1 of 2 images: remove it"):
+    with pytest.raises(images.ImageError, match="1 of 2 files: remove it"):
         images.default_images(ignore, count=2)
 
 

@@ -48,7 +48,7 @@ def request_of(photos, twin):
     """Builds a trial's request."""
     def build(batches: int = 2) -> dict:
         return {"scenario": "pillow", "paths": sorted(map(str, photos.iterdir())), "config": twin,
-                "method": "process", "workers": 1, "batch_size": 2, "warmup_batches": 1,
+                "variant": "loader-process", "workers": 1, "batch_size": 2, "warmup_batches": 1,
                 "batches": batches, "prefetch_factor": 2}
 
     return build
@@ -59,7 +59,7 @@ def test_describes_and_runs_trials_until_its_client_leaves(peer, interruption, r
     endpoint = PeerEndpoint(tmp_path / "s", interruption)  # waits for the peer to come up
     assert endpoint.describe()["interpreter"]["twin"] == twin
     result = endpoint.run(twin, request_of())
-    assert result["samples"] == 4 and result["throughput"] > 0
+    assert result["samples"] == 4 and result["metrics"]["throughput"] > 0
     endpoint.close()
     assert process.wait(timeout=10) == 0
     assert not (tmp_path / "s").exists()

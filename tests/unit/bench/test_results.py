@@ -126,7 +126,7 @@ def test_saved_document_is_the_schemas(document):
 
 @pytest.mark.parametrize("content, message", [
     ("{", "not JSON"), ("[]", "schema version None"), ('{"schema_version": 99}', "schema version 99"),
-    ('{"schema_version": 1}', "is not a results.json")])
+    ('{"schema_version": 2}', "is not a results.json"), ('{"schema_version": 1}', "this bench reads 2")])
 def test_loading_what_is_no_results_file(tmp_path, content, message):
     (tmp_path / "results.json").write_text(content)
     with pytest.raises(ResultsError, match=message):

@@ -9,7 +9,10 @@ import pytest
 from scipy import stats
 
 from bench import contestants, statistics
-from bench.statistics import METRICS, NO_DIFFERENCE, TOO_FEW, Ratio, noise_floor, ratio, verdict
+from bench.contestants import Target
+from bench.grid import Grid
+from bench.metrics import METRICS
+from bench.statistics import NO_DIFFERENCE, TOO_FEW, Ratio, noise_floor, ratio, reached, verdict
 
 THROUGHPUT = METRICS["throughput"]
 
@@ -106,17 +109,17 @@ def test_words_follow_the_metric():
 
 
 def test_analyse_compares_and_summarises():
-    ranked = contestants.candidates(("gil", "ft"), [1], quick=False)
+    ranked = Grid().candidates(("gil", "ft"), [1], quick=False)
     all_of_them = [c for _, c in ranked]
-    speed = {"gil/thread/1": 50, "gil/process/1": 100, "ft/thread/1": 200, "ft/process/1": 90,
-             "gil/process/1/again": 101, "ft/thread/1/again": 199}
+    speed = {"gil/loader-thread/1": 50, "gil/loader-process/1": 100, "ft/loader-thread/1": 200,
+             "ft/loader-process/1": 90, "gil/loader-process/1/again": 101, "ft/loader-thread/1/again": 199}
     measured = {name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()}
                 for name in METRICS}
-    found = statistics.analyse(measured, contestants.pairs(all_of_them), contestants.duplicates(all_of_them))
+    found = statistics.analyse(measured, Grid().pairs(all_of_them), contestants.duplicates(all_of_them))
     headline = found["comparisons"][0]
     assert (headline["kind"], headline["metric"]) == ("headline", "throughput")
     assert headline["mean"] == pytest.approx(2.0)
     assert headline["verdict"] == "faster"
     assert found["noise_floor"]["throughput"] == pytest.approx(1.01)
-    one = next(c for c in found["contestants"] if c["key"] == "gil/thread/1")
-    assert one["throughput"] == {"median": 50, "min": 45, "max": pytest.approx(55)}
+    one = next(c for c in found["contestants"] if c["key"] == "gil/loader-thread/1")
+    assert one["metrics"]["throughput"] == {"median": 50, "min": 45, "max": pytest.approx(55)}

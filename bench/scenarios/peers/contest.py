@@ -1,0 +1,101 @@
+"""Who takes part in a scenario of peers: chosen contestants, their comparisons and targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bench.contestants import Contestant, Pair, Target, plural
+
+# Who can be left out: what no target is about, first.
+WITH_A_TARGET, WITHOUT = 1, 2
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A configuration and variant, with the most workers of the run, or with one."""
+
+    config: str
+    variant: str
+    one_worker: bool = False
+
+    def contestant(self, most: int, duplicate: bool = False) -> Contestant:
+        """It as a contestant of a run whose most workers are `most`."""
+        return Contestant(self.config, self.variant, 1 if self.one_worker else most, duplicate)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two entries, and what their ratio should be, if anything."""
+
+    numerator: Entry
+    denominator: Entry
+    target: Target | None = None
+    why: str = ""
+    """What the comparison is about, in a few words."""
+
+
+def at_least(value: float) -> Target:
+    """The ratio should be at least this."""
+    return Target("least", value)
+
+
+def at_most(value: float) -> Target:
+    """The ratio should be at most this."""
+    return Target("most", value)
+
+
+@dataclass(frozen=True)
+class PeerContest:
+    """The entries of some comparisons, the first one's twice for the noise floor.
+
+    Only what the comparisons name is measured. With --quick, only what has a target.
+    """
+
+    comparisons: tuple[Comparison, ...]
+
+    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
+        """(rank, contestant), as bench.contestants.Contest says.
+
+        Without the first comparison's configurations, the first entry that is left is measured twice.
+        """
+        configs, most = set(configs), max(workers)
+        ranks: dict[Entry, int] = {}
+        for number, comparison in enumerate(self.comparisons):
+            rank = 0 if number == 0 else WITH_A_TARGET if comparison.target else WITHOUT
+            for entry in (comparison.numerator, comparison.denominator):
+                if entry.config in configs and not (quick and rank == WITHOUT):
+                    ranks[entry] = min(rank, ranks.get(entry, rank))
+        if not ranks:
+            return []
+        first = self.comparisons[0]
+        repeated = [entry for entry in (first.numerator, first.denominator) if entry in ranks] or [next(iter(ranks))]
+        # With one worker in all, an entry with one and one with the most are the same contestant.
+        found: dict[str, tuple[int, Contestant]] = {}
+        for entry, rank in ranks.items():
+            contestant = entry.contestant(most)
+            found.setdefault(contestant.key, (0 if entry in repeated else rank, contestant))
+        for entry in repeated:
+            contestant = entry.contestant(most, duplicate=True)
+            found[contestant.key] = (0, contestant)
+        return list(found.values())
+
+    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
+        """The comparisons whose contestants are there and differ, in their own order."""
+        contestants = [c for c in contestants if not c.duplicate]
+        if not contestants:
+            return []
+        keys, most = {c.key for c in contestants}, max(c.workers for c in contestants)
+        result = []
+        for comparison in self.comparisons:
+            a, b = comparison.numerator.contestant(most), comparison.denominator.contestant(most)
+            if a.key == b.key or not {a.key, b.key} <= keys:
+                continue
+            if a.workers == b.workers:
+                title = f"{a.config} {plural(a.variant)} / {b.config} {plural(b.variant)}, x{a.workers}"
+            else:
+                title = f"{a.title} / {b.title}"
+            if comparison.why:
+                title += f": {comparison.why}"
+            result.append(Pair("peer", title, a.key, b.key, target=comparison.target))
+        return result
