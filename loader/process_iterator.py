@@ -14,6 +14,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from loader.error_notes import annotate
 from loader.on_error import ErrorPolicy
 from loader.process_worker import Enclosed, Task, WorkerStart
+from loader.state.iterator import ResumableDataLoaderIter
 
 # Keeps the queues of running iterators alive. When an iterator is collected as a part of a
 # reference cycle, its queues would close with it, before torch's __del__ asks the workers
@@ -23,7 +24,7 @@ from loader.process_worker import Enclosed, Task, WorkerStart
 _queues_in_use: dict[int, tuple[Any, ...]] = {}
 
 
-class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter):
+class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
 
     Raises what torch's does: an exception of a worker as its type, with the worker's
@@ -33,10 +34,12 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter):
     the epoch. A ``StopIteration`` of the user's code becomes a ``RuntimeError``.
     """
 
+    _copies_dataset = True
+    _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
+
     def __init__(self, loader: Any) -> None:
         self._policy = ErrorPolicy(loader.on_error)
         self._skip_log = loader.skipped
-        self._epoch_number = -1
         super().__init__(loader)  # calls _reset
         _queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 
@@ -53,10 +56,9 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter):
             # For data pipes torch wraps what it just got in one that shards them.
             users = wrapped[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
-        self._worker_start = WorkerStart(init_fn, self._policy)
+        self._worker_start = WorkerStart(init_fn, self._policy, tuple(self.worker_states()))
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        self._epoch_number += 1
         self._sampler_error: Exception | None = None
         self._sampler_ended = False
         super()._reset(loader, first_iter)
@@ -85,10 +87,12 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter):
                 data = super()._next_data()
             except StopIteration:
                 break
-            if type(data) is not Enclosed:
+            enclosed = type(data) is Enclosed
+            state = data.state if enclosed else None
+            self._progress.handed_over(*self._current, state=state, turns=self._num_workers)
+            if not enclosed:
                 return data
             self._skip_log.add(data.skipped)
-            self._take_state(data.state)
             if not data.empty:
                 return data.data
         if self._sampler_error is not None:
@@ -104,5 +108,22 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter):
             if self._shutdown:
                 _queues_in_use.pop(id(self), None)
 
-    def _take_state(self, state: Any) -> None:
-        """The state of an iterable-style dataset after the batch being handed over."""
+    def _get_data(self) -> Any:
+        number, data = super()._get_data()
+        self._received = number
+        return number, data
+
+    def _process_data(self, data: Any, worker_idx: int) -> Any:
+        # torch has just taken the batch out of its books. In order it is the one before the
+        # next; else it is the one that came in last.
+        number = self._rcvd_idx - 1 if self._in_order else self._received
+        self._current = (number, worker_idx)
+        try:
+            return super()._process_data(data, worker_idx)
+        except Exception:
+            self._progress.failed(number, worker_idx)
+            raise
+
+    def _skip_turns(self, worker_id: int) -> None:
+        for _ in range(worker_id % self._num_workers):
+            next(self._worker_queue_idx_cycle)

@@ -15,6 +15,7 @@ What passes through torch's queues instead of index and batch:
 - From the worker: an exception as ``NotedException``.
 """
 
+import itertools
 import os
 import pickle
 import sys
@@ -31,6 +32,7 @@ from torch.utils.data.dataloader import _DatasetKind
 from loader.error_notes import annotate, describe_index
 from loader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
 from loader.on_error import ErrorPolicy, Skipped
+from loader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
 
 Task = tuple[int, int, Any]
 """Base seed, epoch number, index."""
@@ -129,11 +131,18 @@ class WorkerStart:
     Args:
         worker_init_fn: the user's, or torch's that shards data pipes and calls the user's.
         policy: the loader's.
+        states: what each worker goes on from, in its first epoch.
     """
 
-    def __init__(self, worker_init_fn: Callable[[int], Any] | None, policy: ErrorPolicy) -> None:
+    def __init__(
+        self,
+        worker_init_fn: Callable[[int], Any] | None,
+        policy: ErrorPolicy,
+        states: tuple[WorkerState, ...],
+    ) -> None:
         self.worker_init_fn = worker_init_fn
         self._policy = policy
+        self._states = states
 
     def __call__(self, worker_id: int) -> None:
         failure = None
@@ -147,6 +156,8 @@ class WorkerStart:
 
     def _install(self, worker_id: int, failure: Exception | None) -> None:
         torchs = _DatasetKind.create_fetcher
+        first = self._states[worker_id]
+        states = itertools.chain([first], itertools.repeat(WorkerState(every=first.every)))
         process = os.getpid()
 
         def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
@@ -161,11 +172,16 @@ class WorkerStart:
             try:
                 fetcher: Fetcher
                 if kind == _DatasetKind.Iterable:
-                    fetcher = IterableFetcher(
-                        dataset, auto_collation, collate_fn, drop_last, self._policy, worker_id
+                    fetcher = StatefulIterableFetcher(
+                        dataset,
+                        lambda: IterableFetcher(
+                            dataset, auto_collation, collate_fn, drop_last, self._policy, worker_id
+                        ),
+                        next(states),
                     )
                 else:
                     fetcher = MapFetcher(dataset, auto_collation, collate_fn, self._policy)
+                    fetcher = StatefulMapFetcher(dataset, fetcher, next(states))
             except Exception as error:
                 # torch would end the process here in all epochs but the first.
                 return FailedStart(_without_stop_iteration(error, "iter(dataset)"), worker_id)

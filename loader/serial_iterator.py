@@ -10,19 +10,17 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils.pin_memory import pin_memory
-from torch.utils.data.dataloader import (
-    _BaseDataLoaderIter,
-    _DatasetKind,
-    _SingleProcessDataLoaderIter,
-)
+from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 from torch.utils.data.graph_settings import apply_sharding
 
 from loader.error_notes import annotate
 from loader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
 from loader.on_error import ErrorPolicy
+from loader.state.iterator import ResumableDataLoaderIter
+from loader.state.workers import StatefulIterableFetcher
 
 
-class SerialDataLoaderIter(_SingleProcessDataLoaderIter):
+class SerialDataLoaderIter(_SingleProcessDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built in the calling thread.
 
     As torch's own iterators it is for one thread at a time. ``__next__`` raises what the
@@ -35,7 +33,7 @@ class SerialDataLoaderIter(_SingleProcessDataLoaderIter):
     def __init__(self, loader: Any) -> None:
         # Not torch's __init__ of the class in between: it would make torch's fetcher, and
         # so call iter(dataset) once more than needed. The rest of it is repeated here.
-        _BaseDataLoaderIter.__init__(self, loader)
+        ResumableDataLoaderIter.__init__(self, loader)
         if self._timeout != 0 or self._num_workers != 0:
             raise AssertionError(
                 f"{type(self).__name__} requires timeout == 0 and num_workers == 0"
@@ -43,30 +41,46 @@ class SerialDataLoaderIter(_SingleProcessDataLoaderIter):
         if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
             apply_sharding(self._dataset, self._world_size, self._rank)
         self._skip_log = loader.skipped
-        self._epoch = Epoch(self._base_seed, 0)
+        self._epoch = Epoch(self._base_seed, self._epoch_number)
+        self._number = 0  # of the next batch
         self._dataset_fetcher = self._make_fetcher(ErrorPolicy(loader.on_error))
 
     def _make_fetcher(self, policy: ErrorPolicy) -> Fetcher:
         if self._dataset_kind == _DatasetKind.Iterable:
-            return IterableFetcher(
-                self._dataset,
-                self._auto_collation,
-                self._collate_fn,
-                self._drop_last,
-                policy,
-                worker_id=0,
-            )
+
+            def make() -> IterableFetcher:
+                return IterableFetcher(
+                    self._dataset,
+                    self._auto_collation,
+                    self._collate_fn,
+                    self._drop_last,
+                    policy,
+                    worker_id=0,
+                )
+
+            (state,) = self.worker_states()
+            return StatefulIterableFetcher(self._dataset, make, state)
         return MapFetcher(self._dataset, self._auto_collation, self._collate_fn, policy)
 
     def _next_data(self) -> Any:
         while True:
+            number, self._number = self._number, self._number + 1
             try:
                 index = self._next_index()
             except StopIteration:
                 self._skip_log.report()
                 raise
-            fetched = self._fetch(index)
+            except Exception:
+                self._progress.failed(number)
+                raise
+            try:
+                fetched = self._fetch(index)
+            except Exception as error:
+                if not isinstance(error, StopIteration):
+                    self._progress.failed(number)
+                raise
             self._skip_log.add(fetched.skipped)
+            self._progress.handed_over(number, state=fetched.state)
             if fetched.data is not EMPTY:
                 break
         if self._pin_memory:
