@@ -69,7 +69,7 @@ def _integer(value: int) -> bytes:
 def _float(value: float) -> bytes:
     if value.is_integer():
         return _integer(int(value))  # 1.0 == 1 and -0.0 == 0
-    return b"f" + (_NAN if value != value else struct.pack(">d", value))
+    return b"f" + (_NAN if math.isnan(value) else struct.pack(">d", value))
 
 
 def _text(value: str) -> bytes:
