@@ -15,6 +15,7 @@ from loader.error_notes import annotate
 from loader.on_error import ErrorPolicy
 from loader.process_worker import Enclosed, Task, WorkerStart
 from loader.state.iterator import ResumableDataLoaderIter
+from loader.strict_random import Watch
 
 # Keeps the queues of running iterators alive. When an iterator is collected as a part of a
 # reference cycle, its queues would close with it, before torch's __del__ asks the workers
@@ -40,6 +41,7 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
     def __init__(self, loader: Any) -> None:
         self._policy = ErrorPolicy(loader.on_error)
         self._skip_log = loader.skipped
+        self._watch = Watch() if loader.strict_rng else None
         super().__init__(loader)  # calls _reset
         _queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 
@@ -56,7 +58,9 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
             # For data pipes torch wraps what it just got in one that shards them.
             users = wrapped[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
-        self._worker_start = WorkerStart(init_fn, self._policy, tuple(self.worker_states()))
+        self._worker_start = WorkerStart(
+            init_fn, self._policy, tuple(self.worker_states()), self._watch
+        )
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._sampler_error: Exception | None = None

@@ -15,6 +15,7 @@ What passes through torch's queues instead of index and batch:
 - From the worker: an exception as ``NotedException``.
 """
 
+import contextlib
 import itertools
 import os
 import pickle
@@ -33,9 +34,13 @@ from loader.error_notes import annotate, describe_index
 from loader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
 from loader.on_error import ErrorPolicy, Skipped
 from loader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
+from loader.strict_random import Watch
 
 Task = tuple[int, int, Any]
 """Base seed, epoch number, index."""
+
+# What a worker process enters once and never leaves. Of this process; nobody else's.
+_life = contextlib.ExitStack()
 
 
 @dataclass(slots=True)
@@ -132,6 +137,7 @@ class WorkerStart:
         worker_init_fn: the user's, or torch's that shards data pipes and calls the user's.
         policy: the loader's.
         states: what each worker goes on from, in its first epoch.
+        watch: reports draws from global generators, if the loader is strict.
     """
 
     def __init__(
@@ -139,10 +145,12 @@ class WorkerStart:
         worker_init_fn: Callable[[int], Any] | None,
         policy: ErrorPolicy,
         states: tuple[WorkerState, ...],
+        watch: Watch | None,
     ) -> None:
         self.worker_init_fn = worker_init_fn
         self._policy = policy
         self._states = states
+        self._watch = watch
 
     def __call__(self, worker_id: int) -> None:
         failure = None
@@ -153,6 +161,8 @@ class WorkerStart:
                 failure = _without_stop_iteration(error, "worker_init_fn")
                 annotate(failure, f"raised by worker_init_fn of worker process {worker_id}")
         self._install(worker_id, failure)
+        if self._watch is not None:
+            _life.enter_context(self._watch.watching())
 
     def _install(self, worker_id: int, failure: Exception | None) -> None:
         torchs = _DatasetKind.create_fetcher
