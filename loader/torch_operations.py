@@ -79,7 +79,8 @@ def _make_bindings(function: Any) -> tuple[_Binding, ...]:
         overloads = [getattr(function, name) for name in function.overloads()]
         schemas = [overload._schema for overload in overloads if _TAG in overload.tags]
     elif type(function) is types.FunctionType:
-        if _names_random(function.__code__, function.__globals__):
+        of_torch = (function.__module__ or "").partition(".")[0] == "torch"
+        if of_torch and _names_random(function):
             return (functools.partial(_bind_python, inspect.signature(function)),)
         return ()
     elif type(function) in (types.BuiltinFunctionType, types.MethodDescriptorType):
@@ -145,11 +146,12 @@ def _bind_python(
     except TypeError:  # the call is about to fail
         return None
     bound.apply_defaults()
-    arguments = {n: bound.arguments[n] for n in _FLAGS if n in bound.arguments}
+    values = bound.arguments | bound.arguments.get("kwargs", {})
+    arguments = {name: values[name] for name in _FLAGS if name in values}
     for name in _PROBABILITIES:
-        if isinstance(bound.arguments.get(name), (int, float)):
-            arguments[name] = bound.arguments[name]
-    if bound.arguments.get(_GIVEN) is not None:
+        if isinstance(values.get(name), (int, float)):
+            arguments[name] = values[name]
+    if values.get(_GIVEN) is not None:
         arguments[_GIVEN] = False
     return arguments
 
@@ -159,20 +161,30 @@ def _switched_on(arguments: _Arguments) -> bool:
     return all(value is None or bool(value) for value in arguments.values())
 
 
-def _names_random(code: types.CodeType, variables: Mapping[str, Any], depth: int = 3) -> bool:
-    """Whether the code of a function of torch names a random operation, itself or in the
-    functions of its module that it names."""
-    if not _random_operations().keys().isdisjoint(code.co_names):
+def _names_random(function: types.FunctionType, depth: int = 3) -> bool:
+    """Whether a function of torch names a random operation, itself or in functions of
+    torch that it names or (as a dispatcher of several) encloses."""
+    names = _names(function.__code__)
+    if not _random_operations().keys().isdisjoint(names):
         return True
-    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    if depth:
-        helpers = (variables.get(name) for name in code.co_names)
-        inner += [
-            helper.__code__
-            for helper in helpers
-            if type(helper) is types.FunctionType and helper.__globals__ is variables
-        ]
-    return any(_names_random(part, variables, max(depth - 1, 0)) for part in inner)
+    if not depth:
+        return False
+    variables = function.__globals__
+    helpers = [variables.get(name) for name in names]
+    helpers += [cell.cell_contents for cell in function.__closure__ or ()]
+    return any(
+        _names_random(helper, depth - 1)
+        for helper in helpers
+        if type(helper) is types.FunctionType and helper.__module__.startswith("torch.")
+    )
+
+
+def _names(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names(constant)
+    return names
 
 
 def _is_default(generator: torch.Generator) -> bool:
