@@ -13,12 +13,13 @@ the rest of its samples is missing. An error in ``collate_fn`` is no sample's: i
 import enum
 import os
 import reprlib
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import torch.utils.data
+
+from loader import fork_locks
 
 
 class _Skip(enum.Enum):
@@ -136,7 +137,7 @@ class SkipLog:
     _NAMED = 3  # so many are named in the warning
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the attributes below
+        self._lock = fork_locks.lock()  # guards the attributes below
         self._count = 0
         self._samples: list[Skipped] = []
         self._reported = 0  # the value of _count at the last report

@@ -38,6 +38,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from loader import fork_locks
 from loader.call_site import find_call_site
 from loader.random import GlobalRandomWarning
 from loader.torch_operations import draws_from_default_generator, function_name
@@ -53,7 +54,7 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _reported
+        self._lock = fork_locks.lock()  # guards _reported
         self._reported: set[tuple] = set()
 
     def __reduce__(self) -> tuple:

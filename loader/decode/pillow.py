@@ -6,11 +6,11 @@ own, since ``Image.open`` walks a registry that another thread may be filling me
 """
 
 import io
-import threading
 
 import numpy as np
 from PIL import Image, ImageMode, UnidentifiedImageError
 
+from loader import fork_locks
 from loader.decode import jpeg_fast
 from loader.decode.source import Encoded
 
@@ -25,7 +25,7 @@ class _Formats:
     """The formats to try, in Pillow's order. Owns the loading of Pillow's other plugins."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # for loading the plugins
+        self._lock = fork_locks.lock()  # for loading the plugins
         self._usual = tuple(Image.ID)
         self._complete = False  # goes to True once; a late reader merely tries the usual first
 

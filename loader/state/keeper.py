@@ -1,7 +1,6 @@
 """The state of a loader, between its iterators: kept by ``DataLoader`` as ``_states``."""
 
 import copy
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from torch.utils.data import RandomSampler
 from torch.utils.data.dataloader import _DatasetKind
 
+from loader import fork_locks
 from loader.state import samplers
 from loader.state.format import (
     Resume,
@@ -30,7 +30,7 @@ class StateKeeper:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_locks.lock()
         self._loaded: tuple[Mapping[str, Any], Resume] | None = None
         self._claimed: tuple[Mapping[str, Any], Resume] | None = None
         self._progress: Progress | None = None

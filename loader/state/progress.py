@@ -11,11 +11,11 @@ resumed, while a resumed iterator numbers its own from 0.
 """
 
 import copy
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from loader import fork_locks
 from loader.state.format import Resume, make_state
 
 
@@ -39,7 +39,7 @@ class Progress:
         shared_seed: int | None = None,
         resume: Resume | None = None,
     ) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_locks.lock()
         self._loader = dict(loader)
         self._fixed = {"base_seed": base_seed, "epoch": epoch, "shared_seed": shared_seed}
         resume = resume if resume is not None and resume.midst else Resume()
