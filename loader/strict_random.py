@@ -114,9 +114,11 @@ class Watch:
 
 
 class _PerThread(threading.local):
-    """Each thread sees and sets its own ``watch``; hence no lock."""
+    """Each thread sees and sets its own; hence no lock."""
 
     watch: Watch | None = None
+    paused: Watch | None = None
+    """The watch of a thread that is forking."""
 
 
 _current = _PerThread()
@@ -292,13 +294,26 @@ class _MonitoringTool:
 _tool = _MonitoringTool()
 
 
-def _renew_after_fork() -> None:
+def _pause_before_fork() -> None:
+    # The module random seeds its generator anew in the child, before it is our turn there.
+    _current.paused, _current.watch = _current.watch, None
+
+
+def _resume_in_parent() -> None:
+    _current.watch, _current.paused = _current.paused, None
+
+
+def _renew_in_child() -> None:
     # The child is not the worker that forked it, and the other workers are not there.
     global _tool
-    _current.watch = None
+    _current.paused = None
     _tool.abandon()
     _tool = _MonitoringTool()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_after_fork)
+    os.register_at_fork(
+        before=_pause_before_fork,
+        after_in_parent=_resume_in_parent,
+        after_in_child=_renew_in_child,
+    )
