@@ -87,7 +87,8 @@ class Watch:
     def report(self, draw: "_Draw", frame: types.FrameType) -> None:
         """Warns about *draw*, made in *frame*, unless its call site was reported before."""
         site = find_call_site(frame)
-        key = (site.filename, site.lineno, site.drawn_at)
+        # One line may call several functions, one function draw several times.
+        key = (site.filename, site.lineno, site.drawn_at, site.called or draw.name)
         with self._lock:
             if key in self._reported:
                 return
@@ -111,6 +112,15 @@ class Watch:
             with self._lock:
                 self._reported.discard(key)
             raise
+
+
+_of_the_process = Watch()
+
+
+def watching() -> contextlib.AbstractContextManager[None]:
+    """``Watch.watching()`` of a watch that all callers share: a call site is reported once in
+    the life of the process."""
+    return _of_the_process.watching()
 
 
 class _PerThread(threading.local):

@@ -26,7 +26,7 @@ from scipy import stats
 
 import loader.random
 from loader.random import GlobalRandomWarning, enter_sample, sample_rng, sample_scope
-from loader.strict_random import Watch
+from loader.strict_random import Watch, watching
 
 # Warnings, monitoring and the global generators belong to the whole process.
 pytestmark = pytest.mark.thread_unsafe(reason="records warnings")
@@ -95,7 +95,7 @@ def draws():
     torch.nn.Dropout()(torch.ones(2))
     torch.nn.Linear(2, 2)
     torch.utils.data.random_split(range(3), [1, 2])
-    next(iter(torch.utils.data.DataLoader([1, 2], shuffle=True)))
+    iter(torch.utils.data.DataLoader([1, 2], shuffle=True))
 
 
 def seeds():
@@ -156,6 +156,12 @@ def monitoring_is_off_afterwards():
 def test_every_line_is_reported_once(function):
     log = reports_of(function, times=3)
     assert [(entry.filename, entry.lineno) for entry in log] == [(__file__, line) for line in lines_of(function)]
+
+
+def test_several_functions_in_one_line_are_several_call_sites():
+    log = reports_of(lambda: (random.random(), np.random.rand(), torch.rand(1), randint(1, 6), torch.rand(2)), times=2)
+    functions = [str(entry.message).partition("(")[0] for entry in log]
+    assert functions == ["random.random", "numpy.random.rand", "torch.rand", "random.randint"]
 
 
 def test_what_does_not_touch_a_global_generator_is_not_reported():
@@ -291,6 +297,22 @@ def test_each_loader_reports_for_itself():
     assert reports_of(draws, one) == []
     for copied in (pickle.loads(pickle.dumps(one)), copy.copy(one), copy.deepcopy(one)):
         assert len(reports_of(seeds, copied)) == len(lines_of(seeds))
+
+
+def test_without_a_loader_a_line_is_reported_once_in_a_process():
+    def draw():
+        randint(1, 6)
+
+    def work():
+        for _ in range(2):
+            with watching():
+                draw()
+
+    with warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        in_thread(work)
+        in_thread(work)
+    assert [entry.lineno for entry in log] == lines_of(draw)
 
 
 def test_watches_may_overlap_in_any_order():
