@@ -11,6 +11,7 @@ epoch's number and keeps its ``Progress``. Of the iterators themselves it needs
 - ``_skip_turns`` where workers take turns, ``worker_state(...)`` where they start.
 """
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,8 +60,16 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
         state = resume.dataset
         if not self._copies_dataset and resume.datasets is not None:
             state = resume.only_dataset()
-        if state is not None:
-            loader.dataset.load_state_dict(state)
+        if state is None:
+            return
+        dataset = loader.dataset
+        dataset.load_state_dict(copy.deepcopy(state))
+        if resume.phase == "end" and loader._dataset_kind == _DatasetKind.Iterable:
+            # The state may be that of a pass at its end, and the next pass would go on from
+            # there. Let the dataset find the end, as it did before; if it is not at one, the
+            # state was meant for the pass to come.
+            if next(iter(dataset), self) is not self:
+                dataset.load_state_dict(copy.deepcopy(state))
 
     def _new_order(self, loader: Any, resume: Resume | None) -> Order:
         iterable = loader._dataset_kind == _DatasetKind.Iterable

@@ -118,7 +118,8 @@ def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
         describe_loader(loader),
         order=order,
         sampler=snapshot,
-        dataset=_dataset_state(loader),
+        # The workers' copies of an iterable-style dataset ended with their epoch.
+        dataset=None if iterable and progress and loader.num_workers else _dataset_state(loader),
         **parts,
     )
 

@@ -109,8 +109,11 @@ class Order:
     def report_to(self, progress: Progress) -> None:
         """After ``iterating()``: from now on there is a state to be asked for."""
         self._progress = progress
+        if self._resume is not None:
+            progress.began(self._resume.order, None)
+            return
         with self._elsewhere or nullcontext():
-            progress.began(self._resume.order if self._resume else self._origin(), None)
+            progress.began(self._origin(), self._take_snapshot())
 
     def _origin(self) -> dict[str, Any]:
         """Where the order comes from, as long as nothing has been drawn."""

@@ -66,7 +66,8 @@ class Progress:
         """The order comes from *order*, and is about to be drawn."""
         with self._lock:
             self._order = order
-        self.sampler_snapshot(snapshot)
+            if snapshot is not None:
+                self._snapshots = deque([snapshot])
 
     def drew(self, number: int, index: Any) -> None:
         """Batch *number* is on its way."""

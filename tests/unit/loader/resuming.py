@@ -1,0 +1,68 @@
+"""How the tests of ``state_dict()`` interrupt and resume: shared by test_state*.py."""
+
+import itertools
+import json
+
+import torch
+
+WAYS = {
+    "serial": {"num_workers": 0},
+    "thread": {"num_workers": 1, "worker_method": "thread"},
+    "threads": {"num_workers": 3, "worker_method": "thread"},
+    "process": {"num_workers": 1, "worker_method": "process"},
+    "processes": {"num_workers": 2, "worker_method": "process"},
+}
+"""Ways to load, by name; serial, thread and process read an iterable-style dataset alike."""
+
+ONE_STREAM = ["serial", "thread", "process"]
+FEW_PAIRS = [
+    ("serial", "threads"),
+    ("threads", "processes"),
+    ("threads", "serial"),
+    ("processes", "threads"),
+    ("process", "thread"),
+]
+"""For tests of what does not depend on the pair: each way saves and loads in one of them."""
+
+ALL_PAIRS = list(itertools.product(WAYS, WAYS))
+
+
+def plain(batch):
+    """*batch* as something that == compares."""
+    if isinstance(batch, torch.Tensor):
+        return batch.tolist()
+    if isinstance(batch, (list, tuple)):
+        return [plain(part) for part in batch]
+    return batch
+
+
+def contents(batches) -> list:
+    return [plain(batch) for batch in batches]
+
+
+class _Tensors:
+    def save(tensor):
+        return {"tensor": tensor.tolist(), "dtype": str(tensor.dtype)}
+
+    def load(value):
+        if set(value) != {"tensor", "dtype"}:
+            return value
+        return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"].removeprefix("torch.")))
+
+
+def interrupt(loader, handed_over: int):
+    """The first batches, the state after them (through JSON), the batches that were left."""
+    iterator = iter(loader)
+    first = contents(itertools.islice(iterator, handed_over))
+    # A sampler's or dataset's own state may hold a tensor.
+    state = json.loads(json.dumps(loader.state_dict(), default=_Tensors.save), object_hook=_Tensors.load)
+    return first, state, contents(iterator)
+
+
+def resume(loader, state) -> list:
+    loader.load_state_dict(state)
+    return contents(loader)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

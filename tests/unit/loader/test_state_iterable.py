@@ -1,0 +1,362 @@
+"""An iterable-style loader stopped after any batch and resumed gives the remaining batches."""
+
+import pickle
+import threading
+
+import pytest
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data.datapipes.iter import IterableWrapper
+
+from loader import DataLoader
+from loader.random import sample_rng
+from tests.unit.loader.resuming import ONE_STREAM, WAYS, contents, interrupt, resume, seeded
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+TWO_WORKERS = {
+    "threads": {"num_workers": 2, "worker_method": "thread"},
+    "processes": {"num_workers": 2, "worker_method": "process"},
+}
+PAIRS = [(WAYS[a], WAYS[b]) for a in ONE_STREAM for b in ONE_STREAM] + [
+    (a, b) for a in TWO_WORKERS.values() for b in TWO_WORKERS.values()
+]
+
+
+def name(way):
+    return f"{way['num_workers']} {way.get('worker_method', '')}"
+
+
+def share():
+    info = get_worker_info()
+    return (0, 1) if info is None else (info.id, info.num_workers)
+
+
+class Sharded(IterableDataset):
+    """Shares itself out unevenly and has no state: it is gone through again."""
+
+    sizes = (14, 5, 9)
+
+    def __iter__(self):
+        worker_id, workers = share()
+        for i in range(self.sizes[worker_id] if workers > 1 else 21):
+            yield 100 * worker_id + i, sample_rng().numpy.integers(1 << 30)
+
+
+class Resumable(Sharded):
+    """The same samples, with a state of the dataset."""
+
+    def __init__(self):
+        self.i = 0
+        self.begin = 0
+        self.log = []
+
+    def __iter__(self):
+        worker_id, workers = share()
+        self.i, self.begin = self.begin, 0
+        while self.i < (self.sizes[worker_id] if workers > 1 else 21):
+            self.i += 1
+            self.log.append(self.i)
+            yield 100 * worker_id + self.i - 1, sample_rng().numpy.integers(1 << 30)
+
+    def state_dict(self):
+        return {"i": self.i}
+
+    def load_state_dict(self, state):
+        self.begin = state["i"]
+
+
+class Iterator:
+    def __init__(self, worker_id, samples):
+        self.worker_id, self.samples, self.i = worker_id, samples, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.i == self.samples:
+            raise StopIteration
+        self.i += 1
+        return 100 * self.worker_id + self.i - 1, sample_rng().numpy.integers(1 << 30)
+
+    def state_dict(self):
+        return {"i": self.i}
+
+    def load_state_dict(self, state):
+        self.i = state["i"]
+
+
+class ResumableIterator(Sharded):
+    """The same samples, with a state of the iterator."""
+
+    def __iter__(self):
+        worker_id, workers = share()
+        return Iterator(worker_id, self.sizes[worker_id] if workers > 1 else 21)
+
+
+class Itself(Iterator, IterableDataset):
+    """The dataset is its own iterator."""
+
+    def __init__(self):
+        self.i = 0
+        self.worker_id = 0
+
+    def __iter__(self):
+        self.worker_id, workers = share()
+        self.samples = Sharded.sizes[self.worker_id] if workers > 1 else 21
+        return self
+
+
+DATASETS = [Sharded, Resumable, ResumableIterator, Itself]
+
+
+def check(saving, loading, dataset, arguments):
+    def make(way):
+        return DataLoader(dataset(), generator=seeded(), **{"batch_size": 4} | arguments | way)
+
+    processes = "process" in (saving.get("worker_method"), loading.get("worker_method"))
+    whole = contents(make(saving))
+    for handed_over in (3, len(whole)) if processes else range(len(whole) + 1):
+        first, state, rest = interrupt(make(saving), handed_over)
+        assert first + rest == whole
+        assert resume(make(loading), state) == rest
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize(("saving", "loading"), PAIRS, ids=name)
+def test_the_remaining_batches_are_the_same(saving, loading, dataset):
+    check(saving, loading, dataset, {})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"drop_last": True}, {"batch_size": None}, {"snapshot_every_n_steps": 2}, {"snapshot_every_n_steps": None}],
+    ids=str,
+)
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize(
+    ("saving", "loading"),
+    [(WAYS["serial"], WAYS["thread"]), (TWO_WORKERS["threads"], TWO_WORKERS["processes"])],
+    ids=name,
+)
+def test_with_other_arguments(saving, loading, dataset, arguments):
+    check(saving, loading, dataset, arguments)
+
+
+def test_all_datasets_give_the_same():
+    expected = contents(DataLoader(Sharded(), 4, generator=seeded()))
+    for dataset in DATASETS:
+        for way in ONE_STREAM:
+            assert contents(DataLoader(dataset(), 4, generator=seeded(), **WAYS[way])) == expected
+
+
+@pytest.mark.parametrize("way", [*(WAYS[w] for w in ONE_STREAM), *TWO_WORKERS.values()], ids=name)
+@pytest.mark.parametrize("dataset", [Sharded, Resumable, ResumableIterator])
+def test_the_next_epoch_is_whole(dataset, way):
+    def make(seed):
+        return DataLoader(dataset(), batch_size=4, generator=seeded(seed), **way)
+
+    loader = make(1)
+    _, state, rest = interrupt(loader, 3)
+    following = contents(loader)
+    other = make(2)
+    assert resume(other, state) == rest
+    assert contents(other) == following
+    at_end = loader.state_dict()
+    assert resume(make(3), at_end) == contents(loader)
+
+
+def test_a_state_is_loaded_rather_than_gone_through():
+    dataset = Resumable()
+    _, state, rest = interrupt(DataLoader(Resumable(), 4, snapshot_every_n_steps=2), 3)
+    assert state["workers"][0]["snapshot"]["states"] == {"dataset": {"i": 8}}
+    resumed = resume(DataLoader(dataset, 4, snapshot_every_n_steps=2), state)
+    assert [batch[0] for batch in resumed] == [batch[0] for batch in rest]
+    assert dataset.log == list(range(9, 22))  # the third batch again, not the first two
+
+
+def test_persistent_workers():
+    for way in TWO_WORKERS.values():
+        def make():
+            return DataLoader(Resumable(), 4, persistent_workers=True, generator=seeded(), **way)
+
+        loader = make()
+        contents(loader)
+        _, state, rest = interrupt(loader, 3)
+        other = make()
+        contents(other)
+        assert resume(other, state) == rest
+        assert len(contents(other)) == 6
+
+
+@pytest.mark.parametrize("saved", [0, 1, 2])
+@pytest.mark.parametrize("loading", [0, 1, 2, 3])
+def test_another_number_of_workers_is_an_error_in_the_midst_only(saved, loading):
+    def make(workers):
+        return DataLoader(Sharded(), 4, num_workers=workers, worker_method="thread")
+
+    loader = make(saved)
+    at_begin = loader.state_dict()
+    _, state, rest = interrupt(loader, 3)
+    at_end = loader.state_dict()
+    for between in (at_begin, at_end):
+        other = make(loading)
+        other.load_state_dict(between)
+        assert len(contents(other)) == len(contents(make(loading)))
+    other = make(loading)
+    if max(1, saved) == max(1, loading):
+        assert len(resume(other, state)) == len(rest)
+        return
+    with pytest.raises(ValueError, match=rf"with {max(1, saved)} worker.*this loader has {loading}"):
+        other.load_state_dict(state)
+    assert len(contents(other)) == len(contents(make(loading)))
+
+
+def test_the_number_of_workers_may_be_changed_later():
+    _, state, _ = interrupt(DataLoader(Sharded(), 4), 3)
+    loader = DataLoader(Sharded(), 4)
+    loader.load_state_dict(state)
+    loader.num_workers, loader.prefetch_factor, loader.worker_method = 2, 2, "thread"
+    with pytest.raises(ValueError, match="this loader has 2"):
+        iter(loader)
+    loader.num_workers = 0
+    assert len(contents(loader)) == 3  # the state is not used up by the failure
+
+
+class Slow(IterableDataset):
+    """Worker 0 waits after its first sample."""
+
+    def __init__(self, event):
+        self.event = event
+
+    def __iter__(self):
+        worker_id, _ = share()
+        for i in range(6):
+            if worker_id == 0 and i == 1:
+                assert self.event.wait(60)
+            yield 100 * worker_id + i
+
+
+@pytest.mark.parametrize("saving", TWO_WORKERS.values(), ids=name)
+@pytest.mark.parametrize("loading", TWO_WORKERS.values(), ids=name)
+def test_out_of_order(saving, loading):
+    event = torch.multiprocessing.Event() if saving["worker_method"] == "process" else threading.Event()
+    loader = DataLoader(Slow(event), None, in_order=False, **saving)
+    iterator = iter(loader)
+    first = [next(iterator) for _ in range(5)]
+    state = loader.state_dict()
+    event.set()
+    rest = list(iterator)
+    assert sorted(first + rest) == [*range(6), *range(100, 106)]
+    assert sum(worker["batches"] for worker in state["workers"]) == 5
+    other = DataLoader(Slow(event), None, in_order=False, **loading)
+    assert sorted(resume(other, state)) == sorted(rest)
+
+
+@pytest.mark.parametrize("way", [*ONE_STREAM, "threads"])
+def test_a_shorter_dataset_is_an_error(way):
+    class Short(IterableDataset):
+        def __init__(self, size):
+            self.size = size
+
+        def __iter__(self):
+            return iter(range(self.size))
+
+    way = WAYS[way] | ({"num_workers": 1} if way == "threads" else {})
+    _, state, _ = interrupt(DataLoader(Short(20), 4, **way), 4)
+    loader = DataLoader(Short(7), 4, **way)
+    loader.load_state_dict(state)
+    with pytest.raises(ValueError, match="ended 2 batches before"):
+        contents(loader)
+
+
+@pytest.mark.parametrize("way", ONE_STREAM)
+def test_a_dataset_without_the_state_is_an_error(way):
+    _, state, _ = interrupt(DataLoader(Resumable(), 4), 3)
+    loader = DataLoader(Sharded(), 4, **WAYS[way])
+    loader.load_state_dict(state)
+    with pytest.raises(ValueError, match="no state_dict"):
+        contents(loader)
+
+
+class Failing(IterableDataset):
+    """An iterator that goes on after an exception."""
+
+    def __iter__(self):
+        return self.Iterator()
+
+    class Iterator:
+        def __init__(self):
+            self.i = -1
+
+        def __next__(self):
+            self.i += 1
+            if self.i == 20:
+                raise StopIteration
+            if self.i in (5, 6):
+                raise OSError(f"cannot read {self.i}")
+            return self.i
+
+
+@pytest.mark.parametrize("saving", ONE_STREAM)
+@pytest.mark.parametrize("loading", ONE_STREAM)
+def test_batches_that_raised(saving, loading):
+    def make(way):
+        return DataLoader(Failing(), 2, **WAYS[way])
+
+    loader = make(saving)
+    iterator = iter(loader)
+    batches = [next(iterator), next(iterator)]
+    for i in (5, 6):
+        with pytest.raises(OSError, match=f"cannot read {i}"):
+            next(iterator)
+    other = make(loading)
+    other.load_state_dict(loader.state_dict())
+    with pytest.raises(OSError, match="cannot read 5"):  # tried again
+        next(iter(other))
+    batches.append(next(iterator))
+    assert contents(batches) == [[0, 1], [2, 3], [7, 8]]
+    assert resume(make(loading), loader.state_dict()) == contents(iterator)
+
+
+@pytest.mark.filterwarnings("ignore:.*left out")
+@pytest.mark.parametrize("saving", ONE_STREAM)
+def test_samples_left_out(saving):
+    def make(way):
+        return DataLoader(Failing(), 2, on_error="skip", **WAYS[way])
+
+    for handed_over in range(10):
+        _, state, rest = interrupt(make(saving), handed_over)
+        for way in ONE_STREAM:
+            assert resume(make(way), state) == rest
+
+
+def test_states_are_copies():
+    class Mutable(Resumable):
+        def __init__(self):
+            super().__init__()
+            self.state = {"i": 0}
+
+        def state_dict(self):
+            self.state["i"] = self.i
+            return self.state
+
+    for way in ONE_STREAM:
+        loader = DataLoader(Mutable(), 4, **WAYS[way])
+        iterator = iter(loader)
+        next(iterator)
+        state = loader.state_dict()
+        before = pickle.dumps(state)
+        rest = contents(iterator)
+        assert pickle.dumps(state) == before
+        assert len(resume(DataLoader(Mutable(), 4, **WAYS[way]), state)) == len(rest) == 5
+
+
+@pytest.mark.parametrize(("saving", "loading"), PAIRS, ids=name)
+def test_data_pipes(saving, loading):
+    def make(way, seed):
+        pipe = IterableWrapper(range(30)).shuffle(buffer_size=8).sharding_filter()
+        return DataLoader(pipe, batch_size=4, shuffle=True, generator=seeded(seed), **way)
+
+    first, state, rest = interrupt(make(saving, 1), 3)
+    assert sorted(sum(first + rest, [])) == list(range(30))
+    assert resume(make(loading, 2), state) == rest

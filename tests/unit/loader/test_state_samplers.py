@@ -1,0 +1,366 @@
+"""The order of any sampler is found again: by its own state, else by that of what it draws from."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+import torchdata.stateful_dataloader.sampler as torchdatas
+from torch.utils.data import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from loader import DataLoader
+from tests.unit.loader.resuming import FEW_PAIRS, WAYS, contents, interrupt, plain, resume, seeded
+
+SIZE = 40
+WEIGHTS = [1.0 + i % 7 for i in range(SIZE)]
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+
+class Shuffled(Sampler):
+    """Draws its order with *shuffle*, when it is asked for its iterator or in its first step."""
+
+    def __init__(self, shuffle, eager=False):
+        self.shuffle, self.eager = shuffle, eager
+
+    def __iter__(self):
+        return iter(self.order()) if self.eager else self.lazily()
+
+    def lazily(self):
+        yield from self.order()
+
+    def order(self):
+        order = list(range(SIZE))
+        self.shuffle(order)
+        return order
+
+    def __len__(self):
+        return SIZE
+
+
+class OwnNumPy(Sampler):
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.old = np.random.RandomState(seed)
+        self.python = random.Random(seed)
+
+    def __iter__(self):
+        for _ in range(SIZE):  # draws as it yields
+            yield int(self.rng.integers(9)) + int(self.old.randint(9)) + self.python.randrange(9)
+
+    def __len__(self):
+        return SIZE
+
+
+class Buckets(Sampler):
+    """A batch sampler around a sampler."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        batch = []
+        for index in self.sampler:
+            batch.append(index)
+            if len(batch) > index % 3:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+
+def torch_shuffle(order):
+    order[:] = [order[i] for i in torch.randperm(len(order)).tolist()]
+
+
+SAMPLERS = {
+    "shuffle": lambda seed: RandomSampler(range(SIZE)),
+    "shuffle, generator": lambda seed: RandomSampler(range(SIZE), generator=seeded(seed)),
+    "replacement": lambda seed: RandomSampler(range(SIZE), replacement=True, generator=seeded(seed)),
+    "replacement, global": lambda seed: RandomSampler(range(SIZE), replacement=True, num_samples=70),
+    "more samples than data": lambda seed: RandomSampler(range(9), num_samples=SIZE, generator=seeded(seed)),
+    "subset": lambda seed: SubsetRandomSampler(range(5, SIZE)),
+    "subset, generator": lambda seed: SubsetRandomSampler(range(5, SIZE), generator=seeded(seed)),
+    "weighted": lambda seed: WeightedRandomSampler(WEIGHTS, SIZE),
+    "weighted, generator": lambda seed: WeightedRandomSampler(WEIGHTS, SIZE, generator=seeded(seed)),
+    "list": lambda seed: [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5] * 3,
+    "random": lambda seed: Shuffled(random.shuffle),
+    "random, eager": lambda seed: Shuffled(random.shuffle, eager=True),
+    "numpy": lambda seed: Shuffled(np.random.shuffle),
+    "torch": lambda seed: Shuffled(torch_shuffle),
+    "torch, eager": lambda seed: Shuffled(torch_shuffle, eager=True),
+    "own generators": OwnNumPy,
+    "torchdata's, whose iterator has a state": lambda seed: torchdatas.RandomSampler(
+        range(SIZE), generator=seeded(seed)
+    ),
+    "torchdata's distributed, which has a state": lambda seed: torchdatas.StatefulDistributedSampler(
+        range(SIZE), num_replicas=2, rank=1, seed=4
+    ),
+}
+
+
+def seed_all(seed):
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+def all_states():
+    return torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())
+
+
+@pytest.mark.parametrize("batching", [3, None, "batch_sampler", "buckets"])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_any_sampler(name, batching):
+    def make(way, seed):
+        sampler = SAMPLERS[name](seed)
+        arguments = {"batch_size": batching, "sampler": sampler}
+        if batching == "batch_sampler":
+            arguments = {"batch_sampler": BatchSampler(sampler, 3, drop_last=True)}
+        elif batching == "buckets":
+            arguments = {"batch_sampler": Buckets(sampler)}
+        return DataLoader(range(100), **arguments, **WAYS[way])
+
+    for saving, loading in [("serial", "threads"), ("threads", "serial"), ("threads", "thread")]:
+        seed_all(1)
+        _, state, rest = interrupt(make(saving, 1), 4)
+        assert rest
+        seed_all(2)
+        before = all_states()
+        assert resume(make(loading, 2), state) == rest
+        if "eager" not in name:
+            assert all_states() == before
+
+
+@pytest.mark.parametrize("name", ["random", "random, eager", "torch, eager", "subset", "weighted, generator"])
+@pytest.mark.parametrize(("saving", "loading"), [("processes", "serial"), ("threads", "processes")])
+def test_with_processes(name, saving, loading):
+    def make(way, seed):
+        return DataLoader(range(100), batch_size=3, sampler=SAMPLERS[name](seed), **WAYS[way])
+
+    seed_all(1)
+    _, state, rest = interrupt(make(saving, 1), 4)
+    seed_all(2)
+    assert resume(make(loading, 2), state) == rest
+
+
+class Remembering(Sampler):
+    """A sampler with a state, as torchdata's documentation shows one: it draws as it yields."""
+
+    def __init__(self, seed=0):
+        self.generator = seeded(seed)
+        self.given = 0
+        self.asked = 0
+
+    def __iter__(self):
+        while self.given < SIZE:
+            self.given += 1
+            yield int(torch.randint(1000, (1,), generator=self.generator))
+        self.given = 0
+
+    def state_dict(self):
+        self.asked += 1
+        return {"given": self.given, "generator": self.generator.get_state().tolist()}
+
+    def load_state_dict(self, state):
+        self.given = state["given"]
+        self.generator.set_state(torch.tensor(state["generator"], dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("every", [1, 3, None])
+@pytest.mark.parametrize("batch_size", [4, None])
+@pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
+def test_a_samplers_own_state_is_used(saving, loading, batch_size, every):
+    def make(way, seed):
+        sampler = Remembering(seed)
+        return DataLoader(
+            range(1000), batch_size, sampler=sampler, snapshot_every_n_steps=every, **WAYS[way]
+        )
+
+    for handed_over in (0, 1, 5, 10):
+        loader = make(saving, 1)
+        _, state, rest = interrupt(loader, handed_over)
+        following = contents(loader)
+        other = make(loading, 2)
+        assert resume(other, state) == rest
+        assert contents(other) == following
+        assert state["sampler"]["drawn"] == (handed_over // every * every if every else 0)
+
+
+def test_a_samplers_state_is_only_asked_for_every_n_steps():
+    def asked(every):
+        sampler = Remembering()
+        contents(DataLoader(range(1000), 4, sampler=sampler, snapshot_every_n_steps=every))
+        return sampler.asked
+
+    assert asked(1) - asked(None) == 10
+    assert asked(5) - asked(None) == 2
+
+
+@pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
+def test_a_samplers_own_state_between_epochs(saving, loading):
+    def make(way, seed):
+        return DataLoader(range(1000), 4, sampler=Remembering(seed), **WAYS[way])
+
+    loader = make(saving, 1)
+    state = loader.state_dict()
+    first = contents(loader)
+    assert resume(make(loading, 2), state) == first
+    state = loader.state_dict()
+    second = contents(loader)
+    assert second != first
+    assert resume(make(loading, 2), state) == second
+
+
+def test_torchdatas_distributed_sampler_between_epochs():
+    def make(way):
+        sampler = torchdatas.StatefulDistributedSampler(range(SIZE), num_replicas=2, rank=0)
+        return DataLoader(range(100), 4, sampler=sampler, **WAYS[way])
+
+    loader = make("threads")
+    first = contents(loader)
+    loader.sampler.set_epoch(1)
+    state = loader.state_dict()
+    second = contents(loader)
+    other = make("serial")
+    other.sampler.set_epoch(1)
+    assert resume(other, state) == second != first
+    assert len(contents(other)) == len(second)
+
+
+def test_torchdatas_batch_sampler():
+    def make(way, seed):
+        sampler = torchdatas.RandomSampler(range(SIZE), generator=seeded(seed))
+        return DataLoader(range(100), batch_sampler=torchdatas.BatchSampler(sampler, 4, False), **WAYS[way])
+
+    _, state, rest = interrupt(make("threads", 1), 3)
+    assert resume(make("serial", 2), state) == rest
+
+
+class CountingEpochs(Sampler):
+    """Takes another order in each pass, as Accelerate's seedable sampler does."""
+
+    def __init__(self):
+        self.epoch = 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        yield from torch.randperm(SIZE, generator=seeded(self.epoch)).tolist()
+        self.set_epoch(self.epoch + 1)
+
+
+@pytest.mark.parametrize(("saving", "loading"), [("serial", "threads"), ("threads", "processes")])
+def test_a_sampler_that_counts_epochs(saving, loading):
+    def make(way):
+        return DataLoader(range(SIZE), 4, sampler=CountingEpochs(), **WAYS[way])
+
+    loader = make(saving)
+    contents(loader)
+    _, state, rest = interrupt(loader, 3)
+    at_end = loader.state_dict()
+    third = contents(loader)
+    other = make(loading)
+    assert resume(other, state) == rest
+    assert contents(other) == third
+    assert resume(make(loading), at_end) == third
+
+
+def test_a_generator_that_is_shared_stays_shared():
+    def make(seed):
+        generator = seeded(seed)
+        sampler = RandomSampler(range(SIZE), generator=generator)
+        return DataLoader(range(SIZE), 4, sampler=sampler, generator=generator)
+
+    loader = make(1)
+    _, state, rest = interrupt(loader, 3)
+    following = contents(loader)
+    other = make(2)
+    assert resume(other, state) == rest
+    assert contents(other) == following
+    assert other.generator is other.sampler.generator
+
+
+def test_torchs_default_generator_as_an_argument():
+    def make(way):
+        return DataLoader(range(SIZE), 4, shuffle=True, generator=torch.default_generator, **WAYS[way])
+
+    torch.manual_seed(1)
+    _, state, rest = interrupt(make("serial"), 3)
+    torch.manual_seed(2)
+    assert resume(make("threads"), state) == rest
+
+
+@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+def test_another_order_is_an_error(way):
+    _, state, _ = interrupt(DataLoader(range(SIZE), 4, sampler=Shuffled(random.shuffle)), 3)
+    for sampler in (SequentialSampler(range(SIZE)), Shuffled(list.reverse)):
+        loader = DataLoader(range(SIZE), 4, sampler=sampler, **WAYS[way])
+        loader.load_state_dict(state)
+        with pytest.raises(ValueError, match="batch 2 consists of other samples"):
+            contents(loader)
+
+
+@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+def test_an_order_that_ends_too_early_is_an_error(way):
+    _, state, _ = interrupt(DataLoader(range(SIZE), 4), 6)
+    loader = DataLoader(range(10), 4, **WAYS[way])
+    loader.load_state_dict(state)
+    with pytest.raises(ValueError, match=r"ended after \d+ batches, but the state says that 6"):
+        contents(loader)
+
+
+def test_indices_without_a_stable_form_are_not_compared():
+    indices = [object() for _ in range(6)]
+
+    class Lookup:
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            return indices.index(index)
+
+    _, state, rest = interrupt(DataLoader(Lookup(), None, sampler=indices), 2)
+    assert state["last"]["digest"] is None
+    assert resume(DataLoader(Lookup(), None, sampler=indices), state) == rest
+
+
+def test_a_sampler_that_reuses_its_list():
+    class Reusing:
+        def __iter__(self):
+            batch = [0, 0]
+            for i in range(8):
+                batch[:] = [i, i + 1]
+                yield batch
+
+    for way in WAYS:
+        _, state, rest = interrupt(DataLoader(range(SIZE), batch_sampler=Reusing(), **WAYS[way]), 3)
+        assert rest == [[i, i + 1] for i in range(3, 8)]
+        assert resume(DataLoader(range(SIZE), batch_sampler=Reusing(), **WAYS[way]), state) == rest
+
+
+@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+def test_a_failing_sampler_is_resumed_before_its_failure(way):
+    class Failing(Sampler):
+        def __init__(self, failing):
+            self.failing = failing
+
+        def __iter__(self):
+            for i in range(8):
+                if i == self.failing:
+                    raise KeyError("no such sample")
+                yield i
+
+    loader = DataLoader(range(SIZE), None, sampler=Failing(5), **WAYS[way])
+    batches = []
+    with pytest.raises(KeyError, match="no such sample"):
+        batches.extend(plain(batch) for batch in loader)
+    state = loader.state_dict()
+    assert resume(DataLoader(range(SIZE), None, sampler=Failing(None), **WAYS[way]), state) == [5, 6, 7]
