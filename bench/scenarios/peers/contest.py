@@ -49,7 +49,7 @@ def at_most(value: float) -> Target:
 class PeerContest:
     """The entries of some comparisons, the first one's twice for the noise floor.
 
-    Only what the comparisons name is measured. With --quick, only what has a target.
+    Only what the comparisons name is measured. With --quick, only what has a target, if anything has.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -60,12 +60,7 @@ class PeerContest:
         Without the first comparison's configurations, the first entry that is left is measured twice.
         """
         configs, most = set(configs), max(workers)
-        ranks: dict[Entry, int] = {}
-        for number, comparison in enumerate(self.comparisons):
-            rank = 0 if number == 0 else WITH_A_TARGET if comparison.target else WITHOUT
-            for entry in (comparison.numerator, comparison.denominator):
-                if entry.config in configs and not (quick and rank == WITHOUT):
-                    ranks[entry] = min(rank, ranks.get(entry, rank))
+        ranks = self._ranks(configs, WITH_A_TARGET if quick else WITHOUT) or self._ranks(configs, WITHOUT)
         if not ranks:
             return []
         first = self.comparisons[0]
@@ -79,6 +74,16 @@ class PeerContest:
             contestant = entry.contestant(most, duplicate=True)
             found[contestant.key] = (0, contestant)
         return list(found.values())
+
+    def _ranks(self, configs: set[str], highest: int) -> dict[Entry, int]:
+        """The entries of these configurations with their ranks, up to the highest."""
+        ranks: dict[Entry, int] = {}
+        for number, comparison in enumerate(self.comparisons):
+            rank = 0 if number == 0 else WITH_A_TARGET if comparison.target else WITHOUT
+            for entry in (comparison.numerator, comparison.denominator):
+                if entry.config in configs and rank <= highest:
+                    ranks[entry] = min(rank, ranks.get(entry, rank))
+        return ranks
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
         """The comparisons whose contestants are there and differ, in their own order."""

@@ -46,9 +46,9 @@ def interruption():
 @pytest.fixture
 def request_of(photos, twin):
     """Builds a trial's request."""
-    def build(batches: int = 2) -> dict:
-        return {"scenario": "pillow", "paths": sorted(map(str, photos.iterdir())), "config": twin,
-                "variant": "loader-process", "workers": 1, "batch_size": 2, "warmup_batches": 1,
+    def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process") -> dict:
+        return {"scenario": scenario, "paths": sorted(map(str, photos.iterdir())), "config": twin,
+                "variant": variant, "workers": 1, "batch_size": 2, "warmup_batches": 1,
                 "batches": batches, "prefetch_factor": 2}
 
     return build
@@ -63,6 +63,17 @@ def test_describes_and_runs_trials_until_its_client_leaves(peer, interruption, r
     endpoint.close()
     assert process.wait(timeout=10) == 0
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("scenario, variant, metric", [
+    ("peers-pillow-128", "loop", "throughput"), ("peers-overhead-tensor", "torch-process", "overhead_us"),
+    ("peers-startup", "loader-thread", "time_to_first_batch")])
+def test_runs_the_trials_of_peers(peer, interruption, request_of, twin, tmp_path, scenario, variant, metric):
+    peer()
+    endpoint = PeerEndpoint(tmp_path / "s", interruption)
+    result = endpoint.run(twin, request_of(3, scenario, variant))
+    assert result["batches"] == 3 and result["metrics"][metric] > 0
+    endpoint.close()
 
 
 def test_failed_trials_and_bad_requests_are_answered(peer, interruption, request_of, twin, tmp_path):

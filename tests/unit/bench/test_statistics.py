@@ -102,6 +102,31 @@ def test_verdict(r, floor, expected):
     assert verdict(r, floor, THROUGHPUT) == expected
 
 
+@pytest.mark.parametrize("r, target, expected", [
+    (Ratio(2.0, 1.95, 2.1, 5), Target("least", 1.9), "met"),
+    (Ratio(2.0, 1.8, 2.2, 5), Target("least", 1.9), "unclear"),
+    (Ratio(1.5, 1.4, 1.6, 5), Target("least", 1.9), "missed"),
+    (Ratio(0.2, 0.1, 0.3, 5), Target("most", 1 / 3), "met"),
+    (Ratio(0.3, 0.2, 0.4, 5), Target("most", 1 / 3), "unclear"),
+    (Ratio(0.5, 0.4, 0.6, 5), Target("most", 1 / 3), "missed"),
+    (Ratio(9.0, 8.0, 10.0, 2), Target("least", 1.9), "unclear"),  # too few rounds
+    (Ratio(9.0, None, None, 1), Target("least", 1.9), "unclear"),
+])
+def test_a_target_is_met_or_missed_by_the_whole_interval(r, target, expected):
+    assert reached(r, target) == expected
+
+
+def test_targets_are_of_the_first_metric_and_pairs_of_theirs():
+    values = {"overhead_us": {"a": [1.0, 1.1, 0.9], "b": [4.0, 4.1, 4.2]},
+              "pss_mib": {"a": [5.0, 5.0, 5.0], "b": [5.0, 5.0, 5.0]}}
+    pairs = [contestants.Pair("peer", "a / b", "a", "b", target=Target("most", 0.5)),
+             contestants.Pair("scaling", "b / a", "b", "a", metrics=("pss_mib",))]
+    found = statistics.analyse(values, pairs, [])
+    assert [(c["title"], c["metric"], c["target"] and c["target"]["verdict"]) for c in found["comparisons"]] == [
+        ("a / b", "overhead_us", "met"), ("a / b", "pss_mib", None), ("b / a", "pss_mib", None)]
+    assert set(found["noise_floor"]) == set(found["contestants"][0]["metrics"]) == {"overhead_us", "pss_mib"}
+
+
 def test_words_follow_the_metric():
     clear = Ratio(1.5, 1.4, 1.6, 3)
     assert verdict(clear, 1.1, METRICS["time_to_first_batch"]) == "later"

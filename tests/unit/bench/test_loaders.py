@@ -1,0 +1,166 @@
+"""Every variant gives the same samples in the same order, epoch after epoch."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import threading
+
+import numpy
+import pytest
+import torch
+from torch.utils.data import default_collate
+
+from bench import arrays, checksums
+from bench.bare_loop import BareLoop
+from bench.loaders import OPEN, open_loader
+from bench.scenario import Task
+from bench.scenarios import SCENARIOS
+from bench.scenarios.peers.overhead import SmallTensors
+from bench.scenarios.peers.pillow import PlainImages
+from bench.variants import VARIANTS
+
+MODULES = {"torchdata": "torchdata.nodes", "spdl-core": "spdl.pipeline"}
+# Its worker processes are children of the test's process, and some peers end their threads late.
+pytestmark = [pytest.mark.thread_unsafe(reason="starts processes and other libraries' threads"),
+              pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")]
+
+
+def task_of(variant: str, workers: int = 2, batch_size: int = 3, scenario: str = "peers-pillow-128",
+            paths: list[str] | None = None) -> Task:
+    return Task(SCENARIOS[scenario], paths or [], variant, workers, batch_size, 1, 1, 2)
+
+
+def available(variant: str) -> None:
+    for package in VARIANTS[variant].packages:
+        module = MODULES[package]
+        if importlib.util.find_spec(module.partition(".")[0]) is None:
+            pytest.skip(f"{package} is not installed here; it is in docker/requirements.lock")
+
+
+class Numbers:
+    """Sample i is an array of two i; one of them can be such that it cannot be loaded."""
+
+    def __init__(self, bad: int = -1):
+        self.bad = bad
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int):
+        if index == self.bad:
+            raise LookupError(f"no sample {index}")
+        return numpy.full(2, index)
+
+
+def test_every_variant_has_a_loader():
+    assert set(OPEN) == set(VARIANTS)
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "loop"])
+def test_batches_are_those_of_a_plain_loop(variant):
+    available(variant)
+    dataset = SmallTensors([])
+    with open_loader(task_of(variant), dataset, persistent=True) as loader:
+        for samples in (6, 21):  # the second epoch is longer, with the same workers where they persist
+            found = list(loader.epoch(samples))
+            assert len(found) == samples // 3
+            for number, batch in enumerate(found):
+                expected = default_collate([dataset[i] for i in range(number * 3, number * 3 + 3)])
+                assert batch.dtype == expected.dtype and torch.equal(batch, expected)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_pixels_are_the_same(variant, photos):
+    """Decoded by whoever loads, beginning again after the six photos."""
+    available(variant)
+    task = task_of(variant, batch_size=4, paths=sorted(map(str, photos.iterdir())))
+    plain = PlainImages(task.paths)
+    batches = [numpy.stack([plain[i % 6] for i in range(start, start + 4)]) for start in (0, 4)]
+    with open_loader(task, task.dataset(), persistent=False) as loader:
+        first = next(epoch := loader.epoch(8))
+        assert checksums.whole(first) == checksums.whole(torch.from_numpy(batches[0]))
+        assert len(list(epoch)) == 1
+        found = [checksums.part(batch) for batch in loader.epoch(8)]
+    assert found == [checksums.part(torch.from_numpy(batch)) for batch in batches]
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_epoch_can_be_left_at_its_first_batch(variant):
+    """As the measurement of starting does; what was begun is ended by the time the loader is closed."""
+    available(variant)
+    with open_loader(task_of(variant), Numbers(), persistent=False) as loader:
+        epoch = loader.epoch(30)
+        assert len(next(epoch)) == 3
+        del epoch
+    with open_loader(task_of(variant), Numbers(), persistent=False) as loader:
+        assert len(list(loader.epoch(30))) == 10
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_failing_sample_is_an_error_and_no_shorter_epoch(variant):
+    available(variant)
+    with open_loader(task_of(variant), Numbers(bad=5), persistent=False) as loader:
+        epoch = loader.epoch(30)
+        with pytest.raises(Exception):  # noqa: B017 (each loader wraps it in its own way)
+            list(epoch)
+
+
+def test_the_loop_keeps_the_first_batch_whole_and_rows_of_the_others():
+    data = numpy.arange(300 * 2).reshape(1, 300, 2)
+    loop = BareLoop(numpy.repeat(data, 5, axis=0), 2, 2, checksums.rows)
+    first, second = loop.epoch(4)
+    assert [kept.shape for kept in first] == [(300, 2)] * 2
+    assert [kept.shape for kept in second] == [(3, 2)] * 2
+    (again,) = loop.epoch(2)
+    assert [kept.shape for kept in again] == [(3, 2)] * 2
+    loop.close()
+
+
+def test_the_loops_threads_work_at_once_and_hand_over_in_order():
+    both = threading.Barrier(2, timeout=60)
+
+    class Meeting:
+        """Two samples at a time, or none: they wait for each other."""
+
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, index: int):
+            both.wait()
+            return numpy.full(1, index)
+
+    loop = BareLoop(Meeting(), 2, 2, checksums.rows)
+    assert [[int(kept[0]) for kept in batch] for batch in loop.epoch(10)] == [[i, i + 1] for i in range(0, 10, 2)]
+    loop.close()
+
+
+def test_checksums_of_samples_are_those_of_their_batch():
+    samples = [numpy.random.default_rng(i).integers(0, 255, (204, 3, 2), dtype=numpy.uint8) for i in range(3)]
+    batch = torch.from_numpy(numpy.stack(samples))
+    assert checksums.whole(samples) == checksums.whole(batch)
+    assert checksums.part([checksums.rows(s) for s in samples]) == checksums.part(batch)
+    assert checksums.part(torch.arange(9)) == checksums.whole(torch.arange(9))
+    # A pixel in a row that is looked at changes it.
+    samples[1][102, 0, 0] ^= 1
+    assert checksums.part(torch.from_numpy(numpy.stack(samples))) != checksums.part(batch)
+
+
+def test_arrays_are_made_once_and_read_as_they_were_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("FT_BENCH_CACHE", str(tmp_path))
+    paths = arrays.default_arrays(lambda done, total: None, count=2)
+    made = [p.stat().st_mtime_ns for p in paths]
+    assert arrays.default_arrays(lambda done, total: None, count=2) == paths
+    assert [p.stat().st_mtime_ns for p in paths] == made
+    dataset = SCENARIOS["peers-raw"].dataset([str(p) for p in paths], "loader-thread")
+    assert dataset[0].shape == arrays.SHAPE and dataset[0].dtype == numpy.float32
+    assert abs(float(dataset[0].mean())) < 0.01 and not numpy.array_equal(dataset[0], dataset[1])
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "peers-memory"])
+def test_datasets_can_be_pickled(name, photos):
+    """For start methods of processes other than fork."""
+    paths = sorted(map(str, photos.iterdir()))
+    dataset = SCENARIOS[name].dataset(paths, "torch-process")
+    assert len(pickle.loads(pickle.dumps(dataset))) == len(dataset)

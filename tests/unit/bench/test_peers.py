@@ -1,0 +1,219 @@
+"""The group of peers: who takes part and is compared, what is left out, and a real run of some of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench import run as runs
+from bench.arguments import choose_scenarios
+from bench.contestants import CONFIGS, duplicates
+from bench.report import plot, words
+from bench.results import SCHEMA_FILE, load
+from bench.scenarios import GROUPS, SCENARIOS, members
+from bench.scenarios.peers.contest import WITH_A_TARGET, Comparison, Entry, PeerContest, at_most
+from bench.trials import encode
+from bench.twins import Twins
+from bench.variants import VARIANTS
+
+PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
+ONLY_OF = {"ft": {"ft", "ft-gil"}, "gil": {"gil"}}
+
+
+@pytest.mark.parametrize("scenario", PEERS, ids=lambda s: s.name)
+def test_every_target_has_its_contestants_until_the_last(scenario):
+    ranked = scenario.contest.candidates(CONFIGS, [1, 2], quick=False)
+    keys = [c.key for _, c in ranked]
+    assert len(keys) == len(set(keys)) <= 13
+    assert len(duplicates(c for _, c in ranked)) == 2
+    pairs = scenario.contest.pairs(c for _, c in ranked)
+    assert len(pairs) == len(scenario.contest.comparisons)
+    assert pairs[0].target is not None
+    ranks = {c.key: rank for rank, c in ranked}
+    for pair in pairs:
+        if pair.target is not None:
+            assert max(ranks[pair.numerator], ranks[pair.denominator]) <= WITH_A_TARGET
+    # The first comparison stays, with its duplicates, whatever has to go.
+    first = [c for rank, c in ranked if rank == 0]
+    assert {pairs[0].numerator, pairs[0].denominator} <= {c.key for c in first}
+    assert scenario.contest.pairs(first)[0] == pairs[0]
+
+
+@pytest.mark.parametrize("scenario", PEERS, ids=lambda s: s.name)
+@pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil", "ft")])
+@pytest.mark.parametrize("quick", [False, True])
+def test_one_twin_alone_measures_what_it_can(scenario, configs, quick):
+    ranked = scenario.contest.candidates(configs, [2], quick)
+    assert ranked and {c.config for _, c in ranked} <= set(configs)
+    contestants = [c for _, c in ranked]
+    keys = {c.key for c in contestants}
+    assert duplicates(contestants)
+    for pair in (*scenario.contest.pairs(contestants), *duplicates(contestants)):
+        assert {pair.numerator, pair.denominator} <= keys
+
+
+def test_one_worker_is_compared_with_many_and_not_with_itself():
+    contest = SCENARIOS["peers-memory"].contest
+    many = [c for _, c in contest.candidates(CONFIGS, [2, 4], quick=False)]
+    assert {c.workers for c in many} == {1, 4}
+    assert contest.pairs(many)[0].title.startswith("ft loader threads x4 / ft loader threads x1")
+    one = [c for _, c in contest.candidates(CONFIGS, [1], quick=False)]
+    assert len({c.key for c in one}) == len(one)
+    assert [p.title for p in contest.pairs(one)] == ["ft loader threads / gil torch DataLoader processes, x1"]
+
+
+def test_without_a_target_quick_leaves_it_out():
+    ours, torch, other = Entry("ft", "loader-thread"), Entry("gil", "torch-process"), Entry("ft", "spdl")
+    contest = PeerContest((Comparison(ours, torch, at_most(1)), Comparison(ours, other)))
+    assert {c.variant for _, c in contest.candidates(CONFIGS, [2], quick=True)} == {"loader-thread", "torch-process"}
+    assert "spdl" in {c.variant for _, c in contest.candidates(CONFIGS, [2], quick=False)}
+
+
+def test_names_agree_everywhere():
+    schema = json.loads(SCHEMA_FILE.read_text())["definitions"]
+    contestant = schema["scenario"]["properties"]["contestants"]["items"]["properties"]
+    assert contestant["variant"]["enum"] == list(VARIANTS)
+    assert set(plot.HATCHES) == set(VARIANTS)
+    for scenario in SCENARIOS.values():
+        for _, c in scenario.contest.candidates(CONFIGS, [2], quick=False):
+            assert c.variant in VARIANTS and VARIANTS[c.variant].title in c.title
+
+
+def test_groups_and_all():
+    assert [s.name for s in choose_scenarios(["peers"])] == [s.name for s in PEERS]
+    assert [s.name for s in choose_scenarios(["all"])] == list(SCENARIOS)
+    assert [s.name for s in choose_scenarios(["peers-raw", "peers"])][0] == "peers-raw"
+    assert len(choose_scenarios(["peers-raw", "peers"])) == len(PEERS)
+    assert [s.name for s in choose_scenarios([])] == ["pillow"]
+    assert members("nothing") == [] and set(GROUPS) == {"peers"}
+
+
+def test_list_shows_the_groups(run_bench):
+    lines = run_bench("--list").stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("peers "))
+    assert [line.split()[0] for line in lines[at + 1:]] == [s.name for s in PEERS]
+    assert all(line.startswith("  ") for line in lines[at + 1:])
+
+
+def options(configs: tuple[str, ...]) -> runs.Options:
+    return runs.Options((SCENARIOS["peers-pillow-128"],), False, Path("out"), None, None, 60.0, (2,), None,
+                        configs, {})
+
+
+class Noted:
+    """A display that remembers what was said."""
+
+    def __init__(self):
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_a_peer_that_is_not_installed_is_left_out_and_said():
+    display = Noted()
+    this = runs.Run(options(CONFIGS), None, None, display)
+    everything = {"torch": "2", "torchdata": "0.11.0", "spdl-core": "0.8.0"}
+    twins = Twins(environments={"ft": {"packages": {"torch": "2", "spdl-core": "0.8.0"}},
+                                "gil": {"packages": everything}})
+    ranked = this._candidates(SCENARIOS["peers-pillow-128"], twins, [2])
+    keys = {c.key for _, c in ranked}
+    assert "ft/nodes-thread/2" not in keys and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
+    (left_out,) = this.document["skipped"]
+    assert left_out["what"] == "peers-pillow-128: ft torchdata.nodes threads x2"
+    assert "torchdata not installed in the ft twin" in left_out["why"] and "requirements.lock" in left_out["why"]
+    assert display.notes == [f"left out: {left_out['what']}: {left_out['why']}"]
+    # Its comparison is gone with it, the others stay.
+    pairs = SCENARIOS["peers-pillow-128"].contest.pairs(c for _, c in ranked)
+    assert len(pairs) == len(SCENARIOS["peers-pillow-128"].contest.comparisons) - 1
+
+
+@pytest.fixture(scope="module")
+def peers_run(run_bench, photos, twin, tmp_path_factory):
+    """(CompletedProcess, document) of one round of the first scenario of peers in this twin."""
+    out = tmp_path_factory.mktemp("peers")
+    done = run_bench("peers-pillow-128", "--data", photos, "--out", out, "--configs", twin, "--workers", 2,
+                     "--batch-size", 2, "--rounds", 1, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return done, load(out / "latest/results.json"), out / "latest"
+
+
+@pytest.mark.timeout(400)
+def test_a_run_of_peers(peers_run, twin):
+    done, document, directory = peers_run
+    assert document["schema_version"] == 2
+    (scenario,) = document["scenarios"]
+    assert (scenario["group"], scenario["metrics"][0]) == ("peers", "throughput")
+    (only,) = scenario["rounds"]
+    wanted = {c.key for _, c in SCENARIOS["peers-pillow-128"].contest.candidates((twin,), [2], quick=False)}
+    lacking = {c for c in wanted for each in document["skipped"] if "not installed" in each["why"]
+               and VARIANTS[c.split("/")[1]].title in each["what"]}
+    assert {trial["contestant"] for trial in only["trials"]} == wanted - lacking
+    # All decoded the same pixels, the loop without a loader included.
+    assert len({(t["first_batch"], tuple(t["rows"])) for t in only["trials"]}) == 1
+    assert all(t["metrics"]["throughput"] > 0 for t in only["trials"])
+    titles = {c["variant"]: c["title"] for c in scenario["contestants"]}
+    for variant, title in titles.items():
+        assert VARIANTS[variant].title in title and VARIANTS[variant].title in done.stdout
+    assert (directory / "peers-pillow-128.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.timeout(400)
+def test_targets_are_printed_with_what_came_of_them(peers_run):
+    done, document, directory = peers_run
+    (scenario,) = document["scenarios"]
+    wanted = [c for c in scenario["analysis"]["comparisons"] if c["target"]]
+    assert wanted and all(c["target"]["verdict"] == "unclear" for c in wanted)  # one round shows nothing
+    page = (directory / "report.html").read_text()
+    for c in wanted:
+        assert words.target(c) in done.stdout and words.target(c).replace(">", "&gt;") in page
+    assert all(c["metric"] == "throughput" for c in wanted)
+    # Told without a target too: memory and the first batch.
+    assert {c["metric"] for c in scenario["analysis"]["comparisons"]} == {
+        "throughput", "time_to_first_batch", "pss_mib"}
+
+
+def trial(command, environment, twin: str, **request: object) -> dict:
+    """One trial's result, as an endpoint gets it."""
+    done = subprocess.run(
+        command(module="bench.trial"), input=encode({"paths": [], "config": twin, "prefetch_factor": 2, **request}),
+        capture_output=True, timeout=200, env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name, metrics", [
+    ("peers-startup", {"time_to_first_batch"}), ("peers-memory", {"pss_mib"}),
+    ("peers-overhead-int", {"overhead_us", "time_to_first_batch", "pss_mib"})])
+def test_trials_of_the_other_measurements(command, environment, twin, photos, name, metrics):
+    paths = sorted(map(str, photos.iterdir())) if SCENARIOS[name].source == "images" else []
+    found = [trial(command, environment, twin, scenario=name, paths=paths, variant=variant, workers=2, batch_size=3,
+                   warmup_batches=2, batches=4) for variant in ("loader-thread", "torch-process")]
+    for result in found:
+        assert set(result["metrics"]) == metrics and all(value > 0 for value in result["metrics"].values())
+        assert result["batches"] == len(result["rows"]) == 4
+    assert [found[0][part] for part in ("first_batch", "rows")] == [found[1][part] for part in ("first_batch", "rows")]
+
+
+def test_processes_multiply_a_list_of_names_and_threads_do_not(command, environment, twin):
+    """What peers-memory is about, by one measurement each: real memory of real workers."""
+    def pss(variant: str, workers: int) -> float:
+        return trial(command, environment, twin, scenario="peers-memory", variant=variant, workers=workers,
+                     batch_size=1000, warmup_batches=1, batches=40 * workers)["metrics"]["pss_mib"]
+
+    # A second process copies the pages of the names it counts references in, which 130 MiB hold.
+    assert pss("torch-process", 2) - pss("torch-process", 1) > 35
+    assert pss("loader-thread", 2) - pss("loader-thread", 1) < 20
+
+
+def test_words_for_targets(peers_run):
+    _, document, _ = peers_run
+    comparison = dict(next(c for c in document["scenarios"][0]["analysis"]["comparisons"] if c["target"]))
+    comparison.update(n=5, mean=2.0, low=1.95, high=2.05, verdict="faster",
+                      target={"at": "least", "value": 1.9, "verdict": "met"})
+    assert words.target(comparison) == ">= 1.9x: met"
+    sentence = words.conclusion(document["scenarios"][0], comparison)
+    assert "are faster than" in sentence and "target >= 1.9x: met" in sentence and "1.95 to 2.05" in sentence
