@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
-from torch.utils.data.dataloader import _sharding_worker_init_fn
+from torch.utils.data.dataloader import _share_dist_seed, _sharding_worker_init_fn
 from torch.utils.data.datapipes.datapipe import _DataPipeSerializationWrapper
 from torch.utils.data.graph import traverse_dps
 from torch.utils.data.graph_settings import apply_random_seed, get_all_graph_pipes
@@ -101,6 +101,20 @@ def seed(dataset: Any, shared_seed: int | None) -> None:
     generator.manual_seed(shared_seed)
     with _graphs:
         apply_random_seed(dataset, generator)
+
+
+def draw_as_processes_do(dataset: Any, generator: torch.Generator | None, group: Any) -> None:
+    """Draws once more from *generator*, where torch's iterator of processes does.
+
+    It draws a second ``shared_seed`` after it has started its workers with the first, and
+    has no use for it. The seeds of the following epochs are only the same if threads draw
+    it too.
+
+    Args:
+        group: the process group of the iterator (``_pg``), or None.
+    """
+    if isinstance(dataset, IterDataPipe):
+        _share_dist_seed(generator, group)
 
 
 def shard(dataset: Any, world_size: int, rank: int, worker_id: int) -> None:

@@ -15,7 +15,6 @@ from loader.error_notes import annotate
 from loader.on_error import ErrorPolicy
 from loader.process_worker import Enclosed, Task, WorkerStart
 from loader.state.iterator import ResumableDataLoaderIter
-from loader.strict_random import Watch
 
 # Keeps the queues of running iterators alive. When an iterator is collected as a part of a
 # reference cycle, its queues would close with it, before torch's __del__ asks the workers
@@ -41,7 +40,7 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
     def __init__(self, loader: Any) -> None:
         self._policy = ErrorPolicy(loader.on_error)
         self._skip_log = loader.skipped
-        self._watch = Watch() if loader.strict_rng else None
+        self._watch = loader._watch if loader.strict_rng else None
         super().__init__(loader)  # calls _reset
         _queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 

@@ -1,5 +1,6 @@
 """Data pipes under threads give the samples, shards and shuffles that torch's processes give."""
 
+import multiprocessing
 import sys
 import threading
 
@@ -52,9 +53,6 @@ class Holding(IterDataPipe):
     def __iter__(self):
         yield from range(4)
 
-    def __reduce_ex__(self, protocol):
-        raise TypeError("cannot pickle this pipe")
-
 
 class ShardedMap(MapDataPipe):
     def __init__(self):
@@ -102,7 +100,7 @@ def test_threads_give_what_torchs_processes_give(make, workers, shuffle):
         DataLoader, make(), 2, num_workers=workers, shuffle=shuffle, worker_method="thread"
     )
     assert threads == expected
-    assert sorted(sum(sum(threads[0], []), [])) == sorted(make())
+    assert sorted(sum(threads[0], [])) == sorted(make())
 
 
 @pytest.mark.parametrize("method", ["thread", "process"])
@@ -125,13 +123,12 @@ def test_processes_and_no_workers_are_torchs(make):
 def test_each_worker_iterates_a_copy_and_the_pipe_itself_is_left_alone():
     pipe = SaysWhere(IterableWrapper(range(12)).sharding_filter())
     dl = DataLoader(pipe, batch_size=None, num_workers=3, worker_method="thread")
-    assert sorted(dl) == [(i, i % 3, 3) for i in range(12)]
+    assert sorted(dl) == [[i, i % 3, 3] for i in range(12)]
     assert pipe.source.num_of_instances == 1
 
 
 def test_init_function_sees_its_sharded_copy_and_may_walk_it():
     seen = {}
-    barrier = threading.Barrier(2)
 
     def init(worker_id):
         info = get_worker_info()
@@ -144,7 +141,6 @@ def test_init_function_sees_its_sharded_copy_and_may_walk_it():
     )
     assert list(dl) == [1, 0, 3, 2, 5, 4, 7, 6]
     assert seen[0] is not seen[1]
-    del barrier
 
 
 def test_init_function_may_seed_the_first_epoch():
@@ -178,6 +174,8 @@ def test_a_pipe_that_cannot_be_copied():
         iter(dl)
     dl = DataLoader(Holding(), num_workers=1)
     assert dl._resolve_worker_method() == "process"
+    if multiprocessing.get_start_method() == "fork":  # else, as in torch, it must be picklable
+        assert [batch.item() for batch in dl] == [0, 1, 2, 3]
 
 
 def test_auto_takes_threads_where_the_gil_is_off():
