@@ -114,15 +114,6 @@ class Watch:
             raise
 
 
-_of_the_process = Watch()
-
-
-def watching() -> contextlib.AbstractContextManager[None]:
-    """``Watch.watching()`` of a watch that all callers share: a call site is reported once in
-    the life of the process."""
-    return _of_the_process.watching()
-
-
 class _PerThread(threading.local):
     """Each thread sees and sets its own; hence no lock."""
 

@@ -26,7 +26,7 @@ from scipy import stats
 
 import loader.random
 from loader.random import GlobalRandomWarning, enter_sample, sample_rng, sample_scope
-from loader.strict_random import Watch, watching
+from loader.strict_random import Watch
 
 # Warnings, monitoring and the global generators belong to the whole process.
 pytestmark = pytest.mark.thread_unsafe(reason="records warnings")
@@ -297,22 +297,6 @@ def test_each_loader_reports_for_itself():
     assert reports_of(draws, one) == []
     for copied in (pickle.loads(pickle.dumps(one)), copy.copy(one), copy.deepcopy(one)):
         assert len(reports_of(seeds, copied)) == len(lines_of(seeds))
-
-
-def test_without_a_loader_a_line_is_reported_once_in_a_process():
-    def draw():
-        randint(1, 6)
-
-    def work():
-        for _ in range(2):
-            with watching():
-                draw()
-
-    with warnings.catch_warnings(record=True) as log:
-        warnings.simplefilter("always")
-        in_thread(work)
-        in_thread(work)
-    assert [entry.lineno for entry in log] == lines_of(draw)
 
 
 def test_watches_may_overlap_in_any_order():
