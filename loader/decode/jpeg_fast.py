@@ -19,6 +19,7 @@ import numpy as np
 from PIL import Image, ImageFile
 
 from loader.decode import jpeg_header
+from loader.decode.output import Out, array_for
 
 # A thread keeps scratch memory for images of up to this many pixels (16 MiB at 4 bytes each).
 _KEPT_PIXELS = 4 * 1024 * 1024
@@ -31,11 +32,10 @@ _CORE: Any = Image.core
 _scratch = threading.local()  # per mode an ImagingCore and its size: never seen by another thread
 
 
-def decode(data: bytes, mode: str, out: np.ndarray | None) -> np.ndarray | None:
+def decode(data: bytes, mode: str, out: Out) -> np.ndarray | None:
     """The pixels of the JPEG *data* as *mode* ("RGB" or "L"), uint8, HWC or HW; or None.
 
-    *out*, if given, is written and returned if its shape is right; if not, the answer is None.
-    It may hold parts of the image when the answer is None.
+    Raises ``ValueError`` for an *out* that does not fit.
     """
     header = jpeg_header.parse(data)
     if header is None:
@@ -50,34 +50,27 @@ def decode(data: bytes, mode: str, out: np.ndarray | None) -> np.ndarray | None:
         return None  # Pillow warns or raises
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         return None  # the scratch memory's old pixels would show through what is missing
-    shape = (size[1], size[0], 3) if mode == "RGB" else (size[1], size[0])
-    if out is not None and (out.shape != shape or out.dtype != np.uint8):
-        return None  # the caller says what is wrong with it
     image = _scratch_image(stored, size)
     if not _decode_into(image, data, stored, size):
         return None
-    if out is None:
-        out = np.empty(shape, np.uint8)
+    plane = size[1], size[0]
+    array = array_for(out, (*plane, 3) if mode == "RGB" else plane)
     if stored == mode:
-        return out if pack_into(out, image, stored, size) else None
-    gray = np.empty(shape[:2], np.uint8)
-    if not pack_into(gray, image, stored, size):
-        return None
-    out[...] = gray[:, :, np.newaxis]
-    return out
+        pack_into(array, image, stored, size)
+    else:
+        gray = np.empty(plane, np.uint8)
+        pack_into(gray, image, stored, size)
+        array[...] = gray[:, :, np.newaxis]
+    return array
 
 
-def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -> bool:
-    """Writes the top left *size* pixels of the core image into *array* (uint8, that many pixels).
-
-    False if Pillow gave another number of bytes than expected.
-    """
+def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -> None:
+    """Writes the top left *size* pixels of the core image into *array*: uint8, of their shape."""
     if not array.flags.c_contiguous:
         dense = np.empty(array.shape, np.uint8)
-        if not pack_into(dense, image, mode, size):
-            return False
+        pack_into(dense, image, mode, size)
         array[...] = dense
-        return True
+        return
     target = memoryview(array).cast("B")
     line = target.nbytes // size[1]
     encoder = _CORE.raw_encoder(mode, mode, 0, 1)
@@ -86,12 +79,12 @@ def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -
     while True:
         # The encoder writes whole lines, so a piece holds at least one.
         _, status, piece = encoder.encode(max(_PIECE, line))
-        if at + len(piece) > target.nbytes:
-            return False
-        target[at : at + len(piece)] = piece
+        target[at : at + len(piece)] = piece  # ValueError if that is too much
         at += len(piece)
         if status:
-            return status > 0 and at == target.nbytes
+            break
+    if status < 0 or at != target.nbytes:
+        raise RuntimeError(f"Pillow packed {at} of {target.nbytes} bytes (status {status})")
 
 
 def _decode_into(image: Any, data: bytes, mode: str, size: tuple[int, int]) -> bool:

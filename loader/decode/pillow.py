@@ -12,6 +12,7 @@ from PIL import Image, ImageMode, UnidentifiedImageError
 
 from loader import fork_locks
 from loader.decode import jpeg_fast
+from loader.decode.output import Out, array_for
 from loader.decode.source import Encoded
 
 # The usual plugins (BMP, GIF, JPEG, PNG, PPM), loaded under Python's import lock.
@@ -56,7 +57,7 @@ def open_image(encoded: Encoded) -> Image.Image:
     return Image.open(io.BytesIO(encoded.data), formats=formats)
 
 
-def read_array(encoded: Encoded, mode: str | None, out: np.ndarray | None) -> np.ndarray:
+def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
     """*encoded* as an array of *mode*, in *out* if given. See ``loader.decode.read_image``."""
     if _fast_jpeg and (mode == "RGB" or mode == "L"):
         array = jpeg_fast.decode(encoded.data, mode, out)
@@ -102,29 +103,17 @@ def check_mode(mode: str) -> None:
         ) from None
 
 
-def _to_array(image: Image.Image, out: np.ndarray | None) -> np.ndarray:
+def _to_array(image: Image.Image, out: Out) -> np.ndarray:
     descriptor = ImageMode.getmode(image.mode)
-    bands = len(descriptor.bands)
-    width, height = image.size
-    shape = (height, width) if bands == 1 else (height, width, bands)
     if descriptor.typestr == "|u1":
-        array = check_out(out, shape) if out is not None else np.empty(shape, np.uint8)
-        if jpeg_fast.pack_into(array, image.im, image.mode, image.size):
-            return array
-    array = np.array(image)
-    if out is None:
+        bands = len(descriptor.bands)
+        shape = (image.height, image.width) if bands == 1 else (image.height, image.width, bands)
+        array = array_for(out, shape)
+        jpeg_fast.pack_into(array, image.im, image.mode, image.size)
         return array
-    check_out(out, array.shape, array.dtype)[...] = array
-    return out
-
-
-def check_out(
-    out: np.ndarray, shape: tuple[int, ...], dtype: np.dtype | type = np.uint8
-) -> np.ndarray:
-    """*out*, if it can take an image of *shape* and *dtype*; else raises ``ValueError``."""
-    if out.shape != shape or out.dtype != dtype:
-        raise ValueError(
-            f"out has shape {out.shape} and dtype {out.dtype}, the image has shape {shape} and "
-            f"dtype {np.dtype(dtype)}; images of varying size need out=None"
-        )
-    return out
+    pixels = np.array(image)
+    if out is None:
+        return pixels
+    array = array_for(out, pixels.shape, pixels.dtype)
+    array[...] = pixels
+    return array

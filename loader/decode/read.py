@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from loader.decode import nvimgcodec, pillow
+from loader.decode.output import array_for, check_type
 from loader.decode.source import Encoded, ImageSource, fetch
 
 BACKENDS = ("auto", "pillow", "nvimgcodec")
@@ -36,7 +37,9 @@ def read_image(
         device: "cpu", or a GPU: "cuda:0". Name the GPU where there are several: a worker
             thread does not inherit ``torch.cuda.set_device``.
         out: write the pixels here (and return it): a NumPy array, on a GPU a tensor, of exactly
-            the image's shape and type.
+            the image's shape and type; or, on the CPU, a function that gives the array for a
+            shape and a type, as ``numpy.empty`` does. In a dataset ``out=loader.empty_sample``
+            decodes straight into the batch that is being built.
 
     Returns:
         On the CPU a writable ``numpy.ndarray``, on a GPU a ``torch.Tensor`` that is ready on
@@ -69,7 +72,7 @@ def read_image(
     """
     if backend != "nvimgcodec" and (device == "cpu" or torch.device(device).type == "cpu"):
         _check_backend(backend)  # the usual case: no list, no dispatch
-        _check_array(out)
+        check_type(out)
         return pillow.read_array(fetch(source), mode, out)
     outs = None if out is None else [out]
     return read_images([source], mode, backend=backend, device=device, out=outs)[0]
@@ -93,21 +96,25 @@ def read_images(
     Args:
         out: a sequence of arrays (tensors), or one array (tensor) of shape
             (len(sources), height, width, channels), to write to; the list returned then has
-            its elements.
+            its elements. Or a function, as in ``read_image``, called for each image.
         cpu_threads: how many threads nvImageCodec may use for what a GPU decoder does on the
             CPU (parsing, and Huffman decoding without a hardware decoder). More than 1 helps
             where few workers decode large batches.
     """
     _check_backend(backend)
     on = torch.device(device)
-    if out is not None and len(out) != len(sources):
+    if out is not None and not callable(out) and len(out) != len(sources):
         raise ValueError(f"out has room for {len(out)} images, and {len(sources)} were given")
     if on.type == "cpu":
-        for array in out if out is not None else ():
-            _check_array(array)
+        outs = [out] * len(sources) if out is None or callable(out) else list(out)
+        for one in outs:
+            check_type(one)
         if backend != "nvimgcodec":
-            return _read_with_pillow(sources, mode, out)
-        return _read_with_nvimgcodec(sources, mode, out)
+            return [
+                pillow.read_array(fetch(source), mode, one)
+                for source, one in zip(sources, outs, strict=True)
+            ]
+        return _read_with_nvimgcodec(sources, mode, outs)
     if on.type != "cuda":
         raise ValueError(f"device={str(on)!r} cannot decode images: 'cpu' or 'cuda:N'")
     if backend == "pillow":
@@ -117,6 +124,8 @@ def read_images(
         )
     if cpu_threads < 1:
         raise ValueError(f"cpu_threads must be at least 1, not {cpu_threads}")
+    if callable(out):
+        raise TypeError("out must be tensors on a GPU, not a function")
     from loader.decode import cuda
 
     nvimgcodec.check_mode(mode)
@@ -136,39 +145,21 @@ def read_pil(source: ImageSource, mode: str | None = "RGB") -> Image.Image:
     return pillow.load(fetch(source), mode)
 
 
-def _read_with_pillow(sources: Sequence, mode: str | None, out: Any) -> list[np.ndarray]:
-    outs = out if out is not None else [None] * len(sources)
-    return [
-        pillow.read_array(fetch(source), mode, array)
-        for source, array in zip(sources, outs, strict=True)
-    ]
-
-
-def _read_with_nvimgcodec(sources: Sequence, mode: str | None, out: Any) -> list[np.ndarray]:
+def _read_with_nvimgcodec(
+    sources: Sequence[ImageSource], mode: str | None, outs: list
+) -> list[np.ndarray]:
     nvimgcodec.check_mode(mode)
     if not sources:
         return []
     encoded: list[Encoded] = [fetch(source) for source in sources]
     arrays = nvimgcodec.read_arrays(encoded, mode)
-    if out is None:
-        return arrays
-    for array, target in zip(arrays, out, strict=True):
-        pillow.check_out(target, array.shape)[...] = array
-    return list(out)
+    for number, (array, out) in enumerate(zip(arrays, outs, strict=True)):
+        if out is not None:
+            arrays[number] = array_for(out, array.shape)
+            arrays[number][...] = array
+    return arrays
 
 
 def _check_backend(backend: str) -> None:
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
-
-
-def _check_array(out: Any) -> None:
-    if out is None:
-        return
-    if not isinstance(out, np.ndarray):
-        raise TypeError(
-            f"out must be a numpy.ndarray on the CPU, not {type(out).__name__} (a tensor's "
-            ".numpy() shares its memory)"
-        )
-    if not out.flags.writeable:
-        raise ValueError("out is read-only")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image, ImageFile, ImageOps
 
-from loader import decode
+from loader import DataLoader, decode, empty_sample
 from loader.decode import jpeg_fast, jpeg_header, pillow
 
 
@@ -245,6 +245,47 @@ def test_out_that_does_not_fit(name, out, error, words):
     with pytest.raises(error, match=words) as caught:
         decode.read_image(EVERYTHING[name], out=out)
     assert not isinstance(caught.value, decode.DecodeError)
+
+
+@pytest.mark.parametrize("backend", ["pillow", "nvimgcodec"])
+def test_out_may_be_a_function(backend):
+    if backend == "nvimgcodec":
+        pytest.importorskip("nvidia.nvimgcodec")
+    asked = []
+
+    def give(shape, dtype):
+        asked.append((shape, np.dtype(dtype), np.full(shape, 9, dtype)))
+        return asked[-1][-1]
+
+    sources = [JPEGS["usual"], JPEGS["odd size"], JPEGS["gray"], OTHERS["PNG"]]
+    arrays = [decode.read_image(source, backend=backend, out=give) for source in sources]
+    arrays += decode.read_images(sources, backend=backend, out=give)
+    assert len(asked) == 8
+    for array, source, (shape, dtype, given) in zip(arrays, sources * 2, asked, strict=True):
+        assert array is given
+        assert np.array_equal(array, plain(source))
+        assert (shape, dtype) == (array.shape, np.uint8)
+    with pytest.raises(ValueError, match="the image has shape"):
+        decode.read_image(JPEGS["usual"], backend=backend, out=lambda shape, dtype: np.empty((1, 2, 3), dtype))
+
+
+def test_a_function_for_out_is_not_called_for_a_damaged_file():
+    with pytest.raises(decode.DecodeError):
+        decode.read_image(JPEGS["usual"][:-50], out=pytest.fail)
+
+
+def test_decoding_into_the_batch():
+    class Files:
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, index):
+            return decode.read_image(JPEGS["gray" if index % 3 else "usual"], out=empty_sample)
+
+    batches = list(DataLoader(Files(), batch_size=8, num_workers=2, worker_method="thread"))
+    pixels = np.concatenate([batch.numpy() for batch in batches])
+    for index, array in enumerate(pixels):
+        assert np.array_equal(array, plain(JPEGS["gray" if index % 3 else "usual"]))
 
 
 def test_a_batch_into_one_array():

@@ -148,6 +148,7 @@ def test_scratch_memory_ends_with_its_thread(pictures):
     assert not hasattr(jpeg_fast._scratch, "watched")
 
 
+@pytest.mark.thread_unsafe(reason="counts the open files of the process")
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts files in /proc/self/fd")
 def test_no_file_is_left_open(tmp_path, pictures):
     path = tmp_path / "x.jpg"

@@ -1,0 +1,36 @@
+"""Where pixels are written: a new array, the caller's, or one that the caller's function gives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+# The out argument on the CPU. A function is called as numpy.empty is: (shape, dtype).
+Out = np.ndarray | Callable[[tuple[int, ...], Any], np.ndarray] | None
+
+
+def check_type(out: Any) -> None:
+    """Raises ``TypeError`` or ``ValueError`` for what cannot be written to, whatever the image."""
+    if out is None or callable(out):
+        return
+    if not isinstance(out, np.ndarray):
+        raise TypeError(
+            "out must be a numpy.ndarray or a function that gives one on the CPU, not "
+            f"{type(out).__name__} (a tensor's .numpy() shares its memory)"
+        )
+    if not out.flags.writeable:
+        raise ValueError("out is read-only")
+
+
+def array_for(out: Out, shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
+    """The array to write an image of *shape* and *dtype* to; raises ``ValueError`` if *out*
+    cannot take it."""
+    if out is None:
+        return np.empty(shape, dtype)
+    array = out(shape, dtype) if callable(out) else out
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(
+            f"out has shape {array.shape} and dtype {array.dtype}, the image has shape {shape} "
+            f"and dtype {np.dtype(dtype)}; images of varying size need out=None or a function"
+        )
+    return array
