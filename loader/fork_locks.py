@@ -22,6 +22,13 @@ def lock() -> threading.Lock:
     return new
 
 
+def rlock() -> threading.RLock:
+    """A new ``threading.RLock``, likewise."""
+    new = threading.RLock()
+    _locks.add(new)
+    return new
+
+
 def _free_all_in_child() -> None:
     for held in _locks:
         held._at_fork_reinit()  # as logging and concurrent.futures do

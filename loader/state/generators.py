@@ -116,6 +116,8 @@ class Elsewhere:
         self._own: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> None:
+        if not self._saved:
+            return
         Elsewhere._lock.acquire()
         try:
             self._own = {name: save(GLOBALS[name]) for name in self._saved}
@@ -129,6 +131,8 @@ class Elsewhere:
             raise
 
     def __exit__(self, *exc_info: object) -> None:
+        if not self._saved:
+            return
         try:
             self._saved = {name: save(GLOBALS[name]) for name in self._saved}
             _load_globals(self._own)

@@ -110,10 +110,11 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
             return
         self._epoch_number += 1
         self._resume = None
-        self._order = self._new_order(loader, None)
-        with self._order.iterating():
-            super()._reset(loader, first_iter)
-        self._begin_progress(None)
+        with self._keeper.starting():
+            self._order = self._new_order(loader, None)
+            with self._order.iterating():
+                super()._reset(loader, first_iter)
+            self._begin_progress(None)
 
     def _next_index(self) -> Any:
         resume, self._resume = self._resume, None

@@ -24,12 +24,17 @@ from loader.state.progress import Progress
 class StateKeeper:
     """What was loaded and not yet used, and the progress of the latest iterator.
 
-    It does not refer to the iterator, so one that is dropped is collected as ever. Its lock
-    guards its attributes, is held for a few assignments only, and no other is taken under
-    it. Copies and pickles of a loader get what was loaded, not the progress.
+    It does not refer to the iterator, so one that is dropped is collected as ever. Copies
+    and pickles of a loader get what was loaded, not the progress.
+
+    ``_lock`` guards the attributes, is held for a few assignments only, and no other is
+    taken under it. ``_starting`` is held while an epoch starts (``iter(sampler)`` included,
+    hence reentrant) and while a state between two epochs is made, since both concern the
+    generators that the epoch is about to draw from.
     """
 
     def __init__(self) -> None:
+        self._starting = fork_locks.rlock()
         self._lock = fork_locks.lock()
         self._loaded: tuple[Mapping[str, Any], Resume] | None = None
         self._claimed: tuple[Mapping[str, Any], Resume] | None = None
@@ -46,20 +51,27 @@ class StateKeeper:
     # For iterators
 
     @contextmanager
+    def starting(self) -> Iterator[None]:
+        """The block starts an epoch of an iterator that there is, and ends in ``began``."""
+        with self._starting:
+            yield
+
+    @contextmanager
     def claimed(self) -> Iterator[Resume | None]:
-        """The block that makes an iterator has what was loaded, and no other iterator gets
-        it, unless the block raises."""
-        with self._lock:
-            loaded, self._loaded = self._loaded, None
-            if loaded is not None:
-                self._claimed = loaded
-        try:
-            yield loaded[1] if loaded is not None else None
-        except BaseException:
+        """The block makes an iterator, and ends in ``began``. It has what was loaded, which
+        no other iterator gets, unless the block raises."""
+        with self._starting:
             with self._lock:
-                if loaded is not None and self._claimed is loaded:
-                    self._loaded, self._claimed = loaded, None
-            raise
+                loaded, self._loaded = self._loaded, None
+                if loaded is not None:
+                    self._claimed = loaded
+            try:
+                yield loaded[1] if loaded is not None else None
+            except BaseException:
+                with self._lock:
+                    if loaded is not None and self._claimed is loaded:
+                        self._loaded, self._claimed = loaded, None
+                raise
 
     def began(self, progress: Progress) -> None:
         """The latest epoch is that of *progress*."""
@@ -86,16 +98,22 @@ class StateKeeper:
 
     def state(self, loader: Any) -> dict[str, Any]:
         """The state of *loader*."""
-        with self._lock:
-            loaded, progress = self._loaded or self._claimed, self._progress
+        loaded, progress = self._latest()
+        if loaded is None and (progress is None or progress.is_finished):
+            with self._starting:  # and look again: an epoch may have started meanwhile
+                loaded, progress = self._latest()
+                if loaded is None and (progress is None or progress.is_finished):
+                    return _between_epochs(loader, progress)
         if loaded is not None:
             return copy.deepcopy(dict(loaded[0]))
-        if progress is None or progress.is_finished:
-            return _between_epochs(loader, progress)
         state = progress.state(samplers.digest)
         if state["loader"]["style"] == "map" and state["datasets"] is None:
             state["dataset"] = _dataset_state(loader)
         return state
+
+    def _latest(self) -> tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None]:
+        with self._lock:
+            return self._loaded or self._claimed, self._progress
 
 
 def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:

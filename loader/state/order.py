@@ -62,6 +62,7 @@ class Order:
         self._elsewhere: Elsewhere | None = None
         self._undo_draws: AbstractContextManager = nullcontext()
         self._at_iter: dict | None = None
+        self._takes_snapshots = False
         self._drawn = 0
         if resume is not None and not resume.midst:
             self._prepare_new_epoch(resume)
@@ -185,14 +186,18 @@ class Order:
             self._batches = iter(BatchSampler(self._samples, outer.batch_size, outer.drop_last))
         else:
             self._samples = self._batches = torchs if seed is None else iter(sampler)
+        self._takes_snapshots = self._every is not None and bool(self._parts())
 
     # Samplers with a state of their own
 
-    def _take_snapshot(self) -> dict | None:
+    def _parts(self) -> dict[str, Any]:
         parts = stateful_samplers(self._index_sampler)
         if is_stateful(self._samples):
             parts[ITERATOR] = self._samples
-        return snapshot_of(parts, self._drawn)
+        return parts
+
+    def _take_snapshot(self) -> dict | None:
+        return snapshot_of(self._parts(), self._drawn)
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> bool:
         """False if there was nothing to load but an iterator's state."""
@@ -244,7 +249,7 @@ class Order:
                 index = index.copy()  # the sampler may reuse its list for the next batch
             number = self._drawn
             self._drawn += 1
-            if self._every and self._drawn % self._every == 0:
+            if self._takes_snapshots and self._drawn % self._every == 0:
                 self._progress.sampler_snapshot(self._take_snapshot())
             if resume is not None:
                 if resume.last is not None and number == resume.last["batch"]:

@@ -94,9 +94,10 @@ class Progress:
             turns: how many workers take turns (0: any worker takes any batch).
         """
         with self._lock:
-            for failed, failed_worker in self._failed:
-                self._pass(failed, failed_worker)
-            self._failed.clear()
+            if self._failed:
+                for failed, failed_worker in self._failed:
+                    self._pass(failed, failed_worker)
+                self._failed.clear()
             self._pass(number, worker_id)
             if turns:
                 self._next_worker = (worker_id + 1) % turns
@@ -130,10 +131,13 @@ class Progress:
             return
         number = self._absolute(number)
         self._last = (number, self._drawn.pop(number, None))
-        self._ahead.add(number)
-        while self._handed_over in self._ahead:
-            self._ahead.remove(self._handed_over)
+        if number == self._handed_over:
             self._handed_over += 1
+            while self._handed_over in self._ahead:
+                self._ahead.remove(self._handed_over)
+                self._handed_over += 1
+        else:
+            self._ahead.add(number)
         # The newest snapshot that is not ahead of what was handed over is needed.
         while len(self._snapshots) > 1 and self._snapshots[1]["drawn"] <= self._handed_over:
             self._snapshots.popleft()

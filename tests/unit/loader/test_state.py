@@ -9,6 +9,7 @@ import threading
 import pytest
 import torch
 from torch.utils.data import DistributedSampler, TensorDataset
+from torchdata.stateful_dataloader.stateful import Stateful
 
 from loader import DataLoader
 from loader.random import sample_rng
@@ -425,6 +426,93 @@ def test_states_taken_by_another_thread_are_whole(way):
     assert len(seen) >= 5
     for handed_over, state in seen.items():
         assert resume(shuffling("serial"), state) == batches[handed_over:]
+
+
+@pytest.mark.parametrize("way", ["serial", "threads"])
+def test_states_taken_by_another_thread_between_epochs_are_whole(way):
+    loader = shuffling(way)
+    epochs, states = [], {}
+    stop = threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            state = loader.state_dict()
+            states[json.dumps(state)] = state
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for _ in range(5):
+            epochs.append(contents(loader))
+    finally:
+        stop.set()
+        watcher.join()
+    epochs.append(contents(loader))
+    for state in states.values():
+        rest = resume(shuffling("serial"), state)
+        handed_over = state["handed_over"]
+        assert rest in [epoch[handed_over:] for epoch in epochs]
+    assert {state["phase"] for state in states.values()} <= {"begin", "midst", "end"}
+
+
+@pytest.mark.parametrize("way", ["serial", "threads"])
+def test_the_state_may_be_asked_for_anywhere(way):
+    class Asking(torch.utils.data.Sampler):
+        def __iter__(self):
+            states.append(loader.state_dict())
+            for i in range(6):
+                states.append(loader.state_dict())
+                yield i
+
+    class Dataset(Noisy):
+        def __getitem__(self, index):
+            states.append(loader.state_dict())
+            return index
+
+    states = []
+    loader = DataLoader(Dataset(), None, sampler=Asking(), **WAYS[way])
+    assert contents(loader) == list(range(6))
+    assert len(states) == 13
+    for state in states:
+        resumed = resume(DataLoader(range(6), None, sampler=range(6)), state)
+        assert resumed == list(range(state["handed_over"], 6))
+
+
+def test_tools_recognise_a_loader_with_a_state():
+    assert isinstance(DataLoader(range(3)), Stateful)
+
+
+def test_a_forked_child_can_ask_for_the_state(run_program):
+    source = """
+        import os, threading
+        from loader import DataLoader
+
+        loader = DataLoader(range(20), batch_size=4)
+        iterator = iter(loader)
+        next(iterator)
+        stop = threading.Event()
+
+        def ask():
+            while not stop.is_set():
+                loader.state_dict()
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                state = loader.state_dict()
+                next(iterator)
+                os._exit(state["handed_over"] + loader.state_dict()["handed_over"])
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        stop.set()
+        for thread in threads:
+            thread.join()
+        print("done")
+    """
+    status, out, err = run_program(source)
+    assert (status, out) == (0, "done\n"), err
 
 
 class Counting:
