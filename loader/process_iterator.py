@@ -78,10 +78,6 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
             self._sampler_error = error
             self._sampler_ended = True
             raise StopIteration from None
-        if type(index) is list:
-            # The queue pickles it in a thread of its own, while the sampler may already
-            # fill its list with the next batch.
-            index = index.copy()
         return (self._base_seed, self._epoch_number, index)
 
     def _next_data(self) -> Any:

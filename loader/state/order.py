@@ -246,7 +246,9 @@ class Order:
                 self._drawn += 1  # iterators go on after it, counting it as a batch
                 raise
             if type(index) is list:
-                index = index.copy()  # the sampler may reuse its list for the next batch
+                # The sampler may reuse its list for the next batch, while this one is on its
+                # way: to a worker thread, or through a queue that pickles it later.
+                index = index.copy()
             number = self._drawn
             self._drawn += 1
             if self._takes_snapshots and self._drawn % self._every == 0:
