@@ -8,7 +8,17 @@ import threading
 import time
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# Property tests: few cases and always the same ones, or (--hypothesis-profile thorough) many and new ones.
+# No deadlines: the machine may be slow.
+hypothesis.settings.register_profile("default", deadline=None, derandomize=True, database=None, max_examples=40)
+hypothesis.settings.register_profile(
+    "thorough", deadline=None, max_examples=2000, database=None, print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("default")
 
 # A background job of a non-interactive shell, and some CI runners, start with SIGINT ignored, and all
 # their children inherit that. The programs under test are to be interrupted as at a terminal.

@@ -1,0 +1,229 @@
+"""Whatever the sizes, workers, prefetch, order and batching: the epoch is the one that num_workers=0 gives.
+
+The reference is torch's own DataLoader without workers. `--hypothesis-profile thorough` tries many more cases.
+"""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from loader import DataLoader
+
+pytestmark = [
+    pytest.mark.timeout(1200),  # of the thorough profile
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.thread_unsafe(reason="hypothesis runs one example at a time; torch's default generator"),
+]
+
+Point = collections.namedtuple("Point", "x y")
+KINDS = {
+    "int": lambda i: i,
+    "small": lambda i: torch.tensor([i, -i]),
+    "large": lambda i: torch.arange(5000.0) + i,
+    "array": lambda i: np.full((80, 64), i, dtype=np.float64),
+    "image and label": lambda i: (np.full((64, 96, 3), i % 256, dtype=np.uint8), i),
+    "dict": lambda i: {"a": torch.full((4200,), i), "b": f"name {i}", "c": [i / 3, (i, b"x")]},
+    "namedtuple": lambda i: Point(torch.full((4200,), i), i),
+    "changing": lambda i: torch.arange(4096.0 + i // 4) if i % 8 < 4 else torch.tensor(float(i)),
+}
+
+
+class Rows(Dataset):
+    """Sample i of a kind; fails for the indices in ``bad``."""
+
+    def __init__(self, size, kind, bad=frozenset()):
+        self.size, self.kind, self.bad = size, kind, bad
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        if index in self.bad:
+            raise ValueError(f"sample {index}")
+        return KINDS[self.kind](index)
+
+
+class Bulk(Rows):
+    def __getitems__(self, indices):
+        return [self[i] for i in indices]
+
+
+class Stream(IterableDataset):
+    """Each worker's share of ``sizes[0]``, ``sizes[1]``, ... samples, in turn again from the first."""
+
+    def __init__(self, sizes, kind):
+        self.sizes, self.kind = sizes, kind
+
+    def __iter__(self):
+        info = get_worker_info()
+        worker_id, number = (0, 1) if info is None else (info.id, info.num_workers)
+        for n in range(worker_id, len(self.sizes), number):
+            yield from (KINDS[self.kind](1000 * n + i) for i in range(self.sizes[n]))
+
+
+@st.composite
+def batchings(draw, size):
+    """Arguments of DataLoader that say which samples make up which batch."""
+    kind = draw(st.sampled_from(["batches", "single", "sampler", "batch_sampler", "shuffle"]))
+    if kind == "single":
+        return {"batch_size": None, "shuffle": draw(st.booleans())}
+    if kind == "batch_sampler":
+        assume(size)
+        return {"batch_sampler": draw(st.lists(st.lists(st.integers(0, size - 1), min_size=1, max_size=5), max_size=12))}
+    arguments = {"batch_size": draw(st.integers(1, size + 2)), "drop_last": draw(st.booleans())}
+    if kind == "sampler":
+        assume(size)
+        arguments["sampler"] = draw(st.lists(st.integers(-size, size - 1), max_size=30))
+    elif kind == "shuffle":
+        assume(size)
+        arguments["shuffle"] = True
+    return arguments
+
+
+def engines():
+    """Arguments of DataLoader that must not change what comes."""
+    return st.fixed_dictionaries(
+        {
+            "num_workers": st.integers(1, 5),
+            "prefetch_factor": st.integers(1, 4),
+            "persistent_workers": st.booleans(),
+            "worker_method": st.just("thread"),
+        }
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(data=st.data())
+def test_map_style(data, outcomes, assert_same):
+    size = data.draw(st.integers(0, 40), "size")
+    kind = data.draw(st.sampled_from(sorted(KINDS)), "kind")
+    bad = data.draw(st.frozensets(st.integers(0, 60), max_size=2), "bad")
+    cls = data.draw(st.sampled_from([Rows, Bulk]), "class")
+    batching = data.draw(batchings(size), "batching")
+    engine = data.draw(engines(), "engine")
+    seed = data.draw(st.integers(0, 2**32), "seed")
+    take = data.draw(st.lists(st.none() | st.integers(0, 10), min_size=1, max_size=3), "batches taken of each epoch")
+
+    def epochs(cls_, **more):
+        torch.manual_seed(seed)
+        dl = cls_(cls(size, kind, bad), **batching, **more)
+        found = []
+        for number in take:
+            iterator = iter(dl)
+            found.append(outcomes(iterator) if number is None else [])
+            for _ in range(number or 0):
+                found[-1] += outcomes(one(iterator))
+            del iterator
+        return len(dl), found
+
+    length, ours = epochs(DataLoader, **engine)
+    expected_length, torchs = epochs(torch.utils.data.DataLoader)
+    assert length == expected_length
+    for a, b in zip(ours, torchs, strict=True):
+        compare(a, b, assert_same)
+
+
+def one(iterator):
+    """An iterable of what the next step of *iterator* gives: one batch, one exception or nothing."""
+
+    class Step:
+        asked = False
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if self.asked:
+                raise StopIteration
+            self.asked = True
+            return next(iterator)
+
+    return Step()
+
+
+def compare(ours, torchs, assert_same):
+    assert len(ours) == len(torchs)
+    for a, b in zip(ours, torchs, strict=True):
+        if isinstance(b, Exception):
+            assert type(a) is type(b) and str(b) == str(a)
+        else:
+            assert_same(a, b)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    size=st.integers(0, 40), batch_size=st.integers(1, 9), engine=engines(),
+    kind=st.sampled_from(["int", "small", "large", "image and label"]), epochs=st.integers(1, 2),
+)
+def test_in_order_false_gives_the_same_batches_in_some_order(size, batch_size, engine, kind, epochs, assert_same):
+    dl = DataLoader(Rows(size, kind), batch_size=batch_size, in_order=False, **engine)
+    expected = list(torch.utils.data.DataLoader(Rows(size, kind), batch_size=batch_size))
+
+    def first(batch):
+        return int((batch[1] if isinstance(batch, list) else batch).flatten()[0])
+
+    for _ in range(epochs):
+        found = sorted(dl, key=first)
+        assert len(found) == len(expected) == math.ceil(size / batch_size)
+        for a, b in zip(found, expected, strict=True):
+            assert_same(a, b)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    sizes=st.lists(st.integers(0, 9), max_size=6), batch_size=st.none() | st.integers(1, 6), engine=engines(),
+    kind=st.sampled_from(["int", "small", "large", "dict"]), drop_last=st.booleans(),
+)
+def test_iterable_style(sizes, batch_size, engine, kind, drop_last, assert_same):
+    """Workers take turns, and those whose share has ended are left out."""
+    arguments = {"batch_size": batch_size} | ({"drop_last": drop_last} if batch_size else {})
+    number = engine["num_workers"]
+    shares = [list(torch.utils.data.DataLoader(Share(sizes, kind, w, number), **arguments)) for w in range(number)]
+    expected = [share[n] for n in range(max(map(len, shares))) for share in shares if n < len(share)]
+    dl = DataLoader(Stream(sizes, kind), **arguments, **engine)
+    for _ in range(2):
+        found = list(dl)
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            assert_same(a, b)
+
+
+class Share(IterableDataset):
+    """What one worker sees of ``Stream``, without workers."""
+
+    def __init__(self, sizes, kind, worker_id, number):
+        self.sizes, self.kind, self.worker_id, self.number = sizes, kind, worker_id, number
+
+    def __iter__(self):
+        for n in range(self.worker_id, len(self.sizes), self.number):
+            yield from (KINDS[self.kind](1000 * n + i) for i in range(self.sizes[n]))
+
+
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_processes_too(data, outcomes, assert_same):
+    """Few cases: each starts processes."""
+    size = data.draw(st.integers(0, 30), "size")
+    batching = data.draw(batchings(size), "batching")
+    workers = data.draw(st.integers(1, 2), "workers")
+    rows = Rows(size, "dict", data.draw(st.frozensets(st.integers(0, 30), max_size=2)))
+    found = []
+    for cls, more in (
+        (DataLoader, {"num_workers": workers, "worker_method": "process"}), (torch.utils.data.DataLoader, {}),
+    ):
+        torch.manual_seed(1)
+        found.append(outcomes(cls(rows, **batching, **more)))
+    ours, torchs = found
+    assert [type(o) for o in ours] == [type(o) for o in torchs]
+    for a, b in zip(ours, torchs, strict=True):
+        if isinstance(b, Exception):
+            assert str(b) in str(a)
+        else:
+            assert_same(a, b)
