@@ -10,7 +10,10 @@ behaves as before.
 """
 
 from loader.dataloader import DataLoader
+from loader.on_error import SKIP
+from loader.random import sample_rng
+from loader.slots import empty_sample
 from loader.worker_info import get_worker_info
 
-__all__ = ["DataLoader", "get_worker_info"]
+__all__ = ["SKIP", "DataLoader", "empty_sample", "get_worker_info", "sample_rng"]
 __version__ = "0.1.0"

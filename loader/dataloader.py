@@ -1,36 +1,53 @@
 """The public class: torch's ``DataLoader`` with a choice of worker method."""
 
+import copy
 import inspect
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import torch.utils.data
-from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from loader import data_pipes
+from loader.on_error import ErrorPolicy, OnError, SkipLog
+from loader.process_iterator import ProcessDataLoaderIter
+from loader.serial_iterator import SerialDataLoaderIter
+from loader.state.keeper import StateKeeper
+from loader.strict_random import Watch
 from loader.thread_iterator import ThreadDataLoaderIter
 
 WorkerMethod = Literal["auto", "thread", "process"]
 _CHOICES = get_args(WorkerMethod)
-_DATA_PIPES = (IterDataPipe, MapDataPipe)
 
 
 class DataLoader(torch.utils.data.DataLoader):
     """``torch.utils.data.DataLoader`` with workers that may be threads.
 
-    Takes every argument of torch's class, with the same meaning, and one more:
+    Takes every argument of torch's class, with the same meaning, and these:
 
     Args:
         worker_method: what a worker is when ``num_workers > 0``.
 
             - ``"thread"``: a thread of this process. Batches are handed over without a
               copy, the dataset is shared, and nothing needs to be picklable.
-            - ``"process"``: torch's own worker processes, unchanged.
+            - ``"process"``: torch's own worker processes.
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made,
               else processes; processes also if ``multiprocessing_context`` is given, and
-              for data pipes.
+              for data pipes that cannot be copied.
+        on_error: what becomes of a sample whose loading raises an ``Exception``:
+            ``"raise"`` (default) it, ``"skip"`` the sample, or a callable
+            ``on_error(error, index)`` that returns a sample to use instead or
+            ``loader.SKIP``. See ``loader.on_error``. What was left out is counted and
+            described in the attribute ``skipped``, and warned of at the end of the epoch.
+        strict_rng: report draws from the global random generators in workers, once for
+            each place in the code; see ``loader.random``.
+        snapshot_every_n_steps: after how many batches a sampler, or a worker's iterable-style
+            dataset, is asked for its ``state_dict()`` if it has one. A higher number makes
+            large states cheaper; ``load_state_dict`` then loads the samples since the last
+            again. None: only at the epoch's begin.
 
     With threads, ``multiprocessing_context`` must be None, ``prefetch_factor`` at least
     1, and the following differs from processes:
@@ -49,20 +66,42 @@ class DataLoader(torch.utils.data.DataLoader):
       ``RuntimeError``. The epoch can be continued after it.
 
     Raises:
-        ValueError: for an unknown ``worker_method``, for ``multiprocessing_context`` or a
-            data pipe together with ``worker_method="thread"``, and as torch's class does.
+        ValueError: for an unknown ``worker_method`` or ``on_error``; for
+            ``multiprocessing_context``, or a ``MapDataPipe`` that is to be sharded, together
+            with ``worker_method="thread"``; and as torch's class does.
+        TypeError: for an ``on_error`` that cannot be called, a ``strict_rng`` that is no bool.
 
     See pytorch/pytorch#161044 for torch's own, unmerged, thread workers.
     """
 
     worker_method: WorkerMethod
+    on_error: OnError
+    strict_rng: bool
+    snapshot_every_n_steps: int | None
+    skipped: SkipLog
+    """What ``on_error`` has left out so far, over all iterators and epochs."""
 
     def __init__(
-        self, dataset, *args: Any, worker_method: WorkerMethod = "auto", **kwargs: Any
+        self,
+        dataset,
+        *args: Any,
+        worker_method: WorkerMethod = "auto",
+        on_error: OnError = "raise",
+        strict_rng: bool = False,
+        snapshot_every_n_steps: int | None = 1,
+        **kwargs: Any,
     ) -> None:
         # Before torch's own arguments, whose checks depend on it.
         self.worker_method = worker_method
-        super().__init__(dataset, *args, **kwargs)
+        self.on_error = on_error
+        self.strict_rng = strict_rng
+        self.snapshot_every_n_steps = snapshot_every_n_steps
+        self.skipped = SkipLog()
+        self._states = StateKeeper()
+        self._watch = Watch()  # used if strict
+        self._suits_threads: bool | None = None  # a data pipe; None: not tried yet
+        with data_pipes.exclusive(dataset):
+            super().__init__(dataset, *args, **kwargs)
 
     def __setattr__(self, attr: str, val: Any) -> None:
         # Here rather than in properties: torch's class guards attributes this way too,
@@ -71,6 +110,15 @@ class DataLoader(torch.utils.data.DataLoader):
             if val not in _CHOICES:
                 raise ValueError(
                     f"worker_method must be one of {', '.join(map(repr, _CHOICES))}, got {val!r}"
+                )
+        elif attr == "on_error":
+            ErrorPolicy(val)  # raises if it is none
+        elif attr == "strict_rng" and not isinstance(val, bool):
+            raise TypeError(f"strict_rng must be True or False, got {val!r}")
+        elif attr == "snapshot_every_n_steps" and val is not None:
+            if type(val) is not int or val < 1:
+                raise ValueError(
+                    f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}"
                 )
         if attr in ("worker_method", "multiprocessing_context", "dataset"):
             # As the three would be; the constructor sets them one after the other.
@@ -82,19 +130,68 @@ class DataLoader(torch.utils.data.DataLoader):
             )
         super().__setattr__(attr, val)
 
+    def __iter__(self) -> _BaseDataLoaderIter:
+        with data_pipes.exclusive(self.dataset):
+            return super().__iter__()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the latest iterator is: what ``load_state_dict`` goes on from.
+
+        Counts the batches that the loop was given, not those prefetched. Before the first
+        iterator, and once one has ended, it stands for the whole epoch that follows. May be
+        asked at any time, in any thread, also after a ``break`` and when the iterator is
+        gone; it draws nothing and disturbs nothing. The size does not depend on the length
+        of the dataset.
+
+        With ``on_error``, samples left out count as handed over. A batch that raised an
+        exception does once a later one is handed over.
+
+        Returns:
+            A dictionary for ``pickle``, ``torch.save`` and, if the ``state_dict()`` of
+            sampler and dataset give what JSON knows, JSON. See ``loader.state.format``.
+        """
+        return self._states.state(self)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Lets the next ``iter()`` go on where *state_dict* was taken; those after it go
+        through whole epochs.
+
+        The remaining batches are those that the saved loader had left, whatever
+        ``num_workers``, ``worker_method`` and ``prefetch_factor`` are here. Iterable-style
+        datasets share themselves out among the workers, so their number must be the same
+        (0 and 1 are). An explicit ``generator`` is put into the state that it had; torch's,
+        NumPy's and Python's own generators are left as they are. An empty dictionary stands
+        for no state.
+
+        Raises:
+            ValueError: if it is no state of a loader like this one; nothing has changed
+                then. Where only the sampler can tell, the next ``iter()`` or ``next()``
+                raises it.
+        """
+        self._states.load(state_dict, self)
+        self._iterator = None  # persistent workers start anew
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies and pickles have a state of their own.
+        return self.__dict__ | {"_states": copy.copy(self._states)}
+
     def _get_iterator(self) -> _BaseDataLoaderIter:
-        if self.num_workers == 0 or self._resolve_worker_method() == "process":
-            return super()._get_iterator()
+        if self.num_workers == 0:
+            return SerialDataLoaderIter(self)
         self.check_worker_number_rationality()
+        if self._resolve_worker_method() == "process":
+            return ProcessDataLoaderIter(self)
         return ThreadDataLoaderIter(self)
 
     def _resolve_worker_method(self) -> Literal["thread", "process"]:
         if self.worker_method != "auto":
             return self.worker_method
-        if self.multiprocessing_context is not None or isinstance(self.dataset, _DATA_PIPES):
+        if self.multiprocessing_context is not None or sys._is_gil_enabled():
             return "process"
-        if sys._is_gil_enabled():
-            return "process"
+        if data_pipes.is_data_pipe(self.dataset):
+            if self._suits_threads is None:
+                self._suits_threads = data_pipes.suits_threads(self.dataset)
+            return "thread" if self._suits_threads else "process"
         return "thread"
 
     def check_worker_number_rationality(self) -> None:
@@ -121,19 +218,25 @@ def _check_for_threads(worker_method: Any, multiprocessing_context: Any, dataset
             "worker_method='thread' uses none: leave it out, or use "
             "worker_method='process' (or 'auto', which then uses processes)"
         )
-    if isinstance(dataset, _DATA_PIPES):
+    if data_pipes.needs_processes(dataset):
         raise ValueError(
-            "data pipes cannot be used by several threads, because torch keeps global state "
-            "while it walks through them: use worker_method='process' (or 'auto')"
+            "this MapDataPipe has a pipe that is to be sharded by worker, but with threads it is "
+            "not fixed which worker builds which batch: use worker_method='process' (or 'auto')"
         )
 
 
 def _full_signature() -> inspect.Signature:
     torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
-    ours = inspect.Parameter(
-        "worker_method", inspect.Parameter.KEYWORD_ONLY, default="auto", annotation=WorkerMethod
-    )
-    return torchs.replace(parameters=[*torchs.parameters.values(), ours])
+    ours = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, default, kind in (
+            ("worker_method", "auto", WorkerMethod),
+            ("on_error", "raise", OnError),
+            ("strict_rng", False, bool),
+            ("snapshot_every_n_steps", 1, int | None),
+        )
+    ]
+    return torchs.replace(parameters=[*torchs.parameters.values(), *ours])
 
 
 # help(), and tools that rebuild a loader from its arguments (Lightning among them), see

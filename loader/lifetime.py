@@ -1,25 +1,40 @@
-"""Which pools of worker threads are live, and who ends them when the interpreter exits.
+"""Which worker threads there are, and who ends them when the interpreter exits or forks.
 
-Worker threads are not daemon threads: the interpreter waits for them when it exits, so
-somebody has to tell them to end, also where an iterator is still referred to (by a
-global, say). For a pool that the main thread or a daemon thread uses, that is the hook
-that runs once the main thread is done. A pool used by another thread may go on, since
-the interpreter waits for that thread too, and is ended together with it.
+An iterator that is still referred to when the program ends (by a global, say) has workers
+that somebody must tell to end, and wait for. That is done in two steps:
+
+1. When the main thread is done, before the interpreter waits for the other threads and
+   before any function registered with ``atexit``: workers would otherwise run into what
+   such functions close. Pools used by a thread that the interpreter waits for are left
+   alone, since that thread goes on.
+2. When all those threads have ended, as a function of ``atexit``: pools that are left, and
+   those made since. Registered when this module is imported, so it runs after functions
+   that are registered later; they can use loaders. From then on no pool can be made.
+
+Each step waits for ``joining.JOIN_LIMIT`` seconds at most, however many workers there are;
+the second has somebody to wait for only if loaders were used after the first. Who has not
+ended then is named in a warning and left behind.
 
 The technique (a hook before the interpreter joins threads, no strong reference from a
 thread to the object that it works for) is that of ``concurrent.futures.thread``.
 """
 
+import atexit
+import multiprocessing.util
 import os
 import threading
+import time
+from collections.abc import Collection
 from typing import Protocol
+
+from loader import joining
 
 
 class Pool(Protocol):
     consumer: "Consumer"
+    threads: Collection[joining.WorkerThread]
 
     def stop(self) -> None: ...
-    def join(self) -> None: ...
     def orphan(self) -> None: ...
 
 
@@ -29,7 +44,8 @@ class Consumer:
     def __init__(self) -> None:
         thread = threading.current_thread()
         self._ident = thread.ident
-        self._waited_for = not thread.daemon and thread is not threading.main_thread()
+        self.is_main_thread = thread is threading.main_thread()
+        self._waited_for = not thread.daemon and not self.is_main_thread
         self.ended = False
 
     def is_current_thread(self) -> bool:
@@ -49,12 +65,13 @@ class _EndOfThread:
         self._consumer = consumer
 
     def __del__(self) -> None:
-        # First the mark, then the check; the hook does it the other way round. So
-        # between them they miss no pool.
         self._consumer.ended = True
-        if _exiting:
-            for pool in list(_live):
-                if pool.consumer is self._consumer:
+        if self._consumer.is_main_thread:
+            # In a child forked by a thread which then ends as threads do: no exit hook runs,
+            # and the process lives for as long as any worker. Otherwise there is nothing
+            # left to stop (nor, when modules are torn down, the set).
+            for pool in list(_live or ()):
+                if not pool.consumer.outlives_main_thread():
                     pool.stop()
 
 
@@ -67,9 +84,10 @@ _local = _Local()
 
 # Adding, discarding and copying are single atomic operations of a built-in set whose
 # elements hash by identity. So there is no lock, which a finalizer could not take.
-_live: set[Pool] = set()
+_live: set[Pool] = set()  # not told to end
+_running: set[joining.WorkerThread] = set()  # not seen to have ended, of live pools or not
 
-_exiting = False  # goes from False to True once
+_closed = False  # goes from False to True once, in the second step
 
 
 def current_consumer() -> Consumer:
@@ -86,10 +104,19 @@ def register(pool: Pool) -> None:
 
     Raises ``RuntimeError`` if nobody would end it any more.
     """
+    for thread in list(_running):  # those that nobody had to wait for
+        if thread.ident is not None and not thread.is_alive():
+            _running.discard(thread)
+    # First added, then checked; the last step does it the other way round. So between
+    # them they miss no pool.
     _live.add(pool)
-    if _exiting and not pool.consumer.outlives_main_thread():
+    if _closed:
         _live.discard(pool)
-        raise RuntimeError("worker threads cannot be started while the interpreter exits")
+        raise RuntimeError(
+            "worker threads cannot be started any more: the interpreter exits, and functions "
+            "registered with atexit before the loader was imported are too late for it. Import "
+            "the loader before such a function is registered, or use num_workers=0 in it"
+        )
 
 
 def forget(pool: Pool) -> None:
@@ -97,24 +124,74 @@ def forget(pool: Pool) -> None:
     _live.discard(pool)
 
 
-def _end_all_at_exit() -> None:
-    """Runs in the main thread when it is done, before non-daemon threads are joined."""
-    global _exiting
-    _exiting = True
-    pools = [pool for pool in list(_live) if not pool.consumer.outlives_main_thread()]
+def start(thread: joining.WorkerThread) -> None:
+    """Starts *thread*, and waits for it at exit if nobody did before.
+
+    Raises ``RuntimeError`` if the system refuses it.
+    """
+    _running.add(thread)
+    try:
+        thread.start()
+    except BaseException:
+        if thread.ident is None:
+            _running.discard(thread)
+        raise
+
+
+def has_ended(thread: joining.WorkerThread) -> None:
+    """*thread* was waited for, with success."""
+    _running.discard(thread)
+
+
+def _end_first() -> None:
+    """The first step; in the main thread, before non-daemon threads are joined."""
+    _end([pool for pool in list(_live) if not pool.consumer.outlives_main_thread()])
+
+
+def _end_last() -> None:
+    """The second step; in the main thread, when all other non-daemon threads have ended."""
+    global _closed
+    _closed = True
+    _end(list(_live))
+
+
+def _end(pools: list[Pool]) -> None:
+    """Ends *pools*, and waits for all workers that were told to end, now or before."""
     for pool in pools:
         pool.stop()
-    for pool in pools:
-        pool.join()
+    going_on = {thread for pool in list(_live) for thread in pool.threads}
+    ending = [thread for thread in list(_running) if thread not in going_on]
+    limit = joining.JOIN_LIMIT
+    began = time.monotonic()
+    try:
+        stuck = joining.join_all(ending, limit)
+    except KeyboardInterrupt:  # Ctrl-C: the user has waited long enough
+        limit = time.monotonic() - began
+        stuck = joining.join_all(ending, 0)
+    for thread in ending:
+        _running.discard(thread)  # so that the second step does not name it again
+    if stuck:
+        joining.report_abandoned(stuck, limit)
 
 
-def _orphan_all_after_fork() -> None:
-    """Only the forking thread exists in the child: no worker does."""
+def _begin_anew_in_child() -> None:
+    """Only the forking thread exists in the child, and it is the main thread there."""
+    global _local, _closed
     for pool in list(_live):
         pool.orphan()
     _live.clear()
+    _running.clear()
+    _local = _Local()
+    _closed = False
 
 
-threading._register_atexit(_end_all_at_exit)
+def _register_last_step(_: object = None) -> None:
+    atexit.register(_end_last)
+
+
+threading._register_atexit(_end_first)
+_register_last_step()
+# A child of multiprocessing forgets the functions that its parent registered.
+multiprocessing.util.register_after_fork(_register_last_step, _register_last_step)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_orphan_all_after_fork)
+    os.register_at_fork(after_in_child=_begin_anew_in_child)

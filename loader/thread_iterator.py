@@ -27,20 +27,19 @@ from collections import Counter
 from typing import Any, Self
 
 import torch
-from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
+from torch.utils.data.dataloader import _DatasetKind
 
-from loader.fetch import annotate
+from loader import data_pipes
+from loader.assembly import Assembly, Builder
+from loader.buffers import BufferPool
+from loader.error_notes import annotate
+from loader.fetch import EMPTY, Epoch, Fetched, has_getitems
 from loader.lifetime import current_consumer
-from loader.thread_worker import (
-    Batch,
-    Departure,
-    Failure,
-    Plan,
-    Result,
-    Task,
-    WorkerContext,
-    WorkerExhausted,
-)
+from loader.messages import Departure, Failure, Result, Task, WorkerExhausted
+from loader.on_error import ErrorPolicy
+from loader.slots import Slots
+from loader.state.iterator import ResumableDataLoaderIter
+from loader.thread_worker import Plan, WorkerContext
 from loader.worker_pool import WorkerPool
 
 
@@ -51,7 +50,7 @@ class State(enum.Enum):
     SHUT_DOWN = "shut down"
 
 
-class ThreadDataLoaderIter(_BaseDataLoaderIter):
+class ThreadDataLoaderIter(ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
 
     At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed
@@ -70,11 +69,15 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
         self._in_order = loader.in_order
         self._max_dispatched = loader.prefetch_factor * loader.num_workers
         self._worker_init_fn = loader.worker_init_fn
+        self._policy = ErrorPolicy(loader.on_error)
+        self._watch = loader._watch if loader.strict_rng else None
+        self._skip_log = loader.skipped
         self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
         # for a certain worker; any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == _DatasetKind.Iterable
         self._start_workers()
+        data_pipes.draw_as_processes_do(self._dataset, loader.generator, self._pg)
         self._begin_epoch()
 
     # Life
@@ -89,12 +92,19 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
             worker_init_fn=self._worker_init_fn,
             num_workers=self._num_workers,
             base_seed=self._base_seed,
+            shared_seed=self._shared_seed,
+            policy=self._policy,
+            watch=self._watch,
+            world_size=self._world_size,
+            rank=self._rank,
+            states=tuple(self.worker_states()),
             pin_memory_device=self._pin_memory_device if self._pin_memory else None,
             pin_memory_device_index=(
                 torch.accelerator.current_device_index() if self._pin_memory else None
             ),
         )
         self._contexts = tuple(WorkerContext(plan, i) for i in range(self._num_workers))
+        self._builder = self._make_builder(plan)
         self._pool = WorkerPool(self._contexts, self._private_queues)
         self._present = set(range(self._num_workers))  # workers that have not departed
         # The finalizer holds the pool, which does not hold the iterator. At exit the
@@ -102,8 +112,24 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
 
+    def _make_builder(self, plan: Plan) -> Builder | None:
+        """How the workers build a batch together; None if each batch is one worker's."""
+        together = not self._private_queues and self._auto_collation
+        if not together or has_getitems(self._dataset):
+            return None
+        return Builder(
+            plan.dataset,
+            plan.collate_fn,
+            plan.policy,
+            plan.num_workers,
+            # In the making or finished, held by the consumer, and one it is about to drop.
+            BufferPool(self._max_dispatched + 2, pinned=self._pin_memory),
+            plan.pin_memory_device,
+        )
+
     def _begin_epoch(self) -> None:
-        self._epoch = self._pool.begin_epoch()
+        self._epoch = Epoch(self._base_seed, self._epoch_number, self._shared_seed)
+        self._pool.begin_epoch(self._epoch)
         self._state = State.RUNNING
         self._dispatched = 0
         self._handed_over = 0  # in order, also the number of the batch to hand over next
@@ -113,6 +139,7 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
         self._with_data = set(self._present)
         self._turns = itertools.cycle(range(self._num_workers))
         self._assigned: dict[int, int] = {}
+        self._built_by: dict[int, int] = {}  # of batches not yet handed over
         try:
             for _ in range(self._max_dispatched):
                 self._dispatch()
@@ -183,9 +210,10 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
                 raise outcome.exception
             finally:
                 del outcome  # the exception's traceback refers to this frame
-        return outcome.data
+        # Here, so that the tensors are this thread's: see Slots.
+        return outcome.data.batch() if type(outcome.data) is Slots else outcome.data
 
-    def _next_outcome(self) -> Batch | Failure | None:
+    def _next_outcome(self) -> Fetched | Failure | None:
         """What ``__next__`` does next; None at the end of the epoch."""
         self._pool.consumer = current_consumer()
         while True:
@@ -201,12 +229,21 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
                     )
                 )
             if (result := self._take_arrived()) is not None:
-                if isinstance(result.outcome, WorkerExhausted):
-                    self._with_data.discard(result.outcome.worker_id)
+                outcome, worker_id = result.outcome, self._built_by.pop(result.number, 0)
+                if isinstance(outcome, WorkerExhausted):
+                    self._with_data.discard(outcome.worker_id)
                 # Before the batch is handed over, and also if it is an exception.
                 self._dispatch()
-                if not isinstance(result.outcome, WorkerExhausted):
-                    return result.outcome
+                if isinstance(outcome, Failure):
+                    self._progress.failed(result.number, worker_id)
+                    return outcome
+                self._skip_log.add(outcome.skipped)
+                if isinstance(outcome, WorkerExhausted):
+                    continue
+                turns = self._num_workers if self._private_queues else 0
+                self._progress.handed_over(result.number, worker_id, outcome.state, turns)
+                if outcome.data is not EMPTY:
+                    return outcome
             elif self._handed_over == self._dispatched:
                 return self._finish()
             elif not self._present:
@@ -228,6 +265,7 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
     def _finish(self) -> Failure | None:
         """The end of the epoch; a worker's failure to start must not get lost in it."""
         self._state = State.EXHAUSTED
+        self._skip_log.report()
         if self._persistent_workers:
             self._pool.wake()
         else:
@@ -246,7 +284,7 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
             return
         number = self._dispatched
         try:
-            index = next(self._sampler_iter)
+            index = self._next_index()
         except StopIteration:
             self._state = State.DRAINING
             return
@@ -257,13 +295,22 @@ class ThreadDataLoaderIter(_BaseDataLoaderIter):
             self._dispatched += 1
             self._arrived[number] = Result(self._epoch, number, Failure(error))
             return
-        if type(index) is list:
-            index = index.copy()  # the sampler may reuse its list for the next batch
         worker_id = self._choose_worker() if self._private_queues else None
         if worker_id is not None:
-            self._assigned[number] = worker_id
+            self._assigned[number] = self._built_by[number] = worker_id
         self._dispatched += 1
-        self._pool.put(Task(self._epoch, self._contexts, number, index), worker_id)
+        if self._builder is None or type(index) not in (list, tuple) or not index:
+            self._pool.put(Task(self._epoch, self._contexts, number, index), worker_id)
+            return
+        assembly = Assembly(self._builder, self._epoch, index)
+        task = Task(self._epoch, self._contexts, number, index, assembly)
+        # One for each worker that can help; who finds nothing left to do takes the next.
+        for _ in range(min(self._num_workers, len(index))):
+            self._pool.put(task)
+
+    def _skip_turns(self, worker_id: int) -> None:
+        for _ in range(worker_id % self._num_workers):
+            next(self._turns)
 
     def _choose_worker(self) -> int:
         """The worker for the next batch of an iterable-style dataset."""

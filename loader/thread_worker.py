@@ -1,14 +1,14 @@
-"""What one worker thread does, and the messages that it exchanges with the consumer.
+"""What one worker thread does.
 
 Everything passes through two kinds of ``queue.SimpleQueue``: tasks to the workers,
-results to the consumer. A worker owns its ``WorkerContext`` alone, and between two
-tasks its thread refers to nothing of the user's (dataset, collate function, batch):
-so an iterator that is part of a reference cycle through the dataset can still be
-collected while its workers wait.
+results to the consumer (``loader.messages``). A worker owns its ``WorkerContext`` alone,
+and between two tasks its thread refers to nothing of the user's (dataset, collate
+function, batch): so an iterator that is part of a reference cycle through the dataset can
+still be collected while its workers wait.
 """
 
+import contextlib
 import copy
-import enum
 import os
 import threading
 from collections.abc import Callable
@@ -20,16 +20,22 @@ import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind
 
+from loader import data_pipes
+from loader.error_notes import annotate, describe_index
 from loader.fetch import (
+    EMPTY,
     Cancelled,
     Epoch,
     Exhausted,
+    Fetched,
     Fetcher,
     IterableFetcher,
     MapFetcher,
-    annotate,
-    describe_index,
 )
+from loader.messages import Departure, Failure, Order, Outcome, Result, Task, WorkerExhausted
+from loader.on_error import ErrorPolicy
+from loader.state.workers import StatefulIterableFetcher, WorkerState
+from loader.strict_random import Watch
 from loader.worker_info import WorkerInfo, acting_as
 
 
@@ -45,70 +51,19 @@ class Plan:
     worker_init_fn: Callable[[int], Any] | None
     num_workers: int
     base_seed: int
+    shared_seed: int | None
+    """What a data pipe has been seeded with, for the epoch that begins."""
+    policy: ErrorPolicy
+    watch: Watch | None
+    """Reports draws from global generators, if the loader is strict."""
+    world_size: int
+    """With ``rank``: what the data pipes of a distributed job are sharded by."""
+    rank: int
+    states: tuple[WorkerState, ...]
+    """What each worker goes on from, in its first epoch."""
     pin_memory_device: str | None
     """Device type to pin batches for, or None to leave them unpinned."""
     pin_memory_device_index: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Consumer to worker: build batch *number* of *epoch* from *index*."""
-
-    epoch: Epoch
-    contexts: tuple["WorkerContext", ...]
-    number: int
-    index: Any
-
-
-class Order(enum.Enum):
-    """Consumer to worker: what is not a task."""
-
-    END = "end"
-    LOOK_UP = "look up"
-    """Do nothing, but run; see ``WorkerPool.wake``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Outcome of a task: the finished batch."""
-
-    data: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Outcome of a task: an exception to raise in the consumer."""
-
-    exception: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerExhausted:
-    """Outcome of a task: the worker's share of an iterable dataset has ended."""
-
-    worker_id: int
-
-
-Outcome = Batch | Failure | WorkerExhausted
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Worker to consumer: every task of an epoch not cancelled gets exactly one."""
-
-    epoch: Epoch
-    number: int
-    outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """Worker to consumer: this worker has ended early, because of *exception*: while
-    starting up, or (*task_lost*) with a task in hand that nobody will answer now."""
-
-    worker_id: int
-    exception: BaseException
-    task_lost: bool
 
 
 class WorkerContext:
@@ -123,6 +78,7 @@ class WorkerContext:
         self._worker_id = worker_id
         # Here, in the consumer, so that no two copies are made at the same time.
         self._dataset = _own_dataset(plan)
+        self._state = plan.states[worker_id]
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
 
@@ -137,36 +93,64 @@ class WorkerContext:
         )
         if plan.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(plan.pin_memory_device_index)
-        if plan.worker_init_fn is not None:
-            with acting_as(self._info), _no_stop_iteration("worker_init_fn"):
+        with (
+            acting_as(self._info),
+            _no_stop_iteration("worker_init_fn"),
+            data_pipes.exclusive(self._dataset),  # worker_init_fn may walk the pipes
+        ):
+            data_pipes.shard(self._dataset, plan.world_size, plan.rank, self._worker_id)
+            if plan.worker_init_fn is not None:
                 plan.worker_init_fn(self._worker_id)
 
-    def fetch(self, epoch: Epoch, index: Any) -> Any:
-        """The batch for *index*.
+    def watching(self) -> contextlib.AbstractContextManager:
+        """For the worker's life after ``start_up``."""
+        watch = self._plan.watch
+        return contextlib.nullcontext() if watch is None else watch.watching()
+
+    def run(self, task: Task) -> Fetched | Failure | None:
+        """The outcome of *task*; None if another worker will give it.
 
         Raises ``Exhausted`` or ``Cancelled`` (both end the task without a batch) or
         whatever the user's code raises.
         """
         with acting_as(self._info), _no_stop_iteration("the dataset or collate_fn"):
-            if epoch is not self._epoch:
-                # Should making the fetcher fail, the worker has nothing to give in
-                # this epoch, and says so from the next task on.
-                self._epoch, self._fetcher = epoch, None
-                self._fetcher = self._make_fetcher()
-            if self._fetcher is None:
-                raise Exhausted
-            data = self._fetcher.fetch(index, epoch)
-            if self._plan.pin_memory_device is not None:
-                data = pin_memory(data, self._plan.pin_memory_device)
-            return data
+            if task.assembly is not None:
+                return task.assembly.build()
+            return self._fetch(task.epoch, task.index)
 
-    def _make_fetcher(self) -> Fetcher:
+    def _fetch(self, epoch: Epoch, index: Any) -> Fetched:
+        if epoch is not self._epoch:
+            # Should making the fetcher fail, the worker has nothing to give in
+            # this epoch, and says so from the next task on.
+            self._epoch, self._fetcher = epoch, None
+            self._fetcher = self._make_fetcher(epoch)
+        if self._fetcher is None:
+            raise Exhausted
+        fetched = self._fetcher.fetch(index, epoch)
+        if self._plan.pin_memory_device is not None and fetched.data is not EMPTY:
+            fetched.data = pin_memory(fetched.data, self._plan.pin_memory_device)
+        return fetched
+
+    def _make_fetcher(self, epoch: Epoch) -> Fetcher:
         plan = self._plan
         if plan.dataset_kind == _DatasetKind.Iterable:
+            if epoch.shared_seed != plan.shared_seed:
+                data_pipes.seed(self._dataset, epoch.shared_seed)
+            state, self._state = self._state, WorkerState(every=self._state.every)
+            return StatefulIterableFetcher(self._dataset, self._make_iterable_fetcher, state)
+        return MapFetcher(self._dataset, plan.auto_collation, plan.collate_fn, plan.policy)
+
+    def _make_iterable_fetcher(self) -> IterableFetcher:
+        plan = self._plan
+        with data_pipes.exclusive(self._dataset):
             return IterableFetcher(
-                self._dataset, plan.auto_collation, plan.collate_fn, plan.drop_last
+                self._dataset,
+                plan.auto_collation,
+                plan.collate_fn,
+                plan.drop_last,
+                plan.policy,
+                self._worker_id,
             )
-        return MapFetcher(self._dataset, plan.auto_collation, plan.collate_fn)
 
 
 def _own_dataset(plan: Plan) -> Any:
@@ -176,8 +160,10 @@ def _own_dataset(plan: Plan) -> Any:
     the memory that processes spend on copies. Iterable-style: a shallow copy for each
     worker, because the documented way to shard is to set attributes of
     ``get_worker_info().dataset`` in ``worker_init_fn``, which must not reach the other
-    workers.
+    workers; of a data pipe a deep one.
     """
+    if data_pipes.is_data_pipe(plan.dataset):
+        return data_pipes.own_copy(plan.dataset)
     if plan.dataset_kind == _DatasetKind.Map:
         return plan.dataset
     try:
@@ -216,10 +202,14 @@ def run_worker(
     started = False
     try:
         _limit_intra_op_threads()
-        start.pop().start_up()
-        started = True
-        while _serve(worker_id, tasks, results):
-            pass
+        context = start.pop()
+        context.start_up()
+        watching = context.watching()
+        del context
+        with watching:
+            started = True
+            while _serve(worker_id, tasks, results):
+                pass
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         error.__traceback__ = _without_own_frame(error)
@@ -241,22 +231,25 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: SimpleQueue) -> bool:
 
 
 def _attempt(task: Task, worker_id: int) -> Outcome | None:
-    """The outcome of *task*; None if its epoch was cancelled."""
+    """The outcome of *task*; None if its epoch was cancelled or another worker gives it."""
     try:
         task.epoch.check()
-        return Batch(task.contexts[worker_id].fetch(task.epoch, task.index))
+        outcome = task.contexts[worker_id].run(task)
     except Cancelled:
         return None
-    except Exhausted:
-        return WorkerExhausted(worker_id)
+    except Exhausted as end:
+        return WorkerExhausted(worker_id, end.skipped)
     except BaseException as error:
+        # Without this frame, which is of no interest to the reader of the traceback.
+        error.__traceback__ = _without_own_frame(error)
+        outcome = Failure(error)
+    if isinstance(outcome, Failure):
         annotate(
-            error,
+            outcome.exception,
             f"in loader worker thread {worker_id}, building batch {task.number} "
             f"{describe_index(task.index)}",
         )
-        # Without this frame, which is of no interest to the reader of the traceback.
-        return Failure(error.with_traceback(_without_own_frame(error)))
+    return outcome
 
 
 def _without_own_frame(error: BaseException):

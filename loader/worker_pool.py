@@ -9,20 +9,13 @@ Shared state: ``stopped`` and ``orphaned`` go from False to True once, ``epoch``
 reader copes with a value that is a moment old.
 """
 
-import faulthandler
-import tempfile
 import threading
-import time
-import warnings
 from queue import SimpleQueue
 
-from loader import lifetime
+from loader import joining, lifetime
 from loader.fetch import Epoch
-from loader.thread_worker import Order, Task, WorkerContext, run_worker
-
-JOIN_LIMIT = 5.0
-"""Seconds to wait for workers that were told to end, the time torch grants its worker
-processes. A worker only needs longer if a single sample does."""
+from loader.messages import Order, Task
+from loader.thread_worker import WorkerContext, run_worker
 
 
 class WorkerPool:
@@ -41,37 +34,35 @@ class WorkerPool:
         self.stopped = False
         self.orphaned = False
         self._tasks = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
-        self._threads: list[threading.Thread] = []
+        self.threads = tuple(
+            joining.WorkerThread(
+                target=run_worker,
+                args=(worker_id, [context], self._queue_of(worker_id), self.results),
+                name=f"loader-worker-{worker_id}",
+            )
+            for worker_id, context in enumerate(contexts)
+        )
         lifetime.register(self)
         try:
-            for worker_id, context in enumerate(contexts):
-                self._start(worker_id, context)
+            for thread in self.threads:
+                lifetime.start(thread)
         except BaseException as error:
             self.stop()
             if isinstance(error, Exception):  # else an interruption: no waiting
                 self.join()
             raise
 
-    def _start(self, worker_id: int, context: WorkerContext) -> None:
-        tasks = self._tasks[worker_id % len(self._tasks)]
-        thread = threading.Thread(
-            target=run_worker,
-            args=(worker_id, [context], tasks, self.results),
-            name=f"loader-worker-{worker_id}",
-            daemon=False,  # else inherited from a consumer that is a daemon thread
-        )
-        thread.start()
-        self._threads.append(thread)
+    def _queue_of(self, worker_id: int) -> SimpleQueue:
+        return self._tasks[worker_id % len(self._tasks)]
 
     def put(self, task: Task, worker_id: int | None = None) -> None:
         """Queues *task* for worker *worker_id*, or for whichever is free if None."""
         self._tasks[worker_id or 0].put(task)
 
-    def begin_epoch(self) -> Epoch:
+    def begin_epoch(self, epoch: Epoch) -> None:
         """A new epoch; what is left of the previous one is no longer worked on."""
         self.epoch.cancelled = True
-        self.epoch = Epoch()
-        return self.epoch
+        self.epoch = epoch
 
     def wake(self) -> None:
         """Lets every waiting worker run for a moment.
@@ -82,7 +73,7 @@ class WorkerPool:
         stay in memory while persistent workers wait for the next.
         """
         for tasks in self._tasks:
-            for _ in range(len(self._threads) // len(self._tasks)):
+            for _ in range(len(self.threads) // len(self._tasks)):
                 tasks.put(Order.LOOK_UP)
 
     def stop(self) -> None:
@@ -98,34 +89,30 @@ class WorkerPool:
         if self.orphaned:
             return
         for tasks in self._tasks:
-            for _ in self._threads:
+            for _ in self.threads:
                 tasks.put(Order.END)
         self.results.put(None)  # wakes a consumer that waits in another thread
 
-    def join(self, limit: float = JOIN_LIMIT) -> None:
-        """Waits up to *limit* seconds for the workers to end, after ``stop()``.
+    def join(self, limit: float | None = None) -> None:
+        """Waits for the workers to end, after ``stop()``, up to *limit* seconds (None:
+        ``joining.JOIN_LIMIT``).
 
         Whoever is still busy then is named in a ``RuntimeWarning`` with its stack; it
         ends by itself once the user's code returns.
         """
         if self.orphaned:
             return
-        deadline = time.monotonic() + limit
-        stuck = []
-        for thread in self._threads:
-            if thread.ident == threading.get_ident():
-                continue
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                stuck.append(thread)
+        limit = joining.JOIN_LIMIT if limit is None else limit
+        stuck = joining.join_all(self.threads, limit)
+        for thread in self.threads:
+            if thread not in stuck and thread.ident != threading.get_ident():
+                lifetime.has_ended(thread)
         if stuck:
-            names = ", ".join(thread.name for thread in stuck)
-            warnings.warn(
-                f"{names} did not end within {limit:g} s of being told to, because a call into "
-                "the dataset or collate_fn has not returned. The interpreter can only exit "
-                "after it has. Stack:\n" + "".join(_stack(thread) for thread in stuck),
-                RuntimeWarning,
-                stacklevel=2,
+            joining.report_stuck(
+                stuck,
+                limit,
+                "It ends as soon as that call returns; the interpreter's exit waits for it no "
+                f"longer than {joining.JOIN_LIMIT:g} s.",
             )
 
     def dispose(self) -> None:
@@ -139,35 +126,24 @@ class WorkerPool:
         - this is the thread that used the iterator. Any other was merely hit by the
           garbage collection: a worker of another loader, say, for whose end somebody
           waits in turn;
-        - this thread was not hit inside the ``threading`` module, with the lock in hand
-          that a thread needs for its first and last steps.
+        - ``joining.may_wait()``.
         """
         if self.stopped:
             return
         self.stop()
-        lock = threading._active_limbo_lock
-        if self.consumer.is_current_thread() and not lock._is_owned():
+        if self.consumer.is_current_thread() and joining.may_wait():
             self.join()
 
     def orphan(self) -> None:
-        """In a forked child: the threads do not exist here, and a queue may have been
-        copied while another thread was inside it. Neither is ever touched again."""
+        """In a forked child: the threads do not exist here, and are never waited for.
+
+        But for one, if it was a worker that forked. Should the user's code return to it
+        here (most that fork in a thread end the process instead), it finds its epoch
+        cancelled and is told to end, and with it, the only thread, ends the process.
+        """
         self.orphaned = self.stopped = True
-
-
-def _stack(thread: threading.Thread) -> str:
-    """The stack of a running thread as text.
-
-    Through ``faulthandler``, which stops all threads while it reads (CPython issue
-    128400); walking frames from ``sys._current_frames()`` while their thread goes on
-    running is not safe without the GIL.
-    """
-    with tempfile.TemporaryFile("w+") as file:
-        faulthandler.dump_traceback(file)
-        file.seek(0)
-        sections = file.read().split("\n\n")
-    for section in sections:
-        header, _, frames = section.partition("\n")
-        if f"0x{thread.ident:016x}" in header:
-            return f"{thread.name} (most recent call first):\n{frames.rstrip()}\n"
-    return f"{thread.name}: (stack not available)\n"
+        self.epoch.cancelled = True
+        if any(thread.ident == threading.get_ident() for thread in self.threads):
+            # The queues are whole: a fork stops all other threads outside of such steps.
+            for tasks in self._tasks:
+                tasks.put(Order.END)

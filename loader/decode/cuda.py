@@ -124,9 +124,7 @@ class _ThreadDecoder:
 
     def _free(self, at_most: int) -> None:
         """Drops the images whose copies have been made; waits until *at_most* are left."""
-        while self._in_flight and (
-            len(self._in_flight) > at_most or self._in_flight[0][0].query()
-        ):
+        while self._in_flight and (len(self._in_flight) > at_most or self._in_flight[0][0].query()):
             event, *_ = self._in_flight[0]
             event.synchronize()
             self._in_flight.popleft()

@@ -5,15 +5,6 @@ Source: ITU-T T.81 (JPEG), annex B: marker segments B.1.1, frame header B.2.2.
 
 from typing import NamedTuple
 
-_SOI = b"\xff\xd8"
-# Baseline, extended sequential and progressive Huffman: what libjpeg decodes everywhere.
-_FRAMES = frozenset((0xC0, 0xC1, 0xC2))
-_QUANTIZATION = 0xDB
-_SCAN = 0xDA
-# Huffman tables, restart interval, APPn, comment: passed over by their length.
-_PASSED = frozenset((0xC4, 0xDD, 0xFE, *range(0xE0, 0xF0)))
-
-
 class JpegHeader(NamedTuple):
     width: int
     height: int
@@ -27,7 +18,9 @@ def parse(data: bytes) -> JpegHeader | None:
     coding, 12 bits, a height given later) is None, so that it goes to a full parser. What is
     accepted is read here exactly as libjpeg reads it, so the two agree on the size.
     """
-    if data[:2] != _SOI:
+    # The markers are written out, not named in the module: without the GIL, counting references
+    # to a global object at each marker is contention between threads; constants are immortal.
+    if data[:2] != b"\xff\xd8":  # SOI
         return None
     header = None
     at, end = 2, len(data)
@@ -37,14 +30,15 @@ def parse(data: bytes) -> JpegHeader | None:
         start, at = at, at + 2 + length
         if data[start] != 0xFF or length < 2 or at > end:
             return None
-        if marker in _PASSED:
-            continue
-        if marker == _QUANTIZATION:
+        if 0xE0 <= marker <= 0xEF or marker in (0xC4, 0xDD, 0xFE):
+            continue  # APPn, Huffman tables, restart interval, comment
+        if marker == 0xDB:  # quantization tables
             if not _quantization_tables_fit(data, start + 4, at):
                 return None
-        elif marker == _SCAN:
+        elif marker == 0xDA:  # the first scan
             return header
-        elif marker in _FRAMES and header is None and length >= 8 and data[start + 4] == 8:
+        # Frames that libjpeg decodes everywhere: baseline, extended, progressive; of 8 bits.
+        elif marker in (0xC0, 0xC1, 0xC2) and not header and length >= 8 and data[start + 4] == 8:
             header = JpegHeader(
                 width=data[start + 7] << 8 | data[start + 8],
                 height=data[start + 5] << 8 | data[start + 6],

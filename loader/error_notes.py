@@ -1,0 +1,27 @@
+"""Notes on exceptions: which sample, batch and worker they came from (PEP 678)."""
+
+import contextlib
+import reprlib
+from typing import Any
+
+# Short, and never fails whatever the index is (its own repr() may raise).
+describe_sample = reprlib.Repr(maxlist=8, maxtuple=8).repr
+
+
+def annotate(error: BaseException, note: str) -> None:
+    """Adds *note* to *error*, unless its class uses ``__notes__`` for something else."""
+    with contextlib.suppress(TypeError):
+        error.add_note(note)
+
+
+def annotate_sample(error: BaseException, index: Any) -> None:
+    """Says that *error* was raised while ``dataset[index]`` was loaded."""
+    annotate(error, f"raised while loading dataset[{describe_sample(index)}]")
+
+
+def describe_index(index: Any) -> str:
+    """What the sampler yielded for a batch, in a few words for a note."""
+    if index is None or (isinstance(index, list) and all(i is None for i in index)):
+        return "of the worker's share"  # iterable-style: there are no indices
+    size = f" ({len(index)} samples)" if isinstance(index, (list, tuple)) else ""
+    return f"from samples {describe_sample(index)}{size}"
