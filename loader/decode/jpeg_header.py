@@ -5,6 +5,7 @@ Source: ITU-T T.81 (JPEG), annex B: marker segments B.1.1, frame header B.2.2.
 
 from typing import NamedTuple
 
+
 class JpegHeader(NamedTuple):
     width: int
     height: int
