@@ -85,4 +85,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stderr.flush()
+    # The loader is closed and the answer written. Some peers leave daemon threads, which CPython 3.13
+    # unwinds at its end wherever they wait; in C++ code that aborts the process, after its measurement.
+    os._exit(status)

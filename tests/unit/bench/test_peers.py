@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,29 @@ def test_words_for_targets(peers_run):
     assert words.target(comparison) == ">= 1.9x: met"
     sentence = words.conclusion(document["scenarios"][0], comparison)
     assert "are faster than" in sentence and "target >= 1.9x: met" in sentence and "1.95 to 2.05" in sentence
+
+
+# Threads of another library that are inside of torch's C++ code when the trial has answered.
+WITH_DAEMON_THREADS = """
+import runpy, sys, threading, torch
+torch.set_num_threads(1)
+parts, begun = [torch.zeros(500, 500)] * 20, threading.Event()
+def forever():
+    while True:
+        torch.stack(parts)
+        begun.set()
+threading.Thread(target=forever, daemon=True).start()
+begun.wait()
+sys.argv = ["trial"]
+runpy.run_module("bench.trial", run_name="__main__")
+"""
+
+
+def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
+    """CPython 3.13 unwinds daemon threads at its end, which aborts a process that is in C++ code."""
+    request = {"scenario": "peers-overhead-tensor", "paths": [], "config": twin, "variant": "loader-thread",
+               "workers": 1, "batch_size": 4, "warmup_batches": 1, "batches": 2, "prefetch_factor": 2}
+    done = subprocess.run([sys.executable, "-P", "-c", WITH_DAEMON_THREADS], input=encode(request), timeout=200,
+                          capture_output=True, env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment)
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout)["batches"] == 2
