@@ -13,7 +13,12 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from loader.error_notes import annotate
 from loader.on_error import ErrorPolicy
-from loader.process_worker import Enclosed, Task, WorkerStart
+from loader.process_worker import (
+    Enclosed,
+    Task,
+    WorkerStart,
+    answer_what_cannot_be_pickled,
+)
 from loader.state.iterator import ResumableDataLoaderIter
 
 # Keeps the queues of running iterators alive. When an iterator is collected as a part of a
@@ -64,6 +69,15 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._sampler_error: Exception | None = None
         self._sampler_ended = False
+        if first_iter:
+            for worker_id, queue in enumerate(self._index_queues):
+                answer_what_cannot_be_pickled(
+                    queue,
+                    self._worker_result_queue,
+                    "what the sampler yielded cannot be sent to a worker process: it must be "
+                    "picklable; with worker_method='thread' it need not be",
+                    f"in sending indices to DataLoader worker process {worker_id}",
+                )
         super()._reset(loader, first_iter)
 
     def _next_index(self) -> Task:

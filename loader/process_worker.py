@@ -176,7 +176,15 @@ class WorkerStart:
             loop = sys._getframe(1)
             if loop.f_globals is not vars(_torch_worker) or os.getpid() != process:
                 return torchs(kind, dataset, auto_collation, collate_fn, drop_last)
-            _report_what_cannot_be_pickled(loop.f_locals["data_queue"], worker_id)
+            results = loop.f_locals["data_queue"]
+            answer_what_cannot_be_pickled(
+                results,
+                results,
+                f"in loader worker process {worker_id}: the batch cannot be sent to the main "
+                "process. What collate_fn returns must be picklable; with "
+                "worker_method='thread' it need not be",
+                _where(worker_id),
+            )
             if failure is not None:
                 return FailedStart(failure, worker_id)
             try:
@@ -200,24 +208,20 @@ class WorkerStart:
         _DatasetKind.create_fetcher = staticmethod(create_fetcher)
 
 
-def _report_what_cannot_be_pickled(results: Any, worker_id: int) -> None:
-    """Answers for batches of this worker that cannot be pickled, with the error.
+def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: str) -> None:
+    """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the
+    error, in *results*.
 
     A queue pickles in a thread of its own. What fails there is printed and dropped, and
     the main process would wait for the batch for ever. multiprocessing.Queue has a hook
-    for this, made for concurrent.futures.
+    for this, made for concurrent.futures. To be called before the first message.
     """
 
     def answer(error: Exception, message: Any) -> None:
-        number = message[0]
-        annotate(
-            error,
-            f"a batch of loader worker process {worker_id} cannot be sent to the main process: "
-            "what collate_fn returns must be picklable, or use worker_method='thread'",
-        )
-        results.put((number, NotedException(error, _where(worker_id))))
+        annotate(error, note)
+        results.put((message[0], NotedException(error, where)))
 
-    results._on_queue_feeder_error = answer
+    queue._on_queue_feeder_error = answer
 
 
 def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:

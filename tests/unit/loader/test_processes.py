@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter
 
 from loader import DataLoader, process_iterator
@@ -262,7 +263,7 @@ def test_noted_exception_survives_pickling():
 
 
 @pytest.mark.parametrize("unpicklable", [threading.Lock(), lambda: None])
-def test_a_batch_that_cannot_be_pickled_is_an_error(unpicklable, capfd):
+def test_a_batch_that_cannot_be_pickled_is_an_error(unpicklable):
     class Some(Dataset):
         def __len__(self):
             return 4
@@ -277,6 +278,40 @@ def test_a_batch_that_cannot_be_pickled_is_an_error(unpicklable, capfd):
         next(iterator)
     assert any("must be picklable" in note for note in caught.value.__notes__)
     assert list(iterator) == [2, 3]
+
+
+def test_an_index_that_cannot_be_pickled_is_an_error():
+    class Some(Dataset):
+        def __getitem__(self, index):
+            return 1
+
+    dl = DataLoader(
+        Some(), batch_size=None, sampler=[0, threading.Lock(), 2, 3], num_workers=2,
+        worker_method="process",
+    )
+    iterator = iter(dl)
+    assert next(iterator) == 1
+    with pytest.raises(TypeError, match="pickle") as caught:
+        next(iterator)
+    assert any("what the sampler yielded" in note for note in caught.value.__notes__)
+    assert list(iterator) == [1, 1]
+
+
+class Pinnable:
+    pinned = 0
+
+    def pin_memory(self):
+        self.pinned += 1
+        return self
+
+
+def test_an_enclosed_batch_is_pinned_as_one_that_is_not():
+    # By torch's own function, which its pinning thread calls.
+    enclosed = Enclosed({"a": [Pinnable()]}, False, (Skipped(1, "E"),), None)
+    pinned = pin_memory(enclosed)
+    assert type(pinned) is Enclosed and pinned.skipped == ((1, "E"),)
+    assert pinned.data["a"][0].pinned == 1
+    assert pin_memory(Enclosed(None, True, (), None)).empty
 
 
 @pytest.mark.parametrize("kind", ["map", "iterable"])
