@@ -69,6 +69,11 @@ class _Array:
         tensor = torch.empty(0, dtype=self._slot.dtype)
         return tensor.set_(self._storage, 0, self._shape, self._strides)
 
+    def _is_at(self, value: np.ndarray, position: int) -> bool:
+        """Whether *value* was written in place already (see ``empty_sample``)."""
+        there = self._address + position * self._slot.nbytes
+        return value.__array_interface__["data"][0] == there and value.flags.c_contiguous
+
 
 def _may_be_a_slot(value: np.ndarray) -> bool:
     """Tells nearly all other arrays apart at once."""
