@@ -1,0 +1,196 @@
+"""The engine: batches built by all workers at once, into memory that is used again."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from loader import DataLoader, empty_sample
+from loader.buffers import BufferPool
+from loader.layout import Layout
+
+
+class Images(torch.utils.data.Dataset):
+    """Sample i is an array of 100 kB filled with i, made by *make*."""
+
+    def __init__(self, length, make=None):
+        self.length = length
+        self.make = make or (lambda index: np.full((160, 160), index, np.float32))
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.make(index)
+
+
+def threads(dataset, **arguments):
+    return DataLoader(dataset, worker_method="thread", **{"batch_size": 4, "num_workers": 2, **arguments})
+
+
+def values(batch):
+    return batch[:, 0, 0].tolist()
+
+
+def test_all_workers_build_a_batch_together():
+    """One batch of two samples; each sample waits for the other to be loaded too."""
+    both = threading.Barrier(2, timeout=60)
+
+    def make(index):
+        both.wait()
+        return np.full((160, 160), index, np.float32)
+
+    assert [values(b) for b in threads(Images(2, make), batch_size=2)] == [[0, 1]]
+
+
+def test_memory_is_used_again_when_the_consumer_has_dropped_it():
+    addresses = [batch.data_ptr() for batch in threads(Images(80))]
+    assert len(addresses) == 20
+    # Dispatched (2 a worker), held by the loop, and one being made.
+    assert len(set(addresses)) <= 6
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda batch: batch,
+        lambda batch: batch[1:],
+        lambda batch: batch.numpy(),
+        lambda batch: memoryview(batch.numpy()),
+        lambda batch: torch.from_dlpack(batch.numpy()),
+        lambda batch: batch.untyped_storage(),
+        lambda batch: batch.view(torch.uint8).transpose(0, 1),
+        lambda batch: {"deep": [batch.unbind()]},
+    ],
+    ids=["batch", "slice", "numpy", "memoryview", "dlpack", "storage", "view", "nested"],
+)
+def test_memory_that_can_be_reached_is_never_used_again(keep):
+    kept, addresses = [], []
+    for batch in threads(Images(120)):
+        addresses.append(batch.data_ptr())
+        kept.append(keep(batch))
+        del batch
+    assert len(set(addresses)) == len(addresses) == 30
+
+
+def test_memory_shared_with_another_process_is_given_up():
+    pool = BufferPool(4)
+    storage = pool.take(4096)
+    storage.share_memory_()  # as sending a tensor through a queue of torch.multiprocessing does
+    shared = storage.data_ptr()
+    del storage
+    another = pool.take(4096)
+    assert another.data_ptr() != shared and not another.is_shared()
+
+
+def test_the_pool_remembers_no_more_than_it_should():
+    pool = BufferPool(3)
+    held = [pool.take(1000) for _ in range(10)]
+    assert len(pool) == 3 and len({storage.data_ptr() for storage in held}) == 10
+    del held
+    assert pool.take(2000).nbytes() == 2000
+    assert len(pool) == 3
+
+
+def test_a_pool_shared_by_threads_gives_nothing_away_twice():
+    pool = BufferPool(8)
+    wrong = []
+
+    def use(mark):
+        for _ in range(300):
+            tensor = torch.empty(0, dtype=torch.uint8).set_(pool.take(4096))
+            tensor.fill_(mark)
+            if not bool((tensor == mark).all()):
+                wrong.append(mark)
+            del tensor
+
+    users = [threading.Thread(target=use, args=(mark,)) for mark in range(4)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert wrong == []
+
+
+def test_empty_sample_is_the_samples_slot():
+    in_place = []
+
+    def make(index):
+        array = empty_sample((160, 160), np.float32)
+        array[:] = index
+        in_place.append(array.base is not None)
+        return array
+
+    assert [values(b) for b in threads(Images(20, make))] == [list(range(n, n + 4)) for n in range(0, 20, 4)]
+    assert sum(in_place) >= 16  # all but those of the first batch, which shows what samples look like
+
+
+@pytest.mark.parametrize("shape, dtype", [((160, 161), np.float32), ((160, 160), np.int32)])
+def test_empty_sample_of_another_kind_is_an_array_of_its_own(shape, dtype):
+    def make(index):
+        other = empty_sample(shape, dtype)
+        other[:] = -1
+        return np.full((160, 160), index, np.float32)
+
+    assert [values(b) for b in threads(Images(8, make))] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_two_empty_samples_of_a_sample_are_two_arrays():
+    def make(index):
+        first, second = (empty_sample((160, 160), np.float32) for _ in range(2))
+        first[:], second[:] = index, -1
+        return first
+
+    assert [values(b) for b in threads(Images(12, make))] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_empty_sample_outside_a_loader():
+    array = empty_sample((3, 2))
+    assert array.shape == (3, 2) and array.dtype == np.uint8 and array.flags.owndata
+
+
+def test_a_skipped_sample_leaves_no_gap():
+    def make(index):
+        if index % 3 == 0:
+            raise ValueError(index)
+        return np.full((160, 160), index, np.float32)
+
+    loader = threads(Images(9, make), on_error="skip", batch_size=3)
+    with pytest.warns(UserWarning, match="3 of this epoch's samples"):
+        assert [values(b) for b in loader] == [[1, 2], [4, 5], [7, 8]]
+    assert [skipped.index for skipped in loader.skipped.samples] == [0, 3, 6]
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_the_first_failing_sample_of_a_batch_is_raised():
+    """Although a later one fails earlier."""
+    later = threading.Event()
+
+    def make(index):
+        if index == 0:
+            assert later.wait(60)
+            raise ValueError("first")
+        if index == 3:
+            later.set()
+            raise ValueError("later")
+        return np.full((160, 160), index, np.float32)
+
+    with pytest.raises(ValueError, match="first"):
+        next(iter(threads(Images(4, make), num_workers=4)))
+
+
+def test_layout_tells_structures_apart():
+    array = np.zeros((100, 100), np.float32)
+    layout = Layout.of({"image": array, "label": 1})
+    assert layout.flatten({"image": array + 1, "label": 2})[1] == 2
+    for other in (
+        {"label": 1, "image": array},
+        {"image": array},
+        {"image": array.astype(np.float64), "label": 1},
+        {"image": array[::-1], "label": 1},
+        {"image": torch.from_numpy(array), "label": 1},
+        [array, 1],
+    ):
+        assert layout.flatten(other) is None
+    assert Layout.of((1, "name")) is None
