@@ -121,7 +121,7 @@ def test_map_style(data, outcomes, assert_same):
             iterator = iter(dl)
             found.append(outcomes(iterator) if number is None else [])
             for _ in range(number or 0):
-                found[-1] += outcomes(one(iterator))
+                found[-1] += outcomes(One(iterator))
             del iterator
         return len(dl), found
 
@@ -132,22 +132,20 @@ def test_map_style(data, outcomes, assert_same):
         compare(a, b, assert_same)
 
 
-def one(iterator):
-    """An iterable of what the next step of *iterator* gives: one batch, one exception or nothing."""
+class One:
+    """What the next step of *iterator* gives: one batch, one exception or nothing."""
 
-    class Step:
-        asked = False
+    def __init__(self, iterator):
+        self.iterator = iterator
 
-        def __iter__(self):
-            return self
+    def __iter__(self):
+        return self
 
-        def __next__(self):
-            if self.asked:
-                raise StopIteration
-            self.asked = True
-            return next(iterator)
-
-    return Step()
+    def __next__(self):
+        if self.iterator is None:
+            raise StopIteration
+        iterator, self.iterator = self.iterator, None
+        return next(iterator)
 
 
 def compare(ours, torchs, assert_same):
