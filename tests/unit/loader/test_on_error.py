@@ -5,6 +5,7 @@ import pickle
 import threading
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset
@@ -239,6 +240,68 @@ def test_one_warning_at_the_end_of_an_epoch(method, workers):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         list(DataLoader(Bad(), num_workers=workers, worker_method=method, on_error="skip"))
+
+
+class BadImages(Bad):
+    """Samples that are large enough to be written straight into a batch's memory."""
+
+    def __init__(self, kind, *bad):
+        super().__init__(*bad)
+        self.kind = kind
+
+    def __getitem__(self, index):
+        index = super().__getitem__(index)
+        if self.kind == "array":
+            return np.full((3, 80, 80), index, dtype=np.uint8), index
+        return {"image": torch.full((3, 80, 80), float(index)), "index": index}
+
+
+def substitute_image(error, index):
+    return torch.full((3, 80, 80), -1.0), -index
+
+
+@left_out
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+@pytest.mark.parametrize("bad", [(0,), (3,), (0, 1, 2, 3), (5, 6), (1, 2, 9, 19), (16, 17, 18, 19)])
+@pytest.mark.parametrize(("method", "workers"), [("thread", 0), ("thread", 2), ("process", 2)])
+def test_large_samples_close_up(method, workers, bad, kind):
+    dl = DataLoader(
+        BadImages(kind, *bad), batch_size=4, num_workers=workers, worker_method=method,
+        on_error="skip",
+    )
+    for _ in range(2):  # buffers are used again
+        expected = [
+            [i for i in range(start, start + 4) if i not in bad] for start in range(0, 20, 4)
+        ]
+        expected = [indices for indices in expected if indices]
+        seen = []
+        for batch in dl:
+            images, indices = batch if kind == "array" else (batch["image"], batch["index"])
+            assert images.shape == (len(indices), 3, 80, 80)
+            for image, index in zip(images, indices, strict=True):
+                assert (image == index).all()
+            seen.append(indices.tolist())
+        assert seen == expected
+    assert [s.index for s in dl.skipped.samples] == [*bad, *bad]
+
+
+@pytest.mark.parametrize("bad", [(0,), (2, 3), (4, 5, 6, 7)])
+@pytest.mark.parametrize(("method", "workers"), [("thread", 0), ("thread", 2), ("process", 2)])
+def test_large_substitutes(method, workers, bad):
+    class Tensors(BadImages):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            return sample["image"], sample["index"]
+
+    dl = DataLoader(
+        Tensors("tensor", *bad), batch_size=4, num_workers=workers, worker_method=method,
+        on_error=substitute_image,
+    )
+    for number, (images, indices) in enumerate(dl):
+        for position, (image, index) in enumerate(zip(images, indices, strict=True)):
+            expected = number * 4 + position
+            assert index == (-expected if expected in bad else expected)
+            assert (image == (-1 if expected in bad else expected)).all()
 
 
 @left_out
