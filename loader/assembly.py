@@ -246,11 +246,15 @@ class Assembly:
         return Fetched(self._builder.collate(samples), skipped)
 
     def _remaining(self) -> list:
-        return [
+        """All samples but the skipped; those that are in slots are copied out of them."""
+        samples = [
             self._slots.sample(position) if sample is _IN_SLOTS else sample
             for position, sample in enumerate(self._samples)
             if type(sample) is not Skipped
         ]
+        if self._slots is not None:
+            self._slots.release()
+        return samples
 
 
 _IN_SLOTS: Any = type("InSlots", (), {})()

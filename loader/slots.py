@@ -14,15 +14,18 @@ from loader.layout import Layout, Slot
 
 
 class _Memory:
-    """A storage as NumPy sees it. Not through ``tensor.numpy()``, which would mark the
-    storage as not resizable for all time."""
+    """Memory as NumPy sees it. Not through ``tensor.numpy()``, which would mark the storage
+    as not resizable for all time.
 
-    __slots__ = ("__array_interface__", "storage")
+    Arrays on it refer to this object, and so keep *owner*.
+    """
 
-    def __init__(self, storage: torch.UntypedStorage, shape: tuple, dtype: np.dtype) -> None:
-        self.storage = storage  # arrays refer to this object, and so keep the memory
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, address: int, shape: tuple, dtype: np.dtype, owner: Any) -> None:
+        self.owner = owner
         self.__array_interface__ = {
-            "data": (storage.data_ptr(), False),
+            "data": (address, False),
             "shape": shape,
             "typestr": dtype.str,
             "version": 3,
@@ -30,7 +33,14 @@ class _Memory:
 
 
 class _Array:
-    """One leaf's slots: *size* arrays of the leaf's shape, one behind the other."""
+    """One leaf's slots: *size* arrays of the leaf's shape, one behind the other.
+
+    Until ``release()`` it holds the storage, with the one reference of its own that makes.
+    Without the GIL an object that another thread drops lives on until the thread that
+    created it comes round to it, so nothing else here refers to the storage: workers write
+    through an array that does not own its memory, or through tensors that they make and
+    drop in one go.
+    """
 
     __slots__ = ("_address", "_shape", "_slot", "_storage", "_strides", "_view")
 
@@ -40,44 +50,58 @@ class _Array:
         self._strides = tuple(prod(self._shape[axis + 1 :]) for axis in range(len(self._shape)))
         self._storage = pool.take(size * slot.nbytes)
         self._address = self._storage.data_ptr()
-        # A view of its own for the workers; the consumer gets another tensor.
-        self._view: Any = (
-            self.tensor()
+        self._view = (
+            None
             if slot.numpy_dtype is None
-            else np.asarray(_Memory(self._storage, self._shape, slot.numpy_dtype))
+            else np.asarray(_Memory(self._address, self._shape, slot.numpy_dtype, None))
         )
 
     def write(self, position: int, value: Any) -> None:
-        if self._slot.numpy_dtype is None:
-            self._view[position].copy_(value)
+        if self._view is None:
+            self._tensor_at(position).copy_(value)
         elif not (_may_be_a_slot(value) and self._is_at(value, position)):
             self._view[position] = value
-
-    def empty(self, position: int) -> np.ndarray:
-        return self._view[position]
 
     def takes(self, shape: tuple[int, ...], dtype: np.dtype) -> bool:
         return self._slot.numpy_dtype == dtype and self._slot.shape == shape
 
+    def empty(self, position: int) -> np.ndarray:
+        """The slot as an array that keeps the memory."""
+        address, dtype = self._address_of(position), self._view.dtype
+        return np.asarray(_Memory(address, self._slot.shape, dtype, self._storage))
+
     def copy(self, position: int) -> Any:
         """The sample's value, in memory of its own."""
-        value = self._view[position]
-        return value.clone() if self._slot.numpy_dtype is None else value.copy()
+        if self._view is None:
+            return self._tensor_at(position).clone()
+        return self._view[position].copy()
 
     def tensor(self) -> torch.Tensor:
         """A new tensor on all slots, of shape (size, *slot.shape)."""
-        tensor = torch.empty(0, dtype=self._slot.dtype)
-        return tensor.set_(self._storage, 0, self._shape, self._strides)
+        return self._new_tensor(0, self._shape, self._strides)
+
+    def release(self) -> None:
+        """Lets go of the memory; nothing else may be called after it."""
+        self._storage = None
+
+    def _tensor_at(self, position: int) -> torch.Tensor:
+        return self._new_tensor(position * self._strides[0], self._slot.shape, self._strides[1:])
+
+    def _new_tensor(self, offset: int, shape: tuple, strides: tuple) -> torch.Tensor:
+        return torch.empty(0, dtype=self._slot.dtype).set_(self._storage, offset, shape, strides)
+
+    def _address_of(self, position: int) -> int:
+        return self._address + position * self._slot.nbytes
 
     def _is_at(self, value: np.ndarray, position: int) -> bool:
         """Whether *value* was written in place already (see ``empty_sample``)."""
-        there = self._address + position * self._slot.nbytes
-        return value.__array_interface__["data"][0] == there and value.flags.c_contiguous
+        address = value.__array_interface__["data"][0]
+        return address == self._address_of(position) and value.flags.c_contiguous
 
 
 def _may_be_a_slot(value: np.ndarray) -> bool:
-    """Tells nearly all other arrays apart at once."""
-    return type(value.base) is np.ndarray
+    """Tells nearly all other arrays apart at once: they own their memory."""
+    return value.base is not None
 
 
 class Slots:
@@ -135,13 +159,21 @@ class Slots:
             self._collated.append(data)
 
     def batch(self) -> Any:
-        """The batch: new tensors on the slots, and the collated columns."""
-        return self.layout.batch(
+        """The batch: new tensors on the slots, and the collated columns. Once only."""
+        batch = self.layout.batch(
             [
                 collated if array is None else array.tensor()
                 for array, collated in zip(self._arrays, self._collated)
             ]
         )
+        self.release()
+        return batch
+
+    def release(self) -> None:
+        """Lets go of the memory; nothing else may be called after it."""
+        for array in self._arrays:
+            if array is not None:
+                array.release()
 
     def array_at(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
         """The first slot at *position* that takes such an array; None if there is none."""
