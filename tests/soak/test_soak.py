@@ -1,0 +1,177 @@
+"""Iterators made and left at random points, by the thousand, leave everything where it began.
+
+`--iterators 200000` is the full run (some twenty minutes on two cores or more), best with a `--soak-seed` of its own.
+"""
+
+import gc
+import os
+import random
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from loader import DataLoader
+
+pytestmark = [
+    pytest.mark.timeout(4 * 3600),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
+    pytest.mark.thread_unsafe(reason="counts what the whole process has"),
+]
+
+WIDTH = 8192  # floats: enough for a sample to be copied straight into its batch's memory
+ROW = torch.arange(float(WIDTH))
+
+
+class Left(Exception):
+    """The loop's own."""
+
+
+class Rows(Dataset):
+    def __init__(self, size, failing):
+        self.size, self.failing = size, failing
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        if index == self.failing:
+            raise ValueError(index)
+        return ROW + index, index
+
+
+class Arrays(Rows):
+    def __getitem__(self, index):
+        return {"row": np.full(WIDTH, super().__getitem__(index)[1], dtype=np.float32), "index": index}
+
+
+class Small(Rows):
+    def __getitem__(self, index):
+        return super().__getitem__(index)[1]
+
+
+class Stream(IterableDataset):
+    def __init__(self, size, failing):
+        self.size, self.failing = size, failing
+
+    def __iter__(self):
+        info = get_worker_info()
+        for i in range(info.id, self.size, info.num_workers):
+            if i == self.failing:
+                raise ValueError(i)
+            yield ROW + i, i
+
+
+def check(batch):
+    """Every sample is what its index says."""
+    if isinstance(batch, dict):
+        rows, indices = batch["row"], batch["index"]
+        assert torch.equal(rows, indices.float()[:, None].expand_as(rows))
+    elif isinstance(batch, list):
+        rows, indices = batch
+        assert torch.equal(rows, ROW + indices[:, None])
+
+
+def make(rng):
+    size = rng.randint(0, 24)
+    failing = rng.choice([None, None, rng.randrange(24)])
+    cls = rng.choice([Rows, Arrays, Small, Stream])
+    return DataLoader(
+        cls(size, failing),
+        batch_size=rng.randint(1, 5),
+        num_workers=rng.randint(1, 3),
+        prefetch_factor=rng.randint(1, 2),
+        persistent_workers=rng.random() < 0.2,
+        in_order=rng.random() < 0.8,
+        worker_method="thread",
+    )
+
+
+def use(rng, held):
+    """Makes one iterator, takes some batches, and leaves it in one of the ways there are."""
+    dl = make(rng)
+    if rng.random() < 0.1:
+        dl.dataset.loader = dl  # a reference cycle through what the workers use
+    way = rng.choice(["all", "break", "exception", "del", "cycle", "close", "with", "twice", "untouched", "elsewhere"])
+    take = rng.randint(0, 6)
+    try:
+        if way == "untouched":
+            iter(dl)
+            return
+        iterator = iter(dl)
+        if way == "with":
+            with iterator:
+                for _ in range(take):
+                    check(next(iterator))
+            return
+        for number, batch in enumerate(iterator):
+            check(batch)
+            if rng.random() < 0.05:
+                held.append(batch)
+                del held[: max(0, len(held) - 8)]
+            if number >= take and way != "all":
+                if way == "exception":
+                    raise Left
+                break
+        if way == "close":
+            iterator.close()
+        elif way == "cycle":
+            cycle = [iterator, dl]
+            cycle.append(cycle)
+        elif way == "twice":
+            check(next(iter(dl)))
+        elif way == "elsewhere":
+            thread = threading.Thread(target=lambda things: things.clear(), args=([iterator, dl],))
+            del iterator, dl
+            thread.start()
+            thread.join()
+    except (Left, ValueError, StopIteration):
+        pass
+
+
+def count():
+    """(threads, file descriptors, resident bytes), once everything has ended that is about to."""
+    gc.collect()
+    deadline = time.monotonic() + 60
+    while any(t.name.startswith("loader-worker") for t in threading.enumerate()) and time.monotonic() < deadline:
+        gc.collect()
+        for thread in threading.enumerate():
+            if thread.name.startswith("loader-worker"):
+                thread.join(0.1)
+    gc.collect()
+    return (
+        threading.active_count(), len(os.listdir("/proc/self/fd")), psutil.Process().memory_info().rss,
+        len(list(Path("/proc/self/task").iterdir())),
+    )
+
+
+def test_iterators_abandoned_at_random_points(request):
+    iterators = request.config.getoption("--iterators")
+    seed = request.config.getoption("--soak-seed")
+    rng, held = random.Random(seed), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # of workers that did not end
+        # What the process has once it has done everything for the first time.
+        for _ in range(min(200, iterators)):
+            use(rng, held)
+        held.clear()
+        threads, files, memory, tasks = count()
+        for number in range(iterators):
+            try:
+                use(rng, held)
+            except BaseException as error:
+                error.add_note(f"iterator {number} of --soak-seed {seed}")
+                raise
+        held.clear()
+    threads_after, files_after, memory_after, tasks_after = count()
+    assert threads_after == threads
+    assert tasks_after <= tasks
+    assert files_after == files
+    # The system's allocator keeps some of what was freed, for each of its arenas.
+    assert memory_after - memory < 100 * 2**20, f"{(memory_after - memory) / 2**20:.0f} MiB more, --soak-seed {seed}"
