@@ -9,6 +9,7 @@ handed over to it for the second, and ``loader.lifetime`` waits, with the limit.
 
 import contextlib
 import faulthandler
+import os
 import sys
 import tempfile
 import threading
@@ -47,7 +48,17 @@ class WorkerThread(threading.Thread):
 
     def run(self) -> None:
         self._being_started = False  # before any user code: threads inherit it
+        process = os.getpid()
         super().run()
+        if os.getpid() != process:
+            # User code forked here, and the child returned to us instead of ending itself.
+            # This is its only thread of ours, so it ends now; by this call, since after the
+            # end of a thread the C library would run the destructors of an interpreter and
+            # of libraries (torch's may never return) that nobody has told that it is over.
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):  # None, or closed
+                    stream.flush()
+            os._exit(0)
 
 
 def may_wait() -> bool:

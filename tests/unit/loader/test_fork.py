@@ -1,0 +1,355 @@
+"""Programs that use worker threads and fork (or spawn) elsewhere: no child hangs, has dead workers
+or old locks, and no parent notices.
+
+Something that waits for ever is turned into a failure by the tests' time limit.
+"""
+
+import pytest
+
+pytestmark = pytest.mark.timeout(180)
+
+PRELUDE = """
+import gc, os, subprocess, sys, threading, time, warnings
+import multiprocessing
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+from loader import DataLoader
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of fork() beside threads
+
+class Data:
+    def __len__(self):
+        return 100000
+    def __getitem__(self, index):
+        return index
+
+def loader(dataset=None, **arguments):
+    arguments = {"num_workers": 2, "worker_method": "thread"} | arguments
+    return DataLoader(dataset or Data(), **arguments)
+
+def first(dl, count=3):
+    iterator = iter(dl)
+    return [next(iterator).flatten().tolist() for _ in range(count)]
+
+def status(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.fixture
+def run(run_program):
+    return lambda body: run_program(PRELUDE + body)
+
+
+def test_fork_while_workers_run(run):
+    """A forked child has no worker threads: it neither hangs nor uses them, can make
+    its own, and the parent does not notice."""
+    body = """
+once = loader(); kept = loader(persistent_workers=True)
+one, two = iter(once), iter(kept)
+next(one), next(two)
+child = os.fork()
+if child == 0:
+    assert [t.name for t in threading.enumerate()] == ["MainThread"]
+    for iterator in (one, two):
+        try:
+            next(iterator)
+        except RuntimeError as error:
+            print("make a new iterator" in str(error), iterator.state.name, flush=True)
+    one.close()  # does nothing, at once
+    print([next(iter(dl)).item() for dl in (once, kept)], flush=True)
+    sys.exit(7)
+print(status(child), flush=True)
+print(next(one).item(), next(two).item())
+"""
+    code, out, err = run(body)
+    assert (code, err) == (0, "")
+    assert out == "True SHUT_DOWN\n" * 2 + "[0, 0]\n7\n1 1\n"
+
+
+@pytest.mark.parametrize(
+    ("where", "leave"),
+    # Not sys.exit() in a child forked by another thread: it ends that thread, and the process
+    # without the interpreter's finalisation, which torch alone can hang in (free-threaded).
+    [("consumer", "sys.exit"), ("consumer", "os._exit"), ("another thread", "os._exit"), ("dataset", "os._exit")],
+)
+def test_many_forks_while_batches_are_built(run, where, leave):
+    """At any moment, and from any thread."""
+    body = f"""
+dl = loader(batch_size=7, persistent_workers=True)
+
+def fork():
+    child = os.fork()
+    if child == 0:
+        assert get_worker_info() is None
+        try:
+            right = first(dl) == [[*range(n, n + 7)] for n in (0, 7, 14)]
+            right &= first(loader(num_workers=1)) == [[0], [1], [2]]
+        except BaseException:
+            right = False
+        if not right:
+            os._exit(1)
+        {leave}(7)
+    statuses.append(status(child))
+
+class Forking(Data):
+    def __getitem__(self, index):
+        if index % 14 == 0 and index < 140:
+            fork()
+        return index
+
+statuses = []
+where = "{where}"
+iterator = iter(loader(Forking(), batch_size=7) if where == "dataset" else dl)
+if where == "another thread":
+    forker = threading.Thread(target=lambda: [fork() for _ in range(10)])
+    forker.start()
+for _ in range(20):
+    next(iterator)
+    if where == "consumer" and len(statuses) < 10:
+        fork()
+if where == "another thread":
+    forker.join()
+print(statuses)
+"""
+    code, out, err = run(body)
+    assert (code, err) == (0, "")
+    assert out == f"{[7] * 10}\n"
+
+
+@pytest.mark.parametrize("batch_size", [1, 50])
+@pytest.mark.parametrize("kind", ["map", "iterable"])
+def test_child_that_returns_into_the_worker_that_forked_it(run, kind, batch_size):
+    """There is nobody to hand a batch to: the child ends."""
+    body = f"""
+def sample(index):
+    if index == 3:
+        child = os.fork()
+        if child:
+            statuses.append(status(child))
+    elif os.getpid() != parent:
+        print("worked on", index, flush=True)
+    return index
+
+class Forking(Data):
+    def __getitem__(self, index):
+        return sample(index)
+
+class Share(IterableDataset):
+    def __iter__(self):
+        return map(sample, range(1000)) if get_worker_info().id == 0 else iter(())
+
+parent, statuses = os.getpid(), []
+dataset = Forking() if "{kind}" == "map" else Share()
+print(len(first(loader(dataset, batch_size={batch_size}), 4)), statuses)
+"""
+    assert run(body) == (0, "4 [0]\n", "")
+
+
+def test_child_of_an_interpreter_that_exits(run):
+    """A function of atexit forks when the workers of the program have ended."""
+    body = """
+import atexit
+def report():
+    child = os.fork()
+    if child == 0:
+        print(first(dl), flush=True)
+        os._exit(3)
+    print(status(child), first(dl))
+dl = loader(persistent_workers=True)
+atexit.register(report)
+iterator = iter(dl)
+next(iterator)
+"""
+    assert run(body) == (0, "[[0], [1], [2]]\n3 [[0], [1], [2]]\n", "")
+
+
+def test_stuck_worker_of_the_parent_does_not_hold_up_a_child(run):
+    body = """
+inside = threading.Event()
+class Stuck(Data):
+    def __getitem__(self, index):
+        inside.set()
+        leave.wait()
+leave = threading.Event()
+iterator = iter(loader(Stuck()))
+inside.wait()
+child = os.fork()
+if child == 0:
+    sys.exit(7)
+print(status(child))
+leave.set()
+"""
+    assert run(body) == (0, "7\n", "")
+
+
+def test_locks_are_free_in_a_child(run):
+    """Every lock of a module of ours, of its classes and of the objects it keeps: held by another
+    thread while the process forks, free in the child."""
+    body = """
+import importlib, pkgutil
+import loader as package
+for module in pkgutil.walk_packages(package.__path__, "loader."):
+    importlib.import_module(module.name)
+LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition)
+
+def attributes(value):
+    names = {n for cls in type(value).__mro__ for n in getattr(cls, "__slots__", ())}
+    return {n: getattr(value, n, None) for n in names} | getattr(value, "__dict__", {})
+
+def locks():
+    for name, module in sorted(sys.modules.items()):
+        if not name.startswith("loader."):
+            continue
+        for key, value in list(vars(module).items()):
+            if isinstance(value, LOCKS):
+                yield f"{name}.{key}", value
+            elif getattr(value, "__module__", "").startswith("loader."):
+                for attribute, inner in attributes(value).items():
+                    if isinstance(inner, LOCKS):
+                        yield f"{name}.{key}.{attribute}", inner
+
+def hold():
+    for lock in {id(lock): lock for _, lock in locks()}.values():
+        assert lock.acquire(blocking=False)
+    held.set()
+    leave.wait()
+held, leave = threading.Event(), threading.Event()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    for name, lock in locks():
+        print(name, "free" if lock.acquire(blocking=False) else "HELD", flush=True)
+    os._exit(0)
+status(child)
+leave.set()
+"""
+    code, out, err = run(body)
+    assert (code, err) == (0, "")
+    assert "loader.thread_worker._intra_op_lock free" in out
+    assert "HELD" not in out
+
+
+def test_fork_locks(run):
+    body = """
+from loader import fork_locks
+locks = [fork_locks.lock() for _ in range(3)]
+thread = threading.Thread(target=lambda: [lock.acquire() for lock in locks])
+thread.start(); thread.join()
+child = os.fork()
+if child == 0:
+    os._exit(sum(lock.acquire(blocking=False) for lock in locks))
+print(status(child), [lock.locked() for lock in locks])
+"""
+    assert run(body) == (0, "3 [True, True, True]\n", "")
+
+
+def test_worker_processes_beside_worker_threads(run):
+    body = """
+class Info(Data):
+    def __getitem__(self, index):
+        return get_worker_info().id
+threads = iter(loader(Info(), num_workers=1))
+next(threads)
+processes = iter(DataLoader(Info(), num_workers=2, worker_method="process", multiprocessing_context="fork"))
+print([next(processes).item() for _ in range(4)], next(threads).item(), get_worker_info())
+"""
+    assert run(body) == (0, "[0, 1, 0, 1] 0 None\n", "")
+
+
+def test_worker_processes_that_use_worker_threads(run):
+    """A loader with threads inside the dataset of one with processes, beside one with threads."""
+    body = """
+class Nested(Data):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        self.left_open = iter(inner)
+        return torch.stack([next(self.left_open).sum() for _ in range(2)])
+inner = loader(batch_size=4)
+outside = iter(inner)
+next(outside)
+dl = DataLoader(Nested(), num_workers=2, batch_size=4, worker_method="process", multiprocessing_context="fork")
+print([batch.tolist() for batch in dl] == [[[6, 22]] * 4] * 2, next(outside).tolist())
+"""
+    assert run(body) == (0, "True [4, 5, 6, 7]\n", "")
+
+
+def test_processes_started_by_the_dataset(run):
+    body = """
+class Starting(Data):
+    def __getitem__(self, index):
+        if index % 2:
+            return int(subprocess.run(["echo", str(index)], capture_output=True).stdout)
+        queue = multiprocessing.get_context("fork").SimpleQueue()
+        process = multiprocessing.get_context("fork").Process(target=queue.put, args=(index,))
+        process.start()
+        process.join()
+        return queue.get() if process.exitcode == 0 else -1
+print(first(loader(Starting(), batch_size=5)))
+"""
+    expected = [[*range(n, n + 5)] for n in (0, 5, 10)]
+    assert run(body) == (0, f"{expected}\n", "")
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_multiprocessing(start_python, method):
+    """A child gets a loader that is in use here, uses it, and leaves an iterator behind."""
+    body = f"""
+def work(dl, queue):
+    sys.held = iter(dl)
+    queue.put([next(sys.held).tolist() for _ in range(2)])
+    queue.put([t.daemon for t in threading.enumerate()])
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("{method}")
+    dl = loader(batch_size=3)
+    iterator = iter(dl)
+    next(iterator)
+    queue = context.SimpleQueue()
+    processes = [context.Process(target=work, args=(dl, queue)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    print(next(iterator).tolist())
+    for process in processes:
+        process.join()
+        print(process.exitcode, queue.get() is not None, queue.get() is not None)
+    sys.held = iterator
+"""
+    process = start_python(PRELUDE + body)
+    out, err = process.communicate(timeout=150)
+    assert (process.returncode, err) == (0, "")
+    assert out == "[3, 4, 5]\n" + "0 True True\n" * 2
+
+
+def test_child_of_multiprocessing_waits_for_the_sample_in_hand(run):
+    """It forgets its parent's functions of atexit, but not ours: also for workers that a thread
+    which outlives its main thread left behind."""
+    body = """
+class Writing(Data):
+    def __getitem__(self, index):
+        inside.set()
+        time.sleep(0.5)
+        print("ends", flush=True)
+def consume():
+    main.join()
+    inside.clear()
+    sys.second = iter(loader(Writing(), num_workers=1))
+    inside.wait()
+def work():
+    global main
+    main = threading.main_thread()
+    sys.first = iter(loader(Writing(), num_workers=1))
+    inside.wait()
+    threading.Thread(target=consume).start()
+inside = threading.Event()
+iterator = iter(loader())
+next(iterator)
+process = multiprocessing.get_context("fork").Process(target=work)
+process.start()
+process.join()
+print(process.exitcode)
+"""
+    assert run(body) == (0, "ends\nends\n0\n", "")
