@@ -20,6 +20,7 @@ goes to one of them. Workers never see the iterator (see ``worker_pool``).
 
 import enum
 import itertools
+import operator
 import queue
 import threading
 import weakref
@@ -67,7 +68,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
         self._lock = threading.RLock()
         self._in_order = loader.in_order
-        self._max_dispatched = loader.prefetch_factor * loader.num_workers
+        self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
         self._worker_init_fn = loader.worker_init_fn
         self._policy = ErrorPolicy(loader.on_error)
         self._watch = loader._watch if loader.strict_rng else None
@@ -141,7 +142,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._assigned: dict[int, int] = {}
         self._built_by: dict[int, int] = {}  # of batches not yet handed over
         try:
-            for _ in range(self._max_dispatched):
+            while self._state is State.RUNNING and self._dispatched < self._max_dispatched:
                 self._dispatch()
         except BaseException:
             self._pool.stop()  # interrupted, as in _next_data
