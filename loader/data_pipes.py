@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
-from torch.utils.data.dataloader import _share_dist_seed, _sharding_worker_init_fn
+from torch.utils.data.dataloader import _sharding_worker_init_fn, _share_dist_seed
 from torch.utils.data.datapipes.datapipe import _DataPipeSerializationWrapper
 from torch.utils.data.graph import traverse_dps
 from torch.utils.data.graph_settings import apply_random_seed, get_all_graph_pipes

@@ -83,7 +83,9 @@ class NotedException(ExceptionWrapper):
         except BaseException as error:
             for note in self.notes:
                 annotate(error, note)
-            raise
+            # Without torch's frame, which refers to the error: in that cycle the iterator,
+            # and so the workers, would live on until a garbage collection.
+            raise error.with_traceback(None)
 
 
 class WorkerFetcher:

@@ -249,7 +249,10 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
             f"in loader worker thread {worker_id}, building batch {task.number} "
             f"{describe_index(task.index)}",
         )
-    return outcome
+    try:
+        return outcome
+    finally:
+        del outcome  # as in _serve
 
 
 def _without_own_frame(error: BaseException):

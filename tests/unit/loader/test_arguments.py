@@ -11,10 +11,11 @@ import warnings
 import pytest
 import torch
 import torch.utils.data
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
 import loader
 from loader import DataLoader
+from loader.process_iterator import ProcessDataLoaderIter
+from loader.serial_iterator import SerialDataLoaderIter
 from loader.thread_iterator import ThreadDataLoaderIter
 
 ROWS = torch.arange(12)
@@ -24,7 +25,8 @@ def test_is_a_torch_dataloader_with_all_its_arguments():
     assert issubclass(DataLoader, torch.utils.data.DataLoader)
     ours = inspect.signature(DataLoader).parameters
     torchs = inspect.signature(torch.utils.data.DataLoader).parameters
-    assert list(ours) == [*torchs, "worker_method"]
+    assert list(ours)[: len(torchs)] == list(torchs)
+    assert {"worker_method", "on_error", "strict_rng"} <= set(ours) - set(torchs)
     assert all(ours[name] == torchs[name] for name in torchs)
 
 
@@ -61,17 +63,17 @@ def test_multiprocessing_context_with_threads_is_an_error(context):
 @pytest.mark.timeout(60)
 def test_auto_follows_the_gil_and_the_context(worker_method):
     dl = DataLoader(ROWS, num_workers=1, worker_method=worker_method)
-    classes = {"thread": ThreadDataLoaderIter, "process": _MultiProcessingDataLoaderIter}
+    classes = {"thread": ThreadDataLoaderIter, "process": ProcessDataLoaderIter}
     assert type(iter(dl)) is classes[worker_method]
     expected = "process" if sys._is_gil_enabled() else "thread"
     assert type(iter(DataLoader(ROWS, num_workers=1))) is classes[expected]
     with_context = DataLoader(ROWS, num_workers=1, multiprocessing_context="fork")
-    assert type(iter(with_context)) is _MultiProcessingDataLoaderIter
+    assert type(iter(with_context)) is ProcessDataLoaderIter
 
 
 def test_no_workers_is_torchs_serial_path(worker_method):
     dl = DataLoader(ROWS, batch_size=4, worker_method=worker_method)
-    assert type(iter(dl)) is _SingleProcessDataLoaderIter
+    assert type(iter(dl)) is SerialDataLoaderIter
     assert torch.equal(torch.cat(list(dl)), ROWS)
 
 
@@ -100,6 +102,12 @@ def test_prefetch_factor_zero_is_an_error_with_threads():
     dl = DataLoader(ROWS, num_workers=1, prefetch_factor=0, worker_method="thread")
     with pytest.raises(ValueError, match="prefetch_factor must be at least 1"):
         iter(dl)
+
+
+@pytest.mark.parametrize("bad", [None, 1, "yes"])
+def test_strict_rng_is_a_bool(bad):
+    with pytest.raises(TypeError, match="strict_rng"):
+        DataLoader(ROWS, strict_rng=bad)
 
 
 def test_guarded_attributes_stay_guarded():

@@ -1,5 +1,6 @@
 """Worker processes are torch's own, fetch as threads do, and no error of theirs hangs or is lost."""
 
+import contextlib
 import functools
 import gc
 import multiprocessing
@@ -10,6 +11,7 @@ import signal
 import threading
 import traceback
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -236,6 +238,22 @@ def test_an_exception_is_torchs_with_notes(error):
     assert [note for note in ours.__notes__ if "dataset[3]" in note]
     assert [note for note in ours.__notes__ if "worker process 1" in note and "[2, 3]" in note]
     assert "".join(traceback.format_exception(ours)).count("dataset[3]") == 1
+
+
+def test_a_handled_exception_keeps_the_iterator_not_alive():
+    gc.collect()
+    gc.disable()
+    try:
+        iterator = iter(
+            DataLoader(Failing(KeyError(3)), batch_size=4, num_workers=1, worker_method="process")
+        )
+        with contextlib.suppress(KeyError):
+            next(iterator)
+        reference = weakref.ref(iterator)
+        del iterator
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_an_exception_of_a_local_class_does_not_hang():
