@@ -3,6 +3,7 @@
 import itertools
 import json
 
+import pytest
 import torch
 
 WAYS = {
@@ -15,16 +16,24 @@ WAYS = {
 """Ways to load, by name; serial, thread and process read an iterable-style dataset alike."""
 
 ONE_STREAM = ["serial", "thread", "process"]
+
+
+def param(*ways):
+    """One set of parameters; pytest-run-parallel must not run it in several threads if it forks."""
+    forks = any("process" in str(way) for way in ways)
+    return pytest.param(*ways, marks=pytest.mark.thread_unsafe(reason="forks") if forks else ())
+
+
+EACH_WAY = [param(way) for way in WAYS]
+ALL_PAIRS = [param(*pair) for pair in itertools.product(WAYS, WAYS)]
 FEW_PAIRS = [
-    ("serial", "threads"),
-    ("threads", "processes"),
-    ("threads", "serial"),
-    ("processes", "threads"),
-    ("process", "thread"),
+    param("serial", "threads"),
+    param("threads", "processes"),
+    param("threads", "serial"),
+    param("processes", "threads"),
+    param("process", "thread"),
 ]
 """For tests of what does not depend on the pair: each way saves and loads in one of them."""
-
-ALL_PAIRS = list(itertools.product(WAYS, WAYS))
 
 
 def plain(batch):

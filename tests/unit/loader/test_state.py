@@ -15,10 +15,12 @@ from loader import DataLoader
 from loader.random import sample_rng
 from tests.unit.loader.resuming import (
     ALL_PAIRS,
+    EACH_WAY,
     FEW_PAIRS,
     WAYS,
     contents,
     interrupt,
+    param,
     plain,
     resume,
     seeded,
@@ -100,6 +102,7 @@ def test_with_other_arguments(saving, loading, arguments):
         assert sorted(resumed) == sorted(rest)
 
 
+@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
 def test_the_global_generator_is_enough_and_left_alone(saving, loading):
     torch.manual_seed(3)
@@ -110,7 +113,8 @@ def test_the_global_generator_is_enough_and_left_alone(saving, loading):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.thread_unsafe(reason="the process's random generators")
+@pytest.mark.parametrize("way", EACH_WAY)
 def test_asking_for_the_state_draws_nothing_and_disturbs_nothing(way):
     undisturbed = contents(shuffling(way))
     loader = shuffling(way)
@@ -126,6 +130,7 @@ def test_asking_for_the_state_draws_nothing_and_disturbs_nothing(way):
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.thread_unsafe(reason="the process's random generators")
 def test_draws_are_torchs_own():
     def orders(cls, **own):
         torch.manual_seed(5)
@@ -139,7 +144,7 @@ def test_draws_are_torchs_own():
 
 
 @pytest.mark.parametrize("handed_over", [0, 2, 6])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", EACH_WAY)
 def test_the_iterator_may_be_gone(way, handed_over):
     _, state, rest = interrupt(shuffling(way), handed_over)
     loader = shuffling(way)
@@ -152,6 +157,7 @@ def test_the_iterator_may_be_gone(way, handed_over):
     assert resume(loader, loader.state_dict()) == rest
 
 
+@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
 @pytest.mark.parametrize("own_generator", [True, False])
 def test_before_any_iteration(saving, loading, own_generator):
@@ -166,6 +172,7 @@ def test_before_any_iteration(saving, loading, own_generator):
     assert resume(make(loading, 2), state) == epoch
 
 
+@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
 @pytest.mark.parametrize("own_generator", [True, False])
 def test_at_the_end_of_an_epoch_the_next_one_follows(saving, loading, own_generator):
@@ -182,6 +189,7 @@ def test_at_the_end_of_an_epoch_the_next_one_follows(saving, loading, own_genera
     assert resume(make(loading, 2), state) == second
 
 
+@pytest.mark.thread_unsafe(reason="the process's random generators")
 def test_a_restored_global_generator_is_used_as_without_the_interruption():
     torch.manual_seed(7)
     loader = shuffling("serial", generator=None)
@@ -194,7 +202,7 @@ def test_a_restored_global_generator_is_used_as_without_the_interruption():
     assert [resume(loader, state), torch.rand(1).item(), contents(loader)] == expected
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", EACH_WAY)
 def test_when_all_was_handed_over_the_epoch_ends_and_then_a_whole_one_follows(way):
     loader = shuffling(way)
     _, state, rest = interrupt(loader, 6)
@@ -206,7 +214,7 @@ def test_when_all_was_handed_over_the_epoch_ends_and_then_a_whole_one_follows(wa
     assert contents(loader) == following
 
 
-@pytest.mark.parametrize(("saving", "loading"), [("threads", "processes"), ("processes", "threads")])
+@pytest.mark.parametrize(("saving", "loading"), [param("threads", "processes"), param("processes", "threads")])
 def test_persistent_workers_in_a_later_epoch(saving, loading):
     loader = shuffling(saving, persistent_workers=True)
     contents(loader)
@@ -221,7 +229,7 @@ def test_persistent_workers_in_a_later_epoch(saving, loading):
     assert other.state_dict()["epoch"] == loader.state_dict()["epoch"] == 3
 
 
-@pytest.mark.parametrize(("saving", "loading"), [("threads", "processes"), ("processes", "threads")])
+@pytest.mark.parametrize(("saving", "loading"), [param("threads", "processes"), param("processes", "threads")])
 def test_persistent_workers_at_the_end_of_an_epoch(saving, loading):
     loader = shuffling(saving, persistent_workers=True)
     contents(loader)
@@ -230,7 +238,7 @@ def test_persistent_workers_at_the_end_of_an_epoch(saving, loading):
     assert resume(shuffling(loading, persistent_workers=True), state) == following
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", EACH_WAY)
 def test_a_resumed_epoch_can_be_interrupted_again(way):
     expected = contents(shuffling(way))
     state = None
@@ -247,7 +255,7 @@ def test_a_resumed_epoch_can_be_interrupted_again(way):
     assert resume(shuffling(way), state) == []
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", EACH_WAY)
 def test_the_state_that_was_loaded_is_the_state(way):
     _, state, rest = interrupt(shuffling(way), 3)
     loader = shuffling(way)
@@ -258,7 +266,7 @@ def test_the_state_that_was_loaded_is_the_state(way):
     assert contents(iterator) == rest
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", EACH_WAY)
 def test_loading_does_not_touch_an_iterator_in_use(way):
     _, state, rest = interrupt(shuffling(way), 3)
     loader = shuffling(way)
@@ -314,8 +322,8 @@ class Gate:
         return index
 
 
-@pytest.mark.parametrize("saving", ["threads", "processes"])
-@pytest.mark.parametrize("loading", WAYS)
+@pytest.mark.parametrize("saving", ["threads", param("processes")])
+@pytest.mark.parametrize("loading", EACH_WAY)
 def test_batches_out_of_order_are_neither_lost_nor_repeated(saving, loading):
     event = threading.Event() if saving == "threads" else torch.multiprocessing.Event()
     # Of two batches at a time, so that the other workers do not have to build the first one.
@@ -400,7 +408,7 @@ def test_a_batch_that_raised_is_tried_again_until_a_later_one_was_handed_over(sa
     assert resume(make(loading, ()), state) == expected[3:] == contents(iterator)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", EACH_WAY)
 def test_states_taken_by_another_thread_are_whole(way):
     loader = shuffling(way)
     batches, states = [], []
@@ -482,6 +490,7 @@ def test_tools_recognise_a_loader_with_a_state():
     assert isinstance(DataLoader(range(3)), Stateful)
 
 
+@pytest.mark.thread_unsafe(reason="one process forks for all tests")
 def test_a_forked_child_can_ask_for_the_state(run_program):
     source = """
         import os, threading
@@ -535,6 +544,7 @@ class Counting:
         self.loaded = state["loaded"]
 
 
+@pytest.mark.thread_unsafe(reason="forks")
 def test_the_datasets_own_state_is_restored():
     _, state, rest = interrupt(DataLoader(Counting(), batch_size=4), 2)
     assert state["dataset"] == {"loaded": 8}
@@ -551,6 +561,7 @@ def test_the_datasets_own_state_is_restored():
     assert other.loaded >= state["dataset"]["loaded"] + 4 >= 12
 
 
+@pytest.mark.thread_unsafe(reason="forks")
 def test_the_datasets_states_of_worker_processes_are_restored():
     def make(way, **arguments):
         return DataLoader(Counting(), batch_size=4, **WAYS[way] | arguments)
@@ -603,6 +614,7 @@ RESUME = """
 """
 
 
+@pytest.mark.thread_unsafe(reason="starts processes")
 @pytest.mark.parametrize(
     ("saving", "how", "num_workers", "method"),
     [

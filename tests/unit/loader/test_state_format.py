@@ -13,6 +13,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from loader import DataLoader
 from tests.unit.loader.resuming import contents, seeded
 
+pytestmark = pytest.mark.thread_unsafe(reason="the process's random generators")
+
 
 class Stream(IterableDataset):
     def __iter__(self):

@@ -10,15 +10,15 @@ from torch.utils.data.datapipes.iter import IterableWrapper
 
 from loader import DataLoader
 from loader.random import sample_rng
-from tests.unit.loader.resuming import ONE_STREAM, WAYS, contents, interrupt, resume, seeded
+from tests.unit.loader.resuming import ONE_STREAM, WAYS, contents, interrupt, param, resume, seeded
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 TWO_WORKERS = {
     "threads": {"num_workers": 2, "worker_method": "thread"},
     "processes": {"num_workers": 2, "worker_method": "process"},
 }
-PAIRS = [(WAYS[a], WAYS[b]) for a in ONE_STREAM for b in ONE_STREAM] + [
-    (a, b) for a in TWO_WORKERS.values() for b in TWO_WORKERS.values()
+PAIRS = [param(WAYS[a], WAYS[b]) for a in ONE_STREAM for b in ONE_STREAM] + [
+    param(a, b) for a in TWO_WORKERS.values() for b in TWO_WORKERS.values()
 ]
 
 
@@ -135,13 +135,14 @@ def test_the_remaining_batches_are_the_same(saving, loading, dataset):
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize(
     ("saving", "loading"),
-    [(WAYS["serial"], WAYS["thread"]), (TWO_WORKERS["threads"], TWO_WORKERS["processes"])],
+    [(WAYS["serial"], WAYS["thread"]), param(TWO_WORKERS["threads"], TWO_WORKERS["processes"])],
     ids=name,
 )
 def test_with_other_arguments(saving, loading, dataset, arguments):
     check(saving, loading, dataset, arguments)
 
 
+@pytest.mark.thread_unsafe(reason="forks")
 def test_all_datasets_give_the_same():
     expected = contents(DataLoader(Sharded(), 4, generator=seeded()))
     for dataset in DATASETS:
@@ -149,7 +150,7 @@ def test_all_datasets_give_the_same():
             assert contents(DataLoader(dataset(), 4, generator=seeded(), **WAYS[way])) == expected
 
 
-@pytest.mark.parametrize("way", [*(WAYS[w] for w in ONE_STREAM), *TWO_WORKERS.values()], ids=name)
+@pytest.mark.parametrize("way", [param(way) for way in (*map(WAYS.get, ONE_STREAM), *TWO_WORKERS.values())], ids=name)
 @pytest.mark.parametrize("dataset", [Sharded, Resumable, ResumableIterator])
 def test_the_next_epoch_is_whole(dataset, way):
     def make(seed):
@@ -174,6 +175,7 @@ def test_a_state_is_loaded_rather_than_gone_through():
     assert dataset.log == list(range(9, 22))  # the third batch again, not the first two
 
 
+@pytest.mark.thread_unsafe(reason="forks")
 def test_persistent_workers():
     for way in TWO_WORKERS.values():
         def make():
@@ -236,8 +238,8 @@ class Slow(IterableDataset):
             yield 100 * worker_id + i
 
 
-@pytest.mark.parametrize("saving", TWO_WORKERS.values(), ids=name)
-@pytest.mark.parametrize("loading", TWO_WORKERS.values(), ids=name)
+@pytest.mark.parametrize("saving", list(map(param, TWO_WORKERS.values())), ids=name)
+@pytest.mark.parametrize("loading", list(map(param, TWO_WORKERS.values())), ids=name)
 def test_out_of_order(saving, loading):
     event = torch.multiprocessing.Event() if saving["worker_method"] == "process" else threading.Event()
     loader = DataLoader(Slow(event), None, in_order=False, **saving)
@@ -252,7 +254,7 @@ def test_out_of_order(saving, loading):
     assert sorted(resume(other, state)) == sorted(rest)
 
 
-@pytest.mark.parametrize("way", [*ONE_STREAM, "threads"])
+@pytest.mark.parametrize("way", [*map(param, ONE_STREAM), "threads"])
 def test_a_shorter_dataset_is_an_error(way):
     class Short(IterableDataset):
         def __init__(self, size):
@@ -269,7 +271,7 @@ def test_a_shorter_dataset_is_an_error(way):
         contents(loader)
 
 
-@pytest.mark.parametrize("way", ONE_STREAM)
+@pytest.mark.parametrize("way", list(map(param, ONE_STREAM)))
 def test_a_dataset_without_the_state_is_an_error(way):
     _, state, _ = interrupt(DataLoader(Resumable(), 4), 3)
     loader = DataLoader(Sharded(), 4, **WAYS[way])
@@ -297,8 +299,8 @@ class Failing(IterableDataset):
             return self.i
 
 
-@pytest.mark.parametrize("saving", ONE_STREAM)
-@pytest.mark.parametrize("loading", ONE_STREAM)
+@pytest.mark.parametrize("saving", list(map(param, ONE_STREAM)))
+@pytest.mark.parametrize("loading", list(map(param, ONE_STREAM)))
 def test_batches_that_raised(saving, loading):
     def make(way):
         return DataLoader(Failing(), 2, **WAYS[way])
@@ -319,7 +321,7 @@ def test_batches_that_raised(saving, loading):
 
 
 @pytest.mark.filterwarnings("ignore:.*left out")
-@pytest.mark.parametrize("saving", ONE_STREAM)
+@pytest.mark.parametrize("saving", list(map(param, ONE_STREAM)))
 def test_samples_left_out(saving):
     def make(way):
         return DataLoader(Failing(), 2, on_error="skip", **WAYS[way])
@@ -330,6 +332,7 @@ def test_samples_left_out(saving):
             assert resume(make(way), state) == rest
 
 
+@pytest.mark.thread_unsafe(reason="forks")
 def test_states_are_copies():
     class Mutable(Resumable):
         def __init__(self):

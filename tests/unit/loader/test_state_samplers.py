@@ -16,7 +16,7 @@ from torch.utils.data import (
 )
 
 from loader import DataLoader
-from tests.unit.loader.resuming import FEW_PAIRS, WAYS, contents, interrupt, plain, resume, seeded
+from tests.unit.loader.resuming import FEW_PAIRS, WAYS, contents, interrupt, param, plain, resume, seeded
 
 SIZE = 40
 WEIGHTS = [1.0 + i % 7 for i in range(SIZE)]
@@ -115,6 +115,7 @@ def all_states():
     return torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())
 
 
+@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize("batching", [3, None, "batch_sampler", "buckets"])
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_any_sampler(name, batching):
@@ -138,6 +139,7 @@ def test_any_sampler(name, batching):
             assert all_states() == before
 
 
+@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize("name", ["random", "random, eager", "torch, eager", "subset", "weighted, generator"])
 @pytest.mark.parametrize(("saving", "loading"), [("processes", "serial"), ("threads", "processes")])
 def test_with_processes(name, saving, loading):
@@ -257,7 +259,7 @@ class CountingEpochs(Sampler):
         self.set_epoch(self.epoch + 1)
 
 
-@pytest.mark.parametrize(("saving", "loading"), [("serial", "threads"), ("threads", "processes")])
+@pytest.mark.parametrize(("saving", "loading"), [param("serial", "threads"), param("threads", "processes")])
 def test_a_sampler_that_counts_epochs(saving, loading):
     def make(way):
         return DataLoader(range(SIZE), 4, sampler=CountingEpochs(), **WAYS[way])
@@ -288,6 +290,7 @@ def test_a_generator_that_is_shared_stays_shared():
     assert other.generator is other.sampler.generator
 
 
+@pytest.mark.thread_unsafe(reason="the process's random generators")
 def test_torchs_default_generator_as_an_argument():
     def make(way):
         return DataLoader(range(SIZE), 4, shuffle=True, generator=torch.default_generator, **WAYS[way])
@@ -298,7 +301,8 @@ def test_torchs_default_generator_as_an_argument():
     assert resume(make("threads"), state) == rest
 
 
-@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+@pytest.mark.thread_unsafe(reason="the process's random generators")
+@pytest.mark.parametrize("way", ["serial", "threads", param("processes")])
 def test_another_order_is_an_error(way):
     _, state, _ = interrupt(DataLoader(range(SIZE), 4, sampler=Shuffled(random.shuffle)), 3)
     for sampler in (SequentialSampler(range(SIZE)), Shuffled(list.reverse)):
@@ -308,7 +312,7 @@ def test_another_order_is_an_error(way):
             contents(loader)
 
 
-@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+@pytest.mark.parametrize("way", ["serial", "threads", param("processes")])
 def test_an_order_that_ends_too_early_is_an_error(way):
     _, state, _ = interrupt(DataLoader(range(SIZE), 4), 6)
     loader = DataLoader(range(10), 4, **WAYS[way])
@@ -332,6 +336,7 @@ def test_indices_without_a_stable_form_are_not_compared():
     assert resume(DataLoader(Lookup(), None, sampler=indices), state) == rest
 
 
+@pytest.mark.thread_unsafe(reason="forks")
 def test_a_sampler_that_reuses_its_list():
     class Reusing:
         def __iter__(self):
@@ -346,7 +351,7 @@ def test_a_sampler_that_reuses_its_list():
         assert resume(DataLoader(range(SIZE), batch_sampler=Reusing(), **WAYS[way]), state) == rest
 
 
-@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+@pytest.mark.parametrize("way", ["serial", "threads", param("processes")])
 def test_a_failing_sampler_is_resumed_before_its_failure(way):
     class Failing(Sampler):
         def __init__(self, failing):
