@@ -116,11 +116,18 @@ class Assembly:
         try:
             while piece is not None:
                 self._load(piece)
+                self._check()
                 piece = self._claim(done=True)
         finally:
             leave_sample()
             place.slots = None
         return self._finish() if self._is_mine_to_finish() else None
+
+    def _check(self) -> None:
+        """After user code and before any lock: in a child that it forked, where the epoch is
+        cancelled, another worker may hold the lock for ever."""
+        if self.epoch.cancelled:
+            raise Cancelled
 
     # Claims
 
@@ -164,8 +171,6 @@ class Assembly:
                     samples[position] = dataset[i]
                 return
             for position in piece:
-                if epoch.cancelled:
-                    raise Cancelled
                 if position > self._failed_at:  # a moment old at worst: a sample too many
                     return
                 enter_sample(epoch, index[position])
@@ -176,10 +181,12 @@ class Assembly:
                     if builder.policy.raises:
                         raise
                     sample = self._resolve(error, position)
+                self._check()
                 self._keep(position, sample)
         except Cancelled:
             raise
         except BaseException as error:
+            self._check()
             annotate_sample(error, index[position])
             # Without this frame, which is of no interest to the reader of the traceback.
             error.__traceback__ = error.__traceback__.tb_next
