@@ -10,7 +10,7 @@ import weakref
 import pytest
 import torch
 
-from loader import DataLoader, worker_pool
+from loader import DataLoader, joining
 from loader.thread_iterator import State
 
 pytestmark = pytest.mark.timeout(60)
@@ -213,7 +213,7 @@ def test_the_last_batches_of_an_epoch_are_freed_while_persistent_workers_wait():
 
 
 def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch):
-    monkeypatch.setattr(worker_pool.WorkerPool.join, "__defaults__", (0.2,))
+    monkeypatch.setattr(joining, "JOIN_LIMIT", 0.2)
     waiting, release = threading.Event(), threading.Event()
 
     class Stuck(Endless):

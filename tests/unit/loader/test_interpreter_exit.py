@@ -1,4 +1,9 @@
-"""Whole programs: how they end with live iterators, on Ctrl-C, and around fork()."""
+"""Whole programs end as if there were no loader: with live iterators, busy workers, workers
+that never return, on Ctrl-C, by any way to exit.
+
+A worker that is blocked for ever makes a program hang for ever, which the tests' time limit
+turns into a failure; so no test needs to look at a clock, but for the one about the limit.
+"""
 
 import signal
 import time
@@ -154,61 +159,276 @@ print(next(iter(dl)).shape)
     assert out == "interrupted\nTrue\ntorch.Size([1000])\n"
 
 
-def test_fork_while_workers_run(run):
-    """A forked child has no worker threads: it neither hangs nor uses them, can make
-    its own, and the parent does not notice."""
-    body = """
-import warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # of fork() beside threads
-once = loader(); kept = loader(persistent_workers=True)
-first, second = iter(once), iter(kept)
-next(first), next(second)
-child = os.fork()
-if child == 0:
-    try:
-        next(first)
-    except RuntimeError as error:
-        print("forked" in str(error), flush=True)
-    print([next(iter(dl)).item() for dl in (once, kept)], flush=True)
-    sys.exit(7)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-print(next(first).item(), next(second).item())
-"""
-    code, out, err = run(body)
-    assert (code, err) == (0, "")
-    assert out == "True\n[0, 0]\n7\n1 1\n"
-
-
-def test_worker_processes_beside_worker_threads(run):
-    body = """
-import warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # of fork() beside threads
-from torch.utils.data import get_worker_info
-class Info(Data):
+@pytest.mark.parametrize(
+    ("leave", "status"),
+    [
+        ("sys.exit(5)", 5),
+        ("sys.exit('message')", 1),
+        ("1 / 0", 1),
+        ("raise KeyboardInterrupt", -signal.SIGINT),
+        ("os._exit(6)", 6),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ("os.abort()", -signal.SIGABRT),
+    ],
+)
+def test_exit_status_while_batches_are_built(run, leave, status):
+    body = f"""
+import resource, signal
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+busy = threading.Event()
+class Busy(Data):
     def __getitem__(self, index):
-        return get_worker_info().id
-threads = iter(DataLoader(Info(), num_workers=1, worker_method="thread"))
-next(threads)
-processes = iter(DataLoader(Info(), num_workers=2, worker_method="process"))
-print([next(processes).item() for _ in range(4)], next(threads).item(), get_worker_info())
+        busy.set()
+        return sum(range(1000))
+iterators = [
+    iter(DataLoader(Busy(), batch_size=1000, num_workers=2, worker_method="thread")) for _ in range(5)
+]
+busy.wait()
+{leave}
 """
     code, out, err = run(body)
-    assert (code, err) == (0, "")
-    assert out == "[0, 1, 0, 1] 0 None\n"
+    assert code == status
+    assert "RuntimeWarning" not in err and "loader-worker" not in err
 
 
-def test_blocked_worker_at_exit_is_named(run):
+@pytest.mark.parametrize("dropped", [False, True])
+def test_exit_waits_for_the_sample_in_hand(run, dropped):
+    """No worker that can end is cut off, also if nobody waited for it before."""
+    body = f"""
+inside, leave = threading.Event(), threading.Event()
+class Writing(Data):
+    def __getitem__(self, index):
+        print("begins", flush=True)
+        inside.set()
+        leave.wait()
+        time.sleep(0.5)
+        print("ends", flush=True)
+box = [iter(DataLoader(Writing(), num_workers=1, worker_method="thread"))]
+inside.wait()
+assert not any(t.daemon for t in threading.enumerate())
+def drop():
+    box.clear()  # in a thread that is not the iterator's user, and so does not wait
+    leave.set()
+if {dropped}:
+    dropper = threading.Thread(target=drop)
+    dropper.start()
+    dropper.join()
+leave.set()
+"""
+    assert run(body) == (0, "begins\nends\n", "")
+
+
+def test_threads_of_a_worker_are_no_daemon_threads(run):
     body = """
-import loader.worker_pool as pool
-pool.WorkerPool.join.__defaults__ = (0.2,)
+class Starting(Data):
+    def __getitem__(self, index):
+        thread = threading.Thread(target=time.sleep, args=(0,))
+        thread.start()
+        thread.join()
+        return thread.daemon
+iterator = iter(DataLoader(Starting(), num_workers=1, worker_method="thread"))
+print(next(iterator).item())
+"""
+    assert run(body) == (0, "False\n", "")
+
+
+STUCK = """
+import ctypes, signal, warnings
+import loader.joining
+loader.joining.JOIN_LIMIT = %s
+inside = threading.Event()
+entered = threading.Semaphore(0)
+def block():
+    entered.release()
+    %s
 class Stuck(Data):
     def __getitem__(self, index):
-        time.sleep(1.5)
-        return index
-iterator = iter(DataLoader(Stuck(), num_workers=1, worker_method="thread"))
-time.sleep(0.2)
+        inside.set()
+        block()
+def stuck_iterator(**arguments):
+    inside.clear()
+    arguments = {"num_workers": 1, "worker_method": "thread"} | arguments
+    iterator = iter(DataLoader(arguments.pop("dataset", None) or Stuck(), **arguments))
+    inside.wait()
+    return iterator
 """
-    code, out, err = run(body)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "time.sleep(1000)",
+        "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+        "threading.Event().wait()",
+        "ctypes.CDLL(None).pause()",
+        "os.read(os.pipe()[0], 1)",
+        "while True: pass",
+    ],
+)
+def test_worker_that_never_returns(run, block):
+    code, out, err = run(STUCK % (0.5, block) + "iterator = stuck_iterator()\nsys.exit(5)")
+    assert code == 5 and out == ""
+    assert "RuntimeWarning: loader-worker-0 did not end within 0.5 s" in err
+    assert "exits without waiting any longer" in err
+    assert "in block\n" in err and "in __getitem__\n" in err
+    assert "Traceback" not in err and "Fatal" not in err
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        # User code that is not the dataset's.
+        """
+def collate(samples):
+    inside.set()
+    block()
+iterator = stuck_iterator(dataset=Data(), collate_fn=collate)
+""",
+        """
+def init(worker_id):
+    inside.set()
+    block()
+iterator = stuck_iterator(dataset=Data(), worker_init_fn=init)
+""",
+        # Somebody waited for it before.
+        """
+warnings.simplefilter("ignore")
+stuck_iterator().close()
+warnings.simplefilter("default")
+""",
+        # Its consumer is a thread that outlives the main thread.
+        """
+def consume():
+    main.join()
+    sys.held = stuck_iterator()
+main = threading.main_thread()
+threading.Thread(target=consume).start()
+""",
+        # A function of atexit leaves it behind.
+        """
+import atexit
+atexit.register(lambda: setattr(sys, "held", stuck_iterator()))
+""",
+    ],
+)
+def test_stuck_in_other_places(run, program):
+    code, out, err = run(STUCK % (0.5, "time.sleep(1000)") + program)
     assert code == 0
-    assert "RuntimeWarning: loader-worker-0 did not end within 0.2 s" in err
-    assert "in __getitem__" in err
+    assert err.count("RuntimeWarning: loader-worker-0 did not end within 0.5 s") == 1
+    assert "exits without waiting any longer" in err
+    assert "in block\n" in err
+    assert "Traceback" not in err and "Fatal" not in err
+
+
+def test_many_stuck_workers_and_one_limit(run):
+    from loader.joining import JOIN_LIMIT
+
+    body = """
+import atexit
+iterators = [stuck_iterator(num_workers=2) for _ in range(10)]
+for _ in range(20):
+    entered.acquire()
+atexit.register(lambda: print(time.monotonic() - begin))
+begin = time.monotonic()
+"""
+    code, out, err = run(STUCK % (JOIN_LIMIT, "time.sleep(1000)") + body)
+    assert code == 0
+    assert JOIN_LIMIT <= float(out) < JOIN_LIMIT + 20  # not 10 x JOIN_LIMIT
+    assert err.count("did not end within 5 s") == 1
+    assert err.count("in block\n") == 20
+
+
+@pytest.mark.parametrize("action", ["error", "ignore"])
+def test_warning_filters(run, action):
+    body = f"""
+warnings.simplefilter("{action}", RuntimeWarning)
+iterator = stuck_iterator()
+sys.exit(5)
+"""
+    code, out, err = run(STUCK % (0.5, "time.sleep(1000)") + body)
+    assert code == 5
+    assert ("in block\n" in err) == (action == "error")
+    assert "Exception ignored" not in err
+
+
+def test_closed_stderr(run):
+    body = """
+iterator = stuck_iterator()
+sys.stderr.close()
+sys.exit(5)
+"""
+    assert run(STUCK % (0.5, "time.sleep(1000)") + body) == (5, "", "")
+
+
+def test_ctrl_c_while_the_exit_waits(start_python):
+    body = """
+threading._register_atexit(lambda: print("exiting", flush=True))  # comes before ours
+iterator = stuck_iterator()
+"""
+    process = start_python(PRELUDE + STUCK % (1000, "time.sleep(1000)") + body)
+    assert process.stdout.readline() == "exiting\n"
+    time.sleep(1)  # for the wait to begin
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=100)
+    assert process.returncode == 0
+
+
+def test_functions_of_atexit_use_loaders(run):
+    body = """
+import atexit
+def evaluate():
+    print([batch.item() for batch in DataLoader(range(3), num_workers=2, worker_method="thread")])
+    sys.held = iter(loader())  # left behind
+    print(next(sys.held).item())
+    try:
+        next(iterator)
+    except RuntimeError as error:
+        print("was shut down" in str(error))
+atexit.register(evaluate)
+iterator = iter(loader())
+next(iterator)
+"""
+    assert run(body) == (0, "[0, 1, 2]\n0\nTrue\n", "")
+
+
+def test_functions_of_atexit_from_before_the_loader_are_told_that_they_are_late(start_python):
+    body = """
+import atexit
+def evaluate():
+    try:
+        iter(loader())
+    except RuntimeError as error:
+        print(error)
+    print(len(list(DataLoader(range(3)))))
+atexit.register(evaluate)
+"""
+    out, err = start_python(body + PRELUDE).communicate(timeout=100)
+    assert "cannot be started any more: the interpreter exits" in out
+    assert out.endswith("\n3\n") and err == ""
+
+
+def test_sys_exit_in_a_consuming_thread(run):
+    body = """
+def consume():
+    iterator = iter(loader(persistent_workers=True))
+    next(iterator)
+    sys.exit(9)  # of this thread only
+thread = threading.Thread(target=consume)
+thread.start()
+thread.join()
+print([t.name for t in threading.enumerate()])
+"""
+    assert run(body) == (0, "['MainThread']\n", "")
+
+
+def test_iterator_in_the_local_storage_of_a_thread(run):
+    """It is dropped when the thread is no longer one for the threading module."""
+    body = """
+local = threading.local()
+def consume():
+    local.iterator = iter(loader(seconds=0.01))
+    next(local.iterator)
+for _ in range(5):
+    threading.Thread(target=consume).start()
+"""
+    assert run(body) == (0, "", "")
