@@ -1,17 +1,11 @@
-"""Worker processes are torch's own, fetch as threads do, and no error of theirs hangs or is lost."""
+"""Worker processes are torch's own and fetch as threads do: the same samples, random numbers and shares."""
 
-import contextlib
 import functools
 import gc
 import multiprocessing
 import os
-import pickle
 import random
-import signal
-import threading
-import traceback
 import warnings
-import weakref
 
 import pytest
 import torch
@@ -24,7 +18,7 @@ from loader import DataLoader, process_iterator
 from loader.fetch import EMPTY, Fetched
 from loader.on_error import Skipped
 from loader.process_iterator import ProcessDataLoaderIter
-from loader.process_worker import Enclosed, NotedException, _enclose
+from loader.process_worker import Enclosed, _enclose
 from loader.random import sample_rng
 
 pytestmark = [
@@ -85,27 +79,8 @@ class Failing(Dataset):
         raise self.error
 
 
-class NeedsTwo(Exception):
-    def __init__(self, a, b):
-        super().__init__(f"{a} and {b}")
-
-
-class Deadly(Dataset):
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        if index == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return index
-
-
 def touch(worker_id):
     get_worker_info().dataset.touched = f"by {worker_id}"
-
-
-def explode(worker_id):
-    raise OSError(f"no scratch directory for {worker_id}")
 
 
 def minus(error, index):
@@ -114,17 +89,6 @@ def minus(error, index):
 
 def seeded():
     return torch.Generator().manual_seed(5)
-
-
-def drain(iterator):
-    batches, errors = [], []
-    while True:
-        try:
-            batches.append(next(iterator).tolist())
-        except StopIteration:
-            return batches, errors
-        except Exception as error:
-            errors.append(error)
 
 
 def test_is_torchs_iterator_and_torch_is_left_alone():
@@ -218,103 +182,6 @@ class FailingTensors(Failing):
         return torch.tensor(super().__getitem__(index))
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("three"), KeyError("three"), OSError(2, "three"), NeedsTwo("three", "four")]
-)
-def test_an_exception_is_torchs_with_notes(error):
-    def failure(kind, **arguments):
-        batches, errors = drain(iter(kind(Failing(error), batch_size=2, num_workers=2, **arguments)))
-        assert batches == [[0, 1], [4, 5], [6, 7]]
-        assert len(errors) == 1
-        return errors[0]
-
-    ours = failure(DataLoader, worker_method="process")
-    torchs = failure(torch.utils.data.DataLoader)
-    assert type(ours) is type(torchs)
-    first_line = str(torchs).splitlines()[0]
-    assert first_line == str(ours).splitlines()[0]
-    assert "in DataLoader worker process 1" in first_line
-    assert "explode" in str(ours)
-    assert [note for note in ours.__notes__ if "dataset[3]" in note]
-    assert [note for note in ours.__notes__ if "worker process 1" in note and "[2, 3]" in note]
-    assert "".join(traceback.format_exception(ours)).count("dataset[3]") == 1
-
-
-def test_a_handled_exception_keeps_the_iterator_not_alive():
-    gc.collect()
-    gc.disable()
-    try:
-        iterator = iter(
-            DataLoader(Failing(KeyError(3)), batch_size=4, num_workers=1, worker_method="process")
-        )
-        with contextlib.suppress(KeyError):
-            next(iterator)
-        reference = weakref.ref(iterator)
-        del iterator
-        assert reference() is None
-    finally:
-        gc.enable()
-
-
-def test_an_exception_of_a_local_class_does_not_hang():
-    class Local(LookupError):
-        pass
-
-    iterator = iter(
-        DataLoader(Failing(Local("three")), batch_size=2, num_workers=1, worker_method="process")
-    )
-    batches, errors = drain(iterator)
-    assert batches == [[0, 1], [4, 5], [6, 7]]
-    assert [type(error) for error in errors] == [LookupError]
-    assert "Local: three" in str(errors[0])
-
-
-def test_noted_exception_survives_pickling():
-    try:
-        raise ValueError("x")
-    except ValueError as error:
-        error.add_note("a note")
-        noted = pickle.loads(pickle.dumps(NotedException(error, "in a test")))
-    with pytest.raises(ValueError, match="Caught ValueError in a test") as caught:
-        noted.reraise()
-    assert caught.value.__notes__ == ["a note"]
-
-
-@pytest.mark.parametrize("unpicklable", [threading.Lock(), lambda: None])
-def test_a_batch_that_cannot_be_pickled_is_an_error(unpicklable):
-    class Some(Dataset):
-        def __len__(self):
-            return 4
-
-        def __getitem__(self, index):
-            return unpicklable if index == 1 else index
-
-    dl = DataLoader(Some(), batch_size=None, num_workers=1, worker_method="process")
-    iterator = iter(dl)
-    assert next(iterator) == 0
-    with pytest.raises((TypeError, AttributeError, pickle.PicklingError)) as caught:
-        next(iterator)
-    assert any("must be picklable" in note for note in caught.value.__notes__)
-    assert list(iterator) == [2, 3]
-
-
-def test_an_index_that_cannot_be_pickled_is_an_error():
-    class Some(Dataset):
-        def __getitem__(self, index):
-            return 1
-
-    dl = DataLoader(
-        Some(), batch_size=None, sampler=[0, threading.Lock(), 2, 3], num_workers=2,
-        worker_method="process",
-    )
-    iterator = iter(dl)
-    assert next(iterator) == 1
-    with pytest.raises(TypeError, match="pickle") as caught:
-        next(iterator)
-    assert any("what the sampler yielded" in note for note in caught.value.__notes__)
-    assert list(iterator) == [1, 1]
-
-
 class Pinnable:
     pinned = 0
 
@@ -330,92 +197,6 @@ def test_an_enclosed_batch_is_pinned_as_one_that_is_not():
     assert type(pinned) is Enclosed and pinned.skipped == ((1, "E"),)
     assert pinned.data["a"][0].pinned == 1
     assert pin_memory(Enclosed(None, True, (), None)).empty
-
-
-@pytest.mark.parametrize("kind", ["map", "iterable"])
-def test_stop_iteration_of_the_users_code_does_not_end_the_epoch(kind):
-    def collate(samples):
-        if 3 in samples:
-            raise StopIteration("three")
-        return torch.tensor(samples)
-
-    class Eight(IterableDataset):
-        def __iter__(self):
-            return iter(range(8))
-
-    dl = DataLoader(
-        range(8) if kind == "map" else Eight(), batch_size=2, num_workers=1,
-        worker_method="process", collate_fn=collate,
-    )
-    batches, errors = drain(iter(dl))
-    assert batches == [[0, 1], [4, 5], [6, 7]]
-    assert [type(error) for error in errors] == [RuntimeError]
-    assert "raised StopIteration" in str(errors[0])
-
-
-def test_a_failing_init_function_is_told_for_each_batch():
-    dl = DataLoader(
-        range(6), batch_size=2, num_workers=1, worker_method="process", worker_init_fn=explode
-    )
-    batches, errors = drain(iter(dl))
-    assert batches == []
-    assert [type(error) for error in errors] == [OSError] * 3
-    for error in errors:
-        assert "no scratch directory for 0" in str(error) and "in explode" in str(error)
-        assert any("worker_init_fn" in note for note in error.__notes__)
-
-
-class FailsFromTheSecondEpochOn(IterableDataset):
-    epochs = 0
-
-    def __iter__(self):
-        self.epochs += 1
-        if self.epochs > 1:
-            raise ConnectionError("no server")
-        return iter(range(3))
-
-
-def test_an_iter_that_fails_in_a_later_epoch_does_not_end_the_worker():
-    dl = DataLoader(
-        FailsFromTheSecondEpochOn(), batch_size=3, num_workers=1, worker_method="process",
-        persistent_workers=True,
-    )
-    assert [batch.tolist() for batch in dl] == [[0, 1, 2]]
-    for _ in range(2):
-        with pytest.raises(ConnectionError, match="no server"):
-            next(iter(dl))
-    dl._iterator = None
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_worker_is_an_error(workers):
-    dl = DataLoader(Deadly(), batch_size=2, num_workers=workers, worker_method="process")
-    with pytest.raises(RuntimeError, match=r"worker \(pid\(?s?\)? .*(killed by signal|exited unexp)"):
-        list(dl)
-
-
-class FailingSampler:
-    def __len__(self):
-        return 10
-
-    def __iter__(self):
-        yield from range(5)
-        raise LookupError("no more")
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_samplers_exception_comes_after_its_batches(workers):
-    dl = DataLoader(
-        range(10), batch_size=2, sampler=FailingSampler(), num_workers=workers,
-        worker_method="process",
-    )
-    iterator = iter(dl)
-    assert [next(iterator).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
-    with pytest.raises(LookupError, match="no more") as caught:
-        next(iterator)
-    assert any("sampler" in note for note in caught.value.__notes__)
-    with pytest.raises(StopIteration):
-        next(iterator)
 
 
 def test_a_sampler_may_reuse_its_list():
@@ -517,21 +298,3 @@ def test_workers_of_an_iterator_in_a_reference_cycle_end_by_themselves(persisten
     # Not -SIGTERM: that is what torch sends to a worker that it could not reach.
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert not process_iterator._queues_in_use
-
-
-def test_timeout():
-    class Slow(Dataset):
-        def __len__(self):
-            return 2
-
-        def __getitem__(self, index):
-            threading.Event().wait(60 if index else 0)
-            return index
-
-    dl = DataLoader(Slow(), batch_size=None, num_workers=1, worker_method="process", timeout=2)
-    iterator = iter(dl)
-    assert next(iterator) == 0
-    with pytest.raises(RuntimeError, match="timed out after 2 seconds"):
-        next(iterator)
-    for worker in iterator._workers:
-        worker.kill()
