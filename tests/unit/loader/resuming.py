@@ -6,6 +6,9 @@ import json
 import pytest
 import torch
 
+from loader import DataLoader
+from loader.random import sample_rng
+
 WAYS = {
     "serial": {"num_workers": 0},
     "thread": {"num_workers": 1, "worker_method": "thread"},
@@ -75,3 +78,22 @@ def resume(loader, state) -> list:
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+SIZE = 23
+
+
+class Noisy(torch.utils.data.Dataset):
+    """Samples with random numbers of their own."""
+
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        return index, sample_rng().numpy.integers(1 << 30)
+
+
+def shuffling(way, **arguments):
+    """Shuffles with a generator of its own, so all it draws is up to the state."""
+    arguments = {"batch_size": 4, "shuffle": True, "generator": seeded()} | arguments
+    return DataLoader(Noisy(), **WAYS[way], **arguments)

@@ -1,0 +1,187 @@
+"""States asked for in other threads, in user code and in forked processes; resumed in new ones."""
+
+import json
+import pickle
+import threading
+
+import pytest
+import torch
+
+from loader import DataLoader
+from tests.unit.loader.resuming import (
+    EACH_WAY,
+    SIZE,
+    WAYS,
+    Noisy,
+    contents,
+    plain,
+    resume,
+    shuffling,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_states_taken_by_another_thread_are_whole(way):
+    loader = shuffling(way)
+    batches, states = [], []
+    ready, stop = threading.Event(), threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            states.append(loader.state_dict())
+            ready.set()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        assert ready.wait(60)
+        for batch in loader:
+            batches.append(plain(batch))
+            ready.clear()
+            assert ready.wait(60)
+    finally:
+        stop.set()
+        watcher.join()
+    seen = {state["handed_over"]: state for state in states if state["phase"] == "midst"}
+    assert len(seen) >= 5
+    for handed_over, state in seen.items():
+        assert resume(shuffling("serial"), state) == batches[handed_over:]
+
+
+@pytest.mark.parametrize("way", ["serial", "threads"])
+def test_states_taken_by_another_thread_between_epochs_are_whole(way):
+    loader = shuffling(way)
+    epochs, states = [], {}
+    stop = threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            state = loader.state_dict()
+            states[json.dumps(state)] = state
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for _ in range(5):
+            epochs.append(contents(loader))
+    finally:
+        stop.set()
+        watcher.join()
+    epochs.append(contents(loader))
+    for state in states.values():
+        rest = resume(shuffling("serial"), state)
+        handed_over = state["handed_over"]
+        assert rest in [epoch[handed_over:] for epoch in epochs]
+    assert {state["phase"] for state in states.values()} <= {"begin", "midst", "end"}
+
+
+@pytest.mark.parametrize("way", ["serial", "threads"])
+def test_the_state_may_be_asked_for_anywhere(way):
+    class Asking(torch.utils.data.Sampler):
+        def __iter__(self):
+            states.append(loader.state_dict())
+            for i in range(6):
+                states.append(loader.state_dict())
+                yield i
+
+    class Dataset(Noisy):
+        def __getitem__(self, index):
+            states.append(loader.state_dict())
+            return index
+
+    states = []
+    loader = DataLoader(Dataset(), None, sampler=Asking(), **WAYS[way])
+    assert contents(loader) == list(range(6))
+    assert len(states) == 13
+    for state in states:
+        resumed = resume(DataLoader(range(6), None, sampler=range(6)), state)
+        assert resumed == list(range(state["handed_over"], 6))
+
+
+@pytest.mark.thread_unsafe(reason="one process forks for all tests")
+def test_a_forked_child_can_ask_for_the_state(run_program):
+    source = """
+        import os, threading
+        from loader import DataLoader
+
+        loader = DataLoader(range(20), batch_size=4)
+        iterator = iter(loader)
+        next(iterator)
+        stop = threading.Event()
+
+        def ask():
+            while not stop.is_set():
+                loader.state_dict()
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                state = loader.state_dict()
+                next(iterator)
+                os._exit(state["handed_over"] + loader.state_dict()["handed_over"])
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        stop.set()
+        for thread in threads:
+            thread.join()
+        print("done")
+    """
+    status, out, err = run_program(source)
+    assert (status, out) == (0, "done\n"), err
+
+
+RESUME = """
+    import json, pickle, sys
+    import torch
+    from loader import DataLoader
+
+    def plain(batch):
+        return batch.tolist()
+
+    if __name__ == "__main__":
+        path, how, num_workers, method = sys.argv[1:] if len(sys.argv) > 1 else {arguments!r}
+        if how == "json":
+            state = json.load(open(path))
+        elif how == "pickle":
+            state = pickle.load(open(path, "rb"))
+        else:
+            state = torch.load(path)  # weights_only
+        torch.manual_seed(1234)
+        loader = DataLoader(
+            range(1000, 1000 + {size}), batch_size=4, shuffle=True,
+            num_workers=int(num_workers), worker_method=method,
+        )
+        loader.load_state_dict(state)
+        print(json.dumps([batch.tolist() for batch in loader]))
+"""
+
+
+@pytest.mark.thread_unsafe(reason="starts processes")
+@pytest.mark.parametrize(
+    ("saving", "how", "num_workers", "method"),
+    [
+        ("processes", "torch.save", "2", "thread"),
+        ("threads", "json", "2", "process"),
+        ("threads", "pickle", "0", "auto"),
+    ],
+)
+def test_in_a_new_process(start_python, tmp_path, saving, how, num_workers, method):
+    loader = DataLoader(range(1000, 1000 + SIZE), batch_size=4, shuffle=True, **WAYS[saving])
+    iterator = iter(loader)
+    next(iterator)
+    state, path = loader.state_dict(), tmp_path / "state"
+    if how == "json":
+        path.write_text(json.dumps(state))
+    elif how == "pickle":
+        path.write_bytes(pickle.dumps(state))
+    else:
+        torch.save(state, path)
+    arguments = [str(path), how, num_workers, method]
+    process = start_python(RESUME.format(arguments=arguments, size=SIZE))
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert json.loads(out) == contents(iterator)
