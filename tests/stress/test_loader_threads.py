@@ -1,10 +1,12 @@
 """Thread safety of the thread workers: many loaders, many threads, everything at once.
 
-Each test runs for a fixed time and checks every batch that it sees.
+Each test runs for a fixed time and checks every batch that it sees. The environment variable
+``STRESS_SECONDS`` makes it longer.
 """
 
 import contextlib
 import gc
+import os
 import random
 import threading
 import time
@@ -16,12 +18,14 @@ from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from loader import DataLoader
 
+SECONDS = float(os.environ.get("STRESS_SECONDS", "2"))
+
 pytestmark = [
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300 + 10 * SECONDS),
+    pytest.mark.thread_unsafe(reason="starts threads enough, and counts those of the process"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
 
-SECONDS = 2.0
 SIZE = 60
 
 
@@ -274,3 +278,38 @@ def test_worker_info_and_intra_op_threads_are_nobody_elses():
         assert (torch.get_num_threads(), found) == (2, [2])
     finally:
         torch.set_num_threads(before)
+
+
+def test_forks_while_iterators_come_and_go():
+    """Children of any moment make iterators on the loaders that are in use here, and end."""
+    shared = DataLoader(Rows(0), batch_size=4, num_workers=2, worker_method="thread")
+    ended = []
+
+    def load(number, deadline):
+        rng = random.Random(number)
+        while time.monotonic() < deadline:
+            iterator = iter(shared)
+            for _ in range(rng.randint(0, 6)):
+                next(iterator)
+            del iterator
+
+    def fork(deadline):
+        while time.monotonic() < deadline or not ended:
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    iterator = iter(shared)
+                    if [next(iterator).flatten().tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]:
+                        status = 0
+                finally:
+                    os._exit(status)
+            ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    def work(number, deadline):
+        fork(deadline) if number == 0 else load(number, deadline)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of fork() beside threads
+        in_threads(3, work)
+    assert ended and set(ended) == {0}

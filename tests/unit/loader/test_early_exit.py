@@ -1,19 +1,24 @@
-"""Leaving before the end: no thread stays, nothing waits longer than it must."""
+"""Leaving before the end, in any way: no thread stays, nothing warns, nothing waits longer than
+it must."""
 
 import gc
 import sysconfig
 import threading
 import time
-import warnings
 import weakref
 
 import pytest
 import torch
 
-from loader import DataLoader, joining
+from loader import DataLoader, joining, lifetime
 from loader.thread_iterator import State
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.thread_unsafe(reason="counts the threads of the process"),
+    pytest.mark.filterwarnings("error"),  # those of finalizers included
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
 
 
 class Endless:
@@ -28,11 +33,7 @@ class Endless:
 
 @pytest.fixture(params=[1, 4])
 def endless(request):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # more workers than CPUs
-        yield DataLoader(
-            Endless(), batch_size=8, num_workers=request.param, worker_method="thread"
-        )
+    return DataLoader(Endless(), batch_size=8, num_workers=request.param, worker_method="thread")
 
 
 def test_break(endless, loader_threads):
@@ -54,6 +55,78 @@ def test_del(endless, loader_threads):
     next(iterator)
     del iterator
     assert loader_threads() == []
+
+
+def test_generator_around_the_loop(endless, loader_threads):
+    def batches():
+        for batch in endless:
+            yield batch.sum()
+
+    generator = batches()
+    next(generator)
+    generator.close()
+    assert loader_threads() == []
+    generator = batches()
+    with pytest.raises(ZeroDivisionError):
+        generator.throw(ZeroDivisionError)  # before the first batch: not even started
+    assert loader_threads() == []
+    generator = (batch for batch in endless)
+    next(generator)
+    del generator
+    assert collect_until(lambda: loader_threads() == [])
+
+
+def test_dropped_in_another_thread(endless, loader_threads):
+    """Whose workers it does not wait for: they end nevertheless."""
+    box = [iter(endless)]
+    next(box[0])
+    dropper = threading.Thread(target=box.clear)
+    dropper.start()
+    dropper.join()
+    assert collect_until(lambda: loader_threads() == [])
+
+
+def test_the_consumer_has_ended(endless, loader_threads):
+    """An iterator that a thread left to others, and what is in the thread's local storage."""
+    box, local = [], threading.local()
+
+    def consume():
+        box.append(iter(endless))
+        local.iterator = iter(endless)
+        next(box[0]), next(local.iterator)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    consumer.join()
+    next(box[0])
+    box.clear()
+    assert collect_until(lambda: loader_threads() == [])
+
+
+def test_collected_by_a_worker_of_another_loader(loader_threads):
+    """Garbage collection can hit any thread; the worker that it hits goes on."""
+
+    class Collecting(Endless):
+        def __getitem__(self, index):
+            gc.collect()
+            return index
+
+    def litter():
+        cycle = [iter(DataLoader(Endless(), num_workers=2, worker_method="thread"))]
+        cycle.append(cycle)
+        return weakref.ref(cycle[0])
+
+    gc.disable()
+    try:
+        references = [litter() for _ in range(3)]
+        iterator = iter(DataLoader(Collecting(), num_workers=2, worker_method="thread"))
+        while any(reference() is not None for reference in references):
+            next(iterator)
+        next(iterator)
+        del iterator
+    finally:
+        gc.enable()
+    assert collect_until(lambda: loader_threads() == [])
 
 
 def test_never_asked_for_a_batch(endless, loader_threads):
@@ -251,6 +324,21 @@ def test_dropped_by_its_own_worker(loader_threads):
     box.append(iter(DataLoader(Dropping(), num_workers=2, worker_method="thread", batch_size=8)))
     assert dropped.wait(30)
     assert collect_until(lambda: loader_threads() == [])
+
+
+def test_no_record_is_kept_of_threads_that_have_ended():
+    before = lifetime._running | lifetime._live
+    for _ in range(3):
+        for batch in DataLoader(Endless(), num_workers=2, worker_method="thread"):
+            break
+        box = [iter(DataLoader(Endless(), num_workers=2, worker_method="thread"))]
+        dropper = threading.Thread(target=box.clear)
+        dropper.start()
+        dropper.join()
+    assert collect_until(lambda: not any(t.is_alive() for t in lifetime._running - before))
+    with iter(DataLoader(Endless(), num_workers=2, worker_method="thread")) as iterator:
+        next(iterator)
+    assert lifetime._running | lifetime._live <= before
 
 
 def test_a_thread_that_cannot_be_started(monkeypatch, loader_threads):

@@ -6,7 +6,10 @@ Something that waits for ever is turned into a failure by the tests' time limit.
 
 import pytest
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.thread_unsafe(reason="the programs share one process that starts them"),
+]
 
 PRELUDE = """
 import gc, os, subprocess, sys, threading, time, warnings

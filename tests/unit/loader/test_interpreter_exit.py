@@ -10,7 +10,10 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.thread_unsafe(reason="the programs share one process that starts them"),
+]
 
 PRELUDE = """
 import os, sys, threading, time

@@ -1,4 +1,4 @@
-"""Workers that stay for the next epoch."""
+"""Workers that stay for the next epoch: the same threads, and nothing else of the epoch before."""
 
 import contextlib
 import threading
@@ -9,7 +9,10 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from loader import DataLoader
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.thread_unsafe(reason="counts the threads of the process; forks"),
+]
 
 
 class Rows(Dataset):
