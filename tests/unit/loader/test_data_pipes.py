@@ -17,6 +17,7 @@ from loader.thread_iterator import ThreadDataLoaderIter
 
 pytestmark = [
     pytest.mark.timeout(120),
+    pytest.mark.thread_unsafe(reason="forks; torch's loaders walk pipes with hooks that all threads share"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
     pytest.mark.filterwarnings("ignore:`shuffle=True` was set"),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),

@@ -17,7 +17,18 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
 ]
 
-WORKERS = [("thread", 0), ("thread", 1), ("thread", 2), ("process", 1), ("process", 2)]
+
+def ways(least=0, most=2, of=((0, "thread"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process"))):
+    """Methods and numbers of workers from *least* to *most*."""
+    forks = pytest.mark.thread_unsafe(reason="forks")
+    return [
+        pytest.param(method, workers, marks=[forks] if method == "process" else [])
+        for workers, method in of
+        if least <= workers <= most
+    ]
+
+
+FEW = ((0, "thread"), (2, "thread"), (2, "process"))
 
 left_out = pytest.mark.filterwarnings("ignore:.*on_error left them out")
 
@@ -113,7 +124,7 @@ def test_policy_is_checked_when_set_later_and_kept():
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_skip_leaves_the_sample_out_and_says_so(method, workers):
     dl = DataLoader(
         Bad(2, 3, 11), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
@@ -127,7 +138,8 @@ def test_skip_leaves_the_sample_out_and_says_so(method, workers):
     )
 
 
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
+@pytest.mark.thread_unsafe(reason="records warnings")
 def test_one_warning_at_the_end_of_an_epoch(method, workers):
     dl = DataLoader(
         Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
@@ -168,7 +180,7 @@ def substitute_image(error, index):
 @left_out
 @pytest.mark.parametrize("kind", ["array", "tensor"])
 @pytest.mark.parametrize("bad", [(0,), (3,), (0, 1, 2, 3), (5, 6), (1, 2, 9, 19), (16, 17, 18, 19)])
-@pytest.mark.parametrize(("method", "workers"), [("thread", 0), ("thread", 2), ("process", 2)])
+@pytest.mark.parametrize(("method", "workers"), ways(of=FEW))
 def test_large_samples_close_up(method, workers, bad, kind):
     dl = DataLoader(
         BadImages(kind, *bad), batch_size=4, num_workers=workers, worker_method=method,
@@ -191,7 +203,7 @@ def test_large_samples_close_up(method, workers, bad, kind):
 
 
 @pytest.mark.parametrize("bad", [(0,), (2, 3), (4, 5, 6, 7)])
-@pytest.mark.parametrize(("method", "workers"), [("thread", 0), ("thread", 2), ("process", 2)])
+@pytest.mark.parametrize(("method", "workers"), ways(of=FEW))
 def test_large_substitutes(method, workers, bad):
     class Tensors(BadImages):
         def __getitem__(self, index):
@@ -210,7 +222,7 @@ def test_large_substitutes(method, workers, bad):
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_a_batch_without_samples_is_no_batch(method, workers):
     dl = DataLoader(
         Bad(*range(4, 12), 16, 17, 18, 19), batch_size=4, num_workers=workers,
@@ -221,7 +233,7 @@ def test_a_batch_without_samples_is_no_batch(method, workers):
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_all_samples_bad(method, workers):
     dl = DataLoader(
         Bad(*range(20)), batch_size=3, num_workers=workers, worker_method=method, on_error="skip"
@@ -231,7 +243,7 @@ def test_all_samples_bad(method, workers):
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_without_batches(method, workers):
     dl = DataLoader(
         Bad(0, 7), batch_size=None, num_workers=workers, worker_method=method, on_error="skip"
@@ -241,7 +253,7 @@ def test_without_batches(method, workers):
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_a_dataset_that_loads_batches_is_skipped_by_the_batch(method, workers):
     dl = DataLoader(
         BadBatches(5), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
@@ -252,7 +264,7 @@ def test_a_dataset_that_loads_batches_is_skipped_by_the_batch(method, workers):
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_a_callable_substitutes_or_skips(method, workers):
     dl = DataLoader(
         Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error=only_even
@@ -266,7 +278,7 @@ def test_a_callable_substitutes_or_skips(method, workers):
     assert dl.skipped.count == 0
 
 
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_a_callable_that_raises(method, workers):
     dl = DataLoader(
         Bad(6), batch_size=4, num_workers=workers, worker_method=method, on_error=gives_up
@@ -280,7 +292,7 @@ def test_a_callable_that_raises(method, workers):
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_an_error_in_collate_is_not_a_samples(method, workers):
     dl = DataLoader(
         [torch.zeros(2), torch.zeros(3)], batch_size=2, num_workers=workers,
@@ -292,7 +304,7 @@ def test_an_error_in_collate_is_not_a_samples(method, workers):
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), [w for w in WORKERS if w[1] < 2])
+@pytest.mark.parametrize(("method", "workers"), ways(most=1))
 def test_iterable_style(method, workers):
     dl = DataLoader(
         BadStream(0, 4, 9), batch_size=3, num_workers=workers, worker_method=method,
@@ -304,7 +316,7 @@ def test_iterable_style(method, workers):
 
 @left_out
 @pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize(("method", "workers"), [w for w in WORKERS if w[1] < 2])
+@pytest.mark.parametrize(("method", "workers"), ways(most=1))
 def test_iterable_style_skips_at_the_very_end_are_recorded(method, workers, drop_last):
     dl = DataLoader(
         BadStream(8, 9), batch_size=4, num_workers=workers, worker_method=method,
@@ -314,7 +326,8 @@ def test_iterable_style_skips_at_the_very_end_are_recorded(method, workers, drop
     assert dl.skipped.count == 2
 
 
-@pytest.mark.parametrize(("method", "workers"), [w for w in WORKERS if w[1] < 2])
+@pytest.mark.parametrize(("method", "workers"), ways(most=1))
+@pytest.mark.thread_unsafe(reason="records warnings")
 def test_a_generator_that_fails_has_ended_and_the_warning_says_so(method, workers):
     dl = DataLoader(
         Generator(), batch_size=2, num_workers=workers, worker_method=method, on_error="skip"
@@ -334,7 +347,7 @@ class Broken(IterableDataset):
         raise ConnectionError("no server")
 
 
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_an_iterator_that_only_raises_is_given_up(method, workers):
     dl = DataLoader(
         Broken(), batch_size=2, num_workers=workers, worker_method=method, on_error="skip"
@@ -345,7 +358,7 @@ def test_an_iterator_that_only_raises_is_given_up(method, workers):
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), [w for w in WORKERS if w[1]])
+@pytest.mark.parametrize(("method", "workers"), ways(least=1))
 def test_persistent_workers_go_on_counting(method, workers):
     dl = DataLoader(
         Bad(3), batch_size=4, num_workers=workers, worker_method=method, on_error="skip",
@@ -358,6 +371,7 @@ def test_persistent_workers_go_on_counting(method, workers):
 
 
 @left_out
+@pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("duplicate", [copy.copy, lambda dl: pickle.loads(pickle.dumps(dl))])
 def test_copies_and_pickles_of_a_loader(duplicate, worker_method):
     dl = DataLoader(
@@ -371,7 +385,7 @@ def test_copies_and_pickles_of_a_loader(duplicate, worker_method):
 
 
 @left_out
-@pytest.mark.parametrize(("method", "workers"), WORKERS)
+@pytest.mark.parametrize(("method", "workers"), ways())
 def test_abandoned_epochs_keep_their_record(method, workers):
     dl = DataLoader(
         Bad(0), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"

@@ -19,6 +19,7 @@ from loader.process_worker import NotedException
 
 pytestmark = [
     pytest.mark.timeout(120),
+    pytest.mark.thread_unsafe(reason="forks"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
 ]
 

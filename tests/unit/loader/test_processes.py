@@ -23,6 +23,7 @@ from loader.random import sample_rng
 
 pytestmark = [
     pytest.mark.timeout(120),
+    pytest.mark.thread_unsafe(reason="forks"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
 ]
 

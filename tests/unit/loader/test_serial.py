@@ -61,6 +61,7 @@ def test_is_torchs_iterator():
     assert iterator._num_yielded == 1
 
 
+@pytest.mark.thread_unsafe(reason="the profiler is one for all threads")
 def test_the_profiler_sees_each_batch():
     with torch.autograd.profiler.profile() as profile:
         list(DataLoader(torch.arange(4), batch_size=2))
@@ -90,6 +91,7 @@ def test_random_numbers_of_the_samples_repeat_and_differ():
     assert not torch.equal(torch.cat(list(dl))[:, 1:], first[:, 1:])  # the next epoch
 
 
+@pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_same_numbers_with_workers(workers, worker_method):
     def epoch(num_workers):
@@ -102,6 +104,7 @@ def test_the_same_numbers_with_workers(workers, worker_method):
     assert torch.equal(epoch(0), epoch(workers))
 
 
+@pytest.mark.thread_unsafe(reason="forks")
 def test_the_same_numbers_of_an_iterable_dataset_with_one_worker(worker_method):
     def epoch(num_workers):
         dl = DataLoader(
@@ -134,6 +137,7 @@ def test_no_sample_outside_a_sample():
         sample_rng()
 
 
+@pytest.mark.thread_unsafe(reason="one exception object for all threads")
 @pytest.mark.parametrize(
     "error", [ValueError("four"), KeyError(4), OSError(2, "gone"), SystemExit(4)]
 )
@@ -198,6 +202,7 @@ def test_pinning_on_an_accelerator():
     assert custom.pinned
 
 
+@pytest.mark.thread_unsafe(reason="records warnings")
 def test_pinning_without_an_accelerator_warns_as_torch_does():
     if torch.accelerator.is_available():
         pytest.skip("an accelerator is available")
