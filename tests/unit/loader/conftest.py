@@ -95,19 +95,44 @@ exec(compile(request["source"], "program.py", "exec"), globals())
 """
 
 
+class ImportedPython:
+    """The process that has imported torch. Started when it is needed, and again after a program
+    that hung: then it is killed with that program."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen | None = None
+
+    def run(self, source: str, out: Path, err: Path) -> int:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _IMPORTED],
+                env=os.environ | {"PYTHONPATH": str(PROJECT)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        request = {"source": textwrap.dedent(source), "out": str(out), "err": str(err)}
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            return int(self._process.stdout.readline())
+        except BaseException:  # the test's time is over
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
 @pytest.fixture(scope="session")
 def imported_python():
-    process = subprocess.Popen(
-        [sys.executable, "-c", _IMPORTED],
-        env=os.environ | {"PYTHONPATH": str(PROJECT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    yield process
-    os.killpg(process.pid, signal.SIGKILL)  # a program that hangs included
-    process.communicate()
+    python = ImportedPython()
+    yield python
+    python.kill()
 
 
 @pytest.fixture
@@ -118,10 +143,7 @@ def run_program(imported_python, tmp_path):
         out, err = tmp_path / "out", tmp_path / "err"
         out.touch()
         err.touch()
-        request = {"source": textwrap.dedent(source), "out": str(out), "err": str(err)}
-        imported_python.stdin.write(json.dumps(request) + "\n")
-        imported_python.stdin.flush()
-        status = int(imported_python.stdout.readline())
+        status = imported_python.run(source, out, err)
         return status, out.read_text(), err.read_text()
 
     return run
