@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Iterable
 
 JOIN_LIMIT = 5.0
@@ -90,9 +91,11 @@ def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threadin
     return stuck
 
 
-def report_stuck(
-    threads: list[threading.Thread], limit: float, consequence: str, *, stacklevel: int = 2
-) -> None:
+# The warning is shown at the user's line that closed or dropped an iterator.
+_NOT_THE_USERS = (os.path.dirname(__file__) + os.sep, weakref.__file__)
+
+
+def report_stuck(threads: list[threading.Thread], limit: float, consequence: str) -> None:
     """Names *threads*, which did not end within *limit* seconds, in a ``RuntimeWarning``
     with the stack of each and, in a sentence, the *consequence*."""
     names = ", ".join(thread.name for thread in threads)
@@ -101,7 +104,7 @@ def report_stuck(
         f"dataset, collate_fn or worker_init_fn has not returned. {consequence} Stack:\n"
         + _stacks(threads),
         RuntimeWarning,
-        stacklevel=stacklevel + 1,
+        skip_file_prefixes=_NOT_THE_USERS,
     )
 
 

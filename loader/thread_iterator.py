@@ -171,7 +171,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return self._state
 
     def close(self) -> None:
-        """Ends the workers and waits for them, up to ``worker_pool.JOIN_LIMIT`` seconds.
+        """Ends the workers and waits for them, up to ``joining.JOIN_LIMIT`` seconds.
 
         May be called from any thread, at any time and repeatedly.
         """

@@ -124,7 +124,7 @@ try:
     for batch in dl:
         %s
 except KeyboardInterrupt:
-    print("interrupted after", time.monotonic() - float(sys.stdin.readline()) < 1.0, flush=True)
+    print("interrupted after", time.monotonic() - float(sys.stdin.readline()) < 20, flush=True)
     raise
 """ % (("1000", "pass") if where.startswith("waiting") else ("1", "time.sleep(60)"))
     process = start_python(PRELUDE + body, stdin=True)
@@ -145,8 +145,14 @@ import signal
 dl = loader(seconds=0.05, batch_size=1000, persistent_workers=True)
 iterator = iter(dl)
 main = threading.get_ident()
-threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT]).start()
+def interrupt():
+    waits.wait()
+    time.sleep(2)  # the main thread needs much less from there into next()
+    signal.pthread_kill(main, signal.SIGINT)
+waits = threading.Event()
+threading.Thread(target=interrupt).start()
 try:
+    waits.set()
     next(iterator)
 except KeyboardInterrupt:
     print("interrupted")
