@@ -55,7 +55,8 @@ class DataLoader(torch.utils.data.DataLoader):
     - A map-style dataset is one object for all workers, so its ``__getitem__`` runs in
       several threads at once and must be thread-safe (PEP 703 describes what the
       interpreter guarantees without the GIL). An iterable-style dataset is shallow-copied
-      for each worker.
+      for each worker; an ``IterDataPipe`` is deep-copied, seeded and sharded as torch does
+      it for processes.
     - ``get_worker_info()``, torch's own function included, answers per worker thread;
       threads that a dataset starts by itself see None.
     - ``random``, ``numpy.random`` and torch's default generator are shared by all threads
