@@ -73,6 +73,8 @@ class NotedException(ExceptionWrapper):
         text.__notes__ = None  # they are printed below the new exception
         super().__init__((type(error), error, None), where)
         self.exc_type = _nearest_picklable(type(error))
+        if issubclass(self.exc_type, BaseExceptionGroup):
+            self.exc_type = RuntimeError  # a group cannot be made from a text alone
         self.exc_msg = "".join(text.format())
         self.notes = _notes(error)
 

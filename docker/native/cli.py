@@ -16,6 +16,11 @@ from .environment import environment
 from .errors import TwinsError
 from .testing import TestRun, run_tests
 
+OF_A_TWIN = ["unit", "conformance", "distributed", "stress", "soak"]
+# With pytest-run-parallel, without the GIL: what asks for many workers and for nothing of the whole process.
+AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
+FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
+
 DESCRIPTION = """\
 The free-threaded twin (ft) and the one with the GIL (gil) on this machine, without Docker.
 What is missing is built on first use and kept in ${XDG_CACHE_HOME:-~/.cache}/ft-twins."""
@@ -161,10 +166,12 @@ def _test(_, rest) -> int:
     first = ready[names[0]]
     # The longest first. What is not about an interpreter (the images, ./twins itself, the page) runs once.
     runs = [TestRun("the images", first, ["images"], {})]
-    runs += [TestRun(f"{name}: {ready[name].label}", ready[name], ["unit", "stress"], {}) for name in names]
+    runs += [TestRun(f"{name}: {ready[name].label}", ready[name], OF_A_TWIN, {}) for name in names]
     runs.append(TestRun("./twins and the report's page", first, ["native", "browser"], {}))
     if "ft" in ready:
-        runs.append(TestRun("ft with the GIL forced on", ready["ft"], ["unit/loader", "stress"], {"PYTHON_GIL": "1"}))
+        forced = ["unit/loader", "conformance", "stress"]
+        runs.append(TestRun("ft with the GIL forced on", ready["ft"], forced, {"PYTHON_GIL": "1"}))
+        runs.append(TestRun("ft, each test in four threads at once", ready["ft"], AT_ONCE, {}, FOUR_THREADS))
     return run_tests(runs, rest)
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 from .build import CHECKOUT, Twin
 from .environment import environment
@@ -29,6 +29,8 @@ class TestRun:
     twin: Twin
     folders: List[str]
     variables: Dict[str, str]
+    options: Tuple[str, ...] = ()
+    """More arguments of pytest, for this run alone."""
 
 
 class _Runner:
@@ -44,7 +46,8 @@ class _Runner:
         """(exit status, output, seconds) of one run."""
         begin = time.monotonic()
         command = [str(test_run.twin.python), "-m", "pytest",
-                   *(str(CHECKOUT / "tests" / folder) for folder in test_run.folders), *self._arguments]
+                   *(str(CHECKOUT / "tests" / folder) for folder in test_run.folders),
+                   *test_run.options, *self._arguments]
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             with self._lock:
                 if self._stopping:
