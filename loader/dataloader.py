@@ -60,8 +60,8 @@ class DataLoader(torch.utils.data.DataLoader):
     - ``get_worker_info()``, torch's own function included, answers per worker thread;
       threads that a dataset starts by itself see None.
     - ``random``, ``numpy.random`` and torch's default generator are shared by all threads
-      and are not seeded by the workers; seed a generator of your own with
-      ``get_worker_info().seed``.
+      and are not seeded by the workers; draw from ``loader.sample_rng()``, whose numbers
+      belong to the sample (``strict_rng`` finds draws that do not).
     - An exception of a worker is raised as the same object, with the worker's traceback
       and a note that names worker, batch and samples. ``StopIteration`` becomes
       ``RuntimeError``. The epoch can be continued after it.

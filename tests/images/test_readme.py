@@ -31,6 +31,7 @@ ADDED = {
     # --quick also because the default wants optimised builds, which these tests do not wait for.
     "./twins bench pillow --workers 1,2 --rounds 3 --batch-size 64 --out /tmp/results":
         " --quick" + ONE_ROUND + " --configs ft",
+    "./twins bench peers --workers 2 --budget 1500": " --quick" + ONE_ROUND + " --configs ft",
 }
 
 
