@@ -26,10 +26,6 @@ def pytest_addoption(parser):
     group = parser.getgroup("ft-env")
     group.addoption("--iterators", type=int, default=300, help="tests/soak: iterators to make and abandon")
     group.addoption("--soak-seed", type=int, default=0, help="tests/soak: what the random choices begin with")
-    group.addoption(
-        "--frameworks", action="store_true",
-        help="tests/distributed: install Lightning and Accelerate in a throw-away environment and use them",
-    )
 
 
 # A background job of a non-interactive shell, and some CI runners, start with SIGINT ignored, and all
