@@ -106,7 +106,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         )
         self._contexts = tuple(WorkerContext(plan, i) for i in range(self._num_workers))
         self._builder = self._make_builder(plan)
-        self._pool = WorkerPool(self._contexts, self._private_queues)
+        self._results: queue.SimpleQueue = queue.SimpleQueue()
+        self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
         self._present = set(range(self._num_workers))  # workers that have not departed
         # The finalizer holds the pool, which does not hold the iterator. At exit the
         # pool's own hook comes first.
@@ -324,7 +325,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """Waits for one message and files it; False if none came within *timeout* seconds
         (0: no limit)."""
         try:
-            message = self._pool.results.get(timeout=timeout or None)
+            message = self._results.get(timeout=timeout or None)
         except queue.Empty:
             return False
         if isinstance(message, Result):
@@ -340,7 +341,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _receive_all(self) -> None:
         """Files the messages that are there; only this thread takes any out."""
-        while not self._pool.results.empty():
+        while not self._results.empty():
             self._receive()
 
     def _forget_worker(self, worker_id: int) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -195,7 +196,7 @@ def run_worker(
     worker_id: int,
     start: list[WorkerContext],
     tasks: "SimpleQueue[Task | Order]",
-    results: "SimpleQueue[Result | Departure | None]",
+    results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
 ) -> None:
     """The thread's whole life. *start* holds the context and is emptied, because the
     ``Thread`` object keeps the arguments of its target for as long as it runs."""
@@ -213,17 +214,24 @@ def run_worker(
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         error.__traceback__ = _without_own_frame(error)
-        results.put(Departure(worker_id, error, task_lost=started))
+        send(results, Departure(worker_id, error, task_lost=started))
 
 
-def _serve(worker_id: int, tasks: SimpleQueue, results: SimpleQueue) -> bool:
+def send(results: weakref.ref, message: Result | Departure | None) -> None:
+    """Puts *message* into the iterator's queue, if there still is an iterator."""
+    queue = results()
+    if queue is not None:
+        queue.put(message)
+
+
+def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref) -> bool:
     """Waits for one task and answers it; False when told to end."""
     task = tasks.get()
     if isinstance(task, Order):
         return task is not Order.END
     outcome = _attempt(task, worker_id)
     if outcome is not None:
-        results.put(Result(task.epoch, task.number, outcome))
+        send(results, Result(task.epoch, task.number, outcome))
     # The frames in the traceback of a failure refer to this one (f_back), so a local that
     # led to the failure would close a reference cycle around the batch and the dataset.
     del task, outcome

@@ -1,8 +1,10 @@
 """The worker threads of one iterator: starting, stopping and waiting for them.
 
-A pool refers to threads and queues only, never to the iterator or (between tasks)
-to anything of the user's. That is what lets a dropped iterator be collected, and its
-finalizer (which holds the pool) end the threads.
+A pool refers to threads and queues of tasks only, never to the iterator or (between
+tasks) to anything of the user's. That is what lets a dropped iterator be collected, and
+its finalizer (which holds the pool) end the threads. The queue of results is the
+iterator's, and everybody else refers to it weakly: an exception in it that nobody has
+asked for may lead, through its traceback and the dataset, back to the iterator.
 
 Shared state: ``stopped`` and ``orphaned`` go from False to True once, ``epoch`` and
 ``consumer`` are replaced by the consumer only. All are read without a lock; every
@@ -10,12 +12,13 @@ reader copes with a value that is a moment old.
 """
 
 import threading
+import weakref
 from queue import SimpleQueue
 
 from loader import joining, lifetime
 from loader.fetch import Epoch
 from loader.messages import Order, Task
-from loader.thread_worker import WorkerContext, run_worker
+from loader.thread_worker import WorkerContext, run_worker, send
 
 
 class WorkerPool:
@@ -23,12 +26,15 @@ class WorkerPool:
 
     With *private_queues* each worker has its own queue of tasks (iterable-style: a
     task is for a certain worker); else all take from one (map-style: whoever is free).
+    What they have to say they put into *results*, for as long as that exists.
 
     Raises ``RuntimeError`` if the system refuses a thread; none is left then.
     """
 
-    def __init__(self, contexts: tuple[WorkerContext, ...], private_queues: bool) -> None:
-        self.results: SimpleQueue = SimpleQueue()
+    def __init__(
+        self, contexts: tuple[WorkerContext, ...], private_queues: bool, results: SimpleQueue
+    ) -> None:
+        self._results = weakref.ref(results)
         self.epoch = Epoch()
         self.consumer = lifetime.current_consumer()
         self.stopped = False
@@ -37,7 +43,7 @@ class WorkerPool:
         self.threads = tuple(
             joining.WorkerThread(
                 target=run_worker,
-                args=(worker_id, [context], self._queue_of(worker_id), self.results),
+                args=(worker_id, [context], self._queue_of(worker_id), self._results),
                 name=f"loader-worker-{worker_id}",
             )
             for worker_id, context in enumerate(contexts)
@@ -91,7 +97,7 @@ class WorkerPool:
         for tasks in self._tasks:
             for _ in self.threads:
                 tasks.put(Order.END)
-        self.results.put(None)  # wakes a consumer that waits in another thread
+        send(self._results, None)  # wakes a consumer that waits in another thread
 
     def join(self, limit: float | None = None) -> None:
         """Waits for the workers to end, after ``stop()``, up to *limit* seconds (None:

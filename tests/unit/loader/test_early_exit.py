@@ -178,6 +178,34 @@ def test_reference_cycle_through_what_the_workers_use(through, loader_threads):
     assert collect_until(lambda: loader_threads() == [])
 
 
+def test_reference_cycle_through_an_exception_that_nobody_asked_for(loader_threads):
+    failed = threading.Event()
+
+    class Failing:
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, index):
+            if index >= 2:
+                failed.set()
+                raise ValueError(index)
+            return index
+
+    owner = Failing()
+    dl = DataLoader(owner, num_workers=2, worker_method="thread", persistent_workers=True)
+    owner.iterator = iter(dl)
+    next(owner.iterator)
+    assert failed.wait(60)
+    # Once the workers wait for more, all that they had to say has been said.
+    assert next(owner.iterator).item() == 1
+    with pytest.raises(ValueError):
+        next(owner.iterator)
+    reference = weakref.ref(owner)
+    del owner, dl
+    assert collect_until(lambda: reference() is None)
+    assert collect_until(lambda: loader_threads() == [])
+
+
 def test_persistent_loader_is_dropped(loader_threads):
     dl = DataLoader(
         range(10), num_workers=2, worker_method="thread", persistent_workers=True
