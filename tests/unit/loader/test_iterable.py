@@ -6,7 +6,6 @@ import threading
 import pytest
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
-from torch.utils.data.datapipes.iter import IterableWrapper
 
 from loader import DataLoader
 
@@ -140,13 +139,3 @@ def test_warning_when_more_comes_than_len_said(worker_method):
     assert len(dl) == 4
     with pytest.warns(UserWarning, match="Length of IterableDataset .* was reported to be 4"):
         assert len(list(dl)) == 8
-
-
-def test_data_pipes_use_processes():
-    pipe = IterableWrapper(range(20)).shuffle().sharding_filter()
-    dl = DataLoader(pipe, batch_size=None, shuffle=True, num_workers=2)
-    assert sorted(dl) == [*range(20)]
-    with pytest.raises(ValueError, match="data pipes cannot be used by several threads"):
-        DataLoader(pipe, num_workers=2, worker_method="thread")
-    with pytest.raises(ValueError, match="data pipes cannot be used by several threads"):
-        dl.worker_method = "thread"
