@@ -18,14 +18,53 @@ Two uses of memory go unseen by reference counts, and such memory is given up:
 
 import sys
 import threading
+import weakref
+from typing import Any
 
 import torch
+
+
+class Buffer:
+    """A storage and who fills it. Made and lent by a ``BufferPool``.
+
+    The one reference to ``storage`` that lasts is this object's own; all others that this
+    package makes are dropped by the thread that made them. So its count is right at once:
+    without the GIL, a reference that another thread drops counts until the thread that
+    made it comes round to it (biased reference counting, PEP 703).
+    """
+
+    __slots__ = ("_filler", "storage")
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.storage = storage
+        self._filler: weakref.ref | None = None
+
+    def lend_to(self, filler: Any) -> None:
+        """*filler* fills it: until ``release()``, or until *filler* is gone."""
+        self._filler = weakref.ref(filler)
+
+    def release(self) -> None:
+        """It has been filled, and is free once all tensors on it are gone."""
+        self._filler = None
+
+    def is_free(self) -> bool:
+        """Whether nobody fills it, nobody can reach it and no other process maps it."""
+        filler = self._filler
+        if filler is not None and filler() is not None:
+            return False
+        # Python's count first: with that at its lowest, nobody can make another tensor.
+        return (
+            sys.getrefcount(self.storage) == _PYTHON_REFERENCES
+            and torch._C._storage_Use_Count(self.storage._cdata) == _TENSOR_REFERENCES
+            and not self.storage.is_shared()
+        )
 
 
 class BufferPool:
     """Storages on the CPU by size in bytes.
 
-    One lock guards the list; it is held for a few reference counts or one allocation.
+    One lock guards the list and the lending; it is held for a few reference counts or one
+    allocation.
 
     Args:
         most: how many storages to remember. If the consumer keeps more batches than
@@ -37,52 +76,44 @@ class BufferPool:
         self._most = most
         self._pinned = pinned
         self._lock = threading.Lock()
-        self._storages: list[torch.UntypedStorage] = []
+        self._buffers: list[Buffer] = []
 
-    def take(self, nbytes: int) -> torch.UntypedStorage:
-        """A storage of *nbytes* bytes, of any content; *nbytes* > 0.
-
-        It is taken for as long as the object returned, or any tensor on it, is alive.
-        """
+    def take(self, nbytes: int, filler: Any) -> Buffer:
+        """Memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill."""
         if self._pinned:
-            return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).untyped_storage()
+            pinned = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+            return Buffer(pinned.untyped_storage())
         with self._lock:
-            storages = self._storages
-            for position in range(len(storages)):
-                if storages[position].nbytes() == nbytes and _is_free(storages, position):
-                    return storages[position]
-            if len(storages) >= self._most:
-                # Rather one of a size that is no longer asked for than one in use.
-                free = (p for p in range(len(storages)) if _is_free(storages, p))
-                del storages[next(free, 0)]
-            storage = torch.UntypedStorage(nbytes)
-            storages.append(storage)
-            return storage
+            buffer = self._find(nbytes)
+            if buffer is None:
+                if len(self._buffers) >= self._most:
+                    # Rather one of a size that is no longer asked for than one in use.
+                    free = (n for n, other in enumerate(self._buffers) if other.is_free())
+                    del self._buffers[next(free, 0)]
+                buffer = Buffer(torch.UntypedStorage(nbytes))
+                self._buffers.append(buffer)
+            buffer.lend_to(filler)
+            return buffer
+
+    def _find(self, nbytes: int) -> Buffer | None:
+        for buffer in self._buffers:
+            if buffer.storage.nbytes() == nbytes and buffer.is_free():
+                return buffer
+        return None
 
     def __len__(self) -> int:
         """How many storages are remembered."""
         with self._lock:
-            return len(self._storages)
-
-
-def _is_free(storages: list[torch.UntypedStorage], position: int) -> bool:
-    """Whether *storages* holds the only reference to the one at *position*, and no other
-    process maps it."""
-    # Python's reference count first: with that at its lowest, nobody can make another tensor.
-    return (
-        sys.getrefcount(storages[position]) == _PYTHON_REFERENCES
-        and torch._C._storage_Use_Count(storages[position]._cdata) == _TENSOR_REFERENCES
-        and not storages[position].is_shared()
-    )
+            return len(self._buffers)
 
 
 def _references_of_a_free_one() -> tuple[int, int]:
-    """What the two counts say of a storage that only a list refers to; measured, since it
+    """What the two counts say of a storage that only a buffer refers to; measured, since it
     depends on the interpreter's calling convention."""
-    storages = [torch.UntypedStorage(1)]
+    buffer = Buffer(torch.UntypedStorage(1))
     return (
-        sys.getrefcount(storages[0]),
-        torch._C._storage_Use_Count(storages[0]._cdata),
+        sys.getrefcount(buffer.storage),
+        torch._C._storage_Use_Count(buffer.storage._cdata),
     )
 
 

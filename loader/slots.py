@@ -35,21 +35,27 @@ class _Memory:
 class _Array:
     """One leaf's slots: *size* arrays of the leaf's shape, one behind the other.
 
-    Until ``release()`` it holds the storage, with the one reference of its own that makes.
-    Without the GIL an object that another thread drops lives on until the thread that
-    created it comes round to it, so nothing else here refers to the storage: workers write
-    through an array that does not own its memory, or through tensors that they make and
-    drop in one go.
+    The memory is its own until ``release()``. See ``Buffer`` for why nothing here refers to
+    the storage for long: workers write through an array that does not own its memory, or
+    through tensors that they make and drop in one go.
     """
 
-    __slots__ = ("_address", "_shape", "_slot", "_storage", "_strides", "_view")
+    __slots__ = (
+        "__weakref__",
+        "_address",
+        "_buffer",
+        "_shape",
+        "_slot",
+        "_strides",
+        "_view",
+    )
 
     def __init__(self, slot: Slot, size: int, pool: BufferPool) -> None:
         self._slot = slot
         self._shape = (size, *slot.shape)
         self._strides = tuple(prod(self._shape[axis + 1 :]) for axis in range(len(self._shape)))
-        self._storage = pool.take(size * slot.nbytes)
-        self._address = self._storage.data_ptr()
+        self._buffer = pool.take(size * slot.nbytes, self)
+        self._address = self._buffer.storage.data_ptr()
         self._view = (
             None
             if slot.numpy_dtype is None
@@ -68,7 +74,7 @@ class _Array:
     def empty(self, position: int) -> np.ndarray:
         """The slot as an array that keeps the memory."""
         address, dtype = self._address_of(position), self._view.dtype
-        return np.asarray(_Memory(address, self._slot.shape, dtype, self._storage))
+        return np.asarray(_Memory(address, self._slot.shape, dtype, self._buffer.storage))
 
     def copy(self, position: int) -> Any:
         """The sample's value, in memory of its own."""
@@ -82,13 +88,15 @@ class _Array:
 
     def release(self) -> None:
         """Lets go of the memory; nothing else may be called after it."""
-        self._storage = None
+        self._buffer.release()
 
     def _tensor_at(self, position: int) -> torch.Tensor:
         return self._new_tensor(position * self._strides[0], self._slot.shape, self._strides[1:])
 
     def _new_tensor(self, offset: int, shape: tuple, strides: tuple) -> torch.Tensor:
-        return torch.empty(0, dtype=self._slot.dtype).set_(self._storage, offset, shape, strides)
+        return torch.empty(0, dtype=self._slot.dtype).set_(
+            self._buffer.storage, offset, shape, strides
+        )
 
     def _address_of(self, position: int) -> int:
         return self._address + position * self._slot.nbytes
