@@ -22,7 +22,6 @@ import enum
 import itertools
 import operator
 import queue
-import threading
 import weakref
 from collections import Counter
 from typing import Any, Self
@@ -30,7 +29,7 @@ from typing import Any, Self
 import torch
 from torch.utils.data.dataloader import _DatasetKind
 
-from loader import data_pipes
+from loader import data_pipes, fork_locks
 from loader.assembly import Assembly, Builder
 from loader.buffers import BufferPool
 from loader.error_notes import annotate
@@ -66,7 +65,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         super().__init__(loader)
         if not loader.prefetch_factor:
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
-        self._lock = threading.RLock()
+        self._lock = fork_locks.rlock()  # a child may begin a new epoch
         self._in_order = loader.in_order
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
         self._worker_init_fn = loader.worker_init_fn
@@ -151,8 +150,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         # torch's DataLoader.__iter__ calls this for each epoch of persistent workers.
-        if self._pool.orphaned:
-            self._lock = threading.RLock()  # held, maybe, by a thread left in the parent
         with self._lock:
             super()._reset(loader, first_iter)
             self._epoch.cancelled = True
