@@ -7,6 +7,16 @@ DataLoader`` is the whole change: every argument and attribute is kept, and
 Importing this package makes torch's own ``get_worker_info`` answer for worker
 threads too (see ``loader.worker_info``); ``torch.utils.data.DataLoader`` itself
 behaves as before.
+
+A batch's way, with worker threads, and the file of each step:
+
+    sampler -> dispatch (thread_iterator) -> dataset[i] (assembly, fetch) -> its slot of the
+    batch (slots, layout, buffers) -> hand-over in order (thread_iterator) -> training loop
+
+What the threads are: thread_worker, worker_pool, lifetime, joining; what they say to each
+other: messages. Without workers and with processes: serial_iterator, process_iterator. What
+belongs to a sample: random, strict_random, on_error, error_notes. Stop and resume: state.
+For datasets: decode, datasets, path_table.
 """
 
 from loader.dataloader import DataLoader
