@@ -191,8 +191,8 @@ def test_what_is_not_an_exception_proper(base, light_workers):
 def test_what_ends_a_worker_process_is_reported(base):
     dl = DataLoader(Failing(base), batch_size=5, num_workers=1, worker_method="process")
     iterator = iter(dl)
-    # OSError: torch's queue asks the dead process for the memory of a batch that it had sent.
-    with pytest.raises((RuntimeError, OSError, base)):
+    # OSError, EOFError: torch's queue asks the dead process for the memory of a batch that it had sent.
+    with pytest.raises((RuntimeError, OSError, EOFError, base)):
         for _ in range(4):
             next(iterator)
 
