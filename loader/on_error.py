@@ -12,7 +12,6 @@ the rest of its samples is missing. An error in ``collate_fn`` is no sample's: i
 
 import enum
 import os
-import reprlib
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
@@ -20,6 +19,7 @@ from typing import Any, Final, Literal, NamedTuple
 import torch.utils.data
 
 from loader import fork_locks
+from loader.error_notes import describe_sample
 
 
 class _Skip(enum.Enum):
@@ -37,7 +37,6 @@ SKIP: Final = _Skip.SKIP
 
 OnError = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 
-_index_repr = reprlib.Repr(maxlist=8, maxtuple=8).repr
 _LONGEST_ERROR = 300  # characters of an error's text that are kept
 
 MOST_FAILURES_IN_A_ROW = 1000
@@ -175,7 +174,7 @@ class SkipLog:
             self._reported = total
         if new == 0:
             return
-        named = "; ".join(f"{_index_repr(index)}: {error}" for index, error in first)
+        named = "; ".join(f"{describe_sample(index)}: {error}" for index, error in first)
         more = f"; and {new - len(first)} more" if new > len(first) else ""
         warnings.warn(
             f"{new} of this epoch's samples could not be loaded and on_error left them out "
