@@ -109,7 +109,8 @@ class Plan:
         """Where `twin`'s environment belongs; None while the source's version is not known."""
         own = self.own[twin]
         if own:
-            return self.root / "environments" / f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
+            name = f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
+            return own["environment"] or self.root / "environments" / name
         interpreter = self.interpreter(twin)
         return interpreter and self.root / "environments" / f"{interpreter.name}-{self.packages}"
 

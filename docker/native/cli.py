@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -29,6 +30,7 @@ EPILOG = """\
 first steps:
   ./twins bench --quick            a first comparison of threads and processes in both twins
   ./twins exec ft python           a Python without the GIL, with torch, numpy, Pillow and nvImageCodec
+  ./twins repro bug.py             does this script fail, and only without the GIL?
 
 environment:
   PYTHON_SERIES=3.14               the 3.14 twins (default 3.13)
@@ -42,7 +44,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Runs one verb; returns the exit code."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
-    if rest and options.verb not in ("exec", "bench", "test"):
+    if rest and options.verb not in ("exec", "bench", "test", "repro", "audit"):
         parser.error(f"unrecognised arguments: {' '.join(rest)}")
     try:
         return options.run(options, rest)
@@ -84,11 +86,15 @@ def _parser() -> argparse.ArgumentParser:
 
     verb("bench", "compare threads and processes in both twins", _bench, add_help=False)
 
+    verb("repro", "run a script with and without the GIL, many times, and say where it fails", _repro, add_help=False)
+
     verb("test", "run all tests in both twins, or in one", _test, (
         "Runs the tests: those of the loader and the benchmark in each twin, those of ./twins itself, and,\n"
         "where a Docker engine answers, those that build and run the images. Other arguments go to pytest:\n\n"
         "  ./twins test ft -k order"
     ), usage="./twins test [-h] [ft|gil] [PYTEST-ARGUMENT ...]")
+
+    verb("audit", "find out whether a dataset of yours is safe under threads", _audit, add_help=False)
 
     clean = verb("clean", "delete everything that ./twins built", _clean)
     clean.add_argument("--yes", action="store_true", help="do not ask")
@@ -134,7 +140,7 @@ def _exec(options, rest) -> int:
 
 
 def _bench(_, rest) -> int:
-    again = rest[:1] == ["report"]  # makes an earlier run's report again
+    again = rest[:1] in (["report"], ["compare"])  # of earlier runs
     if not again:
         _check_bench_arguments(rest)
     # A first look takes whatever builds are there; the real comparison wants optimised ones.
@@ -157,6 +163,42 @@ def _check_bench_arguments(rest) -> None:
         parse(rest)
     except UsageError as error:
         raise TwinsError(f"bench: {error}", 2) from error
+
+
+def _repro(_, rest) -> int:
+    # Ends here for --help, for wrong usage and for a script that does not exist, before anything is built.
+    sys.path.append(str(CHECKOUT))
+    from reproducer.arguments import UsageError, parse
+
+    if "-" not in rest:  # standard input can be read once only
+        try:
+            parse(rest)
+        except UsageError as error:
+            raise TwinsError(f"repro: {error}", 2) from error
+    ready = build.twins()
+    driver = ready["ft"]
+    variables = environment(driver)
+    variables.setdefault("UV_CACHE_DIR", str(cache.root() / "uv"))
+    command = [str(driver.python), "-m", "reproducer", "--cache", str(cache.root())]
+    for name, twin in ready.items():
+        command += ["--twin", f"{name}={twin.python}"]
+    os.execve(command[0], command + rest, variables)
+
+
+def _audit(_, rest) -> int:
+    name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # where races are least hidden
+    _audit_arguments().parse(rest, "./twins audit [ft|gil]")  # ends here for --help and wrong usage
+    twin = build.twins([name])[name]
+    os.execve(str(twin.python), [str(twin.python), "-m", "loader.audit", *rest], environment(twin))
+
+
+def _audit_arguments():
+    """loader/audit/arguments.py by its path, since importing its package takes torch."""
+    path = CHECKOUT / "loader" / "audit" / "arguments.py"
+    spec = importlib.util.spec_from_file_location("audit_arguments", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _test(_, rest) -> int:

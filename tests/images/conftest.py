@@ -1,5 +1,6 @@
 """The images as a user has them: built by compose, run by a real engine through docker-py."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,20 @@ def engine():
         pytest.skip(f"no Docker engine answers ({error}); start one, for example with docker/engine start")
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def compose_configuration(engine, shell_environment):
+    """What `docker compose` makes of its files: `compose_configuration("compose.gpu.yaml")`, with more than its own."""
+
+    def compose_configuration(*more):
+        files = [part for name in ("compose.yaml", *more) for part in ("-f", name)]
+        answer = subprocess.run(["docker", "compose", *files, "config", "--format", "json"], cwd=CHECKOUT,
+                                env=shell_environment, capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stderr
+        return json.loads(answer.stdout)
+
+    return compose_configuration
 
 
 @pytest.fixture(scope="session")

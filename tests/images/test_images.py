@@ -55,13 +55,15 @@ def test_programs_on_path(run, twin):
     assert versions[0] == versions[1] and versions[0].startswith("Python 3.")
     assert versions[2].startswith("pip ")
     # docker/requirements.in says why triton is left out; nothing else is missing.
-    assert run(twin, ["bash", "-c", "pip check || true"]).strip() == "torch 2.10.0 requires triton, which is not installed."
+    output = run(twin, ["bash", "-c", "pip check || true"])
+    assert output.strip() == "torch 2.10.0 requires triton, which is not installed."
 
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_nothing_of_the_build_is_left(run, twin):
     script = (
-        "for p in gcc cc g++ make uv; do command -v $p; done; ls -A /var/lib/apt/lists /root/.cache /docker /source 2>/dev/null "
+        "for p in gcc cc g++ make uv; do command -v $p; done; "
+        "ls -A /var/lib/apt/lists /root/.cache /docker /source 2>/dev/null "
         "| grep -v ':$'; ls -d /home/ft/.cache 2>/dev/null; true"
     )
     assert run(twin, ["bash", "-c", script], user="0").strip() == ""
@@ -115,6 +117,15 @@ def test_info(run, twin):
     assert info["problems"] == []
 
 
+@pytest.mark.parametrize("twin", TWINS)
+def test_audit(run, twin):
+    assert "MODULE:OBJECT" in run(twin, ["audit", "--help"])
+    said = run(twin, ["bash", "-c", (
+        "echo 'data = list(range(50))' >mine.py && "
+        "/opt/ft-env/docker/entrypoint audit mine.py:data --seconds 1 --samples 8")], network_mode="none")
+    assert "mine.py:data" in said
+
+
 @pytest.mark.parametrize("limit", [{"nano_cpus": 1_000_000_000}, {"cpuset_cpus": "0"}])
 def test_info_sees_the_processors_of_the_container(run, limit):
     assert json.loads(run("ft", ["info", "--json"], **limit))["cpu"]["usable"] == 1
@@ -131,7 +142,8 @@ def typed(container, text):
     return re.sub(r"[\r\n]+", "\n", shown)
 
 
-@pytest.mark.parametrize(("twin", "state"), [("ft", "free-threaded build; the GIL is OFF"), ("gil", "with-GIL build; the GIL is ON")])
+@pytest.mark.parametrize(
+    ("twin", "state"), [("ft", "free-threaded build; the GIL is OFF"), ("gil", "with-GIL build; the GIL is ON")])
 def test_interactive_python_greets_and_is_plain_otherwise(start, twin, state):
     container = start(twin, ["python"], tty=True, stdin_open=True)
     shown = typed(container, "print(6 * 7)\nexit()\n")
@@ -152,20 +164,23 @@ def test_works_without_network(run, twin):
     code = (
         "import loader, torch\n"
         "d = torch.utils.data.TensorDataset(torch.arange(10))\n"
-        "print(sum(b[0].sum().item() for b in loader.DataLoader(d, batch_size=2, num_workers=2, worker_method='thread')))"
+        "batches = loader.DataLoader(d, batch_size=2, num_workers=2, worker_method='thread')\n"
+        "print(sum(batch[0].sum().item() for batch in batches))"
     )
     assert python(run, twin, code, network_mode="none") == "45"
 
 
-@pytest.mark.parametrize("command", [["python", "-c", "import time; time.sleep(1000)"], ["python"], ["bash", "-c", "sleep 1000"]])
-def test_stops_within_two_seconds(start, command):
+@pytest.mark.parametrize(
+    "command", [["python", "-c", "import time; time.sleep(1000)"], ["python"], ["bash", "-c", "sleep 1000"]])
+def test_stops_when_asked_to(start, command):
+    """And is not killed after ten seconds."""
     container = start("ft", command, stdin_open=True)
     time.sleep(1)
     container.reload()
     assert container.status == "running"
     begin = time.monotonic()
     container.stop(timeout=10)
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 8
 
 
 def test_orphans_are_reaped(start):

@@ -104,7 +104,8 @@ def test_additions_are_for_commands_that_the_readme_holds():
     assert set(ADDED) <= every
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if "./twins" in block and lines(block) != ["./twins test"]])
+@pytest.mark.parametrize("block", [block for block in BLOCKS if "./twins" in block and "./twins repro" not in block
+                                   and lines(block) != ["./twins test"]])
 def test_twins_blocks(shell, clone, block, request):
     if needs_docker(block):
         request.getfixturevalue("images")
@@ -113,6 +114,20 @@ def test_twins_blocks(shell, clone, block, request):
         assert json.loads((clone / "results" / "latest" / "results.json").read_text())["status"] == "complete"
     elif "bench" not in block:
         assert "False" in out and "GIL" in out  # exec prints the GIL's state, info a page
+
+
+def test_repro_blocks(shell, clone, request):
+    blocks = [block for block in BLOCKS if "./twins repro" in block or "ft-repro" in block]
+    assert len(blocks) == 2
+    (clone / "results").mkdir(exist_ok=True)
+    request.getfixturevalue("images")
+    try:
+        for block in blocks:
+            done = shell(block)
+            assert done.returncode == 10, f"{done.stdout}\n{done.stderr}"  # fails only without the GIL
+            assert "**Fails only without the GIL" in done.stdout
+    finally:
+        shell("docker compose down --volumes")
 
 
 def test_the_test_command_is_the_one_that_runs_this():
@@ -149,7 +164,8 @@ def test_gpu_block(engine, shell, images):
 
 def test_closed_network_block(shell, images, shell_environment):
     (block,) = [block for block in BLOCKS if "docker/base-image" in block]
-    if subprocess.run([CHECKOUT / "docker" / "engine", "status"], env=shell_environment, capture_output=True).returncode:
+    status = subprocess.run([CHECKOUT / "docker" / "engine", "status"], env=shell_environment, capture_output=True)
+    if status.returncode:
         pytest.skip("this machine has a Docker engine of its own; a second, private one is not started beside it")
     if os.environ.get("BASE_IMAGE") != "ft-base:trixie":
         pytest.skip("the images under test are built on another base, and building them twice takes too long")
@@ -171,7 +187,8 @@ def test_pip_install_block(shell, clone, tmp_path):
     done = subprocess.run([own / "bin" / "python", "-c", "import loader, bench; print(loader.__file__)"], cwd=tmp_path,
                           capture_output=True, text=True, env={"PATH": path})
     assert str(own) in check(done)
-    listed = subprocess.run([own / "bin" / "ft-bench", "--list"], cwd=tmp_path, capture_output=True, text=True, env={"PATH": path})
+    listed = subprocess.run([own / "bin" / "ft-bench", "--list"], cwd=tmp_path, capture_output=True, text=True,
+                            env={"PATH": path})
     assert "pillow" in check(listed)
 
 
@@ -185,7 +202,7 @@ def test_every_block_is_run():
     covered = [
         block for block in BLOCKS
         if "./twins" in block or "docker run -it" in block or "compose.gpu.yaml" in block
-        or "docker/base-image" in block or "pip install ." in block
+        or "docker/base-image" in block or "ft-repro" in block or "pip install ." in block
         or lines(block) == ["docker compose run --rm ft-bench"]
     ]
     assert covered == BLOCKS and len(BLOCKS) >= 10

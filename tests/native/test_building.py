@@ -35,7 +35,8 @@ def left_over(directory):
 
 
 def finished_builds(base):
-    return [path for name in ("interpreters", "environments") for path in (base / "ft-twins" / name).glob("*/finished.json")]
+    return [path for name in ("interpreters", "environments")
+            for path in (base / "ft-twins" / name).glob("*/finished.json")]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -164,7 +165,8 @@ def test_other_architectures_are_named(shell_environment):
         pytest.skip("needs util-linux' setarch")
     if os.uname().machine != "x86_64":
         pytest.skip("only x86-64 can pretend to be i686")
-    done = subprocess.run(["setarch", "i686", TWINS, "setup"], env=shell_environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["setarch", "i686", TWINS, "setup"], env=shell_environment, capture_output=True, text=True,
+                          timeout=60)
     assert done.returncode == 3
     assert "i686" in done.stderr and "x86_64" in done.stderr and "aarch64" in done.stderr
 

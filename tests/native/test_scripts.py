@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
-SCRIPTS = ["apt-install", "base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages", "lock"]
+SCRIPTS = [
+    "apt-install", "base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages", "lock",
+    "offline-bundle"]
 
 
 def run(environment, script, *arguments, **variables):
@@ -22,7 +24,9 @@ def test_help(shell_environment, script):
     assert done.stdout.startswith(f"usage: docker/{script}")
 
 
-@pytest.mark.parametrize("script", ["base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages"])
+@pytest.mark.parametrize(
+    "script", ["base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages",
+               "offline-bundle"])
 def test_wrong_usage(shell_environment, script):
     done = run(shell_environment, script, "--frobnicate")
     assert done.returncode == 2

@@ -1,0 +1,209 @@
+"""`./twins repro` as a user runs it, and the gallery: each script behaves as its header says."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import zipfile
+from pathlib import Path
+
+import psutil
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+GALLERY = sorted((CHECKOUT / "repro").glob("*.py"))
+CONFIGS = ("gil", "ft-gil", "ft")
+KINDS = ("ok", "wrong result", "exception", "signal", "hang", "GIL enabled", "limit", "not run")
+pytestmark = pytest.mark.timeout(2700)  # seconds, on a machine that does nothing else
+
+
+def header(script):
+    """What a gallery script's header holds: "Link", "Expected ft" and so on."""
+    return dict(re.findall(r"^# (Link|Expected [\w-]+|Runs|Timeout): (.+)$", script.read_text(), re.M))
+
+
+def table(report):
+    """The report's table: {"ft": {"runs": 20, "ok": 13, ...}, ...}."""
+    lines = re.findall(r"^\|.*\|$", report.partition("\n## ")[0], re.M)
+    names, _, *rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: dict(zip(names[1:-1], map(int, row[1:-1]), strict=True)) for row in rows}
+
+
+@pytest.mark.parametrize("script", GALLERY, ids=lambda script: script.stem)
+def test_gallery(twins, script):
+    said = header(script)
+    assert re.match(r"https://github\.com/[\w-]+/[\w-]+/(issues|pull)/\d+$", said["Link"])
+    assert set(said) == {"Link", "Runs", "Timeout", *(f"Expected {config}" for config in CONFIGS)}
+    if "_testmultiphase" in script.read_text():
+        found = twins("exec", "ft", "python", "-c", "import importlib.util as u; print(u.find_spec('_testmultiphase'))")
+        if found.stdout.strip() == "None":
+            pytest.skip("this build has no test modules (a build without PGO)")
+    done = twins("repro", script, "--threads", "4", "--repeat", said["Runs"], "--timeout", said["Timeout"],
+                 timeout=2400)
+    counts = table(done.stdout)
+    for config in CONFIGS:
+        found = {kind for kind in KINDS if counts[config].get(kind)}
+        expected = said[f"Expected {config}"]
+        known = re.fullmatch(r"ok|GIL enabled|(fails|may fail) \(([\w, ]+)\)", expected)
+        assert known, expected
+        context = f"{config}: expected {expected}\n{done.stdout}\n{done.stderr}"
+        if expected == "ok":
+            assert found == {"ok"}, context
+        elif expected == "GIL enabled":
+            assert "GIL enabled" in found and found <= {"ok", "GIL enabled"}, context
+        else:
+            kinds = set(known[2].split(", "))
+            assert kinds <= set(KINDS) and found <= {"ok", *kinds}, context
+            assert known[1] == "may fail" or found & kinds, context
+
+
+def test_every_gallery_script_is_in_its_readme():
+    text = (CHECKOUT / "repro" / "README.md").read_text()
+    assert set(re.findall(r"^\| `(\w+\.py)`", text, re.M)) == {script.name for script in GALLERY}
+    assert len(GALLERY) >= 8
+
+
+def test_a_report_to_paste(twins, tmp_path):
+    out = tmp_path / "report.md"
+    done = twins("repro", CHECKOUT / "repro" / "counter_increment.py", "--threads", "4", "--repeat", "6",
+                 "--shrink-threads", "--out", out, timeout=800)
+    assert done.returncode == 10, done.stdout + done.stderr
+    report = out.read_text()
+    assert report.strip() == done.stdout.strip()
+    assert "**Fails only without the GIL" in report and "Fisher's exact test" in report
+    assert "./twins repro counter_increment.py --threads 4 --repeat 6 --timeout 60 --shrink-threads" in report
+    # One thread alone loses nothing; two do.
+    assert re.search(r"still fails with \*\*[234]\*\* threads", report)
+    assert "- 1 thread: 0 of 6 runs failed" in report
+    assert "counter += 1" in report and "CPython 3.1" in report
+    assert "no walls" in done.stderr and "walls: none" in report
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["/no/such/bug.py"], "there is no script /no/such/bug.py"), (["/tmp"], "is no file"),
+    (["/dev/null"], "is no file"), ([], "SCRIPT"),
+    (["x.py", "--threads", "0"], "from 1 to"), (["x.py", "--timeout", "soon"], "seconds"),
+])
+def test_wrong_usage_is_refused_before_anything_is_built(twins, tmp_path, arguments, said):
+    done = twins("repro", *arguments, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 2 and said in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_scripts_that_are_none(twins, tmp_path):
+    for name, content, said in (("empty.py", b" \n", "is empty"), ("binary.py", b"\x7fELF\0\0", "null bytes"),
+                                ("long.py", b"#" * (2 << 20), "1024 KiB")):
+        (tmp_path / name).write_bytes(content)
+        done = twins("repro", tmp_path / name)
+        assert done.returncode == 2 and said in done.stderr
+
+
+def test_help_teaches(twins):
+    done = twins("repro", "--help")
+    assert done.returncode == 0
+    for words in ("NO WALLS", "REPRO_THREADS", "exit status", "PEP 723"):
+        assert words in done.stdout
+
+
+def test_nothing_fails(twins, tmp_path):
+    (tmp_path / "fine.py").write_text("print('fine')\n")
+    done = twins("repro", tmp_path / "fine.py", "--repeat", "2", "--configs", "gil,ft")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Not reproduced in 2 runs" in done.stdout and "Nothing is known of ft-gil." in done.stdout.replace("\\", "")
+
+
+def test_every_run_breaks_a_limit(twins, tmp_path):
+    (tmp_path / "loud.py").write_text("while True: print('x' * 10000)\n")
+    done = twins("repro", tmp_path / "loud.py", "--repeat", "1", "--output", "2", timeout=300)
+    assert done.returncode == 14, done.stdout + done.stderr
+    assert "Cannot be judged" in done.stdout and "printed more than 2 MiB" in done.stdout
+    assert len(done.stdout) < 100_000
+
+
+def test_ctrl_c_reports_what_was_run_and_leaves_nothing(start_twins, tmp_path):
+    note = tmp_path / "pids"
+    script = tmp_path / "slow.py"
+    script.write_text(f"import os, time\nopen({str(note)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+                      f"if len(open({str(note)!r}).readlines()) > 2: time.sleep(600)\n")
+    process = start_twins("repro", str(script), "--repeat", "50", "--timeout", "500")
+    deadline = time.monotonic() + 200
+    while not (note.exists() and len(note.read_text().split()) >= 3) and time.monotonic() < deadline:
+        time.sleep(0.2)  # the script has nothing else to tell us by
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "interrupted" in output and "# Reproducer: `slow.py`" in output
+    for pid in note.read_text().split():
+        assert not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
+
+
+def wheel(directory, name, version, tag, source):
+    """A wheel of one module, made by hand."""
+    with zipfile.ZipFile(directory / f"{name}-{version}-{tag}.whl", "w") as archive:
+        info = f"{name}-{version}.dist-info"
+        archive.writestr(f"{name}.py", source)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {tag}\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def wheels(twins, tmp_path):
+    """A package index of our own: onlygil has a wheel for the build with the GIL alone, anywhere two for all."""
+    directory = tmp_path / "wheels"
+    directory.mkdir()
+    tag = twins("exec", "gil", "python", "-c", "import sys; print('cp%d%d' % sys.version_info[:2])").stdout.strip()
+    platform = f"linux_{os.uname().machine}"
+    wheel(directory, "onlygil", "1.0", f"{tag}-{tag}-{platform}", "value = 1\n")
+    wheel(directory, "anywhere", "1.0", "py3-none-any", "value = 1\n")
+    wheel(directory, "anywhere", "2.0", "py3-none-any", "value = 2\n")
+    return {"UV_FIND_LINKS": str(directory), "UV_NO_INDEX": "1"}
+
+
+def with_packages(path, *packages, code):
+    listed = "".join(f"#   {package!r},\n" for package in packages)
+    path.write_text(f"# /// script\n# dependencies = [\n{listed}# ]\n# ///\n{code}")
+    return path
+
+
+def test_packages_of_inline_metadata(twins, wheels, tmp_path):
+    script = with_packages(tmp_path / "bug.py", "anywhere<2", "numpy", code=(
+        "import anywhere, numpy\nassert anywhere.value == 1\nassert numpy.__version__\n"))
+    done = twins("repro", script, "--repeat", "1", timeout=300, **wheels)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "anywhere==1.0" in done.stdout
+    # Thrown away: the twins themselves are as they were.
+    for twin in ("ft", "gil"):
+        assert twins("exec", twin, "python", "-c", "import anywhere").returncode == 1
+
+
+def test_no_wheel_for_one_twin(twins, wheels, tmp_path):
+    script = with_packages(tmp_path / "bug.py", "onlygil", code="import onlygil\n")
+    done = twins("repro", script, "--repeat", "2", timeout=300, **wheels)
+    assert table(done.stdout)["gil"]["ok"] == 2, done.stdout + done.stderr
+    assert done.returncode == 0
+    said = done.stdout.replace("\\", "")
+    assert "ft was not run: its packages cannot be installed there" in said and "onlygil" in said
+    assert "Nothing is known of ft-gil, ft." in said
+
+
+def test_bisecting_packages(twins, wheels, tmp_path):
+    script = with_packages(tmp_path / "bug.py", "anywhere", code=(
+        "import sys, anywhere\nsys.exit(anywhere.value == 2)\n"))
+    done = twins("repro", script, "--repeat", "6", "--configs", "gil", "--bisect-packages", timeout=300, **wheels)
+    assert done.returncode == 13, done.stdout + done.stderr
+    assert "- anywhere==1.0: 0 of 6 runs failed" in done.stdout and "**fails less often**" in done.stdout
+
+
+def test_a_script_from_standard_input(shell_environment):
+    done = subprocess.run([CHECKOUT / "twins", "repro", "-", "--repeat", "1", "--configs", "ft"], env=shell_environment,
+                          input="import sys; sys.exit(2)", capture_output=True, text=True, timeout=300)
+    assert done.returncode == 13, done.stdout + done.stderr
+    assert "exit status 2" in done.stdout
+
+
+def test_the_issue_template_asks_for_what_repro_prints():
+    text = (CHECKOUT / ".github" / "ISSUE_TEMPLATE" / "thread-safety.yml").read_text()
+    assert "./twins repro bug.py" in text and "docker compose run --rm -T ft-repro -" in text
+    assert "# Reproducer: `bug.py`" in text
