@@ -16,8 +16,11 @@ A batch's way, with worker threads, and the file of each step:
 What the threads are: thread_worker, worker_pool, lifetime, joining; what they say to each
 other: messages. Without workers and with processes: serial_iterator, process_iterator. What
 belongs to a sample: random, strict_random, on_error, error_notes. Stop and resume: state.
-For datasets: decode, datasets, path_table.
+For datasets: decode, datasets, path_table; whether yours is safe under threads: audit.
 """
+
+import importlib
+from typing import Any
 
 from loader.dataloader import DataLoader
 from loader.on_error import SKIP
@@ -27,3 +30,10 @@ from loader.worker_info import get_worker_info
 
 __all__ = ["SKIP", "DataLoader", "empty_sample", "get_worker_info", "sample_rng"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # Not imported before it is asked for: training has no use for it.
+    if name == "audit":
+        return importlib.import_module("loader.audit")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,7 @@ from typing import Any
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from loader.buffers import BufferPool
-from loader.error_notes import annotate_sample
+from loader.error_notes import annotate_sample, without_stop_iteration
 from loader.fetch import EMPTY, Cancelled, Epoch, Fetched
 from loader.layout import Layout, is_torchs_collation
 from loader.messages import Failure
@@ -120,7 +120,7 @@ class Assembly:
                 piece = self._claim(done=True)
         finally:
             leave_sample()
-            place.slots = None
+            place.enter(None, 0)
         return self._finish() if self._is_mine_to_finish() else None
 
     def _check(self) -> None:
@@ -160,8 +160,9 @@ class Assembly:
         dataset = builder.dataset
         position = piece.start
         try:
-            if self._undecided and isinstance(builder.expected, Layout):
-                self._open_slots(builder.expected)
+            expected = builder.expected  # once: another worker may replace it at any moment
+            if self._undecided and isinstance(expected, Layout):
+                self._open_slots(expected)
             if builder.policy.raises and not self._undecided and self._slots is None:
                 for position in piece:
                     if epoch.cancelled:
@@ -174,7 +175,7 @@ class Assembly:
                 if position > self._failed_at:  # a moment old at worst: a sample too many
                     return
                 enter_sample(epoch, index[position])
-                place.slots, place.position = self._slots, position
+                place.enter(self._slots, position)
                 try:
                     sample = dataset[index[position]]
                 except Exception as error:
@@ -183,6 +184,7 @@ class Assembly:
                     sample = self._resolve(error, position)
                 self._check()
                 self._keep(position, sample)
+                sample = None  # the next one may take its memory, which is in the caches
         except Cancelled:
             raise
         except BaseException as error:
@@ -192,7 +194,8 @@ class Assembly:
             error.__traceback__ = error.__traceback__.tb_next
             with self._lock:
                 if position < self._failed_at:
-                    self._failed_at, self._failure = position, _no_stop_iteration(error)
+                    self._failed_at = position
+                    self._failure = without_stop_iteration(error, "the dataset")
             # The frames of the traceback refer to this one (f_back): no cycle through it.
             del self, builder, samples, dataset, index
 
@@ -265,13 +268,3 @@ class Assembly:
 
 
 _IN_SLOTS: Any = type("InSlots", (), {})()
-
-
-def _no_stop_iteration(error: BaseException) -> BaseException:
-    """A ``StopIteration`` of the user's code would end the epoch in silence: as in a
-    generator (PEP 479) it becomes a ``RuntimeError``."""
-    if not isinstance(error, StopIteration):
-        return error
-    replacement = RuntimeError("the dataset raised StopIteration")
-    replacement.__cause__ = error
-    return replacement

@@ -23,6 +23,8 @@ from typing import Any
 
 import torch
 
+from loader.malloc import advise_huge_pages
+
 
 class Buffer:
     """A storage and who fills it. Made and lent by a ``BufferPool``.
@@ -91,6 +93,7 @@ class BufferPool:
                     free = (n for n, other in enumerate(self._buffers) if other.is_free())
                     del self._buffers[next(free, 0)]
                 buffer = Buffer(torch.UntypedStorage(nbytes))
+                advise_huge_pages(buffer.storage.data_ptr(), nbytes)
                 self._buffers.append(buffer)
             buffer.lend_to(filler)
             return buffer

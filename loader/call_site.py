@@ -64,6 +64,11 @@ def _origin(filename: str) -> _Origin:
     return _Origin.USER
 
 
+def is_user_code(filename: str) -> bool:
+    """Whether *filename* is neither of this package nor of the standard library nor installed."""
+    return _origin(filename) is _Origin.USER
+
+
 def find_call_site(frame: types.FrameType) -> CallSite:
     """The line behind a call made in *frame*, which may be in a library.
 
@@ -76,7 +81,7 @@ def find_call_site(frame: types.FrameType) -> CallSite:
     while current is not None:
         origin = _origin(current.f_code.co_filename)
         if origin is _Origin.GENERATOR:
-            called = _function_name(current)
+            called = _function_name(current) or called
         elif origin is not _Origin.ENGINE:
             break
         current = current.f_back
@@ -106,8 +111,10 @@ def _make(frame: types.FrameType, drawing: types.FrameType, called: str | None) 
     )
 
 
-def _function_name(frame: types.FrameType) -> str:
+def _function_name(frame: types.FrameType) -> str | None:
     module = frame.f_globals.get("__name__", "")
+    if module.startswith(("torch._compile", "torch._dynamo")):
+        return None  # importing torch._dynamo wraps torch.manual_seed
     # random.randint is a method of a hidden instance of random.Random.
     name = frame.f_code.co_qualname.removeprefix("Random.")
     return f"{module}.{name}"

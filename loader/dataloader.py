@@ -47,7 +47,7 @@ class DataLoader(torch.utils.data.DataLoader):
         snapshot_every_n_steps: after how many batches a sampler, or a worker's iterable-style
             dataset, is asked for its ``state_dict()`` if it has one. A higher number makes
             large states cheaper; ``load_state_dict`` then loads the samples since the last
-            again. None: only at the epoch's begin.
+            again. None: only at the epoch's begin, a worker's dataset after its first batch.
 
     With threads, ``multiprocessing_context`` must be None, ``prefetch_factor`` at least
     1, and the following differs from processes:
@@ -163,6 +163,21 @@ class DataLoader(torch.utils.data.DataLoader):
         (0 and 1 are). An explicit ``generator`` is put into the state that it had; torch's,
         NumPy's and Python's own generators are left as they are. An empty dictionary stands
         for no state.
+
+        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as
+        torchdata does: its own state is loaded before ``iter(dataset)``, its iterator's after
+        it, and with ``num_workers=0`` or ``persistent_workers`` it lives on over the end of an
+        epoch. Three things differ, so that what comes is what would have come:
+
+        - A state is never one of a pass that has ended. The worker loads the one before and
+          loads the samples since then again, so the dataset finds its end as it did at first,
+          whatever it does with its state there. (torchdata loads the state from the end, and
+          gives a worker's share twice if it ended before the others'.)
+        - Between two epochs the state of the loader's own dataset is loaded here rather than by
+          ``iter()``, so that the program may then set another one, with ``set_epoch`` say; not
+          at all if the dataset is in it already.
+        - Between two epochs the number of workers may be another one, except with persistent
+          workers whose datasets are in different states.
 
         Raises:
             ValueError: if it is no state of a loader like this one; nothing has changed

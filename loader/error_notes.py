@@ -14,6 +14,24 @@ def annotate(error: BaseException, note: str) -> None:
         error.add_note(note)
 
 
+def notes_of(error: BaseException) -> list[str]:
+    """The notes on *error*."""
+    notes = getattr(error, "__notes__", None)
+    return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+
+
+def without_stop_iteration(error: BaseException, raised_by: str) -> BaseException:
+    """*error*, or a ``RuntimeError`` caused by it if it is a ``StopIteration``: that of user
+    code would end the epoch in silence (as in a generator: PEP 479)."""
+    if not isinstance(error, StopIteration):
+        return error
+    replacement = RuntimeError(f"{raised_by} raised StopIteration")
+    replacement.__cause__ = error
+    for note in notes_of(error):
+        annotate(replacement, note)
+    return replacement
+
+
 def annotate_sample(error: BaseException, index: Any) -> None:
     """Says that *error* was raised while ``dataset[index]`` was loaded."""
     annotate(error, f"raised while loading dataset[{describe_sample(index)}]")

@@ -10,29 +10,46 @@ import os
 import threading
 import weakref
 
-# Adding is a single atomic step of the set within; only the child, which has one thread,
-# iterates over it. Locks compare and hash by identity.
-_locks: "weakref.WeakSet[threading.Lock]" = weakref.WeakSet()
+# Guarded by _registering, which a fork waits for: so no other thread is in the midst of
+# changing the list then. Reentrant, since a finalizer may make an object that has a lock.
+_locks: list[weakref.ref] = []
+_registering = threading.RLock()
+_when_to_tidy_up = 64
 
 
 def lock() -> threading.Lock:
     """A new ``threading.Lock``, which is free in a child whoever held it in the parent."""
-    new = threading.Lock()
-    _locks.add(new)
-    return new
+    return _registered(threading.Lock())
 
 
 def rlock() -> threading.RLock:
     """A new ``threading.RLock``, likewise."""
-    new = threading.RLock()
-    _locks.add(new)
+    return _registered(threading.RLock())
+
+
+def _registered(new):
+    global _when_to_tidy_up
+    with _registering:
+        count = len(_locks)
+        if count >= _when_to_tidy_up:
+            _when_to_tidy_up = 2 * count
+            _locks[:count] = [known for known in _locks[:count] if known() is not None]
+            _when_to_tidy_up = 2 * len(_locks) + 64
+        _locks.append(weakref.ref(new))
     return new
 
 
 def _free_all_in_child() -> None:
-    for held in _locks:
-        held._at_fork_reinit()  # as logging and concurrent.futures do
+    for known in _locks:
+        held = known()
+        if held is not None:
+            held._at_fork_reinit()  # as logging and concurrent.futures do
+    _registering.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_all_in_child)
+    os.register_at_fork(
+        before=_registering.acquire,
+        after_in_parent=_registering.release,
+        after_in_child=_free_all_in_child,
+    )

@@ -16,7 +16,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 JOIN_LIMIT = 5.0
 """Seconds to wait for workers that were told to end, the time torch grants its worker
@@ -35,6 +35,9 @@ class WorkerThread(threading.Thread):
     """
 
     _being_started = False  # written by start(), and before it returns by the thread itself
+    in_user_code = False
+    """Written by the thread itself, in ``calling_user_code``; read by ``report_stuck``, which
+    copes with a value that is a moment old."""
 
     @property
     def daemon(self) -> bool:
@@ -60,6 +63,17 @@ class WorkerThread(threading.Thread):
                 with contextlib.suppress(Exception):  # None, or closed
                     stream.flush()
             os._exit(0)
+
+
+@contextlib.contextmanager
+def calling_user_code() -> Iterator[None]:
+    """Within the block it is user code that holds the calling worker thread up."""
+    thread = threading.current_thread()
+    thread.in_user_code = True
+    try:
+        yield
+    finally:
+        thread.in_user_code = False
 
 
 def may_wait() -> bool:
@@ -98,11 +112,22 @@ _NOT_THE_USERS = (os.path.dirname(__file__) + os.sep, weakref.__file__)
 def report_stuck(threads: list[threading.Thread], limit: float, consequence: str) -> None:
     """Names *threads*, which did not end within *limit* seconds, in a ``RuntimeWarning``
     with the stack of each and, in a sentence, the *consequence*."""
+    # First, since the stacks take a moment; those are of the same moment or later.
+    starved = [t.name for t in threads if not getattr(t, "in_user_code", False)]
     names = ", ".join(thread.name for thread in threads)
+    call = "a call into the dataset, collate_fn or worker_init_fn"
+    if not starved:
+        reason = f"because {call} has not returned"
+    elif len(starved) == len(threads):
+        reason = f"although {call} is not what it waits for: the machine gives it no time to run"
+    else:
+        reason = (
+            f"because {call} has not returned; but for {', '.join(starved)}, to which the machine "
+            "gives no time to run"
+        )
     warnings.warn(
-        f"{names} did not end within {limit:.3g} s of being told to, because a call into the "
-        f"dataset, collate_fn or worker_init_fn has not returned. {consequence} Stack:\n"
-        + _stacks(threads),
+        f"{names} did not end within {limit:.3g} s of being told to, {reason}. {consequence} "
+        "Stack:\n" + _stacks(threads),
         RuntimeWarning,
         skip_file_prefixes=_NOT_THE_USERS,
     )

@@ -63,14 +63,16 @@ class _EndOfThread:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
+        self._process = os.getpid()
 
     def __del__(self) -> None:
         self._consumer.ended = True
-        if self._consumer.is_main_thread:
+        if self._consumer.is_main_thread and _live and os.getpid() == self._process:
             # In a child forked by a thread which then ends as threads do: no exit hook runs,
             # and the process lives for as long as any worker. Otherwise there is nothing
-            # left to stop (nor, when modules are torn down, the set).
-            for pool in list(_live or ()):
+            # left to stop (nor, when modules are torn down, the set). In the child of a
+            # fork by another thread it is the parent's main thread whose storage goes.
+            for pool in list(_live):
                 if not pool.consumer.outlives_main_thread():
                     pool.stop()
 
@@ -78,6 +80,7 @@ class _EndOfThread:
 class _Local(threading.local):
     consumer: Consumer | None = None
     end: _EndOfThread | None = None
+    live_at_fork: Collection[Pool] = ()
 
 
 _local = _Local()
@@ -174,13 +177,22 @@ def _end(pools: list[Pool]) -> None:
         joining.report_abandoned(stuck, limit)
 
 
+def _note_pools_before_fork() -> None:
+    # For the child, where the set may be locked for ever: see worker_pool. A pool that another
+    # thread registers from here on knows by itself what it is there.
+    _local.live_at_fork = list(_live)
+
+
+def _forget_note_in_parent() -> None:
+    _local.live_at_fork = ()
+
+
 def _begin_anew_in_child() -> None:
     """Only the forking thread exists in the child, and it is the main thread there."""
-    global _local, _closed
-    for pool in list(_live):
+    global _live, _running, _local, _closed
+    for pool in _local.live_at_fork:
         pool.orphan()
-    _live.clear()
-    _running.clear()
+    _live, _running = set(), set()
     _local = _Local()
     _closed = False
 
@@ -194,4 +206,8 @@ _register_last_step()
 # A child of multiprocessing forgets the functions that its parent registered.
 multiprocessing.util.register_after_fork(_register_last_step, _register_last_step)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew_in_child)
+    os.register_at_fork(
+        before=_note_pools_before_fork,
+        after_in_parent=_forget_note_in_parent,
+        after_in_child=_begin_anew_in_child,
+    )

@@ -136,7 +136,8 @@ class SkipLog:
     _NAMED = 3  # so many are named in the warning
 
     def __init__(self) -> None:
-        self._lock = fork_locks.lock()  # guards the attributes below
+        # Guards the attributes below; reentrant, since a signal handler may read them.
+        self._lock = fork_locks.rlock()
         self._count = 0
         self._samples: list[Skipped] = []
         self._reported = 0  # the value of _count at the last report

@@ -101,6 +101,9 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
             except StopIteration:
                 break
             enclosed = type(data) is Enclosed
+            if enclosed and data.ended:
+                self._skip_log.add(data.skipped)
+                continue
             state = data.state if enclosed else None
             self._progress.handed_over(*self._current, state=state, turns=self._num_workers)
             if not enclosed:

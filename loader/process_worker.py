@@ -30,8 +30,9 @@ from torch.utils.data._utils import worker as _torch_worker
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind
 
-from loader.error_notes import annotate, describe_index
+from loader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
 from loader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from loader.malloc import keep_freed_memory
 from loader.on_error import ErrorPolicy, Skipped
 from loader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
 from loader.strict_random import Watch
@@ -54,6 +55,8 @@ class Enclosed:
     skipped: tuple[Skipped, ...]
     state: Any
     """As ``Fetched.state``."""
+    ended: bool = False
+    """No batch at all, but what was left out on the way to the end of the worker's share."""
 
     def pin_memory(self) -> "Enclosed":
         """Called by torch's memory pinning thread, as for any custom batch type."""
@@ -76,7 +79,7 @@ class NotedException(ExceptionWrapper):
         if issubclass(self.exc_type, BaseExceptionGroup):
             self.exc_type = RuntimeError  # a group cannot be made from a text alone
         self.exc_msg = "".join(text.format())
-        self.notes = _notes(error)
+        self.notes = notes_of(error)
 
     def reraise(self) -> None:
         """Raises the exception again, in this thread."""
@@ -114,7 +117,7 @@ class WorkerFetcher:
         except Exhausted as end:
             self._ended = True
             if end.skipped:
-                return Enclosed(None, True, end.skipped, None)
+                return Enclosed(None, True, end.skipped, None, ended=True)
         except Exception as error:
             return _describe(error, self._worker_id, index)
         raise StopIteration
@@ -157,12 +160,13 @@ class WorkerStart:
         self._watch = watch
 
     def __call__(self, worker_id: int) -> None:
+        keep_freed_memory()
         failure = None
         if self.worker_init_fn is not None:
             try:
                 self.worker_init_fn(worker_id)
             except Exception as error:
-                failure = _without_stop_iteration(error, "worker_init_fn")
+                failure = without_stop_iteration(error, "worker_init_fn")
                 annotate(failure, f"raised by worker_init_fn of worker process {worker_id}")
         self._install(worker_id, failure)
         if self._watch is not None:
@@ -206,7 +210,7 @@ class WorkerStart:
                     fetcher = StatefulMapFetcher(dataset, fetcher, next(states))
             except Exception as error:
                 # torch would end the process here in all epochs but the first.
-                return FailedStart(_without_stop_iteration(error, "iter(dataset)"), worker_id)
+                return FailedStart(without_stop_iteration(error, "iter(dataset)"), worker_id)
             return WorkerFetcher(fetcher, worker_id)
 
         _DatasetKind.create_fetcher = staticmethod(create_fetcher)
@@ -249,7 +253,7 @@ def _enclose(fetched: Fetched) -> Any:
 
 
 def _describe(error: Exception, worker_id: int, index: Any) -> NotedException:
-    error = _without_stop_iteration(error, "the dataset or collate_fn")
+    error = without_stop_iteration(error, "the dataset or collate_fn")
     annotate(
         error, f"in loader worker process {worker_id}, building a batch {describe_index(index)}"
     )
@@ -258,20 +262,3 @@ def _describe(error: Exception, worker_id: int, index: Any) -> NotedException:
 
 def _where(worker_id: int) -> str:
     return f"in DataLoader worker process {worker_id}"  # torch's words
-
-
-def _without_stop_iteration(error: Exception, raised_by: str) -> Exception:
-    """A ``StopIteration`` of the user's would end the epoch in silence: as in a generator
-    (PEP 479) it becomes a ``RuntimeError``."""
-    if not isinstance(error, StopIteration):
-        return error
-    replacement = RuntimeError(f"{raised_by} raised StopIteration")
-    replacement.__cause__ = error
-    for note in _notes(error):
-        annotate(replacement, note)
-    return replacement
-
-
-def _notes(error: BaseException) -> list[str]:
-    notes = getattr(error, "__notes__", None)
-    return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []

@@ -19,7 +19,6 @@ import hashlib
 import os
 import random
 import threading
-from collections.abc import Iterable, Iterator
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -155,18 +154,6 @@ def enter_sample(epoch: SeededEpoch, key: Any) -> None:
         slot.epoch = epoch
     slot.key = key
     slot.rng = None
-
-
-def enter_samples(epoch: SeededEpoch, keys: Iterable[Any]) -> Iterator[Any]:
-    """Yields each of *keys* after entering its sample; at the end this thread is in the
-    sample again that it was in before (of an outer loader), or in none."""
-    with sample_scope():
-        slot = _per_thread.slot
-        slot.epoch = epoch
-        for key in keys:
-            slot.key = key
-            slot.rng = None
-            yield key
 
 
 def leave_sample() -> None:

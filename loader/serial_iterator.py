@@ -13,7 +13,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 from torch.utils.data.graph_settings import apply_sharding
 
-from loader.error_notes import annotate
+from loader.error_notes import without_stop_iteration
 from loader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
 from loader.on_error import ErrorPolicy
 from loader.state.iterator import ResumableDataLoaderIter
@@ -94,6 +94,5 @@ class SerialDataLoaderIter(_SingleProcessDataLoaderIter, ResumableDataLoaderIter
             self._skip_log.add(end.skipped)
             self._skip_log.report()
         except StopIteration as error:
-            annotate(error, "raised by the dataset or collate_fn")
-            raise RuntimeError("the dataset or collate_fn raised StopIteration") from error
+            raise without_stop_iteration(error, "the dataset or collate_fn") from error
         raise StopIteration

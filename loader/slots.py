@@ -71,6 +71,18 @@ class _Array:
     def takes(self, shape: tuple[int, ...], dtype: np.dtype) -> bool:
         return self._slot.numpy_dtype == dtype and self._slot.shape == shape
 
+    def apart(self, position: int, values: list, own: int) -> list:
+        """*values* of a sample that was given this slot by ``empty_sample``, such that writing
+        the one at *own*, this slot's, changes no other."""
+        if _may_be_a_slot(values[own]) and self._is_at(values[own], position):
+            return values  # nothing will be written
+        begin = self._address_of(position)
+        end = begin + self._slot.nbytes
+        return [
+            _copied(value) if leaf != own and _lies_in(value, begin, end) else value
+            for leaf, value in enumerate(values)
+        ]
+
     def empty(self, position: int) -> np.ndarray:
         """The slot as an array that keeps the memory."""
         address, dtype = self._address_of(position), self._view.dtype
@@ -112,6 +124,26 @@ def _may_be_a_slot(value: np.ndarray) -> bool:
     return value.base is not None
 
 
+def _lies_in(value: Any, begin: int, end: int) -> bool:
+    """Whether *value*'s memory may be that from address *begin* to *end*, in part."""
+    if isinstance(value, np.ndarray):
+        first, last = np.lib.array_utils.byte_bounds(value)
+    elif type(value) is torch.Tensor and value.device.type == "cpu" and _has_storage(value):
+        storage = value.untyped_storage()
+        first, last = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    else:
+        return False
+    return first < end and begin < last
+
+
+def _has_storage(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
+def _copied(value: np.ndarray | torch.Tensor) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value.copy(order="K")
+
+
 class Slots:
     """The slots and columns of one batch of *size* samples.
 
@@ -140,6 +172,9 @@ class Slots:
         values = self.layout.flatten(sample)
         if values is None:
             return False
+        if place.given is not None:
+            # Another value may be the array in that slot, or a part of it.
+            values = self._arrays[place.given].apart(position, values, place.given)
         for array, column, value in zip(self._arrays, self._columns, values):
             if array is not None:
                 array.write(position, value)
@@ -183,19 +218,30 @@ class Slots:
             if array is not None:
                 array.release()
 
-    def array_at(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-        """The first slot at *position* that takes such an array; None if there is none."""
-        for array in self._arrays:
+    def leaf_for(self, shape: tuple[int, ...], dtype: np.dtype) -> int | None:
+        """The first leaf whose slots take such an array; None if there is none."""
+        for leaf, array in enumerate(self._arrays):
             if array is not None and array.takes(shape, dtype):
-                return array.empty(position)
+                return leaf
         return None
+
+    def array_at(self, position: int, leaf: int) -> np.ndarray:
+        """The slot of *leaf*, of which ``leaf_for`` spoke, at *position*."""
+        return self._arrays[leaf].empty(position)
 
 
 class _Place(threading.local):
     """Where the sample that this thread is loading will be written; hence no lock."""
 
     slots: Slots | None = None
+    """None also once ``empty_sample`` has given a slot of them away."""
     position = 0
+    given: int | None = None
+    """The leaf whose slot that was."""
+
+    def enter(self, slots: Slots | None, position: int) -> None:
+        """The sample that this thread loads now goes to *position* of *slots*."""
+        self.slots, self.position, self.given = slots, position, None
 
 
 place = _Place()
@@ -216,8 +262,9 @@ def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     """
     slots = place.slots
     if slots is not None:
-        place.slots = None  # a second array of the same sample must be another one
-        array = slots.array_at(place.position, tuple(shape), np.dtype(dtype))
-        if array is not None:
-            return array
+        leaf = slots.leaf_for(tuple(shape), np.dtype(dtype))
+        if leaf is not None:
+            # A second array of the same sample must be another one.
+            place.slots, place.given = None, leaf
+            return slots.array_at(place.position, leaf)
     return np.empty(shape, dtype)

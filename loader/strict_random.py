@@ -54,7 +54,8 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._lock = fork_locks.lock()  # guards _reported
+        # Guards _reported; reentrant, since a finalizer that strikes inside may draw as well.
+        self._lock = fork_locks.rlock()
         self._reported: set[tuple] = set()
 
     def __reduce__(self) -> tuple:

@@ -92,6 +92,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             worker_init_fn=self._worker_init_fn,
             num_workers=self._num_workers,
             base_seed=self._base_seed,
+            epoch_number=self._epoch_number,
             shared_seed=self._shared_seed,
             policy=self._policy,
             watch=self._watch,
@@ -164,17 +165,18 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     @property
     def state(self) -> State:
         """Where the iterator is in its life."""
-        if self._state is not State.EXHAUSTED and self._pool.stopped:
-            return State.SHUT_DOWN
-        return self._state
+        # In this order: at the end of an epoch another thread writes them in the other one.
+        stopped, state = self._pool.stopped, self._state
+        return State.SHUT_DOWN if stopped and state is not State.EXHAUSTED else state
 
     def close(self) -> None:
         """Ends the workers and waits for them, up to ``joining.JOIN_LIMIT`` seconds.
 
         May be called from any thread, at any time and repeatedly.
         """
-        self._pool.stop()
-        self._pool.join()
+        pool = self._pool  # once: iter(loader) in another thread may replace it
+        pool.stop()
+        pool.join()
 
     def __enter__(self) -> Self:
         return self
@@ -345,6 +347,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """After a departure. Tasks in the common queue are left to the other workers;
         nobody will answer those in a queue of its own."""
         self._present.discard(worker_id)
+        self._with_data.discard(worker_id)
         unanswered = [n for n, w in self._assigned.items() if w == worker_id]
         for number in unanswered:
             del self._assigned[number]

@@ -13,7 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -21,8 +21,8 @@ import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind
 
-from loader import data_pipes
-from loader.error_notes import annotate, describe_index
+from loader import data_pipes, joining
+from loader.error_notes import annotate, describe_index, without_stop_iteration
 from loader.fetch import (
     EMPTY,
     Cancelled,
@@ -33,8 +33,11 @@ from loader.fetch import (
     IterableFetcher,
     MapFetcher,
 )
+from loader.malloc import keep_freed_memory
 from loader.messages import Departure, Failure, Order, Outcome, Result, Task, WorkerExhausted
 from loader.on_error import ErrorPolicy
+from loader.state.format import is_stateful
+from loader.state.shares import following
 from loader.state.workers import StatefulIterableFetcher, WorkerState
 from loader.strict_random import Watch
 from loader.worker_info import WorkerInfo, acting_as
@@ -52,6 +55,8 @@ class Plan:
     worker_init_fn: Callable[[int], Any] | None
     num_workers: int
     base_seed: int
+    epoch_number: int
+    """Of the first epoch that the workers build batches of."""
     shared_seed: int | None
     """What a data pipe has been seeded with, for the epoch that begins."""
     policy: ErrorPolicy
@@ -61,7 +66,7 @@ class Plan:
     """With ``rank``: what the data pipes of a distributed job are sharded by."""
     rank: int
     states: tuple[WorkerState, ...]
-    """What each worker goes on from, in its first epoch."""
+    """What each worker goes on from, in that epoch."""
     pin_memory_device: str | None
     """Device type to pin batches for, or None to leave them unpinned."""
     pin_memory_device_index: int | None
@@ -79,7 +84,7 @@ class WorkerContext:
         self._worker_id = worker_id
         # Here, in the consumer, so that no two copies are made at the same time.
         self._dataset = _own_dataset(plan)
-        self._state = plan.states[worker_id]
+        self._share = plan.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
 
@@ -120,14 +125,21 @@ class WorkerContext:
             return self._fetch(task.epoch, task.index)
 
     def _fetch(self, epoch: Epoch, index: Any) -> Fetched:
-        if epoch is not self._epoch:
-            # Should making the fetcher fail, the worker has nothing to give in
-            # this epoch, and says so from the next task on.
-            self._epoch, self._fetcher = epoch, None
-            self._fetcher = self._make_fetcher(epoch)
-        if self._fetcher is None:
-            raise Exhausted
-        fetched = self._fetcher.fetch(index, epoch)
+        try:
+            if epoch is not self._epoch:
+                # Should making the fetcher fail, the worker has nothing to give in
+                # this epoch, and says so from the next task on.
+                self._epoch, self._fetcher = epoch, None
+                self._fetcher = self._make_fetcher(epoch)
+            if self._fetcher is None:
+                raise Exhausted
+            fetched = self._fetcher.fetch(index, epoch)
+        except Cancelled:
+            raise  # the next epoch goes on from the same share
+        except BaseException:
+            self._share = None
+            raise
+        self._share = None
         if self._plan.pin_memory_device is not None and fetched.data is not EMPTY:
             fetched.data = pin_memory(fetched.data, self._plan.pin_memory_device)
         return fetched
@@ -137,9 +149,17 @@ class WorkerContext:
         if plan.dataset_kind == _DatasetKind.Iterable:
             if epoch.shared_seed != plan.shared_seed:
                 data_pipes.seed(self._dataset, epoch.shared_seed)
-            state, self._state = self._state, WorkerState(every=self._state.every)
-            return StatefulIterableFetcher(self._dataset, self._make_iterable_fetcher, state)
+            return self._make_stateful_fetcher(epoch)
         return MapFetcher(self._dataset, plan.auto_collation, plan.collate_fn, plan.policy)
+
+    def _make_stateful_fetcher(self, epoch: Epoch) -> Fetcher:
+        state = replace(self._plan.states[self._worker_id], share=self._share)
+        if self._share is not None and epoch.number != self._plan.epoch_number:
+            # The epoch that it is for was left before this worker had a batch.
+            stateful = is_stateful(self._dataset)
+            share = following(self._share, ended=False, stateful=stateful, ahead=True)
+            state = replace(state, share=share)
+        return StatefulIterableFetcher(self._dataset, self._make_iterable_fetcher, state, epoch)
 
     def _make_iterable_fetcher(self) -> IterableFetcher:
         plan = self._plan
@@ -178,8 +198,7 @@ def _own_dataset(plan: Plan) -> Any:
 
 
 class _no_stop_iteration:
-    """A ``StopIteration`` of the user's code would end the epoch in silence: as in a
-    generator (PEP 479) it becomes a ``RuntimeError``."""
+    """For user code, and who it is (see ``without_stop_iteration``)."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -189,7 +208,7 @@ class _no_stop_iteration:
 
     def __exit__(self, kind, error, traceback) -> None:
         if isinstance(error, StopIteration):
-            raise RuntimeError(f"{self._where} raised StopIteration") from error
+            raise without_stop_iteration(error, self._where)
 
 
 def run_worker(
@@ -200,21 +219,25 @@ def run_worker(
 ) -> None:
     """The thread's whole life. *start* holds the context and is emptied, because the
     ``Thread`` object keeps the arguments of its target for as long as it runs."""
+    process = os.getpid()  # user code may fork, and return in the child: see worker_pool
     started = False
     try:
+        keep_freed_memory()
         _limit_intra_op_threads()
         context = start.pop()
-        context.start_up()
+        with joining.calling_user_code():
+            context.start_up()
         watching = context.watching()
         del context
         with watching:
             started = True
-            while _serve(worker_id, tasks, results):
+            while os.getpid() == process and _serve(worker_id, tasks, results, process):
                 pass
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         error.__traceback__ = _without_own_frame(error)
-        send(results, Departure(worker_id, error, task_lost=started))
+        if os.getpid() == process:
+            send(results, Departure(worker_id, error, task_lost=started))
 
 
 def send(results: weakref.ref, message: Result | Departure | None) -> None:
@@ -224,13 +247,14 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
         queue.put(message)
 
 
-def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref) -> bool:
-    """Waits for one task and answers it; False when told to end."""
+def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: int) -> bool:
+    """Waits for one task and answers it, in *process*; False when told to end."""
     task = tasks.get()
     if isinstance(task, Order):
         return task is not Order.END
-    outcome = _attempt(task, worker_id)
-    if outcome is not None:
+    with joining.calling_user_code():
+        outcome = _attempt(task, worker_id)
+    if outcome is not None and os.getpid() == process:
         send(results, Result(task.epoch, task.number, outcome))
     # The frames in the traceback of a failure refer to this one (f_back), so a local that
     # led to the failure would close a reference cycle around the batch and the dataset.

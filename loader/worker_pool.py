@@ -6,11 +6,16 @@ its finalizer (which holds the pool) end the threads. The queue of results is th
 iterator's, and everybody else refers to it weakly: an exception in it that nobody has
 asked for may lead, through its traceback and the dataset, back to the iterator.
 
-Shared state: ``stopped`` and ``orphaned`` go from False to True once, ``epoch`` and
-``consumer`` are replaced by the consumer only. All are read without a lock; every
-reader copes with a value that is a moment old.
+Shared state: ``_told_to_end`` goes from False to True once, ``epoch`` and ``consumer`` are
+replaced by the consumer only. All are read without a lock; every reader copes with a value
+that is a moment old.
+
+In a forked child the queues are not touched. Without the GIL each has a lock of the
+interpreter's, which a thread that waited for it may have been handed, but not yet woken
+with, when the fork came: it then stays locked for ever.
 """
 
+import os
 import threading
 import weakref
 from queue import SimpleQueue
@@ -37,8 +42,8 @@ class WorkerPool:
         self._results = weakref.ref(results)
         self.epoch = Epoch()
         self.consumer = lifetime.current_consumer()
-        self.stopped = False
-        self.orphaned = False
+        self._told_to_end = False
+        self._process = os.getpid()
         self._tasks = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
         self.threads = tuple(
             joining.WorkerThread(
@@ -58,6 +63,17 @@ class WorkerPool:
                 self.join()
             raise
 
+    @property
+    def orphaned(self) -> bool:
+        """Whether this is a forked child, in which the threads do not exist. Asked of the
+        system, since finalizers run in the child before any function that could note it."""
+        return os.getpid() != self._process
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the workers have been told to end, or are in another process."""
+        return self._told_to_end or self.orphaned
+
     def _queue_of(self, worker_id: int) -> SimpleQueue:
         return self._tasks[worker_id % len(self._tasks)]
 
@@ -69,6 +85,8 @@ class WorkerPool:
         """A new epoch; what is left of the previous one is no longer worked on."""
         self.epoch.cancelled = True
         self.epoch = epoch
+        if self.stopped:  # by another thread meanwhile, which may have seen the old epoch
+            epoch.cancelled = True
 
     def wake(self) -> None:
         """Lets every waiting worker run for a moment.
@@ -89,11 +107,11 @@ class WorkerPool:
         the midst of another call on the same queues: ``SimpleQueue.put`` is documented
         as reentrant for this very purpose, which ``queue.Queue`` is not.
         """
-        self.stopped = True
+        self._told_to_end = True
         self.epoch.cancelled = True
-        lifetime.forget(self)
         if self.orphaned:
             return
+        lifetime.forget(self)
         for tasks in self._tasks:
             for _ in self.threads:
                 tasks.put(Order.END)
@@ -103,8 +121,8 @@ class WorkerPool:
         """Waits for the workers to end, after ``stop()``, up to *limit* seconds (None:
         ``joining.JOIN_LIMIT``).
 
-        Whoever is still busy then is named in a ``RuntimeWarning`` with its stack; it
-        ends by itself once the user's code returns.
+        Whoever has not ended then is named in a ``RuntimeWarning`` with its stack; it
+        ends by itself once the user's code returns, or the machine lets it run.
         """
         if self.orphaned:
             return
@@ -117,7 +135,7 @@ class WorkerPool:
             joining.report_stuck(
                 stuck,
                 limit,
-                "It ends as soon as that call returns; the interpreter's exit waits for it no "
+                "It ends by itself as soon as it can; the interpreter's exit waits for it no "
                 f"longer than {joining.JOIN_LIMIT:g} s.",
             )
 
@@ -145,11 +163,6 @@ class WorkerPool:
 
         But for one, if it was a worker that forked. Should the user's code return to it
         here (most that fork in a thread end the process instead), it finds its epoch
-        cancelled and is told to end, and with it, the only thread, ends the process.
+        cancelled and ends, and with it, the only thread, the process.
         """
-        self.orphaned = self.stopped = True
         self.epoch.cancelled = True
-        if any(thread.ident == threading.get_ident() for thread in self.threads):
-            # The queues are whole: a fork stops all other threads outside of such steps.
-            for tasks in self._tasks:
-                tasks.put(Order.END)

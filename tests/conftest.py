@@ -24,6 +24,9 @@ hypothesis.settings.load_profile("default")
 
 def pytest_addoption(parser):
     group = parser.getgroup("ft-env")
+    group.addoption("--minutes", type=float, help="tests/stress: minutes for all scenarios together (a soak)")
+    group.addoption("--seed", type=int, default=0, help="tests/stress: what the random choices begin with")
+    group.addoption("--stress-report", metavar="FILE", help="tests/stress: write what each scenario did, as JSON")
     group.addoption("--iterators", type=int, default=300, help="tests/soak: iterators to make and abandon")
     group.addoption("--soak-seed", type=int, default=0, help="tests/soak: what the random choices begin with")
 

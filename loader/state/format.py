@@ -7,7 +7,7 @@ the user's parts do, JSON.
 
 =============== ==========================================================================
 ``format``      ``"loader.DataLoader"``
-``version``     1
+``version``     2
 ``loader``      what the loader must have in common with the saved one: ``style`` ("map" or
                 "iterable"), ``batch_size`` and ``drop_last``
 ``phase``       "begin": before an epoch; "midst"; "end": after one. For the first and the
@@ -21,11 +21,12 @@ the user's parts do, JSON.
 ``handed_over`` the batches before this number have been handed over
 ``ahead``       with ``in_order=False``: further ones that have been
 ``last``        the last of them, and a digest of its indices, or None
-``workers``     iterable-style: how far each worker's share is (``loader.state.workers``),
-                else None
+``workers``     iterable-style, in the midst, and between epochs if the workers' datasets live
+                on: each worker's share (``loader.state.shares``), else None
 ``next_worker`` whose turn it is
 ``datasets``    map-style, processes: the state of each worker's dataset, or None
-``dataset``     the state of the loader's own dataset, or None
+``dataset``     the state of the loader's own dataset, or None; iterable-style: as it was
+                when the workers' copies were made
 =============== ==========================================================================
 """
 
@@ -36,8 +37,10 @@ from typing import Any
 
 from torch.utils.data.dataloader import _DatasetKind
 
+from loader.state.shares import has_keys, is_count, is_share, same, share_out
+
 FORMAT = "loader.DataLoader"
-VERSION = 1
+VERSION = 2
 
 _PHASES = ("begin", "midst", "end")
 
@@ -76,7 +79,7 @@ class Resume:
         Raises ``ValueError`` if they had not.
         """
         first, *others = self.datasets or (None,)
-        if any(other != first for other in others):
+        if not all(same(other, first) for other in others):
             raise ValueError(
                 f"the state holds {len(others) + 1} different states of the dataset, one of each "
                 "worker process, so it can only be loaded with worker_method='process' and "
@@ -90,6 +93,21 @@ def is_stateful(value: Any) -> bool:
     return callable(getattr(value, "state_dict", None)) and callable(
         getattr(value, "load_state_dict", None)
     )
+
+
+def dataset_state(dataset: Any) -> Any:
+    """A copy of the dataset's state, since that may be its own dictionary; None without."""
+    return copy.deepcopy(dataset.state_dict()) if is_stateful(dataset) else None
+
+
+def load_iterable(dataset: Any, state: Any) -> None:
+    """Loads the state of a loader's own iterable-style dataset.
+
+    Not if the dataset is in it already: that of a dataset fresh or between two passes, once
+    loaded, may stand for a pass that has begun.
+    """
+    if not same(dataset.state_dict(), state):
+        dataset.load_state_dict(copy.deepcopy(state))
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
@@ -158,12 +176,22 @@ def check_fit(state: Mapping[str, Any], resume: Resume, loader: Any) -> None:
                 "the DataLoader with the arguments of the saved one (num_workers, worker_method "
                 "and prefetch_factor may differ)"
             )
-    check_workers(resume, loader.num_workers)
+    check_workers(resume, loader)
 
 
-def check_workers(resume: Resume, num_workers: int) -> None:
-    """Raises ``ValueError`` if *num_workers* workers cannot go on from the state."""
-    if not resume.midst or resume.workers is None:
+def lives_on(loader: Any) -> bool:
+    """Whether the dataset that an epoch is loaded from is that of the epoch before."""
+    return loader.num_workers == 0 or bool(loader.persistent_workers)
+
+
+def check_workers(resume: Resume, loader: Any) -> None:
+    """Raises ``ValueError`` if the loader's number of workers cannot go on from the state."""
+    num_workers = loader.num_workers
+    if resume.workers is None:
+        return
+    if not resume.midst:
+        if lives_on(loader):
+            share_out(resume.workers, num_workers, stateful=is_stateful(loader.dataset))
         return
     # No worker and one worker read the same stream; any other number shares it out anew.
     if max(1, num_workers) != len(resume.workers):
@@ -179,32 +207,32 @@ def check_workers(resume: Resume, num_workers: int) -> None:
 def _check_parts(state: Mapping[str, Any]) -> None:
     loader, order = state["loader"], state["order"]
     checks = {
-        "loader": _has(loader, "style", "batch_size", "drop_last"),
+        "loader": has_keys(loader, "style", "batch_size", "drop_last"),
         "phase": state["phase"] in _PHASES,
         "base_seed": _is_int(state["base_seed"])
         or (state["base_seed"] is None and state["phase"] != "midst"),
-        "epoch": _is_count(state["epoch"]),
+        "epoch": is_count(state["epoch"]),
         "shared_seed": state["shared_seed"] is None or _is_int(state["shared_seed"]),
-        "order": _has(order, "generators", "epochs")
+        "order": has_keys(order, "generators", "epochs")
         and all(_is_generator_state(v, order["generators"]) for v in order["generators"].values())
         and isinstance(order["epochs"], Mapping)
         and all(_is_int(v) and k.isdecimal() for k, v in order["epochs"].items())
         and _is_int(order.get("seed", 0)),
         "sampler": state["sampler"] is None
-        or _has(state["sampler"], "drawn", "states")
-        and _is_count(state["sampler"]["drawn"])
+        or has_keys(state["sampler"], "drawn", "states")
+        and is_count(state["sampler"]["drawn"])
         and isinstance(state["sampler"]["states"], Mapping),
-        "handed_over": _is_count(state["handed_over"]),
+        "handed_over": is_count(state["handed_over"]),
         "ahead": isinstance(state["ahead"], list)
-        and all(_is_count(n) and n >= state["handed_over"] for n in state["ahead"]),
+        and all(is_count(n) and n >= state["handed_over"] for n in state["ahead"]),
         "last": state["last"] is None
-        or _has(state["last"], "batch", "digest")
-        and _is_count(state["last"]["batch"]),
+        or has_keys(state["last"], "batch", "digest")
+        and is_count(state["last"]["batch"]),
         "workers": state["workers"] is None
         or isinstance(state["workers"], list)
         and len(state["workers"]) > 0
-        and all(_is_worker_state(worker) for worker in state["workers"]),
-        "next_worker": _is_count(state["next_worker"]),
+        and all(is_share(worker) for worker in state["workers"]),
+        "next_worker": is_count(state["next_worker"]),
         "datasets": state["datasets"] is None or isinstance(state["datasets"], list),
     }
     for name, right in checks.items():
@@ -215,33 +243,14 @@ def _check_parts(state: Mapping[str, Any]) -> None:
         raise _damaged("an iterable-style dataset's workers are missing")
 
 
-def _is_worker_state(value: Any) -> bool:
-    if not _has(value, "batches", "snapshot", "snapshot_at"):
-        return False
-    return (
-        _is_count(value["batches"])
-        and _is_count(value["snapshot_at"])
-        and value["snapshot_at"] <= value["batches"]
-        and (value["snapshot"] is None or _has(value["snapshot"], "states", "position", "ended"))
-    )
-
-
 def _is_generator_state(value: Any, others: Mapping[str, Any]) -> bool:
-    if _has(value, "kind", "as"):
-        return _has(others.get(value["as"]), "kind", "state")
-    return _has(value, "kind", "state")
-
-
-def _has(value: Any, *keys: str) -> bool:
-    return isinstance(value, Mapping) and all(key in value for key in keys)
+    if has_keys(value, "kind", "as"):
+        return has_keys(others.get(value["as"]), "kind", "state")
+    return has_keys(value, "kind", "state")
 
 
 def _is_int(value: Any) -> bool:
     return type(value) is int
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
 
 
 def _damaged(what: str) -> ValueError:

@@ -20,9 +20,18 @@ from torch.utils.data import IterDataPipe
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 from torch.utils.data.graph_settings import apply_random_seed
 
-from loader.state.format import Resume, check_workers, describe_loader, is_stateful
+from loader.state.format import (
+    Resume,
+    check_workers,
+    dataset_state,
+    describe_loader,
+    is_stateful,
+    lives_on,
+    load_iterable,
+)
 from loader.state.order import Order
 from loader.state.progress import Progress
+from loader.state.shares import Share, begun, share_out
 from loader.state.workers import WorkerState
 
 
@@ -40,9 +49,13 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
         self._keeper = loader._states
         with self._keeper.claimed() as resume:
             if resume is not None:
-                check_workers(resume, loader.num_workers)
+                check_workers(resume, loader)
                 self._load_dataset(loader, resume)
             self._resume = resume
+            # Of whoever used the same dataset before: the latest serial iterator.
+            self._previous = self._keeper.latest() if loader.num_workers == 0 else None
+            self._lives_on = lives_on(loader)
+            self._batch_size = loader.batch_size
             self._epoch_number = resume.epoch if resume is not None else 0
             self._every = loader.snapshot_every_n_steps
             self._description = describe_loader(loader)
@@ -62,14 +75,11 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
             state = resume.only_dataset()
         if state is None:
             return
-        dataset = loader.dataset
-        dataset.load_state_dict(copy.deepcopy(state))
-        if resume.phase == "end" and loader._dataset_kind == _DatasetKind.Iterable:
-            # The state may be that of a pass at its end, and the next pass would go on from
-            # there. Let the dataset find the end, as it did before; if it is not at one, the
-            # state was meant for the pass to come.
-            if next(iter(dataset), self) is not self:
-                dataset.load_state_dict(copy.deepcopy(state))
+        if loader._dataset_kind == _DatasetKind.Iterable:
+            if resume.midst:
+                load_iterable(loader.dataset, state)
+            return  # else loader.load_state_dict() has
+        loader.dataset.load_state_dict(copy.deepcopy(state))
 
     def _new_order(self, loader: Any, resume: Resume | None) -> Order:
         iterable = loader._dataset_kind == _DatasetKind.Iterable
@@ -87,10 +97,11 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
 
     def _begin_progress(self, resume: Resume | None) -> None:
         workers = max(1, self._num_workers)
-        iterable = self._dataset_kind == _DatasetKind.Iterable
+        shares, dataset = self._first_shares(resume, workers)
         self._progress = Progress(
             self._description,
-            shares=workers if iterable else 0,
+            shares=shares,
+            dataset=dataset,
             copies=workers if self._copies_dataset and is_stateful(self._dataset) else 0,
             base_seed=self._base_seed,
             epoch=self._epoch_number,
@@ -99,6 +110,23 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
         )
         self._order.report_to(self._progress)
         self._keeper.began(self._progress)
+
+    def _first_shares(self, resume: Resume | None, workers: int) -> tuple[list[Share], Any]:
+        """What the epoch begins with; with the state of the loader's own dataset."""
+        if self._dataset_kind != _DatasetKind.Iterable:
+            return [], None
+        if resume is not None:
+            dataset = dataset_state(self._dataset)
+            if resume.midst:
+                return list(resume.workers or ()), dataset
+            if resume.workers is not None and self._lives_on:
+                stateful = is_stateful(self._dataset)
+                return share_out(resume.workers, self._num_workers, stateful=stateful), dataset
+            return [begun()] * workers, dataset
+        previous, self._previous = self._previous, None
+        if previous is not None and len(previous.shares()) == workers:
+            return previous.next_shares(ahead=self._num_workers > 0), previous.dataset
+        return [begun()] * workers, dataset_state(self._dataset)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter:  # torch's iterator of processes calls this in its __init__
@@ -110,6 +138,7 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
             return
         self._epoch_number += 1
         self._resume = None
+        self._previous = self._progress
         with self._keeper.starting():
             self._order = self._new_order(loader, None)
             with self._order.iterating():
@@ -137,10 +166,16 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
     def worker_states(self) -> Iterator[WorkerState]:
         """What each worker begins with (worker 0 alone if there are none)."""
         resume = self._resume if self._resume is not None else Resume()
-        workers = max(1, self._num_workers)
-        for worker_id in range(workers):
+        shares: list[Share | None] = list(self._progress.shares())
+        if self._resume is None and self._num_workers == 0 or not shares:
+            shares = [None] * max(1, self._num_workers)  # the dataset itself is as it was left
+        # As torch's endless sampler for iterable-style datasets, in its batch sampler.
+        iterable = self._dataset_kind == _DatasetKind.Iterable
+        index = [None] * self._batch_size if iterable and self._auto_collation else None
+        for worker_id, share in enumerate(shares):
             yield WorkerState(
-                share=resume.workers[worker_id] if resume.midst and resume.workers else None,
-                dataset=resume.dataset_of(worker_id, workers) if self._copies_dataset else None,
+                share=share,
+                index=index,
+                dataset=resume.dataset_of(worker_id, len(shares)) if self._copies_dataset else None,
                 every=self._every,
             )

@@ -13,8 +13,11 @@ from loader.state import samplers
 from loader.state.format import (
     Resume,
     check_fit,
+    dataset_state,
     describe_loader,
     is_stateful,
+    lives_on,
+    load_iterable,
     make_state,
     parse,
 )
@@ -28,14 +31,15 @@ class StateKeeper:
     and pickles of a loader get what was loaded, not the progress.
 
     ``_lock`` guards the attributes, is held for a few assignments only, and no other is
-    taken under it. ``_starting`` is held while an epoch starts (``iter(sampler)`` included,
-    hence reentrant) and while a state between two epochs is made, since both concern the
-    generators that the epoch is about to draw from.
+    taken under it; reentrant for signal handlers that save a state (see ``Progress``), which
+    is always in one of the attributes. ``_starting`` is held while an epoch starts
+    (``iter(sampler)`` included, hence reentrant) and while a state between two epochs is made,
+    since both concern the generators that the epoch is about to draw from.
     """
 
     def __init__(self) -> None:
         self._starting = fork_locks.rlock()
-        self._lock = fork_locks.lock()
+        self._lock = fork_locks.rlock()
         self._loaded: tuple[Mapping[str, Any], Resume] | None = None
         self._claimed: tuple[Mapping[str, Any], Resume] | None = None
         self._progress: Progress | None = None
@@ -61,17 +65,24 @@ class StateKeeper:
         """The block makes an iterator, and ends in ``began``. It has what was loaded, which
         no other iterator gets, unless the block raises."""
         with self._starting:
-            with self._lock:
-                loaded, self._loaded = self._loaded, None
-                if loaded is not None:
-                    self._claimed = loaded
+            loaded = None
             try:
+                with self._lock:
+                    loaded = self._loaded
+                    if loaded is not None:
+                        self._claimed = loaded
+                    self._loaded = None
                 yield loaded[1] if loaded is not None else None
             except BaseException:
                 with self._lock:
                     if loaded is not None and self._claimed is loaded:
                         self._loaded, self._claimed = loaded, None
                 raise
+
+    def latest(self) -> Progress | None:
+        """The progress of the latest epoch, unless a state was loaded since."""
+        with self._lock:
+            return self._progress
 
     def began(self, progress: Progress) -> None:
         """The latest epoch is that of *progress*."""
@@ -92,8 +103,12 @@ class StateKeeper:
             loaded = copy.deepcopy(dict(state)), resume
         with self._lock:
             self._loaded, self._claimed, self._progress = loaded, None, None
-        if loaded is not None and not resume.midst and resume.workers is None:
+        if loaded is not None and not resume.midst:
             # Here, so that the caller may set another epoch for the pass that comes.
+            if state["loader"]["style"] == "iterable":
+                if resume.dataset is not None:
+                    load_iterable(loader.dataset, resume.dataset)
+                return
             samplers.set_epochs(loader._index_sampler, resume.order["epochs"], distributed=False)
 
     def state(self, loader: Any) -> dict[str, Any]:
@@ -108,7 +123,7 @@ class StateKeeper:
             return copy.deepcopy(dict(loaded[0]))
         state = progress.state(samplers.digest)
         if state["loader"]["style"] == "map" and state["datasets"] is None:
-            state["dataset"] = _dataset_state(loader)
+            state["dataset"] = dataset_state(loader.dataset)
         return state
 
     def _latest(self) -> tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None]:
@@ -128,23 +143,17 @@ def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
         snapshot = progress.last_snapshot()
     # Without a generator of its own the loader draws its base seed from torch's.
     always = ("torch",) if loader.generator is None else ()
+    if iterable and progress is not None and lives_on(loader):
+        parts["workers"] = tuple(progress.next_shares(ahead=loader.num_workers > 0))
+        parts["dataset"] = progress.dataset
+    else:
+        parts["dataset"] = dataset_state(loader.dataset)
     order = {
         "generators": samplers.capture(index_sampler, loader.generator, always),
         "epochs": samplers.epochs(index_sampler),
     }
-    return make_state(
-        describe_loader(loader),
-        order=order,
-        sampler=snapshot,
-        # The workers' copies of an iterable-style dataset ended with their epoch.
-        dataset=None if iterable and progress and loader.num_workers else _dataset_state(loader),
-        **parts,
-    )
-
-
-def _dataset_state(loader: Any) -> Any:
-    dataset = loader.dataset
-    return copy.deepcopy(dataset.state_dict()) if is_stateful(dataset) else None
+    state = make_state(describe_loader(loader), order=order, sampler=snapshot, **parts)
+    return copy.deepcopy(state)  # of the progress, which its next epoch goes on from
 
 
 def _check_samplers(resume: Resume, loader: Any) -> None:

@@ -245,10 +245,13 @@ class Order:
             except Exception:
                 self._drawn += 1  # iterators go on after it, counting it as a batch
                 raise
+            own = index
             if type(index) is list:
                 # The sampler may reuse its list for the next batch, while this one is on its
-                # way: to a worker thread, or through a queue that pickles it later.
-                index = index.copy()
+                # way: to a worker thread, or through a queue that pickles it later. And the
+                # dataset may change what it is given (``indices.sort()`` in ``__getitems__``),
+                # whenever a state is made of ours.
+                index, own = index.copy(), index.copy()
             number = self._drawn
             self._drawn += 1
             if self._takes_snapshots and self._drawn % self._every == 0:
@@ -258,7 +261,7 @@ class Order:
                     _check_order(index, resume.last)
                 if number < resume.handed_over or number in resume.ahead:
                     continue
-            self._progress.drew(number, index)
+            self._progress.drew(number, own)
             return index
 
     def _skip(self, resume: Resume) -> None:

@@ -3,7 +3,10 @@
 One ``Progress`` per epoch. It is written by the thread that is inside the iterator's
 ``__next__`` or ``_reset`` and read by whoever asks for the state, in any thread, also after
 the iterator is gone. Its lock guards all of it, is held for a few assignments only, and
-nothing of the user's is called under it. It refers to the indices of batches that are on
+nothing of the user's is called under it, but by chance: a signal handler that saves a state,
+a finalizer, or ``KeyboardInterrupt`` may strike between any two steps. So it is reentrant, and
+what is written in several steps is right after each of them: the batch on its way to the
+consumer counts as handed over or not. It refers to the indices of batches that are on
 their way, to states, and to nothing else: neither to the iterator nor to the dataset.
 
 Numbers of batches are absolute: they count from the begin of the epoch, also if it is
@@ -12,11 +15,12 @@ resumed, while a resumed iterator numbers its own from 0.
 
 import copy
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loader import fork_locks
 from loader.state.format import Resume, make_state
+from loader.state.shares import Share, following
 
 
 class Progress:
@@ -24,7 +28,8 @@ class Progress:
 
     Args:
         loader: ``format.describe_loader``.
-        shares: iterable-style: how many workers share the dataset, at least 1; else 0.
+        shares: iterable-style: each worker's, of one at least; else empty.
+        dataset: iterable-style: the state of the loader's own dataset, or None.
         copies: how many workers have a copy of a map-style dataset (processes), else 0.
         resume: the state from which the epoch goes on, or None.
     """
@@ -32,16 +37,22 @@ class Progress:
     def __init__(
         self,
         loader: Mapping[str, Any],
-        shares: int,
+        shares: Sequence[Share],
+        dataset: Any,
         copies: int,
         base_seed: int,
         epoch: int,
         shared_seed: int | None = None,
         resume: Resume | None = None,
     ) -> None:
-        self._lock = fork_locks.lock()
+        self._lock = fork_locks.rlock()
         self._loader = dict(loader)
-        self._fixed = {"base_seed": base_seed, "epoch": epoch, "shared_seed": shared_seed}
+        self._fixed = {
+            "base_seed": base_seed,
+            "epoch": epoch,
+            "shared_seed": shared_seed,
+            "dataset": dataset,
+        }
         resume = resume if resume is not None and resume.midst else Resume()
         self._order: Mapping[str, Any] = resume.order
         self._snapshots: deque = deque([resume.sampler] if resume.sampler is not None else [])
@@ -52,8 +63,7 @@ class Progress:
         self._last: tuple[int, Any] | None = None
         self._resumed_last = resume.last
         self._failed: list[tuple[int, int]] = []
-        nothing = {"batches": 0, "snapshot": None, "snapshot_at": 0}
-        self._workers = [dict(worker) for worker in resume.workers or [nothing] * shares]
+        self._workers = [dict(share) for share in shares]
         self._next_worker = resume.next_worker
         self._datasets: list = [None] * copies
         for worker_id in range(copies):
@@ -105,7 +115,8 @@ class Progress:
                 pass
             elif self._workers:
                 worker = self._workers[worker_id]
-                worker["snapshot"], worker["snapshot_at"] = state, worker["batches"]
+                # In one step, as in _pass.
+                worker.update(snapshot=state, snapshot_at=worker["batches"], before=None)
             elif self._datasets:
                 self._datasets[worker_id] = state
 
@@ -132,10 +143,11 @@ class Progress:
         number = self._absolute(number)
         self._last = (number, self._drawn.pop(number, None))
         if number == self._handed_over:
-            self._handed_over += 1
-            while self._handed_over in self._ahead:
-                self._ahead.remove(self._handed_over)
-                self._handed_over += 1
+            after = number + 1
+            while after in self._ahead:
+                after += 1
+            self._handed_over = after  # in one step; what that makes superfluous is not read
+            self._ahead.difference_update(range(number, after))
         else:
             self._ahead.add(number)
         # The newest snapshot that is not ahead of what was handed over is needed.
@@ -159,6 +171,27 @@ class Progress:
         """Base seed of this epoch, number of the next one."""
         return self._fixed["base_seed"], self._fixed["epoch"] + 1
 
+    @property
+    def dataset(self) -> Any:
+        """As the constructor was given it; nobody changes what is in it."""
+        return self._fixed["dataset"]
+
+    def shares(self) -> list[Share]:
+        """The workers' shares at this moment."""
+        with self._lock:
+            return [dict(share) for share in self._workers]
+
+    def next_shares(self, ahead: bool) -> list[Share]:
+        """With which the next epoch begins, if the workers' datasets live on.
+
+        *ahead* is as for ``following``.
+        """
+        ended, stateful = self.is_finished, self.dataset is not None
+        return [
+            following(share, ended=ended, stateful=stateful, ahead=ahead)
+            for share in self.shares()
+        ]
+
     def last_snapshot(self) -> Any:
         with self._lock:
             return copy.deepcopy(self._snapshots[-1]) if self._snapshots else None
@@ -176,7 +209,7 @@ class Progress:
                 "order": self._order,
                 "sampler": self._snapshots[0] if self._snapshots else None,
                 "handed_over": self._handed_over,
-                "ahead": sorted(self._ahead),
+                "ahead": sorted(n for n in self._ahead if n > self._handed_over),
                 "workers": [dict(worker) for worker in self._workers] or None,
                 "next_worker": self._next_worker,
                 "datasets": list(self._datasets) if any(self._datasets) else None,

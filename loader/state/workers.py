@@ -1,11 +1,11 @@
 """The state of an iterable-style dataset in a worker, and of a map-style one in a process.
 
-An iterable-style dataset shares itself out among the workers, and each worker goes through
-its share in its own order. So a state of it is one state per worker: how many batches of
-the share have been handed over and, if the dataset or its iterator has ``state_dict()`` and
+A state of an iterable-style dataset is one per worker (``loader.state.shares``): how many
+batches have been handed over and, if the dataset or its iterator has ``state_dict()`` and
 ``load_state_dict()``, a snapshot of those from ``snapshot_every_n_steps`` batches of this
 worker ago at most. A resumed worker loads the snapshot (else it begins at the begin) and
-goes past the batches since, which loads their samples and collates nothing.
+goes past the batches since, which loads their samples and collates nothing. A snapshot is
+never of a pass that has ended, so that a dataset is always seen to end by itself.
 
 As in torchdata the state of the dataset is loaded before ``iter(dataset)`` is called, that
 of the iterator after it; of a dataset that is its own iterator only the latter is used.
@@ -15,20 +15,26 @@ copy of an iterable-style dataset. The snapshots travel with the batches (``Fetc
 """
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any
 
 from loader.fetch import Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher
-from loader.state.format import is_stateful
+from loader.on_error import MOST_FAILURES_IN_A_ROW
+from loader.state.format import dataset_state, is_stateful
+from loader.state.shares import Share, begun
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
     """What one worker of a resumed iterator begins with. Picklable as the states are."""
 
-    share: Mapping[str, Any] | None = None
-    """Iterable-style: the worker's part of ``workers`` of the state."""
+    share: Share | None = None
+    """Iterable-style: what the worker goes on from; None: from what the dataset is."""
+    index: Any = None
+    """Iterable-style: what the sampler yields for every batch."""
     dataset: Any = None
     """Map-style: the state of the dataset in this worker, or None."""
     every: int | None = 1
@@ -40,31 +46,41 @@ class StatefulIterableFetcher:
 
     Args:
         make: makes the fetcher, which calls ``iter(dataset)``.
+        epoch: may be cancelled while earlier passes are gone through.
 
-    Raises ``ValueError`` if the dataset has no ``load_state_dict()`` for the state.
+    Raises ``ValueError`` if the dataset has no ``load_state_dict()`` for the state,
+    ``Cancelled``, and what the dataset raises.
     """
 
     def __init__(
-        self, dataset: Any, make: Callable[[], IterableFetcher], state: WorkerState
+        self,
+        dataset: Any,
+        make: Callable[[], IterableFetcher],
+        state: WorkerState,
+        epoch: Epoch | None = None,
     ) -> None:
-        share = state.share or {"batches": 0, "snapshot": None, "snapshot_at": 0}
-        snapshot = share["snapshot"] or {"states": {}}
-        _load(dataset, "dataset", snapshot["states"])
-        self._fetcher = make()
-        _load(self._fetcher.iterator, "iterator", snapshot["states"])
-        if share["snapshot"] is not None:
-            self._fetcher.position = snapshot["position"]
-            self._fetcher.ended = snapshot["ended"]
+        self._dataset = dataset
+        self._make = make
+        self._every = state.every
+        share = state.share or begun()
         self._batches = share["snapshot_at"]
         self._behind = share["batches"] - share["snapshot_at"]
-        self._every = state.every
-        self._parts = {
-            name: part
-            for name, part in (("dataset", dataset), ("iterator", self._fetcher.iterator))
-            if is_stateful(part)
-        }
-        if len(self._parts) == 2 and dataset is self._fetcher.iterator:
-            del self._parts["dataset"]
+        if share["snapshot"] is None and share["before"] is not None:
+            self._go_through(share["before"], state.index, epoch or Epoch())
+        self._fetcher = self._make_at(share["snapshot"])
+        parts = {"dataset": dataset, "iterator": self._fetcher.iterator}
+        if dataset is self._fetcher.iterator:
+            del parts["dataset"]
+        self._parts = {name: part for name, part in parts.items() if is_stateful(part)}
+
+    def _make_at(self, snapshot: Mapping[str, Any] | None) -> IterableFetcher:
+        if snapshot is None:
+            return self._make()
+        _load(self._dataset, "dataset", snapshot["states"])
+        fetcher = self._make()
+        _load(fetcher.iterator, "iterator", snapshot["states"])
+        fetcher.position = snapshot["position"]
+        return fetcher
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         """As the fetcher's. Raises ``ValueError`` also if the share is shorter than what of
@@ -73,30 +89,76 @@ class StatefulIterableFetcher:
             self._pass_one(index, epoch)
         fetched = self._fetcher.fetch(index, epoch)
         self._batches += 1
-        if self._parts and self._every and self._batches % self._every == 0:
+        # The first too: the next epochs of this dataset are to begin from one.
+        due = self._batches == 1 or (self._every and self._batches % self._every == 0)
+        if self._parts and due and not self._fetcher.ended:
             fetched.state = {
                 # Copies, since a state may be the dataset's own dictionary.
                 "states": {k: copy.deepcopy(p.state_dict()) for k, p in self._parts.items()},
                 "position": self._fetcher.position,
-                "ended": self._fetcher.ended,
             }
         return fetched
 
     def _pass_one(self, index: Any, epoch: Epoch) -> None:
-        try:
-            self._fetcher.skip(index, epoch)
-        except Cancelled:
-            raise
-        except Exhausted:
+        if not _skip(self._fetcher, index, epoch):
             missing, self._behind = self._behind, 0
             raise ValueError(
                 f"the dataset ended {missing} batches before the point that the state is from: "
                 "was the state saved with another dataset?"
-            ) from None
-        except Exception:
-            pass  # the loop was given this exception when the batch was first built
+            )
         self._behind -= 1
         self._batches += 1
+
+    def _go_through(self, before: Mapping[str, Any], index: Any, epoch: Epoch) -> None:
+        """The passes that the dataset has seen before this epoch."""
+        snapshot = before["snapshot"]
+        for batches in before["passes"]:
+            fetcher = self._make_at(snapshot)
+            snapshot = None
+            if batches is None:
+                _go_to_the_end(fetcher, index, epoch)
+            else:
+                _go_on(fetcher, batches, index, epoch)
+
+
+def _skip(fetcher: IterableFetcher, index: Any, epoch: Epoch) -> bool:
+    """Goes past a batch; False if there is none left."""
+    try:
+        fetcher.skip(index, epoch)
+    except Cancelled:
+        raise
+    except Exhausted:
+        return False
+    except Exception:
+        pass  # the loop was given this exception when the batch was first built
+    return True
+
+
+def _go_on(fetcher: IterableFetcher, batches: int, index: Any, epoch: Epoch) -> None:
+    """A pass that was left before its end."""
+    for _ in range(batches):
+        _skip(fetcher, index, epoch)
+    iterator = fetcher.iterator
+    if isinstance(iterator, GeneratorType):
+        if inspect.getgeneratorstate(iterator) == inspect.GEN_CREATED:
+            # With its first step it takes up what was loaded; else the next pass would.
+            _skip(fetcher, index[:1] if isinstance(index, list) else index, epoch)
+
+
+def _go_to_the_end(fetcher: IterableFetcher, index: Any, epoch: Epoch) -> None:
+    failures = 0
+    while True:
+        try:
+            fetcher.skip(index, epoch)
+            failures = 0
+        except Cancelled:
+            raise
+        except Exhausted:
+            return
+        except Exception:
+            failures += 1  # as in _skip, but if all fails from here on there is no end
+            if failures == MOST_FAILURES_IN_A_ROW:
+                raise
 
 
 class StatefulMapFetcher:
@@ -109,8 +171,7 @@ class StatefulMapFetcher:
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         fetched = self._fetcher.fetch(index, epoch)
-        if is_stateful(self._dataset):
-            fetched.state = copy.deepcopy(self._dataset.state_dict())
+        fetched.state = dataset_state(self._dataset)
         return fetched
 
 

@@ -7,7 +7,10 @@ import pytest
 import torch
 import torch.utils.data
 
-from loader import DataLoader
+from loader import DataLoader, joining
+
+# A machine that stands still for some seconds is no failure.
+joining.JOIN_LIMIT = 60.0
 
 PROCESSES = pytest.mark.thread_unsafe(reason="forks, which must not happen while other threads run tests")
 SERIAL = {"num_workers": 0}

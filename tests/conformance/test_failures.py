@@ -431,7 +431,9 @@ def test_absurd_numbers_of_workers_never_hang(number):
 def test_absurd_prefetch(prefetch, outcomes):
     """As many as there are, at most; what is no number of batches is an error."""
     made, found = attempt(
-        lambda: outcomes(DataLoader(range(6), batch_size=2, num_workers=2, prefetch_factor=prefetch, worker_method="thread"))
+        lambda: outcomes(
+            DataLoader(range(6), batch_size=2, num_workers=2, prefetch_factor=prefetch, worker_method="thread")
+        )
     )
     if prefetch == 10**9:
         assert made and [batch.tolist() for batch in found] == [[0, 1], [2, 3], [4, 5]]

@@ -86,7 +86,10 @@ WAYS = {
     "memoryview": (lambda b: memoryview(b.numpy()), lambda k: torch.from_numpy(np.asarray(k))),
     "from_numpy of numpy": (lambda b: torch.from_numpy(b.numpy()), lambda k: k),
     "numpy of a view": (lambda b: b.T.numpy().T, torch.from_numpy),
-    "frombuffer": (lambda b: np.frombuffer(b.numpy(), np.float32), lambda k: torch.from_numpy(k.reshape(BATCH, WIDTH).copy())),
+    "frombuffer": (
+        lambda b: np.frombuffer(b.numpy(), np.float32),
+        lambda k: torch.from_numpy(k.reshape(BATCH, WIDTH).copy()),
+    ),
     "dlpack capsule": (torch.utils.dlpack.to_dlpack, torch.utils.dlpack.from_dlpack),
     "dlpack array": (np.from_dlpack, lambda k: torch.from_numpy(k.copy())),
     "dlpack tensor": (torch.from_dlpack, lambda k: k),

@@ -76,7 +76,8 @@ def batchings(draw, size):
         return {"batch_size": None, "shuffle": size > 0 and draw(st.booleans())}
     if kind == "batch_sampler":
         assume(size)
-        return {"batch_sampler": draw(st.lists(st.lists(st.integers(0, size - 1), min_size=1, max_size=5), max_size=12))}
+        batches = st.lists(st.lists(st.integers(0, size - 1), min_size=1, max_size=5), max_size=12)
+        return {"batch_sampler": draw(batches)}
     arguments = {"batch_size": draw(st.integers(1, size + 2)), "drop_last": draw(st.booleans())}
     if kind == "sampler":
         assume(size)

@@ -278,7 +278,9 @@ class Inner(Dataset):
         return total + index
 
 
-@pytest.mark.parametrize("inner", [{"num_workers": 0}, {"num_workers": 2, "worker_method": "thread"}], ids=["serial", "thread"])
+@pytest.mark.parametrize(
+    "inner", [{"num_workers": 0}, {"num_workers": 2, "worker_method": "thread"}], ids=["serial", "thread"]
+)
 def test_nested(inner, workers):
     assert torch.cat(list(DataLoader(Inner(**inner), **workers))).tolist() == [190, 191, 192, 193]
 

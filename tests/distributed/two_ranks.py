@@ -44,7 +44,8 @@ def main(path):
             ("torch", torch.utils.data.DataLoader, {}),
             ("serial", loader.DataLoader, {}),
             ("thread", loader.DataLoader, {"num_workers": 2, "worker_method": "thread"}),
-            ("persistent", loader.DataLoader, {"num_workers": 2, "worker_method": "thread", "persistent_workers": True}),
+            ("persistent", loader.DataLoader,
+             {"num_workers": 2, "worker_method": "thread", "persistent_workers": True}),
             ("process", loader.DataLoader, {"num_workers": 1, "worker_method": "process"}),
         ):
             mine = epochs(cls, shuffle, drop_last, **arguments)

@@ -7,11 +7,18 @@ import os
 import subprocess
 import sys
 import sysconfig
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
 import pytest
 
-from bench import synthesis
+from bench import cli, synthesis
+from bench.contestants import Contest, Contestant, Pair
+from bench.results import load
+from bench.scenarios import SCENARIOS
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -42,7 +49,7 @@ def command():
 def run_bench(command, environment):
     """Runs `python -m bench ...` to its end, as a user would."""
     def run(*arguments: object, module: str = "bench", **options) -> subprocess.CompletedProcess:
-        options = {"env": environment, "text": True, "capture_output": True, "timeout": 120, **options}
+        options = {"env": environment, "text": True, "capture_output": True, "timeout": 280, **options}
         return subprocess.run(command(*arguments, module=module), **options)
 
     return run
@@ -80,3 +87,55 @@ def finished_run(run_bench, tiny, tmp_path_factory: pytest.TempPathFactory):
 def document(finished_run) -> dict:
     """The results.json of the complete run."""
     return json.loads((finished_run[1] / "results.json").read_text())
+
+
+@dataclass(frozen=True)
+class Few:
+    """Some contestants of a contest, and its comparisons of them."""
+
+    contest: Contest
+    contestants: tuple[Contestant, ...]
+
+    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
+        real = {c for _, c in self.contest.candidates(configs, workers, quick)}
+        assert real >= set(self.contestants), "they have to be of the contest"
+        return [(0, c) for c in self.contestants]
+
+    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
+        return self.contest.pairs(contestants)
+
+
+@pytest.fixture
+def run_few(monkeypatch, tmp_path, twin, photos, capsys):
+    """Runs the command, in this process, with some contestants of a scenario, once each; nothing is left running.
+
+    Returns the scenario's entry in results.json and what was printed.
+    """
+    def run(name: str, contestants: Iterable[Contestant], *more: object) -> tuple[dict, str]:
+        scenario, mark = SCENARIOS[name], uuid.uuid4().hex
+        monkeypatch.setitem(SCENARIOS, name, replace(scenario, contest=Few(scenario.contest, tuple(contestants))))
+        monkeypatch.setenv("FT_BENCH_TEST_RUN", mark)
+        data = ["--data", photos] if scenario.source == "images" else []
+        arguments = [name, "--quick", "--out", tmp_path / "out", "--configs", twin, "--rounds", 1, *data, *more]
+        assert cli.main([str(argument) for argument in arguments]) == 0
+        # What outlives its trial is killed by the kernel, which takes a moment.
+        _, left = psutil.wait_procs(marked(mark), timeout=60)
+        assert not left
+        document = load(tmp_path / "out/latest/results.json")
+        assert document["status"] == "complete" and document["skipped"] == []
+        (entry,) = document["scenarios"]
+        return entry, capsys.readouterr().out
+
+    return run
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """The processes with this mark in their environment, this one left out."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get("FT_BENCH_TEST_RUN") == mark:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from bench.arguments import parse
+from bench.scenarios import SCENARIOS
 
 
 def assert_refused(done: subprocess.CompletedProcess, status: int, *words: str) -> None:
@@ -29,6 +30,16 @@ def test_missing_data(run_bench, tmp_path):
     done = run_bench("--data", tmp_path / "none", "--out", tmp_path / "out")
     assert_refused(done, 2, "does not exist")
     assert not (tmp_path / "out").exists()
+
+
+def test_data_that_no_scenario_reads(run_bench, photos, tmp_path):
+    done = run_bench("peers-memory", "--data", photos, "--out", tmp_path / "out")
+    assert_refused(done, 2, "--data is for images, which none of peers-memory reads")
+
+
+def test_batch_size_that_means_nothing(run_bench, tmp_path):
+    done = run_bench("contention", "--batch-size", 8, "--out", tmp_path / "out")
+    assert_refused(done, 2, "--batch-size is for what loads batches; contention loads nothing")
 
 
 def test_empty_data(run_bench, tmp_path):
@@ -98,8 +109,14 @@ def test_configurations_that_cannot_be_measured(run_bench, twin):
 
 def test_list(run_bench):
     done = run_bench("--list")
-    assert done.returncode == 0 and done.stdout.startswith("pillow ")
-    assert "JPEG decoding" in done.stdout.splitlines()[0]
+    assert done.returncode == 0
+    heads, first = done.stdout.splitlines()[:2]
+    assert heads.split() == ["full", "quick"]
+    name, full, unit, quick, *_ = first.split()
+    (whole,) = [line.split() for line in done.stdout.splitlines() if line.startswith("all ")]
+    assert int(whole[1]) > 60 and int(whole[3]) < int(whole[1])
+    assert [s.name for s in parse(["all"]).scenarios] == list(SCENARIOS)
+    assert name == "pillow" and unit == "min" and 0 < int(quick) < int(full) and "threads or processes?" in first
 
 
 @pytest.mark.parametrize("module, words", [

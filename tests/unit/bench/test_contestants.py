@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bench.contestants import CONFIGS, duplicates, reduce, worker_counts
+from bench.contestants import CONFIGS, Contestant, duplicates, reduce, worker_counts
 from bench.grid import Grid
 
 candidates, pairs = Grid().candidates, Grid().pairs
 
 
 @pytest.mark.parametrize("cpus, expected", [
-    (1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (12, [1, 2, 4, 8, 12]), (96, [1, 2, 4, 8, 16, 32, 64, 96])])
+    (1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (12, [1, 2, 4, 8, 12]),
+    (96, [1, 2, 4, 8, 16, 32, 64, 96])])
 def test_worker_counts(cpus, expected):
     assert worker_counts(cpus) == expected
 
@@ -40,6 +41,13 @@ def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
     assert {c.key for c in kept} == {"gil/loader-process/8", "ft/loader-thread/8", "ft-gil/loader-thread/8",
                                      "gil/loader-process/8/again", "ft/loader-thread/8/again"}
     assert len(kept) + len(dropped) == len(ranked)
+
+
+def test_who_takes_long_is_given_up_for_good():
+    """By the time of its own trials, not by the mean of all."""
+    quick, slow = Contestant("ft", "loader-thread", 1), Contestant("gil", "loader-spawn", 1)
+    assert reduce([(0, quick), (1, slow)], 3.0, {quick: 1.0, slow: 3.0}.get) == ([quick], [slow])
+    assert reduce([(0, quick), (1, slow)], 4.0, {quick: 1.0, slow: 3.0}.get) == ([quick, slow], [])
 
 
 def test_pairs_hold_only_what_was_measured_and_the_headline_comes_first():

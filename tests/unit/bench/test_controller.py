@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bench.controller import Controller, SameWork, Work, WorkDiffers, choose
+from bench.controller import CaseWork, Controller, SameWork, Work, WorkDiffers, choose
 from bench.grid import Grid
 from bench.interruption import Interrupted, Interruption
 from bench.scenarios import SCENARIOS
@@ -57,7 +57,7 @@ RANKED = Grid().candidates(("gil", "ft-gil", "ft"), [1, 2], quick=False)
 def make():
     with Interruption() as interruption:
         def build(endpoint: Scripted, seed: int = 0) -> Controller:
-            work = Work(SCENARIOS["pillow"], ["a.jpg"], 4, 3)
+            work = Work(SCENARIOS["pillow"], {"": CaseWork(["a.jpg"], 4, 3)})
             controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, seed)
             controller.interruption = interruption
             return controller
@@ -86,7 +86,8 @@ def test_requests_give_every_worker_as_many_batches(make):
 def test_rounds_stop_before_the_budget_is_overrun(make):
     begin = time.monotonic()
     rounds = list(make(Scripted(0.005)).rounds(RANKED, begin + 1.5, 0.005, None))
-    assert len(rounds) > 3
+    # Unless the machine stood still for a while: three rounds are run whatever they take.
+    assert len(rounds) > 3 or max(r.seconds for r in rounds) > 0.35
     # One round's slack: the estimate is made before the round.
     assert time.monotonic() - begin < 1.5 + 2 * max(r.seconds for r in rounds)
 
@@ -96,6 +97,19 @@ def test_three_rounds_are_run_whatever_the_budget_and_lose_contestants_for_it(ma
     assert len(rounds) == 3
     assert len(rounds[0].results) == len(RANKED)
     assert set(rounds[2].results) == {c.key for rank, c in RANKED if rank == 0}
+
+
+def test_nobody_comes_back_who_has_missed_a_round(make):
+    class Slower(Scripted):
+        def run(self, config, request):
+            self.seconds = 0.02 if len(self.ran) < len(RANKED) else 0.0
+            return super().run(config, request)
+
+    # The first round takes all of the time but a little, which the quick second one leaves plenty of.
+    begin = time.monotonic()
+    rounds = list(make(Slower()).rounds(RANKED, begin + 0.02 * len(RANKED) + 0.3, 0.02, None))
+    seats = [set(r.results) for r in rounds[:3]]
+    assert len(seats[0]) > len(seats[1]) >= len(seats[2]) and seats[2] <= seats[1]
 
 
 def test_a_number_of_rounds_that_was_asked_for_is_run_whatever_the_budget(make):

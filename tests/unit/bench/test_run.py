@@ -18,7 +18,7 @@ from bench.results import load
 def test_complete_run(finished_run, document, twin):
     done, directory = finished_run
     assert load(directory / "results.json")["status"] == "complete"
-    assert sorted(p.name for p in directory.iterdir()) == ["pillow.png", "report.html", "results.json"]
+    assert sorted(p.name for p in directory.iterdir()) == ["pillow.png", "report.html", "results.json", "summary.md"]
     assert os.readlink(directory.parent / "latest") == directory.name
     (scenario,) = document["scenarios"]
     assert len(scenario["rounds"]) == 2

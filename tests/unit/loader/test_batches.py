@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, Dataset, SequentialSampler, default_collate
 
 from loader import DataLoader
+from tests.unit.loader.awkward import ReusedList
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -59,19 +60,6 @@ class Batched(Squares):
 
     def __getitems__(self, indices):
         return [torch.tensor(i) for i in indices]
-
-
-class ReusedList:
-    """A batch sampler that yields the same list each time, filled anew."""
-
-    def __iter__(self):
-        batch = []
-        for start in range(0, 40, 5):
-            batch[:] = range(start, start + 5)
-            yield batch
-
-    def __len__(self):
-        return 8
 
 
 def assert_same(a, b):
@@ -148,19 +136,19 @@ def test_empty_dataset_and_more_workers_than_batches(method, workers):
 
 
 class Gated(Dataset):
-    """Sample 0 is not finished before sample 1 is: threads only."""
+    """Sample 0 is not finished before sample 1 has been sent: threads only."""
 
     def __init__(self):
-        self.second_loaded = threading.Event()
+        self.second_sent = threading.Event()
 
     def __len__(self):
         return 6
 
     def __getitem__(self, index):
         if index == 0:
-            assert self.second_loaded.wait(30)
-        if index == 1:
-            self.second_loaded.set()
+            assert self.second_sent.wait(30)
+        if index >= 2:  # by the worker that had sample 1
+            self.second_sent.set()
         return index
 
 

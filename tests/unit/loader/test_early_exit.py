@@ -136,10 +136,12 @@ def test_never_asked_for_a_batch(endless, loader_threads):
 
 def collect_until(condition) -> bool:
     """A worker refers to the dataset until it has finished the sample in hand, so one
-    collection may come too early."""
-    deadline = time.monotonic() + 20
+    collection may come too early. Without the GIL a collection stops all threads, so that
+    one right after the other might leave the worker no time to finish."""
+    deadline = time.monotonic() + 60
     while not condition() and time.monotonic() < deadline:
         gc.collect()
+        time.sleep(0.01)
     return condition()
 
 

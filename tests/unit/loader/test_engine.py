@@ -160,6 +160,35 @@ def test_two_empty_samples_of_a_sample_are_two_arrays():
     assert [values(b) for b in threads(Images(12, make))] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda array: array,
+        lambda array: array[::-1][::-1],
+        lambda array: array[:2, :3],  # too small for a slot of its own
+        lambda array: torch.from_numpy(array),
+        lambda array: torch.from_numpy(array)[:2, :3],
+    ],
+    ids=["whole", "view", "corner", "tensor", "tensor's corner"],
+)
+@pytest.mark.parametrize("first", ["full", "negated", "itself"])
+def test_empty_sample_that_comes_back_in_another_place(first, other):
+    """Its slot is that of the first value that looks like it, which may be written with another."""
+
+    def make(index):
+        array = empty_sample((160, 160), np.float32)
+        array[:] = index
+        own = {"full": np.full_like(array, -index), "negated": -array, "itself": array}[first]
+        return {"first": own, "other": other(array)}
+
+    indices = list(range(12))
+    batches = list(threads(Images(12, make)))
+    sign = 1 if first == "itself" else -1
+    assert [n for b in batches for n in values(b["first"])] == [sign * n for n in indices]
+    assert [n for b in batches for n in values(b["other"])] == indices
+    assert all(torch.all(b["other"] == b["other"][:, :1, :1]) for b in batches)
+
+
 def test_empty_sample_outside_a_loader():
     array = empty_sample((3, 2))
     assert array.shape == (3, 2) and array.dtype == np.uint8 and array.flags.owndata

@@ -1,6 +1,8 @@
 """An exception anywhere reaches the consumer, and the rest of the epoch still comes."""
 
 import gc
+import itertools
+import queue
 import sysconfig
 import threading
 import traceback
@@ -8,9 +10,10 @@ import weakref
 
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import IterableDataset
 
 from loader import DataLoader, thread_worker
+from tests.unit.loader.awkward import Failing, drain
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -22,36 +25,6 @@ class Unpicklable(Exception):
     def __init__(self, detail, lock):
         super().__init__(detail)
         self.lock = lock
-
-
-class Failing(Dataset):
-    """Raises *error* for sample 7 of 20."""
-
-    def __init__(self, error):
-        self.error = error
-
-    def __len__(self):
-        return 20
-
-    def __getitem__(self, index):
-        if index == 7:
-            self.explode()
-        return index
-
-    def explode(self):
-        raise self.error
-
-
-def drain(iterator):
-    """All batches of *iterator* as lists, and the exceptions between them."""
-    batches, errors = [], []
-    while True:
-        try:
-            batches.append(next(iterator).tolist())
-        except StopIteration:
-            return batches, errors
-        except BaseException as error:
-            errors.append(error)
 
 
 REST = [[0, 1, 2, 3, 4], [10, 11, 12, 13, 14], [15, 16, 17, 18, 19]]
@@ -229,6 +202,29 @@ def test_no_worker_can_start(kind, failure):
             next(iterator)
     # All failures are reported; nothing can come any more, and nothing hangs.
     with pytest.raises(RuntimeError if kind == "map" else StopIteration):
+        next(iterator)
+
+
+def test_no_worker_can_start_and_the_last_one_ends_first():
+    # The first batch is worker 0's; by then worker 1 must not be given another one.
+    others = queue.SimpleQueue()
+
+    def init(worker_id):
+        if worker_id == 0:
+            others.get(timeout=30).join(30)
+        else:
+            others.put(threading.current_thread())
+        raise OSError(f"worker {worker_id} has no disk")
+
+    class Endless(IterableDataset):
+        def __iter__(self):
+            return itertools.repeat(1)
+
+    iterator = iter(DataLoader(Endless(), num_workers=2, worker_method="thread", worker_init_fn=init))
+    for worker_id in (1, 0):
+        with pytest.raises(OSError, match=f"worker {worker_id} has no disk"):
+            next(iterator)
+    with pytest.raises(StopIteration):
         next(iterator)
 
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from loader import joining
+from loader import DataLoader, joining
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -19,8 +19,9 @@ def stuck():
     barrier = threading.Barrier(4)
 
     def wait_for_a_server():
-        barrier.wait()
-        leave.wait()
+        with joining.calling_user_code():
+            barrier.wait()
+            leave.wait()
 
     threads = [joining.WorkerThread(target=wait_for_a_server, name=f"worker-{n}") for n in range(3)]
     for thread in threads:
@@ -78,6 +79,51 @@ def test_report(stuck):
     assert text.count("in wait_for_a_server\n") == 3
     assert "_bootstrap" not in text
     assert caught[0].filename == __file__
+
+
+def test_user_code_is_blamed_only_where_it_runs(stuck):
+    """Not for a worker that has not come to it, on a machine that stands still."""
+    leave = threading.Event()
+    starved = joining.WorkerThread(target=leave.wait, name="starved")
+    starved.start()
+    try:
+        texts = []
+        for threads in (stuck, [starved], [stuck[0], starved]):
+            with pytest.warns(RuntimeWarning) as caught:
+                joining.report_stuck(threads, 0.1, "It goes on.")
+            texts.append(str(caught[0].message).split(" It goes on.")[0])
+    finally:
+        leave.set()
+        starved.join()
+    assert texts[0].endswith("because a call into the dataset, collate_fn or worker_init_fn has not returned.")
+    assert texts[1].startswith("starved did not") and texts[1].endswith("the machine gives it no time to run.")
+    assert "has not returned" not in texts[1]
+    assert texts[2].endswith("has not returned; but for starved, to which the machine gives no time to run.")
+
+
+def test_a_worker_says_when_it_is_in_user_code():
+    inside = []
+
+    class Looking:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            inside.append(threading.current_thread().in_user_code)
+            return index
+
+    def init(worker_id):
+        inside.append(threading.current_thread().in_user_code)
+
+    arguments = {"num_workers": 1, "worker_method": "thread", "persistent_workers": True, "worker_init_fn": init}
+    for batch_size in (2, None):
+        loader = DataLoader(Looking(), batch_size, **arguments)
+        iterator = iter(loader)
+        assert len(list(iterator)) == 4 // (batch_size or 1)
+        (worker,) = iterator._pool.threads
+        iterator.close()
+        assert not worker.in_user_code
+    assert inside == [True] * 10
 
 
 def test_report_where_no_file_can_be_made(stuck, monkeypatch):

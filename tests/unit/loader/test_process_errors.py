@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from loader import DataLoader
 from loader.process_worker import NotedException
+from tests.unit.loader.awkward import Failing, drain
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -24,20 +25,8 @@ pytestmark = [
 ]
 
 
-class Failing(Dataset):
-    def __init__(self, error):
-        self.error = error
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        if index == 3:
-            self.explode()
-        return index
-
-    def explode(self):
-        raise self.error
+def failing(error):
+    return Failing(error, size=8, at=3)
 
 
 class NeedsTwo(Exception):
@@ -59,23 +48,12 @@ def explode(worker_id):
     raise OSError(f"no scratch directory for {worker_id}")
 
 
-def drain(iterator):
-    batches, errors = [], []
-    while True:
-        try:
-            batches.append(next(iterator).tolist())
-        except StopIteration:
-            return batches, errors
-        except Exception as error:
-            errors.append(error)
-
-
 @pytest.mark.parametrize(
     "error", [ValueError("three"), KeyError("three"), OSError(2, "three"), NeedsTwo("three", "four")]
 )
 def test_an_exception_is_torchs_with_notes(error):
     def failure(kind, **arguments):
-        batches, errors = drain(iter(kind(Failing(error), batch_size=2, num_workers=2, **arguments)))
+        batches, errors = drain(iter(kind(failing(error), batch_size=2, num_workers=2, **arguments)))
         assert batches == [[0, 1], [4, 5], [6, 7]]
         assert len(errors) == 1
         return errors[0]
@@ -97,7 +75,7 @@ def test_a_handled_exception_keeps_the_iterator_not_alive():
     gc.disable()
     try:
         iterator = iter(
-            DataLoader(Failing(KeyError(3)), batch_size=4, num_workers=1, worker_method="process")
+            DataLoader(failing(KeyError(3)), batch_size=4, num_workers=1, worker_method="process")
         )
         with contextlib.suppress(KeyError):
             next(iterator)
@@ -113,7 +91,7 @@ def test_an_exception_of_a_local_class_does_not_hang():
         pass
 
     iterator = iter(
-        DataLoader(Failing(Local("three")), batch_size=2, num_workers=1, worker_method="process")
+        DataLoader(failing(Local("three")), batch_size=2, num_workers=1, worker_method="process")
     )
     batches, errors = drain(iterator)
     assert batches == [[0, 1], [4, 5], [6, 7]]

@@ -20,6 +20,7 @@ from loader.on_error import Skipped
 from loader.process_iterator import ProcessDataLoaderIter
 from loader.process_worker import Enclosed, _enclose
 from loader.random import sample_rng
+from tests.unit.loader.awkward import Failing, ReusedList
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -62,22 +63,6 @@ class Telling(Dataset):
         info = get_worker_info()
         same = info.dataset is self
         return info.id, info.num_workers, info.seed, same, self.touched, os.getpid()
-
-
-class Failing(Dataset):
-    def __init__(self, error):
-        self.error = error
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        if index == 3:
-            self.explode()
-        return index
-
-    def explode(self):
-        raise self.error
 
 
 def touch(worker_id):
@@ -177,7 +162,7 @@ def test_batches_are_in_shared_memory_also_if_something_was_skipped():
 
 class FailingTensors(Failing):
     def __init__(self):
-        super().__init__(ValueError("three"))
+        super().__init__(ValueError("three"), size=8, at=3)
 
     def __getitem__(self, index):
         return torch.tensor(super().__getitem__(index))
@@ -201,16 +186,6 @@ def test_an_enclosed_batch_is_pinned_as_one_that_is_not():
 
 
 def test_a_sampler_may_reuse_its_list():
-    class ReusedList:
-        def __iter__(self):
-            batch = []
-            for start in range(0, 40, 5):
-                batch[:] = range(start, start + 5)
-                yield batch
-
-        def __len__(self):
-            return 8
-
     dl = DataLoader(
         torch.arange(40), batch_sampler=ReusedList(), num_workers=2, worker_method="process"
     )
@@ -244,7 +219,7 @@ def test_torchs_loaders_in_a_worker_get_torchs_fetchers():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_on_error_that_cannot_be_pickled_needs_fork(workers):
     dl = DataLoader(
-        Failing(ValueError("three")), batch_size=2, num_workers=workers, worker_method="process",
+        Failing(ValueError("three"), size=8, at=3), batch_size=2, num_workers=workers, worker_method="process",
         on_error=lambda error, index: 33,
     )
     if multiprocessing.get_start_method() != "fork":

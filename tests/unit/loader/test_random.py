@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from loader.random import (
     SampleRNG,
     enter_sample,
-    enter_samples,
     leave_sample,
     sample_rng,
     sample_scope,
@@ -175,7 +174,10 @@ def test_within_a_sample_every_call_goes_on_with_the_same_generators():
 
 def test_a_sample_that_comes_twice_in_a_row_begins_anew():
     # Sampling with replacement: which worker loads the second must make no difference.
-    drawn = [draw() for _ in enter_samples(FIRST, [5, 5])]
+    drawn = []
+    for _ in range(2):
+        enter_sample(FIRST, 5)
+        drawn.append(draw())
     assert drawn[0] == drawn[1]
 
 
@@ -259,7 +261,11 @@ def test_loading_other_samples_inside_a_sample_leads_back_to_it():
     with sample_scope():
         with pytest.raises(RuntimeError, match="not loading a sample"):
             sample_rng()  # between the samples, as in a collate function
-        inside = [draw() for _ in enter_samples(inner, [1, 2])]
+        inside = []
+        for key in (1, 2):
+            enter_sample(inner, key)
+            inside.append(draw())
+        leave_sample()
         with pytest.raises(RuntimeError, match="not loading a sample"):
             sample_rng()
     assert sample_rng() is outer
@@ -281,27 +287,10 @@ def test_an_exception_inside_leads_back_to_the_outer_sample():
     def fail(key):
         raise ValueError(key)
 
-    with pytest.raises(ValueError, match="1"):
-        [fail(key) for key in enter_samples(FIRST, [1, 2])]
-    assert sample_rng() is outer
     with pytest.raises(ValueError, match="3"), sample_scope():
         enter_sample(FIRST, 3)
         fail(3)
     assert sample_rng() is outer
-
-
-def test_enter_samples_asks_for_the_next_key_after_the_sample():
-    # A batch of indices may be a lazy iterable.
-    events = []
-
-    def keys():
-        for key in (1, 2):
-            events.append(f"key {key}")
-            yield key
-
-    for key in enter_samples(FIRST, keys()):
-        events.append(f"sample {key}")
-    assert events == ["key 1", "sample 1", "key 2", "sample 2"]
 
 
 # Processes

@@ -1,4 +1,4 @@
-"""Proves that a loader's random numbers are the same for any number and kind of workers, and what strict_rng reports."""
+"""A loader's random numbers are the same for any number and kind of workers; what strict_rng reports."""
 
 import random
 import sys

@@ -71,7 +71,7 @@ def test_torchdatas_state():
 
 
 def test_another_version():
-    refused(state_of(make()) | {"version": 2}, make(), "version 2, and this loader reads version 1")
+    refused(state_of(make()) | {"version": 3}, make(), "version 3, and this loader reads version 2")
 
 
 @pytest.mark.parametrize("key", state_of(make()))
@@ -101,7 +101,10 @@ def test_a_part_of_another_type(key, value):
         ("order", {"generators": {"0.generator": {"kind": "same", "as": "none"}}, "epochs": {}}),
         ("ahead", [0]),
         ("workers", []),
-        ("workers", [{"batches": 1, "snapshot": None, "snapshot_at": 2}]),
+        ("workers", [{"batches": 1, "snapshot": None, "snapshot_at": 2, "before": None}]),
+        ("workers", [{"batches": 1, "snapshot": {}, "snapshot_at": 0, "before": None}]),
+        ("workers", [{"batches": 0, "snapshot": None, "snapshot_at": 0, "before": {"passes": [None]}}]),
+        ("workers", [{"batches": 0, "snapshot": None, "snapshot_at": 0, "before": {"snapshot": None, "passes": [-1]}}]),
         ("last", {"batch": -1, "digest": None}),
         ("sampler", {"drawn": 3}),
     ],

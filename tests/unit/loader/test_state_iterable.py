@@ -271,12 +271,13 @@ def test_a_shorter_dataset_is_an_error(way):
         contents(loader)
 
 
+@pytest.mark.parametrize("saved", [Resumable, ResumableIterator])
 @pytest.mark.parametrize("way", list(map(param, ONE_STREAM)))
-def test_a_dataset_without_the_state_is_an_error(way):
-    _, state, _ = interrupt(DataLoader(Resumable(), 4), 3)
+def test_a_dataset_without_the_state_is_an_error(way, saved):
+    _, state, _ = interrupt(DataLoader(saved(), 4), 3)
     loader = DataLoader(Sharded(), 4, **WAYS[way])
-    loader.load_state_dict(state)
-    with pytest.raises(ValueError, match="no state_dict"):
+    with pytest.raises(ValueError, match="no state_dict"):  # of an iterator: once there is one
+        loader.load_state_dict(state)
         contents(loader)
 
 
@@ -330,6 +331,34 @@ def test_samples_left_out(saving):
         _, state, rest = interrupt(make(saving), handed_over)
         for way in ONE_STREAM:
             assert resume(make(way), state) == rest
+
+
+@pytest.mark.filterwarnings("ignore:.*left out")
+@pytest.mark.parametrize("way", list(map(param, TWO_WORKERS.values())), ids=name)
+def test_samples_left_out_at_the_end_of_a_share(way):
+    class Iterator:
+        def __init__(self):
+            self.worker_id, self.i = share()[0], -1
+
+        def __next__(self):
+            self.i += 1
+            if self.worker_id == 1 and self.i in (2, 3):
+                raise OSError(f"cannot read {self.i}")
+            if self.i == (8, 4)[self.worker_id]:
+                raise StopIteration
+            return self.worker_id, self.i
+
+    class Dataset(IterableDataset):
+        def __iter__(self):
+            return Iterator()
+
+    def make():
+        return DataLoader(Dataset(), 2, on_error="skip", **way)
+
+    assert len(contents(make())) == 5
+    for handed_over in (4, 5):  # the second worker has said that it has ended
+        _, state, rest = interrupt(make(), handed_over)
+        assert resume(make(), state) == rest
 
 
 @pytest.mark.thread_unsafe(reason="forks")

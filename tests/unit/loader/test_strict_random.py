@@ -191,6 +191,8 @@ def test_a_report_names_the_function_and_what_to_use_instead():
     assert advice(lambda: torch.rand(3)).endswith("loader.sample_rng().torch")
     assert "random.seed() seeds the global generator" in advice(lambda: random.seed(3))
     assert "torch.random.manual_seed() seeds torch's default generator" in advice(lambda: torch.manual_seed(3))
+    wrapped = torch._disable_dynamo(torch.random.manual_seed)  # as torch.manual_seed is by importing torch._dynamo
+    assert "torch.random.manual_seed() seeds torch's default generator" in advice(lambda: wrapped(3))
 
 
 # Whose line it is
@@ -481,3 +483,26 @@ def test_a_child_forked_in_a_watched_thread_is_not_watched(run_program):
         """
     )
     assert (status, out, err) == (0, "7\nstill watched\n", "")
+
+
+def test_a_finalizer_that_draws_while_a_draw_is_recorded():
+    class Struck(set):
+        def add(self, key):
+            super().add(key)
+            if len(self) == 1:
+                random.random()  # what the finalizer does
+
+    def work():
+        with watch.watching():
+            torch.rand(1)
+
+    watch = Watch()
+    watch._reported = Struck()
+    # A daemon, since the failure is that it waits for ever, for a lock that it holds itself.
+    thread = threading.Thread(target=work, daemon=True)
+    with warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        thread.start()
+        thread.join(60)
+    assert not thread.is_alive()
+    assert sorted(str(entry.message).split("(")[0] for entry in log) == ["random.random", "torch.rand"]

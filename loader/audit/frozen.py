@@ -1,0 +1,157 @@
+"""Samples as values that stay what they are, and how two of them differ.
+
+A dataset may return memory that it overwrites for the next sample, so what a call returned is copied
+at once. Comparison is exact: types, shapes, dtypes and bits (so a NaN equals itself).
+"""
+
+import dataclasses
+import math
+import pickle
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+_ATOMS = (str, bytes, bool, int, complex, type(None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    """A copy of a value."""
+
+    kind: str
+    """The type's name."""
+    form: tuple = ()
+    """What belongs to the type: dtype and shape, keys, an image's mode and size."""
+    data: Any = None
+    """The value itself: bytes, or an atom."""
+    parts: tuple["Frozen", ...] = ()
+
+    @property
+    def opaque(self) -> bool:
+        """Whether nothing but the type could be copied, somewhere in it."""
+        return self.form == ("opaque",) or any(part.opaque for part in self.parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Raised(Frozen):
+    """An exception instead of a sample."""
+
+    line: str = dataclasses.field(default="", compare=False)
+    text: str = dataclasses.field(default="", compare=False)
+    traceback: str = dataclasses.field(default="", compare=False)
+
+
+def freeze(value: Any) -> Frozen:
+    """A copy of *value*, through containers, tensors, arrays and images."""
+    kind = type(value).__qualname__
+    if isinstance(value, _ATOMS):
+        return Frozen(kind, data=value)
+    if isinstance(value, float):
+        return Frozen(kind, data=struct.pack("d", value))
+    if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        if flat.is_conj() or flat.is_neg():
+            flat = flat.resolve_conj().resolve_neg()
+        return Frozen(kind, (str(value.dtype), tuple(value.shape)), flat.view(torch.uint8).numpy().tobytes())
+    if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+        return Frozen(kind, (value.dtype.str, value.shape), value.tobytes())
+    if hasattr(value, "tobytes") and hasattr(value, "mode") and hasattr(value, "size"):  # PIL.Image.Image
+        return Frozen(kind, (value.mode, tuple(value.size)), value.tobytes())
+    if isinstance(value, np.ndarray):
+        return Frozen(kind, (value.dtype.str, value.shape), parts=tuple(freeze(part) for part in value.ravel()))
+    if isinstance(value, Mapping):
+        return Frozen(kind, tuple(map(repr, value)), parts=tuple(freeze(part) for part in value.values()))
+    if isinstance(value, (list, tuple)):
+        names = getattr(value, "_fields", range(len(value)))
+        return Frozen(kind, tuple(map(repr, names)), parts=tuple(freeze(part) for part in value))
+    if isinstance(value, (set, frozenset)):
+        return Frozen(kind, (len(value),), parts=tuple(sorted((freeze(part) for part in value), key=repr)))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return Frozen(kind, tuple(names), parts=tuple(freeze(getattr(value, name)) for name in names))
+    try:
+        return Frozen(kind, ("pickled",), pickle.dumps(value))
+    except Exception:  # whatever its __reduce__ raises: then only the type is compared
+        return Frozen(kind, ("opaque",))
+
+
+def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str | None:
+    """How *here* differs from *reference*, in words; None if they are the same."""
+    if isinstance(here, Raised) or isinstance(reference, Raised):
+        if here.kind == reference.kind:
+            return None
+        return f"{path} is {_brief(here)} instead of {_brief(reference)}"
+    if here == reference:
+        return None
+    if here.kind != reference.kind:
+        return f"{path} is {_brief(here)} instead of {_brief(reference)}"
+    if here.form != reference.form:
+        return f"{path} is a {here.kind} of {_form(here)} instead of {_form(reference)}"
+    if here.parts:
+        for key, mine, theirs in zip(_keys(here), here.parts, reference.parts, strict=True):
+            found = difference(mine, theirs, f"{path}[{key}]" if path != "the sample" else f"sample[{key}]")
+            if found:
+                return found
+    return f"{path}: {_values(here, reference)}"
+
+
+def structure(value: Frozen) -> Frozen:
+    """*value* without its values: types, shapes and keys, which random samples have in common."""
+    if isinstance(value, Raised):
+        return value
+    form = () if value.form == ("pickled",) else value.form
+    return Frozen(value.kind, form, parts=tuple(structure(part) for part in value.parts))
+
+
+def _keys(value: Frozen) -> tuple:
+    return value.form if len(value.form) == len(value.parts) else tuple(range(len(value.parts)))
+
+
+def _form(value: Frozen) -> str:
+    if value.parts or not value.form:
+        return f"{len(value.parts)} parts ({', '.join(map(str, value.form[:6]))})"
+    return " ".join(map(str, value.form))
+
+
+def _brief(value: Frozen) -> str:
+    if isinstance(value, Raised):
+        return f"an exception ({value.text})"
+    if value.parts or isinstance(value.data, bytes):
+        return f"a {value.kind}"
+    return repr(value.data)[:60]
+
+
+def _values(here: Frozen, reference: Frozen) -> str:
+    if not isinstance(here.data, bytes) or here.form == ("pickled",) or here.kind in ("bytes", "float"):
+        return f"{_atom(here)} instead of {_atom(reference)}"
+    dtype = "u1"
+    if here.form and isinstance(here.form[0], str):
+        try:
+            dtype = np.dtype(here.form[0].removeprefix("torch."))
+        except TypeError:  # bfloat16, an image's mode: compared byte by byte
+            dtype = np.dtype("u1")
+    mine, theirs = np.frombuffer(here.data, dtype), np.frombuffer(reference.data, dtype)
+    if len(mine) != len(theirs):
+        return f"{len(mine)} values instead of {len(theirs)}"
+    different = np.flatnonzero((mine != theirs) & ~((mine != mine) & (theirs != theirs)))
+    if not len(different):
+        return "NaNs or zeros of other bits"
+    first = int(different[0])
+    place = first
+    shape = here.form[1] if len(here.form) == 2 and np.prod(here.form[1]) == len(mine) else None
+    if shape is not None and dtype != "u1":
+        place = ", ".join(str(int(part)) for part in np.unravel_index(first, shape))
+    return (
+        f"{len(different)} of {len(mine)} values differ, the first at [{place}]: "
+        f"{mine[first].item()} instead of {theirs[first].item()}"
+    )
+
+
+def _atom(value: Frozen) -> str:
+    if value.kind == "float":
+        number = struct.unpack("d", value.data)[0]
+        return "nan" if math.isnan(number) else repr(number)
+    return f"another {value.kind}" if value.form == ("pickled",) else repr(value.data)[:60]

@@ -1,0 +1,42 @@
+"""Proof that the suite finds races: each planted one, and none in its corrected version."""
+
+import sys
+
+import pytest
+
+from tests.stress import engine
+from tests.stress.planted.races import CORRECTED, RACES, Crash, Deadlock, LostUpdateCorrected
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts processes with threads enough")
+
+# A race is looked for until it is found, up to this; a busy machine may need longer than the moment it takes.
+LOOKED_FOR = 120.0
+
+
+@pytest.mark.skipif(
+    sys._is_gil_enabled(), reason="without the GIL only: with it these races are rare enough to be missed")
+@pytest.mark.parametrize("race", RACES, ids=engine.name_of)
+def test_race_is_found(run_scenario, race):
+    result = run_scenario(race, seconds=LOOKED_FOR)
+    # A decoder that two threads use may end the process, too.
+    assert result["outcome"] in ("failed", "crashed"), result
+    assert result["failures"]
+
+
+@pytest.mark.parametrize("race", CORRECTED, ids=engine.name_of)
+def test_corrected_version_passes(stress, race):
+    stress(race)
+
+
+def test_a_crash_is_reported_and_the_rest_goes_on(run_scenario):
+    result = run_scenario(Crash, seconds=1)
+    assert result["outcome"] == "crashed"
+    assert "SIGABRT" in result["failures"][0]
+    assert "in step" in result["failures"][0]
+    assert run_scenario(LostUpdateCorrected, seconds=0.1)["outcome"] == "passed"
+
+
+def test_a_hang_ends_with_the_stacks_of_all_threads(run_scenario):
+    result = run_scenario(Deadlock, seconds=1, limit=10)
+    assert result["outcome"] == "hung"
+    assert result["failures"][0].count("in step") == 2, result

@@ -1,0 +1,226 @@
+"""The loader: what users do to iterators, from several threads."""
+
+import contextlib
+import gc
+import threading
+import time
+
+import numpy as np
+import torch
+
+from loader import DataLoader
+from tests.stress.engine import Scenario
+
+SIZE = 24
+
+
+class Rows:
+    """``self[i]`` is i, many times."""
+
+    def __init__(self, size=SIZE, width=16):
+        self.size, self.width = size, width
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        if index >= self.size:
+            raise IndexError(index)
+        return torch.full((self.width,), float(index))
+
+
+def indices(batch):
+    """The indices in *batch*; each row must be whole."""
+    assert (batch == batch[:, :1]).all()
+    return batch[:, 0].int().tolist()
+
+
+def threaded(dataset, **options):
+    return DataLoader(dataset, **{"batch_size": 4, "num_workers": 2, "worker_method": "thread", **options})
+
+
+class ConcurrentIterators(Scenario):
+    """All threads iterate one loader, each with its own iterator."""
+
+    def __init__(self, rng):
+        self.loader = threaded(Rows(), num_workers=rng.randint(1, 3), prefetch_factor=rng.randint(1, 3))
+
+    def step(self, thread, rng):
+        assert sum(map(indices, self.loader), []) == list(range(SIZE))
+
+
+class OneIteratorForAll(Scenario):
+    """All threads take from one iterator: each batch comes once."""
+
+    def __init__(self, rng):
+        self.iterator = iter(threaded(Rows()))
+        self.taken = [[] for _ in range(self.threads)]
+
+    def step(self, thread, rng):
+        self.taken[thread].extend(indices(batch)[0] for batch in self.iterator)
+
+    def check(self):
+        assert sorted(sum(self.taken, [])) == list(range(0, SIZE, 4))
+
+
+class AbandonedIterators(Scenario):
+    """Iterators are left at any point, also in reference cycles, and by other threads."""
+
+    def __init__(self, rng):
+        self.left = []
+
+    def step(self, thread, rng):
+        dataset = Rows()
+        iterator = iter(threaded(dataset))
+        for _ in range(rng.randint(0, 4)):
+            next(iterator)
+        way = rng.randrange(4)
+        if way == 0:
+            dataset.iterator = iterator
+        elif way == 1:
+            self.left.append(iterator)
+        elif way == 2 and self.left:
+            with contextlib.suppress(IndexError):
+                self.left.pop()
+        elif rng.random() < 0.1:
+            gc.collect()
+
+
+class ExceptionsInCallbacks(Scenario):
+    """Each callback of the loader raises once, somewhere; it arrives, and nothing is stuck."""
+
+    class Odd(Exception):
+        pass
+
+    def step(self, thread, rng):
+        where = rng.choice(["dataset", "collate", "sampler", "init", "on_error", "length"])
+        bad = rng.randrange(SIZE)
+
+        class Failing(Rows):
+            def __getitem__(rows, index):
+                if where in ("dataset", "on_error") and index == bad:
+                    raise self.Odd(index)
+                return super().__getitem__(index)
+
+        def order():
+            for index in range(SIZE):
+                if where == "sampler" and index == bad:
+                    raise self.Odd(index)
+                yield index
+
+        def collate(samples):
+            if where == "collate" and bad in [int(sample[0]) for sample in samples]:
+                raise self.Odd(bad)
+            return torch.stack(samples)
+
+        def init(worker):
+            if where == "init" and worker == 0:
+                raise self.Odd(worker)
+
+        def on_error(error, index):
+            raise self.Odd(index) from error
+
+        loader = threaded(
+            Failing(), sampler=order() if where == "sampler" else range(SIZE), collate_fn=collate,
+            worker_init_fn=init, on_error=on_error if where == "on_error" else "raise")
+        seen, raised = [], False
+        try:
+            for batch in loader:
+                seen += indices(batch)
+        except self.Odd:
+            raised = True
+        assert raised == (where != "length"), where
+        assert seen == list(range(len(seen)))
+
+
+class ResizingDatasets(Scenario):
+    """A dataset shrinks and grows while it is loaded: samples are whole or an IndexError, never a hang."""
+
+    def __init__(self, rng):
+        self.dataset = Rows(200)
+        self.loader = threaded(self.dataset, prefetch_factor=1)
+
+    def step(self, thread, rng):
+        if thread == 0:
+            for _ in range(10):
+                self.dataset.size = rng.choice([5, 50, 200])
+            return
+        seen = []
+        try:
+            for batch in self.loader:
+                seen += indices(batch)
+        except IndexError as error:
+            assert error.args[0] >= 5
+        assert seen == list(range(len(seen)))
+
+
+class SharedGenerators(Scenario):
+    """One torch.Generator for the loaders of all threads: every epoch is a permutation still."""
+
+    def __init__(self, rng):
+        self.generator = torch.Generator().manual_seed(rng.randrange(2**32))
+
+    def step(self, thread, rng):
+        loader = threaded(Rows(), shuffle=True, generator=self.generator)
+        assert sorted(sum(map(indices, loader), [])) == list(range(SIZE))
+
+
+class BuffersUnderFire(Scenario):
+    """Batches, views and arrays of them are held for a while, over epochs; none is ever written again."""
+
+    def __init__(self, rng):
+        self.loader = threaded(Rows(width=3000), batch_size=4)
+        self.held, self.lock = [], threading.Lock()
+
+    def step(self, thread, rng):
+        for batch in self.loader:
+            first = indices(batch)[0]
+            form = rng.choice([lambda b: b, lambda b: b[1:], lambda b: b.numpy(), lambda b: np.asarray(b)[::2], None])
+            if form is not None:
+                with self.lock:
+                    self.held.append((first, batch.shape[0], form, form(batch)))
+                    dropped = self.held.pop(rng.randrange(len(self.held))) if len(self.held) > 6 else None
+                del dropped
+            del batch
+
+    def check(self):
+        for first, count, form, data in self.held:
+            expected = form(torch.arange(first, first + count).float()[:, None].expand(count, 3000).contiguous())
+            assert np.array_equal(np.asarray(data), np.asarray(expected))
+
+
+class ShutdownAtEveryPoint(Scenario):
+    """close() after every number of batches, while another thread is taking some."""
+
+    def step(self, thread, rng):
+        iterator = iter(threaded(Rows(), persistent_workers=rng.random() < 0.3))
+        seen, delay = [], rng.random() * 0.002
+
+        def take():
+            with contextlib.suppress(RuntimeError):  # was shut down
+                seen.extend(indices(batch)[0] for batch in iterator)
+
+        other = threading.Thread(target=take)
+        other.start()
+        with contextlib.suppress(RuntimeError, StopIteration):
+            for _ in range(rng.randint(0, SIZE // 4)):
+                seen.append(indices(next(iterator))[0])
+        time.sleep(delay)
+        iterator.close()
+        other.join()
+        assert len(seen) == len(set(seen))
+        assert set(seen) <= set(range(0, SIZE, 4))
+
+
+class StatesWhileRunning(Scenario):
+    """state_dict() is asked for between batches while other iterators of other loaders run."""
+
+    def step(self, thread, rng):
+        stop = rng.randint(1, 5)
+        first = threaded(Rows())
+        iterator = iter(first)
+        for _ in range(stop):
+            next(iterator)
+        second = threaded(Rows(), num_workers=rng.randint(1, 3))
+        second.load_state_dict(first.state_dict())
+        assert sum(map(indices, second), []) == list(range(4 * stop, SIZE))

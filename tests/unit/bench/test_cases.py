@@ -1,0 +1,141 @@
+"""Scenarios with cases: who is measured under which, what trials are asked for, what is left out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from bench.chosen import Chosen, Comparison, Entry, at_least
+from bench.contestants import CONFIGS, Contestant, duplicates
+from bench.controller import CaseWork, Controller, Unavailable, Work, WorkDiffers
+from bench.grid import Grid
+from bench.interruption import Interruption
+from bench.scenario import Amount, Case, Task
+from bench.scenarios import SCENARIOS
+
+CASES = (Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
+         Case("4-MiB", "4 MiB samples", {"rows": 1024}, 4 << 20, sample_bytes=4 << 20))
+SCENARIO = replace(SCENARIOS["pillow"], cases=CASES, case_axis="sample size", case_unit="bytes", contest=Grid(CASES))
+
+
+class Endpoint:
+    """Answers with the checksums of the case that was asked for; everything else is the controller's own."""
+
+    name = "scripted"
+
+    def __init__(self, **more):
+        self.ran: list[dict] = []
+        self.more = more
+
+    def describe(self) -> dict:
+        raise NotImplementedError
+
+    def run(self, config: str, request: dict) -> dict:
+        self.ran.append(request)
+        rows = request["parameters"]["rows"]
+        return {"first_batch": rows, "rows": [rows], "metrics": {"throughput": 1.0}, **self.more}
+
+    def close(self) -> None:
+        pass
+
+
+class Silent:
+    def warm_up(self, *_) -> None:
+        pass
+
+    trial = round_done = warm_up
+
+
+def rounds(endpoint: Endpoint, ranked: list) -> list:
+    work = Work(SCENARIO, {"64-KiB": CaseWork(["small"], 256, 4), "4-MiB": CaseWork(["large"], 8, 3)})
+    with Interruption() as interruption:
+        controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, 1)
+        return list(controller.rounds(ranked, time.monotonic() + 600, 0.001, 1))
+
+
+def test_keys_name_the_case():
+    c = Contestant("ft", "loader-thread", 2, case="4-MiB")
+    assert (c.key, c.title) == ("ft/loader-thread/2@4-MiB", "ft loader threads x2 (4-MiB)")
+    assert replace(c, duplicate=True).key == "ft/loader-thread/2@4-MiB/again"
+
+
+def test_a_grid_has_every_case_and_compares_within_them():
+    ranked = SCENARIO.contest.candidates(CONFIGS, [1, 2], quick=False)
+    contestants = [c for _, c in ranked]
+    assert len({c.key for c in contestants}) == len(contestants) == 2 * 12 + 2
+    # What stays whatever happens is the first case's headline, with the noise floor.
+    assert {c.case for rank, c in ranked if rank == 0} == {"64-KiB"}
+    assert {p.denominator for p in duplicates(contestants)} == {
+        "ft/loader-thread/2@64-KiB", "gil/loader-process/2@64-KiB"}
+    pairs = SCENARIO.contest.pairs(contestants)
+    assert len(pairs) == 2 * len(Grid().pairs(c for _, c in Grid().candidates(CONFIGS, [1, 2], quick=False)))
+    for pair in pairs:
+        assert pair.numerator.partition("@")[2] == pair.denominator.partition("@")[2] != ""
+    assert pairs[1].title.startswith("ft threads / gil processes, x2, 4 MiB samples:")
+
+
+def test_a_grid_of_other_variants():
+    grid = Grid(processes="torch-process")
+    contestants = [c for _, c in grid.candidates(("gil", "ft"), [2], quick=False)]
+    assert {c.variant for c in contestants} == {"loader-thread", "torch-process"}
+    assert grid.pairs(contestants)[0].denominator == "gil/torch-process/2"
+
+
+def test_chosen_entries_with_cases_and_workers_of_their_own():
+    a = Entry("ft", "loader-thread", case="200-ms", workers=64)
+    b = Entry("ft", "loader-thread", case="200-ms")
+    c = Entry("ft", "loader-thread", case="5-ms")
+    contest = Chosen((Comparison(a, b, at_least(8), "waiting"), Comparison(b, c)), others=(Entry("gil", "loop"),))
+    ranked = contest.candidates(CONFIGS, [1, 2], quick=False)
+    contestants = [c for _, c in ranked]
+    assert {c.key for c in contestants} == {
+        "ft/loader-thread/64@200-ms", "ft/loader-thread/64@200-ms/again", "ft/loader-thread/2@200-ms",
+        "ft/loader-thread/2@200-ms/again", "ft/loader-thread/2@5-ms", "gil/loop/2"}
+    assert [(p.numerator, p.denominator) for p in contest.pairs(contestants)] == [
+        ("ft/loader-thread/64@200-ms", "ft/loader-thread/2@200-ms"),
+        ("ft/loader-thread/2@200-ms", "ft/loader-thread/2@5-ms")]
+    assert not any(c.variant == "loop" for _, c in contest.candidates(CONFIGS, [2], quick=True))
+    # Without any target, a quick run has everything.
+    plain = Chosen((Comparison(a, b), Comparison(b, c)))
+    assert plain.candidates(CONFIGS, [2], quick=True) == plain.candidates(CONFIGS, [2], quick=False)
+
+
+def test_trials_get_what_belongs_to_their_case():
+    endpoint = Endpoint()
+    ranked = SCENARIO.contest.candidates(CONFIGS, [2], quick=False)
+    (only,) = rounds(endpoint, ranked)
+    assert set(only.results) == {c.key for _, c in ranked}
+    found = {(r["case"], r["paths"][0], r["batch_size"], r["batches"], r["parameters"]["rows"]) for r in endpoint.ran}
+    assert found == {("64-KiB", "small", 256, 8, 16), ("4-MiB", "large", 8, 6, 1024)}
+    names = Task.__dataclass_fields__
+    assert all(name in names for r in endpoint.ran for name in r)
+
+
+def test_samples_are_compared_within_a_case():
+    ranked = SCENARIO.contest.candidates(CONFIGS, [2], quick=False)
+    rounds(Endpoint(), ranked)  # each case has its own
+    other = iter(range(1000))
+
+    class Wrong(Endpoint):
+        def run(self, config: str, request: dict) -> dict:
+            return {**super().run(config, request), "first_batch": next(other)}
+
+    with pytest.raises(WorkDiffers, match="gave different samples"):
+        rounds(Wrong(), ranked)
+    rounds(Endpoint(first_batch=None, rows=[]), ranked)  # nothing to compare
+
+
+def test_a_scenario_that_cannot_run_says_why():
+    ranked = SCENARIO.contest.candidates(CONFIGS, [2], quick=False)
+    with pytest.raises(Unavailable, match="no GPU"):
+        rounds(Endpoint(unavailable="no GPU is visible: start the container with --gpus all"), ranked)
+
+
+def test_amounts_of_a_case_and_of_the_scenario():
+    assert SCENARIO.amount(False, CASES[0]) == SCENARIO.amount(True, CASES[0]) == Amount(256, 4)
+    assert SCENARIO.amount(True, CASES[1]) == SCENARIO.quick and SCENARIO.amount(False, CASES[1]) == SCENARIO.full
+    assert SCENARIO.case("4-MiB") is CASES[1] and SCENARIOS["pillow"].case("").parameters == {}
+    with pytest.raises(KeyError, match="no case 'x'"):
+        SCENARIO.case("x")

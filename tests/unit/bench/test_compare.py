@@ -1,0 +1,137 @@
+"""Two runs side by side: changes that are there are found, noise is called noise, and the exit status says which."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+
+import pytest
+from scipy import stats
+
+from bench.compare import compare, describe, welch
+from bench.integrity import seal
+from bench.report.changes import conclusion, text
+
+from tests.unit.bench.simulated import blank
+from tests.unit.bench.simulated import document as simulated
+
+
+@pytest.fixture(scope="module")
+def document() -> dict:
+    """Two simulated rounds."""
+    return simulated(blank(), 0, rounds=2)
+
+
+def thread(real: dict) -> str:
+    return next(c["key"] for c in real["scenarios"][0]["contestants"] if c["variant"] == "loader-thread")
+
+
+def test_the_same_run_again_has_not_changed(document):
+    changed = looked_at = 0
+    for seed in range(20):
+        comparison = compare(simulated(document, seed), simulated(document, 1000 + seed))
+        changed += len(comparison.beyond_noise)
+        looked_at += len(comparison.changes)
+    assert looked_at > 100 and changed / looked_at < 0.05
+    assert "no" in conclusion(comparison) or "changed" in conclusion(comparison)
+
+
+def test_a_contestant_that_became_faster_is_found(document):
+    key = thread(document)
+    comparison = compare(simulated(document, 1, 8), simulated(document, 2, 8, {key: 150.0}))
+    found = [c for c in comparison.beyond_noise if c.is_ratio and c.metric == "throughput"]
+    assert len(found) == 1 and found[0].ratio == pytest.approx(1.5, rel=0.1)
+    assert found[0].low < 1.5 < found[0].high
+    assert "x in A" in describe(found[0])
+    said = text(comparison, ("a", document), ("b", document))
+    assert "changed   " in said and "changed beyond the noise" in said.splitlines()[-1]
+    # Its absolute value is there too; noise of whole rounds is in that.
+    (value,) = [c for c in comparison.changes if not c.is_ratio and c.metric == "throughput" and c.ratio > 1.25]
+    assert value.better and "faster" in describe(value)
+    (memory,) = [c for c in comparison.changes if not c.is_ratio and c.metric == "pss_mib" and c.ratio > 1.25]
+    assert not memory.better and "more memory" in describe(memory)
+
+
+def test_welch_is_scipys():
+    rng = random.Random(1)
+    a, b = [rng.gauss(0, 1) for _ in range(4)], [rng.gauss(0.5, 3) for _ in range(7)]
+    expected = stats.ttest_ind(b, a, equal_var=False)
+    interval = expected.confidence_interval(0.95)
+    ratio, low, high, p = welch(a, b)
+    assert math.log(ratio) == pytest.approx(sum(b) / 7 - sum(a) / 4)
+    assert (math.log(low), math.log(high), p) == (
+        pytest.approx(interval.low), pytest.approx(interval.high), pytest.approx(expected.pvalue))
+    assert welch([0.0] * 3, [0.0] * 3) == (1, 1, 1, 1)
+    assert welch([0.0] * 2, [1.0] * 9)[1:] == (None, None, None)
+
+
+def test_what_differs_is_said_and_other_work_is_not_compared(document):
+    a, b = simulated(document, 1), simulated(document, 2)
+    other = b["environment"]["twins"][next(iter(b["environment"]["twins"]))]
+    other["cpu"]["model"] = "Another Processor"
+    other["packages"]["numpy"] = "9.9"
+    b["status"], b["reason"] = "incomplete", "interrupted (SIGINT)"
+    b["scenarios"][0]["rounds"][1]["disturbance"]["marks"] = ["other processes used 1.00 of 2 CPUs"]
+    b["scenarios"][0]["batch_size"] = 77
+    comparison = compare(a, b)
+    assert ("processor", a["environment"]["twins"][next(iter(other and b["environment"]["twins"]))]["cpu"]["model"],
+            "Another Processor") in comparison.differences
+    assert any(what.endswith(": numpy") and y == "9.9" for what, _, y in comparison.differences)
+    said = text(comparison, ("a", a), ("b", b))
+    assert "B is incomplete: interrupted" in said and "1 of 5 rounds were disturbed" in said
+    assert "different machines" in said
+    assert f"not the same work: batch size is {a['scenarios'][0]['batch_size']} in A and 77 in B" in said
+    assert comparison.changes == [] and "Nothing could be compared" in said
+
+
+def test_scenarios_and_contestants_of_one_run_alone(document):
+    a, b = simulated(document, 1), simulated(document, 2)
+    extra = copy.deepcopy(b["scenarios"][0])
+    extra["name"] = "another"
+    b["scenarios"].append(extra)
+    gone = thread(b)
+    analysis = b["scenarios"][0]["analysis"]
+    analysis["contestants"] = [c for c in analysis["contestants"] if c["key"] != gone]
+    analysis["comparisons"] = [c for c in analysis["comparisons"] if gone not in (c["numerator"], c["denominator"])]
+    comparison = compare(a, b)
+    assert ("another", "measured in B alone") in comparison.left_out
+    assert any("loader threads" in what and why == "measured in A alone" for what, why in comparison.left_out)
+    assert not any(c.is_ratio for c in comparison.changes) and comparison.changes
+
+
+def test_too_few_rounds_show_nothing(document):
+    comparison = compare(document, document)
+    assert comparison.changes and comparison.beyond_noise == []
+    assert "three rounds are needed" in conclusion(comparison)
+    assert any("2 rounds: 3 are needed" in each for each in comparison.cautions)
+
+
+@pytest.fixture
+def save(tmp_path):
+    def write(name: str, content: dict) -> object:
+        (tmp_path / name).mkdir()
+        content["seal"] = seal(content)
+        (tmp_path / name / "results.json").write_text(json.dumps(content))
+        return tmp_path / name
+
+    return write
+
+
+def test_the_command_and_its_exit_status(run_bench, document, save, tmp_path):
+    a = save("a", simulated(document, 1, 8))
+    same = run_bench("compare", a, a)
+    assert same.returncode == 0, same.stderr
+    assert "differ in nothing" in same.stdout and "none changed beyond the noise" in same.stdout
+    b = save("b", simulated(document, 2, 8, {thread(document): 200.0}))
+    changed = run_bench("compare", a / "results.json", b)
+    assert changed.returncode == 1 and "changed beyond the noise" in changed.stdout and changed.stderr == ""
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut/results.json").write_text((a / "results.json").read_text()[:5000])
+    for arguments, word in (((a, tmp_path / "cut"), "cut short"), ((a, tmp_path / "none"), "cannot read"),
+                            ((a,), "required"), ((a, tmp_path), "holds no results.json")):
+        done = run_bench("compare", *arguments)
+        assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
+    help_ = run_bench("compare", "--help")
+    assert help_.returncode == 0 and "Exit status" in help_.stdout

@@ -1,0 +1,134 @@
+"""What else the machine did: read from real and from written counters, and marked only beyond the thresholds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import cgroup
+from bench.disturbance import (
+    Counters,
+    State,
+    about_machine,
+    between,
+    counters,
+    cpu_times,
+    marks,
+    of_round,
+    state,
+    warning,
+)
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    return root
+
+
+def test_cpu_times_are_those_of_the_cpus_that_may_be_used(tmp_path):
+    write(tmp_path, {"stat": f"cpu  1 1 1 1 1 1 1 1 0 0\ncpu0 {TICK} {TICK} {TICK} 9 9 {TICK} {TICK} {2 * TICK} 0 0\n"
+                             f"cpu1 {7 * TICK} 0 0 0 0 0 0 0 0 0\nintr 5\nbtime 3\n"})
+    assert cpu_times({0}, tmp_path) == (5, 2)
+    assert cpu_times({0, 1}, tmp_path) == (12, 2)
+    assert cpu_times({5}, tmp_path) == (None, None)
+    assert cpu_times({0}, tmp_path / "missing") == (None, None)
+    write(tmp_path, {"stat": "cpu0 0 0 0 0 0 0 0 0 0 0\n"})  # a sandbox that counts nothing
+    assert cpu_times({0}, tmp_path) == (None, None)
+
+
+@pytest.mark.parametrize("mountinfo, membership, stat", [
+    ("30 20 0:1 / {root}/cgroup rw - cgroup2 cgroup2 rw", "0::/", "usage_usec 5\nthrottled_usec 2500000\n"),
+    ("30 20 0:1 / {root}/cgroup rw - cgroup cgroup rw,cpu,cpuacct", "3:cpu,cpuacct:/",
+     "nr_throttled 4\nthrottled_time 2500000000\n")])
+def test_throttling_of_both_hierarchies(tmp_path, mountinfo, membership, stat):
+    proc = write(tmp_path, {"proc/self/mountinfo": mountinfo.format(root=tmp_path) + "\n",
+                            "proc/self/cgroup": membership + "\n", "cgroup/cpu.stat": stat}) / "proc"
+    assert cgroup.throttled_seconds(proc) == 2.5
+    (tmp_path / "cgroup/cpu.stat").unlink()
+    assert cgroup.throttled_seconds(proc) is None
+
+
+def test_what_the_trial_used_is_not_others(tmp_path):
+    a = Counters(0.0, 100.0, 5.0, 1.0, 10.0)
+    found = between(a, Counters(10.0, 120.0, 6.0, 1.5, 25.0))
+    assert found == {"seconds": 10.0, "own_cpus": 1.5, "other_cpus": 0.5, "stolen_cpus": 0.1, "throttled_seconds": 0.5}
+    # Ticks are coarser than what the trial counts for itself; counters that are not there say nothing.
+    assert between(a, Counters(10.0, 114.9, 5.0, 1.0, 25.0))["other_cpus"] == 0
+    nothing = between(Counters(0.0, None, None, None, 0.0), Counters(1.0, None, None, None, 1.0))
+    assert (nothing["other_cpus"], nothing["stolen_cpus"], nothing["throttled_seconds"]) == (None, None, None)
+    assert marks(nothing, 2) == []
+
+
+def test_real_counters_see_a_real_child_as_own(tmp_path):
+    before = counters()
+    subprocess.run([sys.executable, "-c", "sum(i * i for i in range(3_000_000))"], check=True)
+    after = counters()
+    assert after.own > before.own and after.at > before.at
+    found = between(before, after)
+    assert found["own_cpus"] > 0
+    if before.busy is None:
+        assert found["other_cpus"] is None
+    else:
+        assert after.busy >= before.busy and found["other_cpus"] >= 0
+
+
+def test_marks_have_thresholds():
+    quiet = {"seconds": 100.0, "own_cpus": 1.9, "other_cpus": 0.1, "stolen_cpus": 0.04, "throttled_seconds": 1.0}
+    assert marks(quiet, 2) == []
+    assert marks({**quiet, "other_cpus": 0.11}, 2) == ["other processes used 0.11 of 2 CPUs"]
+    assert marks({**quiet, "stolen_cpus": 0.05}, 2) == ["other virtual machines took 0.05 of 2 CPUs (steal time)"]
+    assert marks({**quiet, "throttled_seconds": 12.0}, 1) == [
+        "other processes used 0.10 of 1 CPU", "other virtual machines took 0.04 of 1 CPU (steal time)",
+        "the control group's quota stopped it for 12.0 of 100 s"]
+
+
+def test_a_round_is_the_mean_of_its_trials_and_the_warning_names_it():
+    now = State((0.5, 0.4, 0.3), 2, None, 2600.0, None, None)
+    unseen = {"stolen_cpus": None, "throttled_seconds": None}
+    trials = {"a": {"seconds": 30.0, "own_cpus": 1.0, "other_cpus": 0.0, **unseen},
+              "b": {"seconds": 10.0, "own_cpus": 2.0, "other_cpus": 1.0, **unseen}}
+    found = of_round(now, now, trials, 2)
+    assert (found["seconds"], found["own_cpus"], found["other_cpus"]) == (40, 1.25, 0.25)
+    assert found["stolen_cpus"] is None and found["marks"] == ["other processes used 0.25 of 2 CPUs"]
+    assert found["before"]["load"] == [0.5, 0.4, 0.3]
+    quiet = of_round(now, now, {"a": trials["a"]}, 2)
+    rounds = [{"number": 1, "disturbance": quiet}, {"number": 2, "disturbance": found}]
+    assert warning("pillow", rounds[:1]) is None
+    assert warning("pillow", rounds).startswith(
+        "pillow: 1 of 2 rounds disturbed: round 2: other processes used 0.25 of 2 CPUs.")
+
+
+def test_the_state_of_this_machine_and_of_others(tmp_path):
+    here = state()
+    assert here.affinity == len(os.sched_getaffinity(0)) and len(here.load) == 3
+    cpu = min(os.sched_getaffinity(0))
+    sys_ = write(tmp_path / "sys", {f"cpu{n}/cpufreq/{name}": text for n in os.sched_getaffinity(0) for name, text in (
+        ("scaling_cur_freq", "1800000\n"), ("scaling_governor", "powersave\n"))} | {"intel_pstate/no_turbo": "0\n"})
+    laptop = state(sys_, tmp_path)
+    assert (laptop.frequency_mhz, laptop.governor, laptop.turbo) == (1800, "powersave", True)
+    write(tmp_path, {"sys2/cpufreq/boost": "0\n", "proc/cpuinfo": f"processor\t: {cpu}\ncpu MHz\t\t: 2596.146\n"})
+    virtual = state(tmp_path / "sys2", tmp_path / "proc")
+    assert (virtual.frequency_mhz, virtual.governor, virtual.turbo) == (2596.1, None, False)
+    assert any("governor powersave" in text for text in about_machine(laptop.document()))
+    limited = {**virtual.document(), "quota": 1.5}
+    assert about_machine({**limited, "affinity": 8}) == [
+        "the control group leaves 1.5 of 8 CPUs: more threads than that are stopped together for the rest of each "
+        "period"]
+    assert about_machine(virtual.document() | {"quota": None}) == []
+
+
+def test_a_run_records_it(document):
+    for one in document["scenarios"][0]["rounds"]:
+        assert one["disturbance"]["before"]["affinity"] >= 1 and one["disturbance"]["seconds"] > 0
+        for trial in one["trials"]:
+            assert trial["disturbance"]["own_cpus"] > 0
+    marked = any(one["disturbance"]["marks"] for one in document["scenarios"][0]["rounds"])
+    assert marked == any("rounds disturbed" in text for text in document["warnings"])

@@ -1,0 +1,152 @@
+"""A results.json that was cut short, edited or made by another version is refused, and the message says where."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+
+import fastjsonschema
+import pytest
+
+from bench.integrity import SCHEMA_FILE, Inconsistent, check, seal
+from bench.results import Results, ResultsError, find, load
+
+from tests.unit.bench.simulated import blank
+from tests.unit.bench.simulated import document as simulated
+
+
+@pytest.fixture(scope="module")
+def document() -> dict:
+    """Two simulated rounds."""
+    return simulated(blank(), 0, rounds=2)
+
+
+def test_what_was_written_passes(document):
+    check(document)
+    assert document["seal"] == seal(document)
+    check(simulated(document, 1))
+    check(json.loads(json.dumps(document)))
+
+
+def edits():
+    """(name, what is done to the document, what the message says)."""
+    def first(document: dict) -> dict:
+        return document["scenarios"][0]
+
+    def comparison(document: dict) -> dict:
+        return first(document)["analysis"]["comparisons"][0]
+
+    def summary(document: dict) -> dict:
+        return first(document)["analysis"]["contestants"][0]["metrics"]["throughput"]
+
+    def trial(document: dict) -> dict:
+        return first(document)["rounds"][0]["trials"][0]
+
+    return [
+        ("median", lambda d: summary(d).update(median=summary(d)["median"] * 1.01),
+         "the median of throughput of .* its rounds give"),
+        ("maximum", lambda d: summary(d).update(max=1e9), "the max of throughput"),
+        ("raw value", lambda d: trial(d)["metrics"].update(throughput=123.0), "throughput"),
+        ("ratio", lambda d: comparison(d).update(mean=comparison(d)["mean"] * 1.1, high=1e6),
+         "the ratio of throughput is said to be"),
+        ("interval", lambda d: comparison(d).update(low=comparison(d)["mean"] * 1.1), "does not hold its ratio"),
+        ("verdict", lambda d: comparison(d).update(verdict="ten times faster"),
+         "changed after it was written: scenario pillow"),
+        ("stranger", lambda d: comparison(d).update(numerator="ft/loader-thread/99"), "compares ft/loader-thread/99"),
+        ("trial of a stranger", lambda d: trial(d).update(contestant="gil/loop/7"),
+         "a trial of gil/loop/7, which is no contestant"),
+        ("round lost", lambda d: first(d)["rounds"].pop(0), "round 1 is missing"),
+        ("last round lost", lambda d: first(d)["rounds"].pop(), "is said to have 5 rounds of 4"),
+        ("trial twice", lambda d: first(d)["rounds"][0]["trials"].append(copy.deepcopy(trial(d))),
+         "a contestant twice"),
+        ("trial lost", lambda d: first(d)["rounds"][1]["trials"].pop(), "not there for every round"),
+        ("contestant twice", lambda d: first(d)["contestants"].append(first(d)["contestants"][0]), "listed twice"),
+        ("metric unknown", lambda d: first(d)["metrics"].append("happiness"), "metric 'happiness' is unknown"),
+        ("variant unknown", lambda d: first(d)["contestants"][0].update(variant="magic"), "variant 'magic' is unknown"),
+        ("case unknown", lambda d: first(d)["contestants"][0].update(case="none"), "no case 'none'"),
+        ("environment", lambda d: d["environment"]["revision"].update(commit="0" * 40), "written: environment$"),
+        ("warning deleted", lambda d: d["warnings"].append("none"), "written: warnings$"),
+        ("status", lambda d: d.update(status="incomplete"), "written: status$"),
+        ("field of the wrong type", lambda d: d.update(seconds="long"), "breaks the schema: .*seconds"),
+        ("field too much", lambda d: first(d).update(comment="mine"), "breaks the schema"),
+        ("field lost", lambda d: d.pop("options"), "breaks the schema"),
+        ("seal lost", lambda d: d.pop("seal"), "breaks the schema: .*seal"),
+        ("not a number", lambda d: trial(d)["metrics"].update(throughput=0), "breaks the schema"),
+    ]
+
+
+@pytest.mark.parametrize("change, message", [pytest.param(*e[1:], id=e[0].replace(" ", "-")) for e in edits()])
+def test_an_edit_is_noticed_and_named(document, tmp_path, change, message):
+    edited = simulated(document, 2)
+    change(edited)
+    with pytest.raises(Inconsistent, match=message):
+        check(edited)
+    (tmp_path / "results.json").write_text(json.dumps(edited))
+    with pytest.raises(ResultsError, match="can be trusted: .*Restore the file"):
+        load(tmp_path)
+    # And nothing of the kind is ever written.
+    edited.pop("seal", None)
+    if "breaks the schema" in message and "seal" not in message and "options" in edited:
+        with pytest.raises(ResultsError, match="is not written"):
+            Results(tmp_path / "out").save(edited)
+
+
+def test_every_cut_is_told(document, tmp_path):
+    text = json.dumps(document, indent=1) + "\n"
+    path = tmp_path / "results.json"
+    rng = random.Random(0)
+    for length in [0, 1, 2, 100, len(text) - 3, *(rng.randrange(3, len(text) - 3) for _ in range(300)),
+                   text.index(": null") + 4]:
+        path.write_text(text[:length])
+        with pytest.raises(ResultsError, match=f"not JSON: it is cut short, after {length} characters"):
+            load(path)
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"{", "not JSON"), (b"[]", "schema version None"), (b'{"schema_version": 99}', "schema version 99"),
+    (b'{"schema_version": 3}', "breaks the schema"), (b'{"schema_version": 2}', "this bench reads 3"),
+    (b"\xff\xfe\x00", "cannot read"), (b"{} trailing", "not JSON"), (b"null", "schema version None"),
+    (b'{"schema_version": 2, "environment": {"revision": {"commit": "0123456789abcdef"}}}',
+     "use the bench that wrote it .commit 0123456789ab."),
+    (b'{"schema_version": "3"}', "schema version 3; .*a results.json of"),
+    (b"[" * 100_000, "nested too deeply|not JSON")])
+def test_what_is_no_results_file(tmp_path, content, message):
+    (tmp_path / "results.json").write_bytes(content)
+    with pytest.raises(ResultsError, match=message):
+        load(tmp_path / "results.json")
+
+
+def test_directories_are_looked_into(document, tmp_path):
+    (tmp_path / "20261121-120000").mkdir()
+    (tmp_path / "20261121-120000/results.json").write_text(json.dumps(document))
+    (tmp_path / "latest").symlink_to("20261121-120000")
+    assert load(tmp_path / "20261121-120000") == load(tmp_path / "latest") == load(tmp_path) == document
+    with pytest.raises(ResultsError, match="holds no results.json"):
+        find(tmp_path / "..")
+    with pytest.raises(ResultsError, match="cannot read .*: No such file"):
+        load(tmp_path / "missing.json")
+
+
+def test_every_field_is_described():
+    undescribed = []
+
+    def walk(node: object, path: tuple[str, ...]) -> None:
+        if isinstance(node, list):
+            for each in node:
+                walk(each, path)
+        if not isinstance(node, dict):
+            return
+        for name, value in node.get("properties", {}).items():
+            if "$ref" not in value and not value.get("description"):
+                undescribed.append("/".join((*path, name)))
+            walk(value, (*path, name))
+        for key in ("items", "additionalProperties", "oneOf"):
+            walk(node.get(key), path)
+        for name, value in node.get("definitions", {}).items():
+            walk(value, (*path, name))
+
+    schema = json.loads(SCHEMA_FILE.read_text())
+    walk(schema, ())
+    assert undescribed == []
+    fastjsonschema.compile(schema)

@@ -1,0 +1,397 @@
+"""What reports say of a document: sentences, verdicts, charts with their tables, and what they let through."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import shlex
+from html.parser import HTMLParser
+
+import pytest
+from PIL import Image
+
+from bench import arguments, report
+from bench.integrity import check
+from bench.report import (
+    charts,
+    distributions,
+    figures,
+    html,
+    markdown,
+    opening,
+    overview,
+    plot,
+    repeat,
+    series,
+    tables,
+    words,
+)
+from bench.results import load
+from tests.unit.bench import documents
+
+pytestmark = pytest.mark.thread_unsafe(reason="they share a page of many megabytes")
+
+
+@pytest.fixture(scope="module")
+def many(finished_run) -> dict:
+    """A document with a scenario of each kind, as consistent as a run's."""
+    document = documents.many(load(finished_run[1] / "results.json"))
+    check(document)
+    return document
+
+
+@pytest.fixture(scope="module")
+def page(many) -> Page:
+    return Page(html.page(many).decode())
+
+
+def entry(document: dict, name: str) -> dict:
+    return next(s for s in document["scenarios"] if s["name"] == name)
+
+
+class Page(HTMLParser):
+    """A page's elements as a browser finds them: (tag, attributes), and the text of scripts."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict]] = []
+        self.scripts: list[tuple[dict, str]] = []
+        self.shown: list[str] = []
+        self._script: dict | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self._script = {"tag": tag, **dict(attrs)} if tag in ("script", "style") else None
+
+    def handle_endtag(self, tag):
+        self._script = None
+
+    def handle_data(self, data):
+        if self._script is None:
+            self.shown.append(data)
+        else:
+            self.scripts.append((self._script, data))
+
+    def running(self) -> list[str]:
+        """The scripts that are run, whole."""
+        found: dict[int, str] = {}
+        for attributes, text in self.scripts:
+            if attributes.get("tag") == "script" and "type" not in attributes:
+                found[id(attributes)] = found.get(id(attributes), "") + text
+        return list(found.values())
+
+    def data(self, name: str) -> object:
+        """The JSON of the script with this id."""
+        return json.loads("".join(text for attributes, text in self.scripts if attributes.get("id") == name))
+
+
+def test_three_sentences_tell_what_was_found(many):
+    threads, lock, build = opening.sentences({**many, "scenarios": [entry(many, "workers")]})
+    assert re.search(r"are [12]\.\d\dx \([12]\.\d\d to 2\.\d\d\) faster than processes in the GIL build "
+                     r"\(workers, 8 workers\)", threads)
+    assert threads.startswith("On this machine (") and "CPU" in threads
+    assert re.search(r"2\.[45]\dx .* faster than the same threads with the GIL forced on", lock)
+    assert re.search(r"0\.(79|8\d)x .* slower than threads in the GIL build", build)
+
+
+def test_three_sentences_count_where_there_are_many(many):
+    grown = {**many, "scenarios": many["scenarios"][1:]}  # without the run of two rounds
+    threads, lock, build = opening.sentences(grown)
+    # One for each size, kind of work and so on: 3 + 2 + 1 + 2.
+    assert re.search(r"of 8 comparisons with processes in the GIL build, .* did better in all "
+                     r"\(typically by a factor of [12]\.\d, most [12]\.\d\dx", threads)
+    assert "did better in all" in lock and "did worse in all" in build
+
+
+@pytest.mark.parametrize("change, wanted", [
+    ({"mean": 1.01, "low": 0.98, "high": 1.04, "noise_floor": 1.03}, "1.01x, 0.98 to 1.04, within the noise of 3%"),
+    ({"mean": 1.2, "low": 0.9, "high": 1.6, "noise_floor": 1.03}, "1.20x (0.90 to 1.60), not certain"),
+])
+def test_three_sentences_call_no_difference_what_shows_none(many, change, wanted):
+    scenario = json.loads(json.dumps(entry(many, "workers")))
+    for c in scenario["analysis"]["comparisons"]:
+        if opening.question(scenario, c) == opening.THREADS:
+            c.update(verdict=words.NO_DIFFERENCE, **change)
+    sentence = opening.sentences({**many, "scenarios": [scenario]})[0]
+    assert "no difference in throughput was shown between threads" in sentence and wanted in sentence
+
+
+def test_three_sentences_say_what_is_not_known(document, twin):
+    threads, lock, build = opening.sentences(document)
+    # The free-threaded twin alone compares its threads with its own processes.
+    assert ("processes in that same build" if twin == "ft" else "does not say: the free-threaded build took") in threads
+    assert all("is not known: the " in sentence and "took no part" in sentence for sentence in (lock, build))
+
+
+@pytest.mark.parametrize("change, wanted", [
+    ({"mean": 1.21, "low": 1.18, "high": 1.25, "verdict": "faster"}, "1.21x (1.18 to 1.25) faster"),
+    ({"mean": 0.8, "low": 0.78, "high": 0.83, "verdict": "slower"}, "0.80x (0.78 to 0.83) slower"),
+    ({"mean": 1.01, "low": 0.99, "high": 1.02, "verdict": words.NO_DIFFERENCE}, "no difference beyond the noise of 3%"),
+    ({"mean": 1.2, "low": 0.9, "high": 1.6, "verdict": words.NO_DIFFERENCE},
+     "1.20x (0.90 to 1.60), not certain: the interval holds 1"),
+    ({"mean": 1.2, "low": 1.01, "high": 1.4, "verdict": words.NO_DIFFERENCE},
+     "1.20x (1.01 to 1.40), not certain among so many comparisons"),
+    ({"mean": 1.1, "low": 1.01, "high": 1.2, "verdict": words.NO_DIFFERENCE, "noise_floor": 1.12},
+     "no difference beyond the noise of 12%"),  # its case's own
+    ({"mean": 1.2, "low": None, "high": None, "n": 1, "verdict": words.TOO_FEW}, "1.20x, too few rounds for a verdict"),
+])
+def test_verdicts_in_words(change, wanted):
+    scenario = {"analysis": {"noise_floor": {"throughput": 1.03}}}
+    assert words.short(scenario, {"metric": "throughput", "n": 5, "noise_floor": None, **change}) == wanted
+
+
+def test_disturbed_rounds_are_told():
+    def one(number: int, *marks: str) -> dict:
+        return {"number": number, "seconds": 3.0, "disturbance": {
+            "marks": list(marks), "own_cpus": 1.9, "other_cpus": 0.25, "stolen_cpus": None, "throttled_seconds": None,
+            "before": {"load": [1.5, 1.0, 0.5]}}}
+
+    scenario = {"rounds": [one(1), one(2, "other processes used 0.25 of 2 CPUs"), {**one(3), "disturbance": None}]}
+    assert words.disturbed(scenario) == [
+        "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."]
+    assert words.disturbed({"rounds": [one(1)]}) == []
+    table = tables.rounds(scenario)
+    assert table.head == ("round", "seconds", "load before", "CPUs used", "by others", "disturbed by")
+    assert table.rows[1] == ("2", "3", "1.50", "1.90", "0.25", "other processes used 0.25 of 2 CPUs")
+    assert table.rows[2] == ("3", "3", "", "", "", "")
+
+
+def test_noise_in_words():
+    assert [words.noise_percent(f) for f in (None, 1.001, 1.034, 1.5, 2.5, 200.0)] == \
+        ["unknown size", "1%", "3%", "50%", "2.50x", ">100x"]
+
+
+def test_every_chart_has_its_figures_in_its_table(many):
+    """Of each scenario's own metric: a row for each contestant, and the chart's values among those of the document."""
+    for scenario in many["scenarios"]:
+        first = words.metric(scenario)
+        found = charts.charts(scenario)
+        assert found[0].name == words.slug(f"{scenario['name']}-{first.name}")
+        analysed = scenario["analysis"]["contestants"]
+        place = found[0].table.head.index(f"median, {first.unit}")
+        assert sorted(row[place] for row in found[0].table.rows) == \
+            sorted(first.write(c["metrics"][first.name]["median"]) for c in analysed)
+        assert all(chart.alt and chart.caption and chart.table.rows for chart in found)
+        ratios = next(c for c in found if c.name.endswith("-ratios"))
+        outcomes = [words.short(scenario, c) for c in words.comparisons(scenario, first.name)]
+        assert [row[ratios.table.head.index("verdict")] for row in ratios.table.rows] == outcomes
+
+
+def test_cases_on_an_axis_become_curves(many):
+    scenario = entry(many, "sizes")
+    measured = charts.charts(scenario)[0].figure
+    assert measured.layout.xaxis.type == "log"
+    assert list(measured.layout.xaxis.ticktext) == ["64 KiB", "512 KiB", "4 MiB"]
+    medians = {c["key"]: c["metrics"]["throughput"]["median"] for c in scenario["analysis"]["contestants"]}
+    (line,) = [t for t in measured.data if t.name == "free-threaded: loader threads, x2"]
+    assert list(line.x) == [64 * 1024, 512 * 1024, 4096 * 1024]
+    assert list(line.y) == [medians[f"ft/loader-thread/2@{case.name}"] for case in documents.SIZES]
+    # Twelve curves are too many for one chart: those of one worker have their own, on request.
+    others = [c for c in charts.charts(scenario) if c.folded == "1 worker"]
+    assert len(measured.data) == 6 and others and "1 worker" in others[0].title
+
+
+def test_cases_by_name_become_groups_of_bars(many):
+    scenario = entry(many, "kinds")
+    figure = charts.charts(scenario)[0].figure
+    bars = [t for t in figure.data if t.type == "bar"]
+    assert len(bars) == 6 and all(len(bar.x) == 4 for bar in bars)  # two cases, one and two workers
+    headings = [a.text for a in figure.layout.annotations]
+    assert headings == [f"<b>{case.title}, {n} worker{'s' * (n > 1)}</b>" for case in documents.WORK for n in (1, 2)]
+
+
+def test_many_numbers_of_workers_become_curves_with_deviations(many):
+    scenario = entry(many, "workers")
+    figure = charts.charts(scenario)[0].figure
+    (line,) = [t for t in figure.data if t.name == "free-threaded: loader threads"]
+    own = [m for m in series.measured(scenario, "throughput") if m.series == ("ft", "loader-thread")]
+    assert list(line.x) == [1, 2, 4, 8]
+    assert list(line.y) == pytest.approx([m.mean for m in own])
+    assert list(line.error_y.array) == pytest.approx([m.deviation for m in own])
+
+
+def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
+    scenario = documents.scenario(many["scenarios"][0], "scaling", documents.WORK, "work", workers=(1, 2, 4))
+    first, *found = [c for c in charts.charts(scenario) if re.fullmatch(r"scaling-throughput(-\d)?", c.name)]
+    assert first.title == "Throughput with 4 workers: higher is better"  # all cases in one chart
+    assert sum(len(t.x) for t in first.figure.data if t.type == "bar") == len(documents.WORK) * 6
+    assert [c.title for c in found] == [f"Throughput: higher is better ({case.title})" for case in documents.WORK]
+    for chart, case in zip(found, documents.WORK, strict=True):
+        own = {m.key: m.mean for m in series.measured(scenario, "throughput") if m.case == case.name}
+        drawn = [y for line in chart.figure.data for y in line.y]
+        assert sorted(drawn) == pytest.approx(sorted(own.values()))
+
+
+def test_distributions_are_kept_with_their_tails(many):
+    scenario = entry(many, "steps")
+    (unit, by_key), = distributions.pooled(scenario).values()
+    values = by_key["ft/loader-thread/2@decode"]
+    assert unit == "ms" and len(values) == 50 * documents.ROUNDS and values == sorted(values)
+    (box,) = [c for c in charts.charts(scenario) if c.name == "steps-step-times"]
+    row = next(r for r in box.table.rows if r[0] == "ft loader threads x2, decode only")
+    (own,) = [c["distributions"]["step-times"]["percentiles"]["99"] for c in scenario["analysis"]["contestants"]
+              if c["key"] == "ft/loader-thread/2@decode"]
+    assert box.table.head == ("contestant", "values", "median, ms", "90%", "99%", "largest")
+    assert row[1] == "250" and row[5] == f"{values[-1]:.4g}"
+    assert row[4] == f"{own['median']:.4g} ({own['min']:.4g} to {own['max']:.4g})"
+
+
+def test_quantiles_are_values_that_were_measured():
+    values = [float(n) for n in range(1, 101)]
+    assert [distributions.quantile(values, share) for share in (0, 0.01, 0.5, 0.99, 1)] == [1, 1, 50, 99, 100]
+    assert distributions.quantile([3.0], 0.5) == 3.0
+
+
+@pytest.mark.parametrize("value, unit, wanted", [
+    (64 * 1024, "bytes", "64 KiB"), (4 << 20, "bytes", "4 MiB"), (1000, "bytes", "1 kB"), (10 ** 9, "bytes", "1 GB"),
+    (1, "bytes", "1 B"), (0, "bytes", "0 B"), (0.005, "seconds", "5 ms"), (0, "seconds", "0 s"), (2, "seconds", "2 s"),
+    (1000, "names", "1,000 names"), (3, "", "3"),
+])
+def test_values_of_an_axis(value, unit, wanted):
+    assert series.quantity(value, unit) == wanted
+
+
+def test_overview_turns_what_should_be_small(many):
+    chart = overview.chart(many)
+    assert len(chart.table.rows) == 8  # the run of one configuration compares nothing of the kind
+    flipped = json.loads(json.dumps(many))
+    for scenario in flipped["scenarios"]:
+        for c in scenario["analysis"]["comparisons"]:
+            if c["metric"] == "pss_mib" and opening.question(scenario, c) == opening.THREADS:
+                c.update(mean=0.5, low=0.4, high=0.6, verdict="less memory")
+        scenario["metrics"].sort(key=lambda name: name != "pss_mib")
+    finding = opening.findings(flipped, opening.THREADS)[0]
+    assert finding.advantage == 2.0 and finding.interval == (1 / 0.6, 1 / 0.4) and finding.outcome == "better"
+
+
+def test_page_holds_everything_and_names_no_address(many, page):
+    assert page.data("results") == many
+    ids = [attributes["data-figure"] for tag, attributes in page.elements if "data-figure" in attributes]
+    assert len(ids) == len(set(ids)) == 1 + sum(len(charts.charts(s)) for s in many["scenarios"])
+    for name in ids:
+        assert page.data(name)["data"]
+    for tag, attributes in page.elements:
+        assert not {"src", "action", "onclick", "onload", "onerror"} & set(attributes), (tag, attributes)
+        assert attributes.get("href", "#").startswith(("#", "data:,")), attributes
+
+
+def test_picture_of_samples(many, tmp_path):
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(buffer, "PNG")
+    png, entry = buffer.getvalue(), many["scenarios"][0]
+    document = {**many, "scenarios": [{**entry, "picture": base64.b64encode(png).decode()}]}
+    (source,) = [a["src"] for tag, a in Page(html.page(document).decode()).elements if tag == "img"]
+    assert base64.b64decode(source.removeprefix("data:image/png;base64,")) == png
+    assert dict(report.files(document))["pillow-samples.png"] == png
+    for nonsense in ('"><script>', base64.b64encode(b"<svg/>").decode(), None):
+        assert words.picture({**entry, "picture": nonsense}) is None
+
+
+def test_policy_allows_the_pages_scripts_alone(page):
+    (policy,) = [a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    scripts = page.running()
+    assert len(scripts) == 2
+    for text in scripts:
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy and "unsafe-eval" not in policy and "http" not in policy
+
+
+def test_what_a_screen_reader_finds(many, page):
+    for tag, attributes in page.elements:
+        if attributes.get("class") == "chart":
+            assert attributes["role"] == "img" and len(attributes["aria-label"]) > 40
+        if tag == "th":
+            assert attributes["scope"] == "col"
+        if tag == "button":
+            assert attributes["type"] == "button"
+    assert ("html", {"lang": "en"}) in page.elements
+    links = {a["href"] for tag, a in page.elements if tag == "a"}
+    assert links >= {f"#scenario-{words.slug(s['name'])}" for s in many["scenarios"]}
+    assert links <= {f"#{a['id']}" for _, a in page.elements if "id" in a}
+
+
+def test_commands_ask_for_the_same(document):
+    """What the page says to repeat a run is understood, and means the options that it was run with."""
+    found = dict((what, shlex.split(line)) for what, line in repeat.commands(document))
+    line = found["The same measurement"]
+    start = line.index("./twins")
+    assert line[start:start + 2] == ["./twins", "bench"]
+    given, said = arguments.parse(line[start + 2:]), document["options"]
+    assert [s.name for s in given.scenarios] == said["scenarios"]
+    assert (given.quick, given.rounds, list(given.workers), given.batch_size, str(given.data), list(given.configs)) == \
+        tuple(said[key] for key in ("quick", "rounds", "workers", "batch_size", "data", "configs"))
+    docker = found["The same with Docker"]
+    assert docker[0] == f"DATA={said['data']}" and docker[docker.index("--data") + 1] == "/data"
+
+
+def test_summary_in_markdown(many):
+    text = report.summary(many)
+    for sentence in opening.sentences(many):
+        assert markdown.text(words.capital(sentence)) in text
+    assert "| ft threads / gil processes, x2, 64 KiB samples |" in text
+    assert "./twins bench" in text and "Noise floor" in text
+    widths = {line.count(" | ") for line in text.splitlines() if line.startswith("|")}
+    assert widths == {1}  # every row has as many cells as its head
+
+
+def test_report_prints_the_summary_and_writes_nothing(finished_run, run_bench, tmp_path):
+    (tmp_path / "results.json").write_bytes((finished_run[1] / "results.json").read_bytes())
+    done = run_bench("report", tmp_path, "--markdown")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (finished_run[1] / "summary.md").read_text()
+    assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_pictures_of_every_kind(many):
+    for scenario in many["scenarios"]:
+        assert plot.png(many, scenario)[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_hostile_text_stays_text_in_the_page(many):
+    spoilt = documents.hostile(many)
+    page = Page(html.page(spoilt).decode())
+    assert page.data("results") == spoilt
+    assert not [tag for tag, _ in page.elements if tag == "img"]
+    assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
+    # The scripts are those of any page; what else is in script elements is JSON.
+    assert len([a for tag, a in page.elements if tag == "script" and a.get("type") != "application/json"]) == 2
+    assert "{{ 7*7 }}" in "".join(page.shown)
+    for _, attributes in page.elements:
+        if "data-figure" in attributes:
+            drawn = json.dumps(page.data(attributes["data-figure"])["data"])
+            drawn += json.dumps(page.data(attributes["data-figure"])["layout"])
+            # plotly reads <br>, <b> and <a>: only those that this project writes may be left.
+            assert set(re.findall(r"<(/?\w+)", drawn)) <= {"br", "b", "/b", "extra", "/extra"}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not, and room that is not there
+def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(many, tmp_path, capsys):
+    spoilt = documents.hostile(many)
+    report.show(spoilt, tmp_path)
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "[bold red]" in out
+    # One is enough of the pictures.
+    names = [name for name, _ in report.files({**spoilt, "scenarios": spoilt["scenarios"][:1]})]
+    assert len(names) == 3 and all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names), names
+
+
+def test_hostile_text_stays_text_in_markdown(many):
+    text = report.summary(documents.hostile(many))
+    assert "\x1b" not in text
+    # The commands and two failures of the thread-safety suite are blocks of code, which nothing in them ends.
+    block = re.compile(r"^(`{3,})console\n.*?\n\1$", re.DOTALL | re.MULTILINE)
+    assert len(block.findall(text)) == 3
+    rest = re.sub(r"^<details><summary>[\w ]+</summary>$|^</details>$", "", block.sub("", text), flags=re.MULTILINE)
+    assert "```" not in rest
+    for line in rest.splitlines():
+        assert not re.search(r"(?<!\\)<(?!!-- -->)", line), line
+
+
+def test_chart_text_is_escaped():
+    assert figures.safe('<a href="x">&amp;\x1b') == '&lt;a href="x"&gt;&amp;amp; '
+    assert figures.safe("<" * 9, most=3) == "&lt;&lt;…"

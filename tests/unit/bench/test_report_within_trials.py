@@ -1,0 +1,99 @@
+"""What trials kept of their inside is drawn as what it is, with its own figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import trial
+from bench.integrity import check
+from bench.report import bounds, charts, distributions, findings, words
+from bench.results import load
+from bench.statistics import median
+from tests.unit.bench import documents
+
+KEY = "ft/loader-thread/2@decode"
+
+pytestmark = pytest.mark.thread_unsafe(reason="they share a document")
+
+
+@pytest.fixture(scope="module")
+def scenario(finished_run) -> dict:
+    """A scenario whose trials kept curves, a step with its parts, and a single value."""
+    document = documents.with_inside(load(finished_run[1] / "results.json"))
+    check(document)
+    return document["scenarios"][-1]
+
+
+@pytest.fixture(scope="module")
+def drawn(scenario) -> dict:
+    """Its charts by name."""
+    return {chart.name: chart for chart in charts.charts(scenario)}
+
+
+def kept(scenario: dict, key: str, name: str) -> list[dict]:
+    """What a contestant kept under a name, by round."""
+    return [t["distributions"][name] for one in scenario["rounds"] for t in one["trials"] if t["contestant"] == key]
+
+
+def test_a_curve_is_the_median_of_the_rounds_within_their_range(scenario, drawn):
+    rounds = [one["values"] for one in kept(scenario, KEY, "pss_mib")]
+    figure = drawn["inside-pss-mib-curve"].figure
+    (line,) = [t for t in figure.data if t.name == "free-threaded: loader threads"]
+    assert list(line.x) == kept(scenario, KEY, "pss_mib")[0]["over"]["values"]
+    assert list(line.y) == [median(at) for at in zip(*rounds, strict=True)]
+    band = figure.data[list(figure.data).index(line) - 1]
+    assert list(band.y) == [*map(max, zip(*rounds, strict=True)), *reversed([*map(min, zip(*rounds, strict=True))])]
+    assert len([t for t in figure.data if t.name]) == 6  # of two numbers of workers, the most
+    assert "decode only, 2 workers" in drawn["inside-pss-mib-curve"].title
+    assert len(drawn["inside-pss-mib-curve"].table.rows) == 2 * 12  # the table has all, of both cases
+
+
+def test_curves_that_are_all_the_same_are_one(scenario, drawn):
+    chart = drawn["inside-loss-curve"]
+    (line,) = chart.figure.data
+    assert line.name == "all 24 contestants" and chart.title == "Loss of the training: the same for all"
+    assert list(line.y) == kept(scenario, KEY, "loss")[0]["values"]
+
+
+def test_a_curve_is_no_distribution(scenario):
+    assert not {"pss_mib", "loss"} & set(distributions.pooled(scenario))
+    (own,) = [c for c in scenario["analysis"]["contestants"] if c["key"] == KEY]
+    assert set(own["distributions"]) == {"step", "load", "train", "rate"}
+
+
+def test_a_step_stands_between_its_bounds(scenario, drawn):
+    (own,) = [b for b in bounds.bounded(scenario) if b.contestant["key"] == KEY]
+    load, train, step = (median([median(one["values"]) for one in kept(scenario, KEY, name)])
+                         for name in ("load", "train", "step"))
+    assert (own.least, own.most, own.step) == (max(load, train), load + train, step)
+    chart = drawn["inside-bounds"]
+    bar = chart.figure.data[0]
+    place = [b.contestant["key"] for b in bounds.bounded(scenario)].index(KEY)
+    assert bar.base[place] == own.least and bar.base[place] + bar.x[place] == pytest.approx(own.most)
+    marks = {y: x for trace in chart.figure.data[1:] for x, y in zip(trace.x, trace.y, strict=True)}
+    assert marks[bar.y[place]] == own.step
+    row = next(row for row in chart.table.rows if row[:2] == ("decode only", "ft loader threads x2"))
+    assert row[-2:] == (f"{step / own.least:.2f}", f"{step / own.most:.2f}")
+    assert not {"inside-step", "inside-load", "inside-train"} & set(drawn)
+
+
+def test_single_values_are_bars_on_request(scenario, drawn):
+    chart = drawn["inside-rate"]
+    assert chart.folded and {x for t in chart.figure.data if t.type == "bar" for x in t.x} == {100.0, 200.0}
+    assert next(row for row in chart.table.rows if row[0] == "ft loader threads x2, decode only")[1:3] == ("5", "200")
+
+
+def test_verdict_tells_cases_in_one_sentence(scenario):
+    first, *_ = sentences = findings.verdict(scenario)
+    assert len(sentences) == 3
+    assert first.startswith("With 2 workers, of 2 comparisons with loader processes in the GIL build, loader threads "
+                            "in the free-threaded build did better in all (most ")
+    told = {words.short(scenario, c) for c in scenario["analysis"]["comparisons"]}
+    assert sum(outcome in first and "faster" in outcome for outcome in told) == 1
+
+
+def test_a_curve_with_gaps_is_refused():
+    over = {"title": "step", "values": [1, 2]}
+    assert trial._checked("loss", {"unit": "nats", "values": [2, 1], "over": over})["over"]["values"] == [1.0, 2.0]
+    with pytest.raises(trial.TrialError, match="'loss' has 3 values over 2"):
+        trial._checked("loss", {"unit": "nats", "values": [3, 2, 1], "over": over})

@@ -1,0 +1,165 @@
+"""Augmentation: the pictures change, and are the same whoever loads them; workers from none on; the picture."""
+
+from __future__ import annotations
+
+import base64
+import io
+import time
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from bench import augmentation
+from bench.contestants import CONFIGS, Contestant, duplicates
+from bench.controller import CaseWork, Controller, Work, choose
+from bench.interruption import Interruption
+from bench.loaders import open_loader
+from bench.results import load
+from bench.scenario import Scenario, Task
+from bench.scenarios import SCENARIOS
+from bench.scenarios.augment import SEED
+
+LIGHT, HEAVY = SCENARIOS["augment-light"], SCENARIOS["augment-heavy"]
+both = pytest.mark.parametrize("scenario", [LIGHT, HEAVY], ids=lambda s: s.name)
+
+
+@pytest.fixture(scope="module")
+def paths(photos) -> list[str]:
+    return sorted(map(str, photos.iterdir()))
+
+
+def task_of(scenario: Scenario, paths: list[str], variant: str, workers: int) -> Task:
+    return Task(scenario, paths, variant, workers, 3, 2, 4, 2)
+
+
+def epochs_of(task: Task) -> list[torch.Tensor]:
+    """Every sample of two epochs."""
+    torch.manual_seed(SEED)
+    with open_loader(task, task.dataset(), persistent=True) as loader:
+        return [torch.cat([batch.clone() for batch in loader.epoch(samples)]) for samples in (3, 12)]
+
+
+@pytest.mark.thread_unsafe(reason="starts processes")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@both
+def test_the_same_samples_whoever_loads_them(scenario, paths):
+    first, second = epochs_of(task_of(scenario, paths, "serial", 0))
+    assert second.shape == (12, 3, augmentation.SIDE, augmentation.SIDE) and second.dtype == torch.float32
+    for variant, workers in (("loader-thread", 1), ("loader-thread", 2), ("loader-process", 2)):
+        again = epochs_of(task_of(scenario, paths, variant, workers))
+        assert torch.equal(again[0], first) and torch.equal(again[1], second)
+    # The numbers of the next epoch are other ones; within an epoch they belong to the sample's index.
+    assert not torch.equal(first, second[:3])
+    assert torch.equal(second[:6], second[6:])
+
+
+@pytest.mark.parametrize("case", ["light", "heavy"])
+def test_augmented_pictures_are_pictures(case, paths):
+    """Standardised values of something that looks like its original, and differs from sample to sample."""
+    dataset = augmentation.Augmented([paths[0]] * 6, case)
+    batch = augmentation.first_batch(dataset, 6, 1).numpy()
+    assert len({image.tobytes() for image in batch}) == 6
+    pixels = batch.transpose(0, 2, 3, 1) * augmentation.DEVIATION + augmentation.MEAN
+    margin = 0.001 if case == "light" else 0.3  # noise goes beyond black and white
+    assert pixels.min() > -margin and pixels.max() < 1 + margin
+    with Image.open(paths[0]) as file:
+        original = numpy.asarray(file.convert("RGB"), numpy.float32) / 255
+    assert abs(pixels.mean() - original.mean()) < 0.25
+
+
+def test_an_affine_map_without_chance_is_the_identity():
+    class Nothing:
+        """The middle of every range."""
+
+        def uniform(self, low: float, high: float, size: int | None = None):
+            middle = (low + high) / 2
+            return middle if size is None else numpy.full(size, middle)
+
+    gradient = Image.fromarray(numpy.arange(64 * 48 * 3, dtype=numpy.uint32).astype(numpy.uint8).reshape(48, 64, 3))
+    assert numpy.array_equal(numpy.asarray(augmentation.random_affine(gradient, Nothing())), numpy.asarray(gradient))
+
+
+def test_who_takes_part():
+    ranked = LIGHT.contest.candidates(CONFIGS, [1, 2, 4], quick=False)
+    contestants = [c for _, c in ranked]
+    assert len({c.key for c in contestants}) == len(contestants) == 3 * (1 + 2 * 3) + 2
+    assert {c.workers for c in contestants if c.variant == "serial"} == {0}
+    assert {c.key for rank, c in ranked if rank == 0} == {
+        "gil/serial/0", "ft/serial/0", "ft/loader-thread/4", "ft/loader-thread/4/again",
+        "gil/loader-process/4", "gil/loader-process/4/again"}
+    pairs = LIGHT.contest.pairs(contestants)
+    assert (pairs[0].numerator, pairs[0].denominator) == ("ft/loader-thread/4", "gil/loader-process/4")
+    brought = [pair for pair in pairs if pair.kind == "workers"]
+    assert len(brought) == 3 * 2 * 3
+    assert all(p.denominator == f"{p.numerator.split('/')[0]}/serial/0" for p in brought)
+    # Quick: the headline's curves from no worker on.
+    quick = [c for _, c in LIGHT.contest.candidates(CONFIGS, [1, 2], quick=True)]
+    assert {(c.config, c.variant) for c in quick} == {
+        ("gil", "serial"), ("ft", "serial"), ("gil", "loader-process"), ("ft", "loader-thread")}
+    for config in ("gil", "ft"):
+        alone = [c for _, c in LIGHT.contest.candidates((config,), [2], quick=True)]
+        assert duplicates(alone) and LIGHT.contest.pairs(alone)
+
+
+def test_loading_without_workers_is_as_much_as_one_worker_does():
+    work = Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)})
+    none, one, two = (work.request(Contestant("ft", variant, n)) for variant, n in (
+        ("serial", 0), ("loader-thread", 1), ("loader-thread", 2)))
+    assert (none["workers"], none["batches"], none["warmup_batches"]) == (0, 5, 1)
+    assert (one["batches"], two["batches"]) == (5, 10)
+    assert Contestant("ft", "serial", 0).title == "ft serial loading"
+
+
+def test_a_full_run_repeats_everything_five_times():
+    """Also where three rounds would do for a verdict: fewer contestants then, never fewer repeats."""
+    ranked = LIGHT.contest.candidates(CONFIGS, [1, 2], quick=False)
+    assert LIGHT.repeats == HEAVY.repeats == 5
+    kept, given_up = choose(ranked, 5 * 10 * 1.0, 1.0, fewest=LIGHT.repeats)
+    assert len(kept) <= 10 and len(kept) + len(given_up) == len(ranked)
+
+    class Endpoint:
+        def run(self, config: str, request: dict) -> dict:
+            return {"first_batch": None, "rows": []}
+
+    class Silent:
+        def trial(self, *_) -> None:
+            pass
+
+        round_done = trial
+
+    with Interruption() as interruption:
+        controller = Controller(Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)}), {"ft": Endpoint(), "gil": Endpoint()},
+                                Silent(), interruption, 1, LIGHT.repeats)
+        # The time is over before the first round begins.
+        rounds = list(controller.rounds([(0, c) for c in kept], time.monotonic(), 0.001, None))
+    assert len(rounds) == 5
+
+
+def check_picture(content: bytes) -> None:
+    with Image.open(io.BytesIO(content)) as image:
+        assert image.format == "PNG" and image.width > image.height > 200
+        assert len(image.convert("RGB").getcolors(1 << 20)) > 100
+
+
+@pytest.mark.timeout(400)
+def test_a_run_with_a_picture_of_its_samples(run_bench, photos, twin, tmp_path):
+    done = run_bench("augment-heavy", "--quick", "--data", photos, "--out", tmp_path / "out", "--configs", twin,
+                     "--workers", 1, "--batch-size", 2, "--rounds", 1, timeout=380)
+    assert done.returncode == 0, done.stderr
+    directory = tmp_path / "out/latest"
+    document = load(directory / "results.json")
+    (scenario,) = document["scenarios"]
+    trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
+    assert {f"{twin}/serial/0", f"{twin}/loader-thread/1", f"{twin}/loader-process/1"} <= {
+        t["contestant"] for t in trials}
+    assert len({(t["first_batch"], tuple(t["rows"])) for t in trials}) == 1
+    assert not any("picture" in t for t in trials)
+    content = (directory / "augment-heavy-samples.png").read_bytes()
+    assert base64.b64decode(scenario["picture"]) == content and len(content) < 400_000
+    check_picture(content)
+    # Made again from results.json alone.
+    (tmp_path / "results.json").write_bytes((directory / "results.json").read_bytes())
+    assert run_bench("report", tmp_path / "results.json").returncode == 0
+    assert (tmp_path / "augment-heavy-samples.png").read_bytes() == content

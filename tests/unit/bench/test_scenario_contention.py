@@ -1,0 +1,104 @@
+"""`contention`: workers that are at it together, and operations that do what they are called."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from bench.contention import KINDS, UNROLLED, Kind, Processes, Threads, seconds
+from bench.contestants import CONFIGS, Contestant, duplicates
+from bench.scenarios import SCENARIOS
+
+pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process, and forks")
+SCENARIO = SCENARIOS["contention"]
+
+
+def test_who_is_compared():
+    assert list(SCENARIO.workers(1)) == [1] and list(SCENARIO.workers(6)) == [2, 4, 6]
+    ranked = SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(4), quick=False)
+    contestants = [c for _, c in ranked]
+    assert len({c.key for c in contestants}) == len(contestants)
+    assert {c.case for c in contestants} == set(KINDS) and len(duplicates(contestants)) == 2
+    pairs = SCENARIO.contest.pairs(contestants)
+    assert len(pairs) == len(KINDS) * 2 * 3  # in 2 and 4 workers: against processes, with the GIL on, in the GIL build
+    for pair in pairs:
+        assert pair.numerator.split("/")[2] == pair.denominator.split("/")[2]
+    assert pairs[0].kind == "method" and pairs[0].title.startswith("ft bare threads / ft bare processes, x")
+
+
+@pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil",), ("gil", "ft-gil")])
+def test_some_configurations_alone(configs):
+    contestants = [c for _, c in SCENARIO.contest.candidates(configs, [2], quick=True)]
+    assert {c.case for c in contestants} == set(KINDS) and len(duplicates(contestants)) == 2
+    assert len([p for p in SCENARIO.contest.pairs(contestants) if p.kind == "method"]) == len(KINDS)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_runs_in_threads(name):
+    kind = KINDS[name]
+    workers = Threads(kind, 3)
+    spans = workers.run(UNROLLED * 2)
+    workers.close()
+    assert len(spans) == 3 and all(begin <= end for begin, end in spans)
+    assert seconds(spans) >= max(end - begin for begin, end in spans)
+
+
+def test_a_shared_lock_loses_no_count():
+    holders = []
+
+    def make():
+        holders.append(KINDS["lock"].make())
+        return holders[-1]
+
+    Threads(Kind("counted", make, KINDS["lock"].loop), 4).run(500)
+    (holder,) = holders  # one for all
+    assert holder.count == 4 * 500
+
+
+def test_private_is_one_each():
+    made = []
+    Threads(Kind("private", lambda: made.append(threading.current_thread()) or {}, lambda state, n: None,
+                 private=True), 3).run(10)
+    assert len(set(made)) == 3
+
+
+def test_values_that_are_not_counted_and_one_that_is():
+    """Small integers are immortal (PEP 683): counting references to them would be contention of another kind."""
+    for name in ("dict", "private"):
+        assert {type(value) for value in KINDS[name].make().values()} == {int}
+        assert sys.getrefcount(KINDS[name].make()["key500"]) > 1 << 28
+    assert len({id(value) for value in KINDS["dict-object"].make().values()}) == 1
+
+
+def test_what_a_worker_thread_raises_is_raised():
+    def fail(state: None, operations: int) -> None:
+        raise LookupError("nothing there")
+
+    with pytest.raises((LookupError, threading.BrokenBarrierError)):
+        Threads(Kind("fails", lambda: None, fail), 2).run(10)
+
+
+@pytest.mark.timeout(500)
+def test_a_run(run_few, twin):
+    contestants = [Contestant(twin, variant, 2, case=case) for case in ("reference", "pages")
+                   for variant in ("bare-thread", "bare-process")]
+    entry, printed = run_few("contention", contestants, "--workers", 2)
+    assert KINDS["pages"].title in printed
+    for trial in entry["rounds"][0]["trials"]:
+        assert len(trial["distributions"]["operation"]["values"]) == 2 * len(
+            trial["distributions"]["operation-alone"]["values"])
+        assert trial["metrics"]["scaling"] > 0 and trial["metrics"]["operation_ns"] > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_processes_answer_and_end():
+    workers = Processes(KINDS["dict"], 2)
+    try:
+        for _ in range(2):
+            spans = workers.run(UNROLLED)
+            assert len(spans) == 2 and all(begin <= end for begin, end in spans)
+    finally:
+        workers.close()
+    assert all(not process.is_alive() for process, _ in workers._workers)

@@ -1,0 +1,88 @@
+"""`interference`: the rates are what they say, and a step's time is the step's alone."""
+
+from __future__ import annotations
+
+import itertools
+from statistics import median
+
+import pytest
+
+from bench.contestants import CONFIGS, Contestant, duplicates
+from bench.controller import choose
+from bench.interference import STEPS_PER_BATCH, _with_batches, note
+from bench.scenarios import SCENARIOS
+from bench.scenarios.interference import FULL, IDLE
+
+pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
+SCENARIO = SCENARIOS["interference"]
+
+
+def test_who_is_compared():
+    ranked = SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(4), quick=True)
+    contestants = [c for _, c in ranked]
+    assert {c.workers for c in contestants} == {3}  # the loop has the fourth CPU
+    assert {c.case for c in contestants} == {"idle", "half", "full"} and len(duplicates(contestants)) == 2
+    pairs = SCENARIO.contest.pairs(contestants)
+    # What the question is about comes first: a rate against idle, of the same contestant.
+    slowed = [p for p in pairs if p.kind == "interference"]
+    assert pairs[:len(slowed)] == slowed and len(slowed) == 2 * 6
+    for pair in slowed:
+        assert pair.numerator.replace("@full", "@idle").replace("@half", "@idle") == pair.denominator
+    assert {p.kind for p in pairs} >= {"headline", "gil", "build", "method"}
+
+
+def test_the_idle_loader_stays_as_long_as_the_full_rate():
+    ranked = SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(2), quick=True)
+    kept, _ = choose(ranked, seconds=4 * 7.5, trial_seconds=1.0)
+    assert [p.kind for p in SCENARIO.contest.pairs(kept)][:3] == ["interference", "interference", "headline"]
+
+
+class Clock:
+    """Time that passes only by steps and by waiting for batches."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr("bench.interference.time.perf_counter", lambda: self.now)
+
+    def every(self, seconds: float):
+        """Batches, each of which has to be waited for so long."""
+        for number in itertools.count():
+            self.now += seconds
+            yield number
+
+    def step(self) -> None:
+        self.now += 0.010
+
+
+@pytest.mark.parametrize("period, batches", [(0.020, 50), (0.040, 25), (0.0025, 400)])
+def test_batches_are_taken_when_they_are_due(monkeypatch, period, batches):
+    clock, taken = Clock(monkeypatch), []
+    times = _with_batches(clock.step, 100, clock.every(0.0), period, 0.010, taken)
+    assert times == pytest.approx([0.010] * 100) and len(taken) == pytest.approx(batches, abs=4)
+
+
+def test_waiting_is_no_part_of_a_step_and_is_not_made_up_for(monkeypatch):
+    clock, taken = Clock(monkeypatch), []
+    times = _with_batches(clock.step, 100, clock.every(0.500), 0.020, 0.010, taken)
+    assert times == pytest.approx([0.010] * 100)
+    assert taken == pytest.approx([0.500] * len(taken)) and 50 <= len(taken) <= 100
+
+
+def test_as_many_workers_as_cpus_are_told():
+    assert note(1, 2) == "" and "2 workers and the loop share 2 CPUs" in note(2, 2)
+
+
+@pytest.mark.timeout(500)
+def test_a_run(run_few, twin):
+    contestants = [Contestant(twin, "loader-thread", 1, case=case.name) for case in (FULL, IDLE)]
+    contestants.append(Contestant(twin, "loader-process", 1, case=FULL.name))
+    entry, printed = run_few("interference", contestants, "--workers", 1, "--batch-size", 4)
+    assert SCENARIO.cases[0].title in printed and entry["case_axis"] == "loading rate"
+    steps = STEPS_PER_BATCH * SCENARIO.quick.batches_per_worker
+    for trial in entry["rounds"][0]["trials"]:
+        found = {name: of["values"] for name, of in trial["distributions"].items()}
+        assert len(found["step"]) == len(found["step-alone"]) == steps
+        assert trial["metrics"]["step_median_ms"] == pytest.approx(median(found["step"]), rel=1e-4)
+        assert min(found["step"]) <= trial["metrics"]["step_median_ms"] <= trial["metrics"]["step_p99_ms"]
+        (rate,), case = found["rate"], trial["contestant"].partition("@")[2]
+        assert (rate > 0) == ("taking" in found) == (case != IDLE.name)

@@ -1,0 +1,93 @@
+"""Remote storage: samples through fsspec from a server that is late; and real runs that leave nothing behind."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import uuid
+
+import numpy
+import psutil
+import pytest
+
+from bench import page_cache
+from bench.images import cache_directory
+from bench.results import load
+from bench.scenario import Task
+from bench.scenarios import SCENARIOS
+from bench.scenarios.latency import SAMPLE_BYTES, RemoteSamples
+from bench.slow_server import content, slow_server
+
+pytest.importorskip("fsspec", reason="fsspec is not installed here; it is in docker/requirements.lock")
+pytest.importorskip("aiohttp", reason="aiohttp is not installed here; it is in docker/requirements.lock")
+SCENARIO = SCENARIOS["latency"]
+pytestmark = [pytest.mark.thread_unsafe(reason="starts processes"), pytest.mark.timeout(400),
+              pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")]
+
+
+def test_samples_are_what_the_server_has():
+    with slow_server(0.0, SAMPLE_BYTES) as server:
+        dataset = pickle.loads(pickle.dumps(RemoteSamples(server.address)))
+        for index in (0, 17):
+            sample = dataset[index]
+            assert sample.dtype == numpy.uint8 and sample.flags.writeable
+            assert sample.tobytes() == content(index, SAMPLE_BYTES)
+
+
+def test_threads_and_processes_give_the_same_and_no_sample_comes_early():
+    found = []
+    for variant in ("loader-thread", "loader-process"):
+        result = SCENARIO.measure(Task(SCENARIO, [], variant, 4, 2, 4, 8, 2, "20-ms", {"delay": 0.02}))
+        # Four workers wait for each sample, so more than 4 / 0.02 s of them cannot come.
+        assert 0 < result["metrics"]["throughput"] < 200 * 1.5
+        assert result["metrics"]["time_to_first_batch"] >= 0.019
+        assert (result["batches"], result["last_batch"]) == (8, 2)
+        found.append((result["first_batch"], result["rows"]))
+    assert found[0] == found[1]
+
+
+def test_many_more_workers_than_cores():
+    assert set(SCENARIO.workers(2)) == {2, 4, 8, 16, 32, 64}
+    assert set(SCENARIO.workers(12)) == {2, 4, 8, 12, 16, 32, 64}
+    assert set(SCENARIO.workers(96)) == {2, 4, 8, 16, 32, 64, 96}
+
+
+def left_running(mark: str) -> list[psutil.Process]:
+    """Processes whose environment has the mark, after half a minute if there are any."""
+    deadline = time.monotonic() + 30
+    while True:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("FT_TEST_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+def test_real_runs_agree_and_leave_nothing_running(run_bench, environment, twin, tmp_path):
+    """Of this scenario, with its server, and of raw-cache, with its files."""
+    mark = uuid.uuid4().hex
+    done = run_bench("raw-cache", "latency", "--quick", "--rounds", 1, "--workers", 2, "--batch-size", 2,
+                     "--configs", twin, "--out", tmp_path, timeout=380, env={**environment, "FT_TEST_MARK": mark})
+    assert done.returncode == 0, done.stderr
+    assert left_running(mark) == []
+    document = load(tmp_path / "latest/results.json")
+    found = {scenario["name"]: scenario for scenario in document["scenarios"]}
+    if why := page_cache.why_not_droppable(cache_directory()):
+        assert "raw-cache" not in found and {"what": "raw-cache", "why": why} in document["skipped"]
+    else:
+        assert found["raw-cache"]["note"].startswith("cold is this kernel's page cache")
+    assert {c["name"] for c in found["latency"]["cases"]} == {"5-ms", "50-ms", "200-ms"}
+    for scenario in found.values():
+        (only,) = scenario["rounds"]
+        cases = {c["key"]: c["case"] for c in scenario["contestants"]}
+        for case in {*cases.values()}:
+            sums = {(t["first_batch"], tuple(t["rows"])) for t in only["trials"] if cases[t["contestant"]] == case}
+            assert len(sums) == 1
+        assert {key.split("/")[1] for key in cases} == {"loader-thread", "loader-process"}
+        for case in scenario["cases"]:
+            assert case["title"] in done.stdout

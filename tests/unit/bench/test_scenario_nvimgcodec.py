@@ -1,0 +1,160 @@
+"""nvImageCodec: its pixels, both decoders in one chart, a real run; on a GPU where there is one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from bench import checksums, decoding, gpu
+from bench.contestants import CONFIGS
+from bench.results import load
+from bench.scenario import Task
+from bench.scenarios import SCENARIOS, members
+from bench.scenarios.nvimgcodec.images import CpuImages, _resized
+from bench.scenarios.pillow import HEIGHT, WIDTH, PillowDataset
+from bench.trials import encode
+
+pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock")
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+off_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU; this one has one")
+
+
+def task_of(name: str, case: str, paths: list[str], variant: str = "loader-thread") -> Task:
+    scenario = SCENARIOS[name]
+    return Task(scenario, paths, variant, 2, 3, 2, 4, 2, case, scenario.case(case).parameters)
+
+
+@pytest.fixture(scope="module")
+def paths(photos) -> list[str]:
+    return sorted(map(str, photos.iterdir()))
+
+
+def test_pixels_are_pillows(paths, tmp_path):
+    other = tmp_path / "other.png"
+    with Image.open(paths[0]) as image:
+        image.resize((333, 222)).save(other)
+    ours, pillows = CpuImages([*paths, str(other)]), PillowDataset([*paths, str(other)])
+    assert len(ours) == len(pillows) == 7
+    for index in range(7):
+        assert numpy.array_equal(ours[index], pillows[index])
+
+
+def test_images_of_another_size_are_resized_by_torch_as_by_pillow(paths):
+    """What a GPU does with them, done by the CPU."""
+    with Image.open(paths[0]) as file:
+        for size in ((333, 222), (1000, 700)):
+            image = file.resize(size)
+            ours = _resized(torch.from_numpy(numpy.array(image)))
+            pillows = numpy.asarray(image.resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR))
+            assert ours.shape == (HEIGHT, WIDTH, 3) and ours.dtype == torch.uint8
+            assert numpy.abs(ours.numpy().astype(int) - pillows).mean() < 1
+
+
+def test_another_decoders_rows_are_held_against_pillows(paths):
+    task = task_of("combined", "nvimgcodec", paths)
+    images = PillowDataset(paths)
+    # The second batch, decoded a little differently.
+    batch = numpy.stack([images[index] for index in (3, 4, 5)])
+    rows = batch[:, ::checksums.CHECKED_ROWS]
+    near = numpy.clip(rows.astype(int) + numpy.random.default_rng(1).integers(-4, 5, rows.shape), 0, 255)
+    reference = decoding.Reference(task)
+    assert reference.compare(1, near.astype(numpy.uint8)) == checksums.part(torch.from_numpy(batch))
+    assert reference.compare(3, rows) == reference.compare(1, rows)  # six images, so batch 3 is batch 1 again
+    with pytest.raises(decoding.PixelsDiffer, match="image 3 differs from Pillow's"):
+        reference.compare(1, rows[::-1])
+
+
+def test_combined_compares_the_decoders():
+    contest = SCENARIOS["combined"].contest
+    contestants = [c for _, c in contest.candidates(CONFIGS, [1, 2], quick=False)]
+    assert {c.case for c in contestants} == {"pillow", "nvimgcodec"}
+    across = [p for p in contest.pairs(contestants) if p.kind == "case"]
+    assert len(across) == 3 * 2 * 2
+    for pair in across:
+        assert pair.numerator.replace("@nvimgcodec", "@pillow") == pair.denominator
+    assert [s.name for s in members("nvimgcodec")] == ["nvimgcodec-decode", "nvimgcodec-memory"]
+
+
+@off_gpu
+def test_without_a_gpu_the_reason_is_told():
+    assert gpu.device() is None
+    why = gpu.without_gpu()
+    assert "GPU" in why or "nvidia-smi" in why
+    assert gpu.backend_note().startswith("nvImageCodec's CPU backend") and why in gpu.backend_note()
+    assert SCENARIOS["nvimgcodec-memory"].unavailable() == why
+    assert SCENARIOS["nvimgcodec-decode"].unavailable() is None
+
+
+@off_gpu
+@pytest.mark.thread_unsafe(reason="starts processes")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_both_decoders_give_the_same_bits_to_threads_and_processes(paths):
+    found = [decoding.measure(task_of("combined", case, paths, variant))
+             for case in ("pillow", "nvimgcodec") for variant in ("loader-thread", "loader-process")]
+    assert len({(f["first_batch"], tuple(f["rows"])) for f in found}) == 1
+    for each in found:
+        assert (each["samples"], each["batches"], each["last_batch"]) == (12, 4, 3)
+        assert set(each["metrics"]) == set(SCENARIOS["combined"].metrics)
+        assert min(each["metrics"].values()) > 0
+        assert 1 <= len(each["distributions"]["worker_setup"]["values"]) <= 2
+
+
+@off_gpu
+@pytest.mark.timeout(400)
+def test_a_run_says_what_it_measured_and_what_it_could_not(run_bench, photos, twin, tmp_path):
+    done = run_bench("nvimgcodec", "--quick", "--data", photos, "--out", tmp_path / "out", "--configs", twin,
+                     "--workers", 1, "--batch-size", 2, "--rounds", 1, timeout=380)
+    assert done.returncode == 0, done.stderr
+    document = load(tmp_path / "out/latest/results.json")
+    (scenario,) = document["scenarios"]
+    assert scenario["name"] == "nvimgcodec-decode" and document["status"] == "complete"
+    trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
+    assert len({(t["first_batch"], tuple(t["rows"])) for t in trials}) == 1
+    assert {t["contestant"] for t in trials} == {
+        f"{twin}/loader-{method}/1{again}" for method in ("thread", "process") for again in ("", "/again")}
+    assert all(t["gil_enabled"] == (twin == "gil") for t in trials)
+    # Labelled in every output, and what needs a GPU is named with the reason.
+    page = (tmp_path / "out/latest/report.html").read_text()
+    for output in (scenario["note"], " ".join(done.stdout.split()), page.replace("&#39;", "'")):
+        assert "nvImageCodec's CPU backend" in output
+    (left_out,) = [each for each in document["skipped"] if each["what"] == "nvimgcodec-memory"]
+    assert left_out["why"] == gpu.why_none()
+    assert "nvimgcodec-memory" in done.stdout
+
+
+def trial(command, environment, twin: str, paths: list[str], name: str, case: str, variant: str) -> dict:
+    """One trial's result, in a process of its own as an endpoint has it."""
+    request = {"scenario": name, "case": case, "parameters": dict(SCENARIOS[name].case(case).parameters),
+               "paths": paths, "config": twin, "variant": variant, "workers": 2, "batch_size": 3,
+               "warmup_batches": 2, "batches": 4, "prefetch_factor": 2}
+    done = subprocess.run(command(module="bench.trial"), input=encode(request), capture_output=True, timeout=280,
+                          env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@on_gpu
+@pytest.mark.timeout(600)
+def test_threads_and_processes_on_the_gpu(command, environment, twin, paths):
+    found = {variant: trial(command, environment, twin, paths, "nvimgcodec-memory", "", variant)
+             for variant in ("loader-thread", "loader-process")}
+    threads, processes = found["loader-thread"], found["loader-process"]
+    assert (threads["first_batch"], threads["rows"]) == (processes["first_batch"], processes["rows"])
+    for result in found.values():
+        assert result["samples"] == 4 * 3 * decoding.STRETCH_ON_GPU and result["batches"] == 4
+        assert torch.cuda.get_device_name(0) in result["note"]
+    # A CUDA context takes hundreds of MiB, which each process has and threads share.
+    assert processes["metrics"]["gpu_mib_per_worker"] > threads["metrics"]["gpu_mib_per_worker"]
+
+
+@on_gpu
+@pytest.mark.timeout(600)
+def test_both_decoders_end_on_the_gpu(command, environment, twin, paths):
+    found = [trial(command, environment, twin, paths, "combined", case, variant)
+             for case in ("pillow", "nvimgcodec") for variant in ("loader-thread", "loader-process")]
+    assert len({(f["first_batch"], tuple(f["rows"])) for f in found}) == 1

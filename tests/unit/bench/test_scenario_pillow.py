@@ -1,0 +1,94 @@
+"""The three cases of `pillow`: their pixels, who takes part, and that threads and processes do the same work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy
+import pytest
+from PIL import Image
+
+from bench import epochs
+from bench.contestants import CONFIGS
+from bench.grid import Grid
+from bench.scenario import Task
+from bench.scenarios import SCENARIOS
+from bench.scenarios.pillow import GRID, HEIGHT, SIDE, WIDTH
+
+SCENARIO = SCENARIOS["pillow"]
+
+
+def task_of(case: str, paths: list[str], variant: str = "loader-thread") -> Task:
+    return Task(SCENARIO, paths, variant, 2, 3, 2, 4, 2, case, SCENARIO.case(case).parameters)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory, photos):
+    """Images that are not as the generated ones: another size, grayscale, a palette with few colours, alpha."""
+    directory = tmp_path_factory.mktemp("odd")
+    with Image.open(next(photos.iterdir())) as photo:
+        photo.resize((301, 199)).save(directory / "0.jpg")
+        photo.convert("L").save(directory / "1.jpg")
+        photo.quantize(16).save(directory / "2.png")
+        photo.convert("RGBA").save(directory / "3.png")
+    return sorted(map(str, directory.iterdir()))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_pixels_of_every_case(own, photos, odd):
+    paths = odd if own else sorted(map(str, photos.iterdir()))
+    whole, some, resized = (task_of(case.name, paths).dataset() for case in SCENARIO.cases)
+    for index, path in enumerate(paths):
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+        assert whole[index].shape == (HEIGHT, WIDTH, 3) and whole[index].dtype == numpy.uint8
+        if image.size == (WIDTH, HEIGHT):
+            assert numpy.array_equal(whole[index], numpy.asarray(image))
+        # In the middle of each of 8x8 fields; nothing is interpolated.
+        rows = (numpy.arange(GRID) + 0.5) * image.height / GRID
+        columns = (numpy.arange(GRID) + 0.5) * image.width / GRID
+        assert numpy.array_equal(some[index], numpy.asarray(image)[rows.astype(int)][:, columns.astype(int)])
+        expected = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+        assert numpy.array_equal(resized[index], numpy.asarray(expected))
+
+
+@pytest.mark.parametrize("case", [case.name for case in SCENARIO.cases])
+def test_a_sample_has_the_bytes_that_batches_are_sized_by(case, photos):
+    dataset = task_of(case, sorted(map(str, photos.iterdir()))).dataset()
+    assert dataset[0].nbytes == (SCENARIO.case(case).sample_bytes or SCENARIO.sample_bytes)
+
+
+def test_a_truncated_image_is_an_error_in_every_case(photos, tmp_path):
+    path = tmp_path / "cut.jpg"
+    path.write_bytes(next(photos.iterdir()).read_bytes()[:20_000])
+    for case in SCENARIO.cases:
+        with pytest.raises(OSError, match="truncated"):
+            task_of(case.name, [str(path)]).dataset()[0]
+
+
+def test_the_headline_is_what_it_was_before_there_were_cases():
+    contest = SCENARIO.contest
+    assert contest.candidates(CONFIGS, [1, 2], quick=True) == Grid().candidates(CONFIGS, [1, 2], quick=True)
+    full = contest.candidates(CONFIGS, [1, 2, 4, 8], quick=False)
+    before = Grid().candidates(CONFIGS, [1, 2, 4, 8], quick=False)
+    assert full[:len(before)] == before
+    # The other cases have everybody too, each under its name, and are given up first.
+    others = full[len(before):]
+    assert {c.case for _, c in others} == {"decode", "resize"}
+    plain = {c for _, c in before if not c.duplicate}
+    for case in ("decode", "resize"):
+        assert {replace(c, case="") for _, c in others if c.case == case} == plain
+    assert min(rank for rank, _ in others) > max(rank for rank, c in before if c.workers in (1, 8))
+    pairs = contest.pairs(c for _, c in full)
+    assert len(pairs) == 3 * len(Grid().pairs(plain))
+    assert (pairs[0].numerator, pairs[0].denominator) == ("ft/loader-thread/8", "gil/loader-process/8")
+
+
+@pytest.mark.thread_unsafe(reason="starts processes")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("case", [case.name for case in SCENARIO.cases])
+def test_threads_and_processes_do_the_same_work(case, photos):
+    paths = sorted(map(str, photos.iterdir()))
+    a, b = (epochs.measure(task_of(case, paths, variant)) for variant in ("loader-thread", "loader-process"))
+    assert (a["first_batch"], a["rows"]) == (b["first_batch"], b["rows"])
+    assert len(set(a["rows"])) == 2  # six photos are two batches of three, which come round again

@@ -1,0 +1,101 @@
+"""Starting: rows of a table by workers started in every way, and nothing of them is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import time
+
+import numpy
+import pytest
+
+from bench.contestants import CONFIGS
+from bench.environment import MIB
+from bench.run import Options, Run
+from bench.scenario import Task
+from bench.scenarios import SCENARIOS
+from bench.scenarios.startup import Table
+from bench.sources import Sources
+from bench.trials import encode
+from bench.twins import Twins
+
+SCENARIO = SCENARIOS["startup"]
+METRICS = {"time_to_first_batch", "epoch_gap", "epoch_gap_persistent"}
+pytestmark = [pytest.mark.thread_unsafe(reason="starts processes"), pytest.mark.timeout(400),
+              pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")]
+
+
+def test_a_table_has_its_size_and_its_rows():
+    table = Table(MIB)
+    assert len(pickle.dumps(table)) > MIB and len(table) == 128
+    assert numpy.array_equal(table[3], numpy.arange(3 * 1024, 4 * 1024))
+
+
+def test_threads_and_forked_processes_give_the_same_rows():
+    found = []
+    for variant in ("loader-thread", "loader-process"):
+        result = SCENARIO.measure(Task(SCENARIO, [], variant, 2, 4, 2, 8, 2, "1-MiB", {"bytes": MIB}))
+        assert set(result["metrics"]) == METRICS and min(result["metrics"].values()) > 0
+        assert (result["batches"], result["last_batch"], len(result["rows"])) == (8, 4, 10)
+        # The second epochs begin where the first did.
+        assert result["rows"][-1] == result["rows"][-2] == result["rows"][0]
+        found.append((result["first_batch"], result["rows"]))
+    assert found[0] == found[1]
+
+
+def group_ends(group: int) -> bool:
+    """Whether no process of a group is left within half a minute."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("variant", ["loader-spawn", "loader-forkserver"])
+def test_processes_that_are_not_forked(command, environment, twin, variant):
+    """A real trial, whose workers, server and resource tracker go with it."""
+    request = {"scenario": "startup", "case": "1-MiB", "parameters": {"bytes": MIB}, "paths": [], "config": twin,
+               "variant": variant, "workers": 1, "batch_size": 4, "warmup_batches": 1, "batches": 4,
+               "prefetch_factor": 2}
+    with subprocess.Popen(command(module="bench.trial"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, start_new_session=True,
+                          env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment) as trial:
+        output, errors = trial.communicate(encode(request), timeout=300)
+    assert trial.returncode == 0, errors.decode()
+    assert group_ends(trial.pid)
+    result = json.loads(output)
+    expected = SCENARIO.measure(Task(SCENARIO, [], "loader-thread", 1, 4, 1, 4, 2, "1-MiB", {"bytes": MIB}))
+    assert set(result["metrics"]) == METRICS and min(result["metrics"].values()) > 0
+    assert (result["first_batch"], result["rows"]) == (expected["first_batch"], expected["rows"])
+
+
+class Noted:
+    """A display that remembers what was said."""
+
+    def __init__(self):
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_datasets_that_do_not_fit_are_left_out_and_said(tmp_path):
+    """1 GiB, times the workers that would have a copy; the smaller ones stay."""
+    display = Noted()
+    options = Options((SCENARIO,), False, tmp_path, None, None, 60.0, (4,), None, CONFIGS, {})
+    this = Run(options, None, None, display)
+    memory = {"available": 5 << 30, "shm_free": 1 << 30}
+    twins = Twins(environments={"ft": {"memory": memory}, "gil": {"memory": memory}})
+    contestants = [c for _, c in SCENARIO.contest.candidates(CONFIGS, [4], quick=False)]
+    work, cases = this._work(SCENARIO, contestants, twins, Sources(None, lambda title: lambda done, total: None, print))
+    assert set(work.cases) == {case["name"] for case in cases} == {"1-MiB", "32-MiB", "256-MiB"}
+    (left_out,) = this.document["skipped"]
+    assert left_out["what"] == "startup: a dataset of 1 GiB"
+    assert "MiB of memory free, 4 workers need" in left_out["why"] and "--workers" in left_out["why"]
+    assert display.notes == [f"left out: {left_out['what']}: {left_out['why']}"]

@@ -1,0 +1,120 @@
+"""`training`: the same samples and the same losses, whoever loads; and it learns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader as TorchDataLoader
+
+from bench import training
+from bench.contestants import CONFIGS, Contestant, duplicates
+from bench.scenario import Task
+from bench.scenarios import SCENARIOS
+from bench.scenarios.training import SIDE, Quadrants, network, train
+from bench.training import EPOCHS, AcceleratorUse, CPUUse, note, steps_per_epoch
+
+pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
+SCENARIO = SCENARIOS["training"]
+
+
+@pytest.fixture
+def dataset(photos: Path) -> Quadrants:
+    return Quadrants(sorted(map(str, photos.iterdir())), per_epoch=12, epochs=2, seed=5)
+
+
+def test_who_is_compared():
+    contestants = [c for _, c in SCENARIO.contest.candidates(CONFIGS, [1, 2], quick=False)]
+    assert {c.variant for c in contestants} >= {"serial", "loader-thread", "loader-process", "torch-process"}
+    assert len(duplicates(contestants)) == 2
+    assert SCENARIO.contest.pairs(contestants)[0].denominator == "gil/torch-process/2"
+
+
+def test_an_epoch_is_as_long_with_any_number_of_workers():
+    def task(workers: int) -> Task:
+        return Task(SCENARIO, [], "loader-thread", workers, 8, workers, 5 * workers, 2)
+
+    assert [steps_per_epoch(task(workers)) for workers in (1, 2, 7)] == [5, 5, 5]
+
+
+def test_samples_are_crops_with_their_brightest_quadrant(dataset):
+    assert len(dataset) == 24
+    half = SIDE // 2
+    for index in range(6):
+        image, label = dataset[index]
+        assert image.shape == (3, SIDE, SIDE) and image.dtype == torch.uint8
+        quadrants = [image[:, y:y + half, x:x + half].double().mean() for y in (0, half) for x in (0, half)]
+        assert quadrants[label] == max(quadrants)
+
+
+def test_a_sample_is_always_the_same_and_every_epoch_another(dataset, photos):
+    again = Quadrants(sorted(map(str, photos.iterdir())), per_epoch=12, epochs=2, seed=5)
+    other = Quadrants(sorted(map(str, photos.iterdir())), per_epoch=12, epochs=2, seed=6)
+    assert all(torch.equal(dataset[i][0], again[i][0]) for i in (3, 0, 17))
+    assert not all(torch.equal(dataset[i][0], other[i][0]) for i in range(12))
+    # Every image as often as the others, in another order.
+    assert sorted(dataset._order[:12]) == sorted(dataset._order[12:]) and dataset._order[:12] != dataset._order[12:]
+
+
+def test_it_learns_which_quadrant_is_the_brightest(dataset):
+    torch.manual_seed(0)
+    model = network()
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    losses = [float(loss) for _ in range(25)
+              for loss in train(model, optimiser, TorchDataLoader(dataset, batch_size=24), "cpu")]
+    assert losses[-1] < losses[0] * 0.9
+
+
+def test_use_of_the_cpus_is_a_percentage():
+    use = CPUUse()
+    use.start()
+    assert list(use.steps([1, 2])) == [1, 2]
+    sum(range(200_000))
+    assert use.stop(60.0) > 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here: torch.cuda.is_available() is False")
+def test_use_of_the_gpu_is_a_percentage():
+    use = AcceleratorUse()
+    use.start()
+    for _ in use.steps(range(3)):
+        torch.ones(2000, 2000, device="cuda").square().sum()
+    assert 0 < use.stop(60.0) < 100
+
+
+def test_where_it_trained_is_told():
+    assert note("cuda").startswith("trained on the GPU;") and "no GPU here" in note("cpu")
+
+
+def test_the_loss_is_part_of_what_must_be_equal(photos, monkeypatch):
+    """A training that goes otherwise has other checksums, with the same samples."""
+    paths = sorted(map(str, photos.iterdir()))
+    task = Task(SCENARIO, paths, "serial", 1, 2, 1, 3, 2)
+    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # taken back at the end
+    try:
+        same = [training.measure(task)["rows"] for _ in range(2)]
+        monkeypatch.setattr(torch.optim, "SGD", lambda parameters, **_: torch.optim.Adam(parameters))
+        other = training.measure(task)["rows"]
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.utils.deterministic.fill_uninitialized_memory = before[1]
+    steps = 3 * EPOCHS
+    assert same[0] == same[1] and len(same[0]) == 2 * steps
+    assert other[:steps] == same[0][:steps] and other[steps:] != same[0][steps:]
+
+
+@pytest.mark.timeout(500)
+def test_a_run(run_few, twin):
+    variants = {"gil": ["loader-thread", "loader-process", "torch-process"], "ft": ["loader-thread"]}[twin]
+    contestants = [Contestant(twin, variant, 2) for variant in variants] + [Contestant(twin, "serial", 1)]
+    entry, printed = run_few("training", contestants, "--workers", 2, "--batch-size", 2)
+    trials = entry["rounds"][0]["trials"]
+    assert len({tuple(trial["rows"]) for trial in trials}) == 1
+    steps = EPOCHS * SCENARIO.quick.batches_per_worker
+    for trial in trials:
+        assert len(trial["distributions"]["loss"]["values"]) == trial["batches"] == steps
+        assert len(trial["distributions"]["epoch"]["values"]) == EPOCHS
+        assert trial["distributions"]["loss"] == trials[0]["distributions"]["loss"]
+    assert "equal bit for bit" in entry["note"] and entry["note"] in printed

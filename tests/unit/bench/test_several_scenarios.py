@@ -1,0 +1,66 @@
+"""A run of several scenarios: what it says of those it did not come to, of options, and of its time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench import progress, run
+from bench.interruption import Interruption
+from bench.results import Results
+from bench.scenarios import SCENARIOS
+
+
+@pytest.fixture
+def suite(tmp_path: Path):
+    """Builds a run of pillow, contention and memory that has not begun."""
+    def build(**options) -> run.Run:
+        chosen = tuple(SCENARIOS[name] for name in ("pillow", "contention", "memory"))
+        given = {"quick": True, "out": tmp_path, "data": None, "rounds": None, "budget": 1000.0, "workers": None,
+                 "batch_size": None, "configs": ("gil", "ft"), "twins": {}, **options}
+        with Interruption() as interruption:
+            return run.Run(run.Options(chosen, **given), Results(tmp_path), interruption, progress.PlainDisplay())
+
+    return build
+
+
+def test_what_a_run_did_not_come_to_is_said(suite):
+    this = suite()
+    this._ended.add("pillow")  # it was not available, say
+    this.document["scenarios"].append({"name": "contention"})  # some of its rounds are there
+    this.stop("interrupted (SIGINT)")
+    assert this.document["skipped"] == [
+        {"what": "memory", "why": "the run ended before its first round had: interrupted (SIGINT)"}]
+
+
+def test_options_that_mean_nothing_to_a_scenario_are_named(suite, capsys):
+    suite(batch_size=8, data=Path("photos"))._warn_of_options()
+    err = capsys.readouterr().err
+    assert "--data is for images, and changes nothing in contention, memory" in err
+    assert "--batch-size is for what loads batches, and changes nothing in contention" in err
+
+
+def test_later_scenarios_share_what_is_left_as_they_need(suite):
+    this = suite()
+    shares = [SCENARIOS[name].share(True) for name in ("pillow", "contention", "memory")]
+    whole = 1000.0 - run.REPORT_SECONDS
+    assert this._later(0) == pytest.approx(whole * sum(shares[1:]) / sum(shares), rel=0.05)
+    assert this._later(2) == 0.0
+    assert suite(rounds=3)._later(0) == 0.0
+
+
+def test_progress_tells_the_time_of_the_whole_run(capsys):
+    display = progress.PlainDisplay()
+    display.scenario("pillow", 1, 3, 3725.0)
+    display.round_done(2, 4, 20.0, 40.0)
+    display.scenario("memory", 3, 3, 0.0)
+    display.round_done(2, 4, 20.0, 40.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "pillow (1 of 3); 1:02:05 for those after it", "round 2 of 4: 20 s, 0:40 left, 1:02:45 of the run",
+        "memory (3 of 3)", "round 2 of 4: 20 s, 0:40 left"]
+
+
+def test_notes_that_others_hold_are_said_once():
+    assert run.joined(["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"]) == \
+        "no GPU here, and 2 workers share 2 CPUs; CPU backend"

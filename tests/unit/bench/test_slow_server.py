@@ -1,0 +1,141 @@
+"""The server of remote samples: what it answers, when, and that it goes with whoever started it."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zlib
+
+import psutil
+import pytest
+
+from bench.slow_server import content, slow_server
+
+SIZE = 5000
+pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with slow_server(0.0, SIZE) as running:
+        yield running
+
+
+def ask(server, target: str, method: str = "GET", **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection(server.address.removeprefix("http://"), timeout=60)
+    connection.request(method, target, headers=headers)
+    answer = connection.getresponse()
+    found = answer.status, answer.read(), answer.headers
+    connection.close()
+    return found
+
+
+def test_samples_are_those_of_their_number_and_do_not_compress():
+    data = content(3, 100_000)
+    assert len(data) == 100_000 and content(3, 100_000) == data != content(4, 100_000)
+    assert len(zlib.compress(data, 9)) > 0.99 * len(data)
+
+
+def test_whole_samples_and_ranges(server):
+    whole = content(7, SIZE)
+    assert ask(server, "/samples/7")[:2] == (200, whole)
+    status, body, headers = ask(server, "/samples/7", Range="bytes=10-19")
+    assert (status, body, headers["Content-Range"]) == (206, whole[10:20], f"bytes 10-19/{SIZE}")
+    assert ask(server, "/samples/7", Range="bytes=4990-")[:2] == (206, whole[4990:])
+    assert ask(server, "/samples/7", Range="bytes=-5")[:2] == (206, whole[-5:])
+    assert ask(server, "/samples/7", Range=f"bytes={SIZE}-")[0] == 416
+    status, body, headers = ask(server, "/samples/7", method="HEAD")
+    assert (status, body, headers["Content-Length"]) == (200, b"", str(SIZE))
+
+
+def test_what_is_not_there(server):
+    assert ask(server, "/")[0] == ask(server, "/samples/x")[0] == ask(server, "/samples/1/2")[0] == 404
+    assert ask(server, "/samples/1", method="DELETE")[0] == 405
+
+
+def test_a_connection_serves_requests_in_their_order(server):
+    """Two at once (pipelined), then what is no request."""
+    with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2])), timeout=60) as connection:
+        connection.sendall(b"GET /samples/1 HTTP/1.1\r\n\r\nGET /samples/2 HTTP/1.1\r\n\r\nnonsense\r\n\r\n")
+        received = b""
+        while b"400 Bad Request" not in received:
+            received += connection.recv(1 << 16)
+        assert received.index(content(1, SIZE)) < received.index(content(2, SIZE))
+
+
+def test_no_answer_comes_early():
+    with slow_server(0.25, SIZE) as late:
+        begin = time.monotonic()
+        assert ask(late, "/samples/1")[0] == 200
+        assert time.monotonic() - begin >= 0.24
+
+
+def test_fsspec_reads_from_it(server):
+    """Whole files, ranges and file objects, as programs that read remote storage do."""
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed here; it is in docker/requirements.lock")
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed here; it is in docker/requirements.lock")
+    store = fsspec.filesystem("http")
+    whole = content(5, SIZE)
+    assert store.cat_file(server.url(5)) == whole
+    assert store.cat_file(server.url(5), 10, 20) == whole[10:20]
+    with store.open(server.url(5)) as file:
+        file.seek(100)
+        assert file.read(50) == whole[100:150]
+    with pytest.raises(FileNotFoundError):
+        store.cat_file(server.address + "/none")
+
+
+def ended(pid: int) -> bool:
+    """Whether a process ends within half a minute."""
+    try:
+        process = psutil.Process(pid)
+        process.wait(30)
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.TimeoutExpired:
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
+def test_it_ends_with_the_context_and_with_an_exception():
+    with pytest.raises(LookupError), slow_server(0.0, SIZE) as running:
+        raise LookupError
+    assert ended(running.pid)
+
+
+KILLED = """
+import sys
+from bench.slow_server import slow_server
+with slow_server(0.0, 100) as running:
+    print(running.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_it_ends_with_a_parent_that_is_killed(environment):
+    with subprocess.Popen([sys.executable, "-c", KILLED], env=environment, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        pid = int(parent.stdout.readline())
+        assert psutil.pid_exists(pid)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait(30)
+        assert ended(pid)
+
+
+def test_it_ends_with_its_standard_input(environment):
+    """Where nobody is its parent in the kernel's sense."""
+    with subprocess.Popen([sys.executable, "-m", "bench.slow_server", "--delay", "0", "--size", "10"],
+                          env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert int(process.stdout.readline()) > 0
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_wrong_usage(environment):
+    done = subprocess.run([sys.executable, "-m", "bench.slow_server", "--delay", "-1", "--size", "10"],
+                          env=environment, text=True, capture_output=True, timeout=60)
+    assert done.returncode == 2 and "--delay is 0 or more" in done.stderr

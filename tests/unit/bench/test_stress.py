@@ -1,0 +1,214 @@
+"""The thread-safety suite as part of a run: real runs of it, what is kept of them, and what the report says."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from bench import arguments, report, stress
+from bench.compare import compare
+from bench.endpoints import PeerEndpoint
+from bench.integrity import Inconsistent, check, seal
+from bench.interruption import Interruption
+from bench.report import changes, html, safety
+from bench.results import load
+from bench.supervise import supervise
+from bench.trials import TrialFailed, child_environment, command
+from tests.unit.bench import documents, simulated
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and looks at what is left of them")
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict:
+    """A run without the suite."""
+    return simulated.document(simulated.blank(), 0, rounds=3)
+
+
+def collector(part: dict, config: str) -> tuple[stress.Collector, list]:
+    said: list = []
+    return stress.Collector(part, config, lambda done, of: said.append((done, of)), said.append), said
+
+
+def test_its_lines_become_results(twin):
+    """Two scenarios, as the suite runs them for a benchmark."""
+    lines: list[bytes] = []
+    outcome = supervise(
+        [*command(sys.executable, stress.PROGRAM), "--seed", "5", "-k", "ListAsResults or containers.Slots"],
+        b"", child_environment(twin), {}, 280, lines.append)
+    assert outcome.returncode == 0, outcome.stderr.decode()
+    part = stress.begin(None, seed=5)
+    taker, said = collector(part, twin)
+    for line in b"".join(lines).splitlines():
+        taker.take(json.loads(line))
+    assert part["scenarios"] == ["containers.ListAsResults", "containers.Slots"] and said == [(1, 2), (2, 2)]
+    assert taker.missing() == 0 and len(part["source"]) == 64
+    for result in part["results"]:
+        assert (result["outcome"], result["failures"], result["configuration"]) == ("passed", [], twin)
+        assert result["iterations"] >= 1 and result["threads"] == 4 and result["seed"] == 5
+
+
+class Enough(Exception):
+    """The client has seen what it wanted."""
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=30)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command, environment, twin, tmp_path):
+    peer = subprocess.Popen(command("--socket", tmp_path / "s", module="bench.peer"), env=environment)
+    part = stress.begin(None)
+    taker, _ = collector(part, twin)
+    running: list[psutil.Process] = []
+
+    def take(line: dict) -> None:
+        taker.take(line)
+        running[:] = descendants(peer.pid)
+        if len(part["results"]) == 2:
+            raise Enough
+
+    try:
+        with Interruption() as interruption:
+            endpoint = PeerEndpoint(tmp_path / "s", interruption)
+            with pytest.raises(Enough):
+                endpoint.stress(twin, {"minutes": None, "seed": 0}, take)
+            endpoint.close()
+        assert peer.wait(timeout=60) == 0
+        assert len(running) >= 2  # pytest, and the process that runs the scenarios
+        assert_gone(running)
+    finally:
+        peer.kill()
+        peer.wait()
+    assert taker.missing() == len(part["scenarios"]) - 2 > 30
+
+
+def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, tiny, twin, tmp_path):
+    log = tmp_path / "log"
+    with open(log, "w") as file:
+        run = subprocess.Popen(command(*tiny(tmp_path / "out", "--rounds", 1, "--stress")), env=environment,
+                               stdout=subprocess.PIPE, stderr=file, text=True)
+    try:
+        deadline = time.monotonic() + 240
+        while not any('"stress": {' in path.read_text() for path in tmp_path.glob("out/*/results.json")):
+            assert run.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        while not (processes := descendants(run.pid)):
+            assert run.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=120)
+    finally:
+        run.kill()
+        run.wait()
+    assert run.returncode == 130, log.read_text()
+    assert_gone(processes)
+    saved = load(tmp_path / "out")
+    assert (saved["status"], saved["reason"]) == ("complete", None) and len(saved["scenarios"][0]["rounds"]) == 1
+    assert saved["stress"]["status"] == "incomplete"
+    assert saved["stress"]["reason"] == f"interrupted (SIGINT) in {twin}"
+    page = (tmp_path / "out/latest/report.html").read_text()
+    for text in (output, page, (tmp_path / "out/latest/summary.md").read_text()):
+        assert "did not come to its end" in text and "bench --quick --stress" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("line, message", [
+    ({"scenario": "files.SharedZip"}, "lacks 'configuration'"),
+    ({"source": "b" * 64, "scenarios": []}, "another version"),
+    ({name: [] for name in stress.FIELDS} | {"configuration": "gil"}, "ran as gil, not as ft")])
+def test_lines_that_cannot_be_taken(line, message):
+    taker, _ = collector({**stress.begin(None), "source": "a" * 64}, "ft")
+    with pytest.raises(TrialFailed, match=message):
+        taker.take(line)
+
+
+@pytest.mark.parametrize("given, wanted", [
+    ([], (True, None)), (["all"], (True, None)), (["--quick"], (False, None)), (["pillow"], (False, None)),
+    (["--quick", "--stress"], (True, None)), (["--no-stress"], (False, None)),
+    (["pillow", "--stress-minutes", "2.5"], (True, 2.5))])
+def test_when_it_runs(given, wanted):
+    found = arguments.parse(given)
+    assert (found.stress, found.stress_minutes) == wanted
+
+
+@pytest.mark.parametrize("given", [["--no-stress", "--stress-minutes", "1"], ["--stress-minutes", "0"],
+                                   ["--stress-minutes", "long"]])
+def test_what_makes_no_sense(given):
+    with pytest.raises((arguments.UsageError, SystemExit)):
+        arguments.parse(given)
+
+
+def test_documents_with_and_without_it_pass(measured):
+    check(measured)
+    check(documents.with_stress(measured))
+    check(documents.with_stress(measured, failing=True))
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda part: part["results"].pop(), "are complete"),
+    (lambda part: part["results"].append(part["results"][0]), "two results"),
+    (lambda part: part["results"][0].update(failures=["x"]), "has passed, and 1 failures"),
+    (lambda part: part["results"][0].update(scenario="files.Other"), "was not to be run"),
+    (lambda part: part["results"][0].update(outcome="fine"), "breaks the schema"),
+    (lambda part: part["results"][0].update(iterations=99), "written: stress$")])
+def test_an_edit_is_noticed(measured, change, message):
+    edited = documents.with_stress(measured)
+    change(edited["stress"])
+    if "written" not in message:
+        edited["seal"] = seal(edited)  # by somebody who wants to deceive
+    with pytest.raises(Inconsistent, match=message):
+        check(edited)
+
+
+def outputs(document: dict, directory, capsys) -> list[str]:
+    """The report in all its forms, on one line each."""
+    report.show(document, directory)
+    return [" ".join(text.split()) for text in
+            (capsys.readouterr().out, html.page(document).decode(), report.summary(document).replace("\\", ""))]
+
+
+def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys):
+    failing = documents.with_stress(measured, failing=True)
+    (config,) = failing["options"]["configs"]
+    table = safety.table(failing)
+    assert table.head == ("scenario", "threads", f"{config}: iterations", f"{config}: failures")
+    assert table.rows == (("containers.Slots", "4", "1,234", "0"), ("files.SharedZip", "4", "1,234", "1"),
+                          ("loaders.Left", "4", "", "crashed"))
+    for text in outputs(failing, tmp_path, capsys):
+        assert "2 did not pass: files.SharedZip failed, loaders.Left crashed" in text
+        assert "BadZipFile" in text and "crashed: SIGSEGV" in text and "tests/stress/test_scenarios.py -k Left" in text
+        assert "cpython/issues/86535" in text
+    assert stress.problem(failing["stress"]) == (
+        f"thread-safety suite: files.SharedZip failed in {config}; loaders.Left crashed in {config}")
+    for text in outputs(documents.with_stress(measured), tmp_path, capsys):
+        assert f"{config}: 3 scenarios, 3,702 rounds, no failure." in text and "did not pass" not in text
+
+
+def test_report_says_that_it_was_not_run(measured, tmp_path, capsys):
+    for text in outputs(measured, tmp_path, capsys):
+        assert "was not part of this run: `./twins bench --quick --stress` runs it" in text
+    asked = {**measured, "options": {**measured["options"], "stress": True}}
+    for text in outputs(asked, tmp_path, capsys):
+        assert "was not run, since the measurement did not come to its end" in text
+
+
+def test_compare_tells_changed_outcomes(measured):
+    passing, failing = documents.with_stress(measured), documents.with_stress(measured, failing=True)
+    (config,) = passing["options"]["configs"]
+    found = compare(passing, failing)
+    assert found.outcomes == [f"files.SharedZip in {config}: passed in A, failed in B",
+                              f"loaders.Left in {config}: passed in A, crashed in B"]
+    assert "changed   files.SharedZip" in changes.text(found, ("a", passing), ("b", failing))
+    assert compare(passing, passing).outcomes == []
+    assert ("thread-safety suite", "run in B alone") in compare(measured, passing).left_out
