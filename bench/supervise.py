@@ -47,10 +47,12 @@ class Outcome:
 
 
 def supervise(
-    arguments: list[str], stdin: bytes, environment: Mapping[str, str], watch: Watch, timeout: float
+    arguments: list[str], stdin: bytes, environment: Mapping[str, str], watch: Watch, timeout: float,
+    take: Callable[[bytes], None] | None = None,
 ) -> Outcome:
     """Run a command with `stdin` and return its outcome.
 
+    `take` is given the child's stdout as it comes, which is then not kept; what it raises ends the child.
     Raises Stopped or TimedOut, after killing the child's process group, and OSError where the
     command cannot be started.
     """
@@ -59,7 +61,7 @@ def supervise(
         arguments, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, start_new_session=True, bufsize=0)
     try:
-        return _watch(child, stdin, watch, begin, timeout)
+        return _watch(child, stdin, watch, begin, timeout, take)
     finally:
         _kill_group(child)
         for pipe in (child.stdin, child.stdout, child.stderr):
@@ -74,7 +76,8 @@ def _kill_group(child: subprocess.Popen) -> None:
             os.killpg(child.pid, signal.SIGKILL)
 
 
-def _watch(child: subprocess.Popen, stdin: bytes, watch: Watch, begin: float, timeout: float) -> Outcome:
+def _watch(child: subprocess.Popen, stdin: bytes, watch: Watch, begin: float, timeout: float,
+           take: Callable[[bytes], None] | None) -> Outcome:
     output = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
     stderr = output[child.stderr.fileno()]
     stdin_fd = child.stdin.fileno()
@@ -99,7 +102,10 @@ def _watch(child: subprocess.Popen, stdin: bytes, watch: Watch, begin: float, ti
                     fd = key.fd
                     if fd in output:
                         data = os.read(fd, 1 << 16)
-                        output[fd] += data
+                        if take is not None and fd == child.stdout.fileno():
+                            take(data)
+                        else:
+                            output[fd] += data
                         if not data:
                             selector.unregister(fd)
                             open_pipes.discard(fd)

@@ -1,0 +1,8 @@
+"""``python -m reproducer``."""
+
+import sys
+
+from reproducer.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""What a reproduction is asked for: the command line and the script, checked before anything is built.
+
+Imports nothing but the standard library and runs on Python 3.9: `./twins repro` asks it before it builds
+the twins, so that a typing error does not cost ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+LARGEST_SCRIPT = 1024 * 1024
+
+DESCRIPTION = """\
+Run a script many times in each of three configurations and say where it fails:
+
+  gil      the build with the GIL
+  ft-gil   the free-threaded build with the GIL forced on (PYTHON_GIL=1)
+  ft       the free-threaded build, the GIL off
+
+Each run is a process of its own with a time limit. A run has failed if the script exits with a status
+other than 0 (its own check of its result), raises an exception (in any thread), dies of a signal, or has
+not ended in time; then the stacks of all threads are dumped before it is killed. The configurations
+take turns, and a difference between them is claimed only where Fisher's exact test allows it.
+
+What is printed is Markdown, ready to be pasted into an issue. The script is one file; it finds the number
+of threads in the variable REPRO_THREADS and as its first argument. Packages that the twins do not hold
+are named in the script's inline metadata (PEP 723):
+
+  # /// script
+  # dependencies = ["h5py"]
+  # ///
+"""
+
+EPILOG = """\
+examples:
+  ./twins repro bug.py
+  ./twins repro bug.py --threads 8 --repeat 50 --timeout 20 --out report.md
+  ./twins repro bug.py --shrink-threads            the smallest number of threads that still fails
+  ./twins repro bug.py --bisect-packages           is another version of a package it imports any better?
+  ./twins repro bug.py --bisect-packages --package numpy==2.3.5 --package 'pillow<12'
+  docker compose run --rm ft-repro repro/counter_increment.py      behind walls: no network, read-only, ...
+  docker compose run --rm -T ft-repro - <bug.py                    any script, from standard input
+
+WITHOUT DOCKER THERE ARE NO WALLS: the script runs as you and may read, write and send whatever you may.
+Time, memory, processes, output and its scratch folder are limited, which stops accidents, not malice.
+
+exit status:
+  0   not reproduced: no run failed
+  10  fails only without the GIL              11  fails on the free-threaded build, even with the GIL on
+  12  fails everywhere                        13  fails, but not in a pattern that can be named, or too
+                                                  rarely to tell where
+  14  cannot be judged: no run could be counted
+  1   the runs could not be made              2   wrong usage, or no script to read
+  130, 143  interrupted (what was run until then is reported)
+"""
+
+
+class UsageError(Exception):
+    """The command line asks for what cannot be done."""
+
+
+def _whole(low: int, high: int):
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds (0.1 or more)")
+    return seconds
+
+
+def _twin(text: str) -> tuple:
+    name, _, where = text.partition("=")
+    if name not in ("ft", "gil") or not where:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ft=ENDPOINT or gil=ENDPOINT")
+    return name, where
+
+
+def _package(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[\w,-]+\])? *([<>=!~].*)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a package, with or without a version: numpy, numpy==2.3.5")
+    return text
+
+
+def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog=prog, description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False)
+    add = result.add_argument
+    add("script", metavar="SCRIPT", help="the Python script, one file; - reads it from standard input")
+    add("--threads", type=_whole(1, 1024), default=8, metavar="N",
+        help="threads that the script is asked to start, as REPRO_THREADS and argv[1] (default: %(default)s)")
+    add("--repeat", type=_whole(1, 10_000), default=20, metavar="N",
+        help="runs in each configuration (default: %(default)s)")
+    add("--timeout", type=_seconds, default=60.0, metavar="SECONDS",
+        help="a run that takes longer hangs (default: %(default)g)")
+    add("--budget", type=_seconds, default=900.0, metavar="SECONDS",
+        help="time for all runs together; what was run until then is reported (default: %(default)g)")
+    add("--out", type=Path, metavar="FILE", help="write the report there too")
+    add("--configs", default="gil,ft-gil,ft", metavar="gil,ft-gil,ft", help="run these configurations only")
+    find = result.add_argument_group("narrowing it down, once it is reproduced")
+    find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
+    find.add_argument("--bisect-packages", action="store_true",
+                      help="run again with one package at another version, for each that the script imports")
+    find.add_argument("--package", type=_package, action="append", default=[], metavar="NAME[==VERSION]",
+                      help="with --bisect-packages: only this package (the release before, or this version)")
+    limits = result.add_argument_group("limits of a run")
+    limits.add_argument("--memory", type=_whole(64, 1 << 20), default=4096, metavar="MIB",
+                        help="memory of all its processes together (default: %(default)s)")
+    limits.add_argument("--processes", type=_whole(1, 100_000), default=128, metavar="N",
+                        help="processes at once (default: %(default)s)")
+    limits.add_argument("--disk", type=_whole(1, 1 << 20), default=1024, metavar="MIB",
+                        help="what it may write into its scratch folder (default: %(default)s)")
+    limits.add_argument("--output", type=_whole(1, 1 << 20), default=64, metavar="MIB",
+                        help="what it may print (default: %(default)s)")
+    # Set by ./twins and compose.yaml.
+    add("--twin", action="append", type=_twin, default=[], help=argparse.SUPPRESS)
+    add("--cache", type=Path, help=argparse.SUPPRESS)
+    return result
+
+
+def read_script(path: str, walled: bool) -> bytes:
+    """The script's source; raises UsageError where there is none that could be run."""
+    if path == "-":
+        source = sys.stdin.buffer.read(LARGEST_SCRIPT + 1)
+    else:
+        where = Path(path)
+        if not where.exists():
+            hint = ""
+            if walled:
+                hint = (": this container sees the folder repro/ only; give it another script on standard input "
+                        "(docker compose run --rm -T ft-repro - <bug.py)")
+            raise UsageError(f"there is no script {path}{hint}")
+        if not where.is_file():
+            raise UsageError(f"{path} is no file: a reproducer is one Python script")
+        try:
+            with open(where, "rb") as file:
+                source = file.read(LARGEST_SCRIPT + 1)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    if len(source) > LARGEST_SCRIPT:
+        raise UsageError(f"{path} has more than {LARGEST_SCRIPT // 1024} KiB: a reproducer is a short script")
+    if b"\0" in source:
+        raise UsageError(f"{path} is no Python source (it holds null bytes)")
+    if not source.strip():
+        raise UsageError(f"{path} is empty")
+    return source
+
+
+def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
+    """The options; `source` holds the script's bytes, `configs` a tuple, `walled` whether containers run it.
+
+    Raises UsageError for what cannot be run, and SystemExit for --help (0) and what argparse refuses (2).
+    """
+    given = parser(prog).parse_args(arguments)
+    known = ("gil", "ft-gil", "ft")
+    unknown = [name for name in given.configs.split(",") if name not in known]
+    if unknown:
+        raise UsageError(f"--configs: unknown: {', '.join(unknown)}; known: {', '.join(known)}")
+    given.configs = tuple(name for name in known if name in given.configs.split(","))
+    if given.package and not given.bisect_packages:
+        raise UsageError("--package needs --bisect-packages")
+    if given.out is not None and given.out.is_dir():
+        raise UsageError(f"--out {given.out} is a directory: name a file, such as {given.out / 'report.md'}")
+    if given.out is not None and not given.out.absolute().parent.is_dir():
+        raise UsageError(f"--out {given.out}: there is no directory {given.out.absolute().parent}")
+    # Where the twins are in containers of their own, so is this program.
+    given.walled = any(where.startswith("unix:") for _, where in given.twin)
+    given.source = read_script(given.script, given.walled)
+    return given
