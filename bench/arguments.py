@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 from pathlib import Path
 
 from bench.contestants import CONFIGS
@@ -28,12 +29,15 @@ another container. Without --twin, the Python that runs this is measured alone.
 
   python -m bench --list                   the scenarios and their groups
   python -m bench --quick                  a first look, within two minutes
+  python -m bench all --quick              every scenario once; Ctrl-C keeps what is finished
   python -m bench pillow --data ~/photos   with your own images
   python -m bench peers --workers 2        this loader against torch, torchdata and spdl, with targets
-  python -m bench report FILE              make the report again from a results.json
+  python -m bench --quick --stress         and is the loader, and what it uses, safe under threads?
+  python -m bench report DIR               make the report of a run again; --markdown for an issue
+  python -m bench compare A B              what changed between two runs, beyond the noise
 
-Exit status: 0 complete, 1 a trial or writing failed, 2 wrong usage or input, 130 or 143 when
-interrupted (finished rounds are reported, marked incomplete).
+Exit status: 0 complete, 1 a trial, the thread-safety suite or writing failed, 2 wrong usage or
+input, 130 or 143 when interrupted (finished rounds are reported, marked incomplete).
 """
 
 
@@ -49,18 +53,24 @@ def parser() -> argparse.ArgumentParser:
     add = result.add_argument
     add("scenarios", nargs="*", metavar="SCENARIO",
         help=f"what to measure: scenarios, groups or all (default: {', '.join(DEFAULT)})")
-    add("--quick", action="store_true", help="fewer contestants and smaller batches: within two minutes")
+    add("--quick", action="store_true", help="fewer contestants and smaller batches: pillow within two minutes")
     add("--out", type=Path, default=Path("results"), metavar="DIR",
         help="where results go: DIR/<time>/, and DIR/latest (default: %(default)s)")
-    add("--data", type=Path, metavar="DIR", help="use the images below DIR instead of generated ones")
+    add("--data", type=Path, metavar="DIR",
+        help="use the images below DIR instead of generated ones, wherever images are read")
     add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")
     add("--budget", type=_seconds, metavar="SECONDS",
-        help="time for the whole run (default: the scenarios' own, 560 for pillow, --quick 105)")
+        help="time for the whole run (default: the scenarios' own, 700 for pillow, --quick 105)")
     add("--workers", type=_workers, metavar="1,2,4", help="numbers of workers (default: 1, 2, 4, ... CPUs)")
     add("--batch-size", type=_positive, metavar="N", help="samples a batch (default: the scenario's)")
     add("--configs", type=_configs, default=CONFIGS, metavar=",".join(CONFIGS),
         help="configurations: GIL build, free-threaded build with its GIL on, free-threaded build")
-    add("--list", action="store_true", help="list the scenarios and end")
+    add("--stress", action=argparse.BooleanOptionalAction,
+        help="afterwards, run the thread-safety suite (tests/stress) in every configuration, for about a minute each "
+             "and beyond --budget (default: if no SCENARIO is named, or all, and without --quick)")
+    add("--stress-minutes", type=_soak, metavar="M",
+        help="minutes for the thread-safety suite in each configuration: a soak")
+    add("--list", action="store_true", help="list the scenarios, what they answer and how long they take, and end")
     add("--twin", action="append", type=_twin, default=[], metavar="ft|gil=ENDPOINT",
         help="an interpreter to measure; once for each twin")
     return result
@@ -72,14 +82,26 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def _number(text: str) -> float:
+    """NaN if it is none, which lies within no bounds."""
     try:
-        seconds = float(text)
+        return float(text)
     except ValueError:
-        seconds = 0
+        return math.nan
+
+
+def _seconds(text: str) -> float:
+    seconds = _number(text)
     if not 1 <= seconds <= 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds (1 or more)")
     return seconds
+
+
+def _soak(text: str) -> float:
+    minutes = _number(text)
+    if not 0 < minutes <= 1e4:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes")
+    return minutes
 
 
 def _workers(text: str) -> tuple[int, ...]:
@@ -115,13 +137,31 @@ def choose_scenarios(names: list[str]) -> tuple:
     return tuple(chosen.values())
 
 
+def _minutes(seconds: float) -> str:
+    """A run's expected time: "9 min", "40 s"."""
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+TIMES = """\
+These are budgets: rounds are repeated until the time is spent, and where it is short contestants are left out,
+the least important first. On a slow or busy machine three rounds of the most important ones can take longer.
+--budget SECONDS changes the time, --rounds N does without it."""
+
+
 def listing() -> str:
-    """The scenarios, those of a group below it."""
+    """The scenarios with their questions and how long they take, those of a group below it, and all."""
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
-    lines = [f"{s.name:{width}}  {s.description}" for s in SCENARIOS.values() if not s.group]
+
+    def line(name: str, text: str, of: list, indent: str = "") -> str:
+        full, quick = (_minutes(sum(s.share(quick) for s in of)) for quick in (False, True))
+        return f"{indent}{name:{width - len(indent)}}  {full:>7}  {quick:>7}  {text}"
+
+    lines = [f"{'':{width}}  {'full':>7}  {'quick':>7}"]
+    lines += [line(s.name, s.question or s.description, [s]) for s in SCENARIOS.values() if not s.group]
     for group, description in GROUPS.items():
-        lines += ["", f"{group:{width}}  {description}"]
-        lines += [f"  {s.name:{width - 2}}  {s.description}" for s in members(group)]
+        lines += ["", line(group, description, members(group))]
+        lines += [line(s.name, s.question or s.description, [s], "  ") for s in members(group)]
+    lines += ["", line("all", "everything above, in this order, in one report", members("all")), "", TIMES]
     return "\n".join(lines)
 
 
@@ -137,8 +177,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if given.list:
         print(listing())
         command.exit()
-    given.scenarios = choose_scenarios(given.scenarios)
+    named = given.scenarios
+    given.scenarios = choose_scenarios(named)
+    if given.stress_minutes is not None and given.stress is False:
+        raise UsageError("--stress-minutes says how long what --no-stress leaves out takes: give one of them")
+    if given.stress is None:
+        given.stress = given.stress_minutes is not None or "all" in named or not (named or given.quick)
     if given.data and not given.data.is_dir():
         what = "is not a directory" if given.data.exists() else "does not exist"
         raise UsageError(f"--data {given.data} {what}: name a directory that holds images")
+    if given.data and not any(s.takes_data for s in given.scenarios):
+        raise UsageError(f"--data is for images, which none of {', '.join(s.name for s in given.scenarios)} reads")
+    if given.batch_size and not any(s.batched for s in given.scenarios):
+        raise UsageError(f"--batch-size is for what loads batches; {given.scenarios[0].name} loads nothing")
     return given

@@ -16,17 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def _read(path: Path) -> str | None:
+def read(path: Path) -> str | None:
+    """A small file's text without white space around it; None if it cannot be read."""
     try:
         return path.read_text().strip()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None
 
 
 def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
     """Yield (directory, is_v2) of this process's group and its ancestors."""
     mounts: list[tuple[str, Path, bool]] = []
-    for line in (_read(proc / "self/mountinfo") or "").splitlines():
+    for line in (read(proc / "self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
         fields, kind = left.split(), right.split()
         if len(fields) < 5 or len(kind) < 3:
@@ -34,7 +35,7 @@ def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
         if kind[0] == "cgroup2" or (kind[0] == "cgroup" and controller in kind[2].split(",")):
             mounts.append((fields[3], Path(fields[4]), kind[0] == "cgroup2"))
     paths: dict[bool, str] = {}
-    for line in (_read(proc / "self/cgroup") or "").splitlines():
+    for line in (read(proc / "self/cgroup") or "").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
             paths[True] = path
@@ -61,13 +62,28 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
     quotas = []
     for group, is_v2 in _groups("cpu", proc):
         if is_v2:
-            quota, _, period = (_read(group / "cpu.max") or "max").partition(" ")
+            quota, _, period = (read(group / "cpu.max") or "max").partition(" ")
         else:
-            quota = _read(group / "cpu.cfs_quota_us") or "-1"
-            period = _read(group / "cpu.cfs_period_us") or "100000"
+            quota = read(group / "cpu.cfs_quota_us") or "-1"
+            period = read(group / "cpu.cfs_period_us") or "100000"
         if quota not in ("max", "-1"):
             quotas.append(int(quota) / int(period or 100_000))
     return min(quotas, default=None)
+
+
+def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
+    """Seconds that a group of this process (the one for which it is most) has stood still for its CPU quota.
+
+    None if no group counts them.
+    """
+    found = []
+    for group, is_v2 in _groups("cpu", proc):
+        unit, name = (1e6, "throttled_usec") if is_v2 else (1e9, "throttled_time")
+        for line in (read(group / "cpu.stat") or "").splitlines():
+            key, _, value = line.partition(" ")
+            if key == name and value.isdecimal():
+                found.append(int(value) / unit)
+    return max(found, default=None)
 
 
 def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
@@ -77,15 +93,15 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
     """
     tightest: tuple[int, int] | None = None
     for group, is_v2 in _groups("memory", proc):
-        limit_text = _read(group / ("memory.max" if is_v2 else "memory.limit_in_bytes"))
-        usage_text = _read(group / ("memory.current" if is_v2 else "memory.usage_in_bytes"))
+        limit_text = read(group / ("memory.max" if is_v2 else "memory.limit_in_bytes"))
+        usage_text = read(group / ("memory.current" if is_v2 else "memory.usage_in_bytes"))
         if not limit_text or not usage_text or limit_text == "max":
             continue
         limit = int(limit_text)
         if limit >= 1 << 60:  # v1 writes "no limit" as the largest page-aligned number
             continue
         key = "inactive_file " if is_v2 else "total_inactive_file "
-        stat = _read(group / "memory.stat") or ""
+        stat = read(group / "memory.stat") or ""
         cache = next((int(s[len(key):]) for s in stat.splitlines() if s.startswith(key)), 0)
         left = max(0, limit - int(usage_text) + cache)
         if tightest is None or left < tightest[1]:

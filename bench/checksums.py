@@ -1,7 +1,8 @@
 """What shows that two contestants gave the same samples: CRC-32 of batches, or of some of their rows.
 
-A loader gives a batch as a tensor. The loop without a loader builds none: it gives a list of arrays,
-one for each sample, whole or reduced by `rows` already, whose bytes in order are those of the tensor.
+A loader gives a batch as a tensor, or with a collate_fn of the scenario's as a numpy array. The loop
+without a loader builds none: it gives a list of arrays, one for each sample, whole or reduced by `rows`
+already, whose bytes in order are those of the tensor.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def whole(batch: Any) -> int:
     """CRC-32 of every byte of a batch."""
     if isinstance(batch, list):
         return _of_list(batch)
-    return zlib.crc32(batch.numpy())
+    return zlib.crc32(_array(batch))
 
 
 def part(batch: Any) -> int:
@@ -31,8 +32,13 @@ def part(batch: Any) -> int:
     if isinstance(batch, list):
         return _of_list(batch)
     if batch.ndim > 1:
-        batch = batch[:, ::CHECKED_ROWS].contiguous()
-    return zlib.crc32(batch.numpy())
+        return zlib.crc32(_array(batch)[:, ::CHECKED_ROWS].copy())
+    return zlib.crc32(_array(batch))
+
+
+def _array(batch: Any) -> Any:
+    """A tensor's memory as a numpy array; an array itself."""
+    return batch.numpy() if hasattr(batch, "numpy") else batch
 
 
 def _of_list(samples: list) -> int:

@@ -13,30 +13,72 @@ from bench.arguments import UsageError, parse
 from bench.endpoints import EndpointError, EndpointLost
 from bench.images import ImageError
 from bench.interruption import Interrupted, Interruption
-from bench.results import Results, ResultsError, load, write_atomically
+from bench.results import Results, ResultsError, find, load, write_atomically
 from bench.sizing import DoesNotFit
 
 
 def report_main(arguments: list[str]) -> int:
-    """``python -m bench report FILE``: make PNG, page and tables again from results.json."""
+    """``python -m bench report PATH``: make PNG, page and tables again from results.json."""
     result = argparse.ArgumentParser(
         prog="python -m bench report",
         description="Make the report again from a results.json, beside it, and print it.")
-    result.add_argument("file", type=Path, metavar="results.json")
+    result.add_argument("path", type=Path, metavar="PATH", help="a run's directory, or its results.json")
+    result.add_argument("--markdown", action="store_true",
+                        help="write nothing, print a summary in Markdown, to paste into an issue")
     options = result.parse_args(arguments)
     from bench import report
 
     try:
-        document = load(options.file)
+        file = find(options.path)
+        document = load(file)
     except ResultsError as error:
         raise UsageError(str(error)) from error
+    if options.markdown:
+        print(report.summary(document), end="")
+        return 0
     for name, content in report.files(document):
         try:
-            write_atomically(options.file.parent / name, content)
+            write_atomically(file.parent / name, content)
         except OSError as error:
-            raise ResultsError(f"cannot write {name} beside {options.file}: {error.strerror}") from error
-    report.show(document, options.file.parent)
+            raise ResultsError(f"cannot write {name} beside {file}: {error.strerror}. Copy results.json to a "
+                               "directory that you can write to, and report that") from error
+    report.show(document, file.parent)
     return 0
+
+
+COMPARE = """\
+Put two runs side by side (of two machines, versions or commits) and say what changed beyond the
+noise of both. Ratios within a run have the machine's speed taken out; values have not. A figure
+counts as changed if its p-value, adjusted for the number of figures, is below 0.05, and the change
+lies outside the noise floors of both runs taken together.
+"""
+
+
+def compare_main(arguments: list[str]) -> int:
+    """``python -m bench compare A B``: what changed between two runs; returns the exit status."""
+    result = argparse.ArgumentParser(
+        prog="python -m bench compare", description=COMPARE,
+        epilog="Exit status: 0 nothing changed beyond the noise, 1 something did (or an outcome of the thread-safety "
+               "suite), 2 the runs cannot be read or "
+               "have nothing in common.", formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, which in (("a", "earlier"), ("b", "later")):
+        result.add_argument(name, type=Path, metavar=name.upper(),
+                            help=f"the {which} or other run: its directory or its results.json")
+    options = result.parse_args(arguments)
+    from bench.compare import compare
+    from bench.report.changes import text
+
+    try:
+        a, b = load(options.a), load(options.b)
+    except ResultsError as error:
+        raise UsageError(str(error)) from error
+    comparison = compare(a, b)
+    # Whoever read it may have had enough (| head).
+    with contextlib.suppress(BrokenPipeError):
+        print(text(comparison, (str(options.a), a), (str(options.b), b)), flush=True)
+    if not comparison.changes:
+        return 2
+    return 1 if comparison.beyond_noise or comparison.outcomes else 0
 
 
 def run_main(arguments: list[str]) -> int:
@@ -60,13 +102,14 @@ def run_main(arguments: list[str]) -> int:
         given.scenarios, given.quick, given.out, given.data, given.rounds,
         given.budget or sum(scenario.share(given.quick) for scenario in given.scenarios),
         given.workers, given.batch_size, tuple(configs),
-        {name: where for name, where in twins.items() if name in {trials.TWIN[c] for c in configs}})
+        {name: where for name, where in twins.items() if name in {trials.TWIN[c] for c in configs}},
+        given.stress, given.stress_minutes)
     try:
         results = Results(options.out.absolute())
     except ResultsError as error:
         raise UsageError(str(error)) from error
     with Interruption() as interruption:
-        status = 0
+        status, why = 0, ""
         try:
             with display() as shown:
                 this = run.Run(options, results, interruption, shown)
@@ -78,17 +121,19 @@ def run_main(arguments: list[str]) -> int:
                     status = error.exit_status
                     this.stop(f"interrupted ({error})")
                     shown.note("interrupted; a second Ctrl-C ends at once")
-                except (trials.TrialFailed, WorkDiffers, EndpointLost) as error:
-                    status = 1
-                    this.stop(str(error))
+                except (trials.TrialFailed, WorkDiffers, EndpointLost, run.ScenariosFailed,
+                        run.StressFailed) as error:
+                    status, why = 1, str(error)
+                    this.stop(why)
                 except EndpointError as error:
-                    status = 2
-                    this.stop(str(error))
-            if status in (1, 2):
-                print(f"bench: {this.document['reason']}", file=sys.stderr)
+                    status, why = 2, str(error)
+                    this.stop(why)
+            if why:
+                print(f"bench: {why}", file=sys.stderr)
             if not this.finished_rounds:
-                print("bench: no round was finished, so there is nothing to report", file=sys.stderr)
-                return status
+                why = "" if status else ": " + "; ".join(f"{s['what']}: {s['why']}" for s in this.document["skipped"])
+                print(f"bench: no round was finished, so there is nothing to report{why}", file=sys.stderr)
+                return status or 1
             this.save()
             # Whoever read stdout may have gone (| head), which rich answers with SystemExit; the
             # files are made all the same.
@@ -108,6 +153,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if arguments[:1] == ["report"]:
             return report_main(arguments[1:])
+        if arguments[:1] == ["compare"]:
+            return compare_main(arguments[1:])
         return run_main(arguments)
     except (UsageError, ImageError, DoesNotFit) as error:
         print(f"bench: {error}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +18,7 @@ CONFIG_TITLES = {
 
 @dataclass(frozen=True)
 class Contestant:
-    """One configuration, variant of loading and number of workers.
+    """One configuration, variant of loading, number of workers and case.
 
     A duplicate is measured like the contestant it repeats and only serves to find out how
     far two measurements of the same thing lie apart.
@@ -28,16 +28,21 @@ class Contestant:
     variant: str
     workers: int
     duplicate: bool = False
+    case: str = ""
+    """The name of the scenario's case that it is measured under, "" if the scenario has none."""
 
     @property
     def key(self) -> str:
-        """Its name in results: "ft/loader-thread/2", with "/again" for a duplicate."""
-        return f"{self.config}/{self.variant}/{self.workers}" + ("/again" if self.duplicate else "")
+        """Its name in results: "ft/loader-thread/2", "ft/loader-thread/2@4-MiB"; a duplicate's ends in "/again"."""
+        return (f"{self.config}/{self.variant}/{self.workers}" + (f"@{self.case}" if self.case else "")
+                + ("/again" if self.duplicate else ""))
 
     @property
     def title(self) -> str:
-        """Its name for people: "ft loader threads x2"."""
-        return f"{self.config} {plural(self.variant)} x{self.workers}" + (" again" if self.duplicate else "")
+        """Its name for people: "ft loader threads x2", "ft loader threads x2 (4-MiB)"."""
+        return (f"{self.config} {plural(self.variant)}" + (f" x{self.workers}" if self.workers else "")
+                + (f" ({self.case})" if self.case else "")
+                + (" again" if self.duplicate else ""))
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,16 @@ class Pair:
     """The metrics that are compared; None for all that the scenario measures."""
     target: Target | None = None
     """Of the scenario's first metric."""
+    first_only: bool = False
+    """Whether the scenario's first metric alone is compared, whatever it is."""
 
 
 class Contest(Protocol):
-    """Who takes part in a scenario, and who is compared with whom."""
+    """Who takes part in a scenario, and who is compared with whom.
+
+    Of a scenario with cases it also says who is measured under which. Contestants of different cases do
+    not load the same samples: comparing them is for what the cases are about.
+    """
 
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
         """(rank, contestant): the lower the rank, the later it is given up for lack of time.
@@ -87,13 +98,14 @@ def worker_counts(cpus: int) -> list[int]:
     return counts if counts[-1] == cpus else [*counts, cpus]
 
 
-def reduce(ranked: list[tuple[int, Contestant]], most: int) -> tuple[list[Contestant], list[Contestant]]:
-    """(kept, given up): whole ranks are given up, highest first, until at most `most` are left.
+def reduce(ranked: Sequence[tuple[int, Contestant]], most: float,
+           cost: Callable[[Contestant], float] = lambda contestant: 1) -> tuple[list[Contestant], list[Contestant]]:
+    """(kept, given up): whole ranks are given up, highest first, until the rest costs at most `most`.
 
-    Rank 0 always stays.
+    Without `cost` that is how many they are. Rank 0 always stays.
     """
     limit = max(rank for rank, _ in ranked)
-    while limit > 0 and sum(rank <= limit for rank, _ in ranked) > most:
+    while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:
         limit -= 1
     return ([c for rank, c in ranked if rank <= limit], [c for rank, c in ranked if rank > limit])
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bench.contestants import Contestant, reduce
+from bench.disturbance import State, state
 from bench.endpoints import Endpoint
 from bench.interruption import Interruption
 from bench.scenario import Scenario
@@ -33,39 +34,54 @@ class WorkDiffers(Exception):
     """Two contestants did not give the same samples, so comparing them would mean nothing."""
 
 
-@dataclass
-class Work:
-    """What a scenario's trials have to do."""
+class Unavailable(Exception):
+    """The scenario says that it cannot run here; the message is its reason."""
 
-    scenario: Scenario
+
+@dataclass(frozen=True)
+class CaseWork:
+    """What the trials of one case have to do."""
+
     paths: list[str]
     batch_size: int
     batches_per_worker: int
+
+
+@dataclass
+class Work:
+    """What a scenario's trials have to do, by the names of its cases ("" if it has none)."""
+
+    scenario: Scenario
+    cases: dict[str, CaseWork]
 
     def request(self, contestant: Contestant) -> dict:
         """The trial's request (bench.trial)."""
         # Batches per worker, not per contestant: a trial then takes about as long with one worker
         # as with many, and no worker is left without a batch at the end.
+        work = self.cases[contestant.case]
+        share = max(1, contestant.workers)  # without workers the consumer does one worker's work
         return {
-            "scenario": self.scenario.name, "paths": self.paths, "config": contestant.config,
-            "variant": contestant.variant, "workers": contestant.workers, "batch_size": self.batch_size,
-            "warmup_batches": contestant.workers,
-            "batches": self.batches_per_worker * contestant.workers, "prefetch_factor": PREFETCH_FACTOR,
+            "scenario": self.scenario.name, "case": contestant.case,
+            "parameters": dict(self.scenario.case(contestant.case).parameters),
+            "paths": work.paths, "config": contestant.config,
+            "variant": contestant.variant, "workers": contestant.workers, "batch_size": work.batch_size,
+            "warmup_batches": share, "batches": work.batches_per_worker * share, "prefetch_factor": PREFETCH_FACTOR,
         }
 
 
 @dataclass
 class SameWork:
-    """Compares every trial's checksums with those of the first trial that had them."""
+    """Compares every trial's checksums with those of the first trial of its case that had them."""
 
     first_batch: tuple[str, int] | None = None
     rows: list[tuple[str, int]] = field(default_factory=list)
 
     def check(self, title: str, result: Mapping) -> None:
         """Raise WorkDiffers if a batch of this trial is not that of an earlier one."""
-        if self.first_batch is None:
-            self.first_batch = (title, result["first_batch"])
-        self._compare(title, "first", self.first_batch, result["first_batch"])
+        if result["first_batch"] is not None:
+            if self.first_batch is None:
+                self.first_batch = (title, result["first_batch"])
+            self._compare(title, "first", self.first_batch, result["first_batch"])
         for number, checksum in enumerate(result["rows"]):
             if number == len(self.rows):
                 self.rows.append((title, checksum))
@@ -87,6 +103,9 @@ class Round:
     number: int
     seconds: float
     results: dict[str, dict]
+    before: State
+    """The machine when the round began, and when it had ended."""
+    after: State
 
 
 class Observer(Protocol):
@@ -107,22 +126,29 @@ class Controller:
     """Runs one scenario's trials on the twins' endpoints. Owned by the main thread."""
 
     def __init__(self, work: Work, endpoints: Mapping[str, Endpoint], observer: Observer,
-                 interruption: Interruption, seed: int):
+                 interruption: Interruption, seed: int, fewest: int = FEWEST_ROUNDS):
         self.work = work
         self._endpoints = endpoints
         self._observer = observer
         self._interruption = interruption
         self._order = random.Random(seed)
-        self._same_work = SameWork()
+        self._fewest = fewest
+        self.picture: str | None = None
+        """The scenario's picture, a PNG in base64, once warm_up has had it drawn; None if it has none."""
+        self._same_work: dict[str, SameWork] = {}
 
-    def _run(self, contestant: Contestant) -> dict:
+    def _run(self, contestant: Contestant, draw: bool = False) -> dict:
         self._interruption.check()
+        request = self.work.request(contestant)
+        if draw:
+            request["draw"] = True
         try:
-            result = self._endpoints[TWIN[contestant.config]].run(
-                contestant.config, self.work.request(contestant))
+            result = self._endpoints[TWIN[contestant.config]].run(contestant.config, request)
         except TrialFailed as error:
             raise TrialFailed(f"the trial of {contestant.title} failed: {error}") from error
-        self._same_work.check(contestant.title, result)
+        if "unavailable" in result:
+            raise Unavailable(result["unavailable"])
+        self._same_work.setdefault(contestant.case, SameWork()).check(contestant.title, result)
         return result
 
     def warm_up(self, contestants: Sequence[Contestant]) -> float:
@@ -141,7 +167,9 @@ class Controller:
         for contestant in chosen.values():
             self._observer.warm_up(contestant)
             begin = time.monotonic()
-            self._run(contestant)
+            # Only what is not counted may draw.
+            draw = self.work.scenario.picture is not None and self.picture is None
+            self.picture = self._run(contestant, draw).get("picture", self.picture)
             shortest = min(shortest, time.monotonic() - begin)
         return shortest
 
@@ -150,38 +178,43 @@ class Controller:
         """Yield finished rounds of the ranked contestants (contestants.candidates).
 
         With `most`, that many rounds. Without, until the next would end after `deadline`
-        (time.monotonic()) and FEWEST_ROUNDS are done; if these will not fit, because the machine
+        (time.monotonic()) and the fewest that were asked for are done; if these will not fit, because the machine
         has become slower, the later ones go without the contestants of the highest ranks.
 
-        Raises Interrupted, TrialFailed, WorkDiffers or EndpointError; rounds already yielded stand.
+        Raises Interrupted, TrialFailed, WorkDiffers, Unavailable or EndpointError; rounds already yielded stand.
         """
-        fewest = FEWEST_ROUNDS if most is None else most
+        fewest = self._fewest if most is None else most
+        ranked = list(ranked)
         contestants = [c for _, c in ranked]
+        # Of each contestant the longest so far: the last round is the one that must not overrun.
+        longest = dict.fromkeys((c.key for c in contestants), trial_seconds)
         number = 0
         while most is None or number < most:
             begin = time.monotonic()
-            expected = trial_seconds * len(contestants)
+            expected = sum(longest[c.key] for c in contestants)
             if number >= fewest and begin + expected > deadline:
                 return
             number += 1
+            before = state()
             self._order.shuffle(contestants)
             results = {}
             for index, contestant in enumerate(contestants):
                 rounds = self._last_round(begin, expected, number, fewest, most, deadline)
-                remaining = max(0.0, begin + expected * (rounds - number + 1) - time.monotonic())
+                started = time.monotonic()
+                remaining = max(0.0, begin + expected * (rounds - number + 1) - started)
                 self._observer.trial(number, rounds, index + 1, len(contestants), contestant, remaining)
                 results[contestant.key] = self._run(contestant)
+                seconds = time.monotonic() - started
+                longest[contestant.key] = seconds if number == 1 else max(longest[contestant.key], seconds)
             now = time.monotonic()
-            # The longest so far: the last round is the one that must not overrun.
-            mean = (now - begin) / len(contestants)
-            trial_seconds = mean if number == 1 else max(trial_seconds, mean)
             if most is None and number < fewest:
-                fitting = int((deadline - now) / ((fewest - number) * trial_seconds))
-                contestants, _ = reduce(ranked, fitting)
-            expected = trial_seconds * len(contestants)
+                contestants, _ = reduce(ranked, (deadline - now) / (fewest - number), lambda c: longest[c.key])
+                # Who has missed a round has no more to say in the others.
+                ranked = [(rank, c) for rank, c in ranked if c in contestants]
+            expected = sum(longest[c.key] for c in contestants)
             rounds = max(number, self._last_round(now, expected, number + 1, fewest, most, deadline))
             self._observer.round_done(number, rounds, now - begin, (rounds - number) * expected)
-            yield Round(number, now - begin, results)
+            yield Round(number, now - begin, results, before, state())
 
     @staticmethod
     def _last_round(begin: float, expected: float, number: int, fewest: int,
@@ -198,12 +231,12 @@ def measured(rounds: Sequence[Round], contestants: Sequence[Contestant],
             for metric in metrics}
 
 
-def choose(ranked: Sequence[tuple[int, Contestant]], seconds: float,
-           trial_seconds: float) -> tuple[list[Contestant], list[Contestant]]:
-    """(kept, given up): the ranked contestants (contestants.candidates) for a budget."""
-    kept, given_up = reduce(ranked, int(seconds / (PLANNED_ROUNDS * trial_seconds)))
+def choose(ranked: Sequence[tuple[int, Contestant]], seconds: float, trial_seconds: float,
+           fewest: int = FEWEST_ROUNDS) -> tuple[list[Contestant], list[Contestant]]:
+    """(kept, given up): the ranked contestants (contestants.candidates) for a budget and at least `fewest` rounds."""
+    kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
     essential = [each for each in ranked if each[0] <= ESSENTIAL]
     if len(kept) < len(essential):
-        kept, _ = reduce(essential, int(seconds / (FEWEST_ROUNDS * trial_seconds)))
+        kept, _ = reduce(essential, int(seconds / (fewest * trial_seconds)))
         given_up = [c for _, c in ranked if c not in kept]
     return kept, given_up

@@ -10,10 +10,12 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from bench import trials
+from bench import stress, trials
+from bench.disturbance import between, counters
 from bench.interruption import Interrupted, Interruption
 from bench.supervise import Stopped, TimedOut, supervise
 from bench.wire import PROTOCOL, Channel, Disconnected
@@ -41,7 +43,16 @@ class Endpoint(Protocol):
         """The twin's environment (bench.environment.describe); raises EndpointError."""
 
     def run(self, config: str, request: dict) -> dict:
-        """One trial's result; raises trials.TrialFailed, EndpointError or Interrupted."""
+        """One trial's result, with what disturbed it (bench.disturbance.between).
+
+        Raises trials.TrialFailed, EndpointError or Interrupted.
+        """
+
+    def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
+        """Run the stress suite (bench.stress); `tell` is called with each line as it comes.
+
+        Raises trials.TrialFailed, EndpointError, Interrupted, or what `tell` raises.
+        """
 
     def close(self) -> None:
         """Let the twin go."""
@@ -79,13 +90,22 @@ class LocalEndpoint:
                             "with the packages of the lock):" + trials.last_lines(outcome.stderr, 4))
 
     def run(self, config: str, request: dict) -> dict:
+        before = counters()
         try:
             outcome = self._supervise("bench.trial", config, trials.encode(request), trials.TIMEOUT_SECONDS)
         except TimedOut as error:
             raise trials.TrialFailed(f"{error}{trials.last_lines(error.stderr)}") from error
         except OSError as error:
             raise EndpointError(f"{self.name} cannot be run: {error}") from error
-        return trials.decode(outcome)
+        return {**trials.decode(outcome), "disturbance": between(before, counters())}
+
+    def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
+        try:
+            stress.run(self.name, config, request, tell, {self._interruption.fileno(): self._interruption.wanted})
+        except Stopped:
+            raise Interrupted(self._interruption.signum) from None
+        except OSError as error:
+            raise EndpointError(f"{self.name} cannot be run: {error}") from error
 
     def close(self) -> None:
         pass
@@ -157,6 +177,17 @@ class PeerEndpoint:
         if "error" in answer:
             raise trials.TrialFailed(answer["error"])
         return answer["result"]
+
+    def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
+        message: dict | None = {"op": "stress", "config": config, "request": request}
+        while True:
+            answer = self._exchange(message, stress.seconds(request) + 30)
+            if "line" not in answer:
+                break
+            tell(answer["line"])
+            message = None
+        if "error" in answer:
+            raise trials.TrialFailed(answer["error"])
 
     def close(self) -> None:
         self._channel.close()

@@ -9,8 +9,8 @@ from bench.memory import memory_pss_mib
 from bench.scenario import Task
 
 
-def measure(task: Task) -> dict:
-    """Run the warm-up and the measured epoch.
+def measure(task: Task, **options: object) -> dict:
+    """Run the warm-up and the measured epoch; `options` are further arguments of the loader (bench.loaders).
 
     Returns the metrics: throughput (samples/s) of the measured epoch, timed from its start to its
     last batch with the workers up, and its inverse overhead_us (µs a sample); time_to_first_batch
@@ -22,7 +22,7 @@ def measure(task: Task) -> dict:
     from bench.loaders import open_loader
 
     batch_size = task.batch_size
-    with open_loader(task, task.dataset(), persistent=True) as loader:
+    with open_loader(task, task.dataset(), persistent=True, **options) as loader:
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * batch_size)
         batch = next(epoch)

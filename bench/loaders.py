@@ -3,12 +3,13 @@
 All take samples 0, 1, 2, ... in order, beginning again at the dataset's end, and give batches of
 torch's default_collate in that order, so that every contestant's batches can be compared. All get
 the same number of workers; what else they run (a reading, sorting or event loop thread) is theirs.
-Memory is not pinned.
+Memory is not pinned, unless a scenario asks for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,17 +23,17 @@ from bench.scenario import Task
 
 
 class EpochSampler(torch.utils.data.Sampler):
-    """Indices 0, 1, 2, ... over `count` samples, beginning again after `length`.
+    """Indices `first`, `first` + 1, ... over `count` samples, beginning again after `length`.
 
-    `count` is set between epochs by the consumer's thread.
+    `count` and `first` are set between epochs by the consumer's thread.
     """
 
     def __init__(self, length: int):
         self.length = length
-        self.count = 0
+        self.count = self.first = 0
 
     def __iter__(self) -> Iterator[int]:
-        return (index % self.length for index in range(self.count))
+        return (index % self.length for index in range(self.first, self.first + self.count))
 
     def __len__(self) -> int:
         return self.count
@@ -55,9 +56,9 @@ class Repeated:
     def __init__(self, iterable: Any, sampler: EpochSampler):
         self._iterable, self._sampler = iterable, sampler
 
-    def epoch(self, samples: int) -> Iterator:
-        """An iterator over the batches of so many samples."""
-        self._sampler.count = samples
+    def epoch(self, samples: int, first: int = 0) -> Iterator:
+        """An iterator over the batches of so many samples, from the first one on."""
+        self._sampler.count, self._sampler.first = samples, first
         return iter(self._iterable)
 
     def close(self) -> None:
@@ -65,18 +66,49 @@ class Repeated:
         self._iterable = None
 
 
-def _loader(task: Task, dataset: Any, persistent: bool, method: str) -> Repeated:
-    """This project's DataLoader."""
+def _loader(task: Task, dataset: Any, persistent: bool, method: str, start: str | None = None,
+            **options: Any) -> Repeated:
+    """This project's DataLoader, with further arguments of it; `start` is the start method of its processes."""
     from loader import DataLoader
 
     sampler = EpochSampler(len(dataset))
     return Repeated(DataLoader(
         dataset, batch_size=task.batch_size, sampler=sampler, num_workers=task.workers,
         prefetch_factor=task.prefetch_factor, persistent_workers=persistent, worker_method=method,
-        worker_init_fn=worker_init if method == "process" else None), sampler)
+        multiprocessing_context=start, worker_init_fn=worker_init if method == "process" else None, **options),
+        sampler)
 
 
-def _torch(task: Task, dataset: Any, persistent: bool) -> Repeated:
+class _Serial(Repeated):
+    """A loader without workers whose epochs are numbered as those of persistent workers are.
+
+    So loader.sample_rng gives the same numbers in all of them; by itself each iterator without workers is a
+    new beginning. The state of a loader says which epoch comes next (loader.state.format).
+    """
+
+    _begun: tuple[int, int] | None = None
+    """Base seed and number of the latest epoch."""
+
+    def epoch(self, samples: int, *which: int) -> Iterator:
+        """An iterator over the batches of so many samples."""
+        if self._begun is not None:
+            seed, number = self._begun
+            self._iterable.load_state_dict({**self._iterable.state_dict(), "base_seed": seed, "epoch": number + 1})
+        iterator = super().epoch(samples, *which)
+        state = self._iterable.state_dict()
+        self._begun = state["base_seed"], state["epoch"]
+        return iterator
+
+
+def _serial(task: Task, dataset: Any, _persistent: bool) -> Repeated:
+    """This project's DataLoader without workers: samples are loaded by whoever asks for a batch."""
+    from loader import DataLoader
+
+    sampler = EpochSampler(len(dataset))
+    return _Serial(DataLoader(dataset, batch_size=task.batch_size, sampler=sampler), sampler)
+
+
+def _torch(task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeated:
     """torch.utils.data.DataLoader with worker processes.
 
     https://pytorch.org/docs/2.10/data.html: persistent_workers keeps the processes and their dataset
@@ -86,7 +118,8 @@ def _torch(task: Task, dataset: Any, persistent: bool) -> Repeated:
     sampler = EpochSampler(len(dataset))
     return Repeated(torch.utils.data.DataLoader(
         dataset, batch_size=task.batch_size, sampler=sampler, num_workers=task.workers,
-        prefetch_factor=task.prefetch_factor, persistent_workers=persistent, worker_init_fn=worker_init), sampler)
+        prefetch_factor=task.prefetch_factor, persistent_workers=persistent, worker_init_fn=worker_init,
+        **options), sampler)
 
 
 def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
@@ -110,10 +143,10 @@ class _Pipelines:
     def __init__(self, build: Callable[[EpochSampler], Any], length: int):
         self._build, self._length = build, length
 
-    def epoch(self, samples: int) -> Iterator:
+    def epoch(self, samples: int, first: int = 0) -> Iterator:
         """Run a pipeline to its end, or until the iterator is closed."""
         sampler = EpochSampler(self._length)
-        sampler.count = samples
+        sampler.count, sampler.first = samples, first
         pipeline = self._build(sampler)
         with pipeline.auto_stop():
             yield from pipeline.get_iterator()
@@ -165,10 +198,13 @@ def _spdl_samples(task: Task, dataset: Any, _persistent: bool) -> _Pipelines:
 
 
 OPEN = {
-    "loader-thread": lambda task, dataset, persistent: _loader(task, dataset, persistent, "thread"),
-    "loader-process": lambda task, dataset, persistent: _loader(task, dataset, persistent, "process"),
+    "loader-thread": functools.partial(_loader, method="thread"),
+    "loader-process": functools.partial(_loader, method="process"),
+    "loader-spawn": functools.partial(_loader, method="process", start="spawn"),
+    "loader-forkserver": functools.partial(_loader, method="process", start="forkserver"),
     # The same loader; the dataset decodes with loader.decode.
-    "loader-decode": lambda task, dataset, persistent: _loader(task, dataset, persistent, "thread"),
+    "loader-decode": functools.partial(_loader, method="thread"),
+    "serial": _serial,
     "torch-process": _torch,
     "nodes-thread": _nodes,
     "spdl": _spdl,
@@ -177,9 +213,10 @@ OPEN = {
 }
 
 
-def open_loader(task: Task, dataset: Any, persistent: bool) -> contextlib.closing:
+def open_loader(task: Task, dataset: Any, persistent: bool, **options: Any) -> contextlib.closing:
     """A context manager that gives the task's loader: `epoch(samples)` is an iterator over batches.
 
-    With `persistent`, workers stay between epochs where the loader has that.
+    With `persistent`, workers stay between epochs where the loader has that. `options` are further
+    arguments of torch's DataLoader (collate_fn, pin_memory); raises TypeError if the variant's has none.
     """
-    return contextlib.closing(OPEN[task.variant](task, dataset, persistent))
+    return contextlib.closing(OPEN[task.variant](task, dataset, persistent, **options))

@@ -2,41 +2,70 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from bench import checksums
 from bench.scenario import Task
 
+MIB = 1024 * 1024
+# Looks at the memory in an epoch, evenly spaced; the last is at its last batch.
+LOOKS = 24
 
-def memory_pss_mib() -> float:
-    """Proportional set size of this process and all its descendants, MiB.
 
-    PSS divides what processes share among them, so that the sum counts it once.
-    """
+@dataclass(frozen=True)
+class Usage:
+    """Memory of a process tree, MiB."""
+
+    pss: float
+    """Proportional set sizes: what processes share is divided among them, so that the sum counts it once."""
+    uss: float
+    """Unique set sizes: what no other process has, and the end of the process would free."""
+
+
+def tree_usage() -> Usage:
+    """The memory of this process and all its descendants now."""
     import psutil
 
     me = psutil.Process()
-    total = 0
+    pss = uss = 0
     for process in (me, *me.children(recursive=True)):
         try:
-            total += process.memory_full_info().pss
+            found = process.memory_full_info()
         except psutil.NoSuchProcess:
             continue
-    return total / (1024 * 1024)
+        pss, uss = pss + found.pss, uss + found.uss
+    return Usage(pss / MIB, uss / MIB)
+
+
+def memory_pss_mib() -> float:
+    """Proportional set size of this process and all its descendants, MiB."""
+    return tree_usage().pss
 
 
 def measure(task: Task) -> dict:
-    """Run one epoch and look at the memory when its last batch has come and the workers are still up.
+    """Run one epoch and look at the memory on the way, the last time at its last batch with the workers up.
 
-    Returns pss_mib as the only metric; checksums as bench.epochs.
+    Returns the metrics pss_mib and uss_mib, the largest of what was seen; as distributions of the same names
+    the curves that were seen, over the samples loaded; checksums as bench.epochs.
     """
     from bench.loaders import open_loader
 
     samples = task.batches * task.batch_size
+    looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}
+    seen: list[Usage] = []
+    done: list[int] = []
     with open_loader(task, task.dataset(), persistent=True) as loader:
         found, first, batch = [], 0, ()
         for number, batch in enumerate(loader.epoch(samples)):
             if number == 0:
                 first = checksums.whole(batch)
             found.append(checksums.part(batch))
-        pss = memory_pss_mib()
-    return {"metrics": {"pss_mib": pss}, "samples": samples, "batches": len(found),
-            "last_batch": len(batch), "first_batch": first, "rows": found}
+            if number in looks:
+                seen.append(tree_usage())
+                done.append((number + 1) * task.batch_size)
+    pss, uss = [one.pss for one in seen], [one.uss for one in seen]
+    over = {"title": "samples loaded", "values": done}
+    return {"metrics": {"pss_mib": max(pss), "uss_mib": max(uss)}, "samples": samples, "batches": len(found),
+            "last_batch": len(batch), "first_batch": first, "rows": found,
+            "distributions": {"pss_mib": {"unit": "MiB", "values": pss, "over": over},
+                              "uss_mib": {"unit": "MiB", "values": uss, "over": over}}}

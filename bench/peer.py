@@ -12,9 +12,11 @@ import os
 import selectors
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from bench import environment, trials
+from bench import environment, stress, trials
+from bench.disturbance import between, counters
 from bench.interruption import Interruption
 from bench.supervise import Stopped, TimedOut, supervise
 from bench.wire import PROTOCOL, Channel, Disconnected
@@ -72,6 +74,25 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
+@contextlib.contextmanager
+def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
+    """A block with a listening socket at `path`, which is gone after it; raises PeerError as `listen` does.
+
+    With `anyone`, whoever sees the socket may connect, also under another user id.
+    """
+    before = os.umask(0) if anyone else None
+    try:
+        listener = listen(path)
+    finally:
+        if before is not None:
+            os.umask(before)
+    try:
+        yield listener
+    finally:
+        path.unlink(missing_ok=True)
+        listener.close()
+
+
 class Peer:
     """Serves one client; the others are refused."""
 
@@ -101,7 +122,7 @@ class Peer:
             channel.send({"hello": PROTOCOL})
             while (request := channel.receive(watch)) is not None:
                 # While a trial runs nothing is due from the client: readable means gone.
-                answer = self._answer(request, {**watch, channel.fileno(): lambda: True})
+                answer = self._answer(request, {**watch, channel.fileno(): lambda: True}, channel)
                 channel.send(answer)
         except (Disconnected, Stopped):
             pass  # the client has gone or a signal came; supervise has killed the trial
@@ -109,18 +130,25 @@ class Peer:
             channel.close()
 
     @staticmethod
-    def _answer(request: dict, watch: dict) -> dict:
+    def _answer(request: dict, watch: dict, channel: Channel) -> dict:
         try:
             if request["op"] == "describe":
                 return {"result": environment.describe()}
-            if request["op"] == "trial":
+            if request["op"] in ("trial", "stress"):
                 config = request["config"]
                 if config not in trials.PYTHON_GIL:
                     return {"error": f"unknown configuration {config!r}"}
+            if request["op"] == "stress":
+                stress.run(sys.executable, config, request["request"],
+                           lambda line: channel.send({"line": line}), watch)
+                return {"result": {}}
+            if request["op"] == "trial":
+                before = counters()
                 outcome = supervise(
                     trials.command(sys.executable, "bench.trial"), trials.encode(request["request"]),
                     trials.child_environment(config), watch, trials.TIMEOUT_SECONDS)
-                return {"result": trials.decode(outcome), "seconds": outcome.seconds}
+                return {"result": {**trials.decode(outcome), "disturbance": between(before, counters())},
+                        "seconds": outcome.seconds}
         except (trials.TrialFailed, OSError) as error:
             return {"error": str(error)}
         except TimedOut as error:
@@ -133,19 +161,14 @@ class Peer:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     options = parser().parse_args(arguments)
-    with Interruption() as interruption:
-        try:
-            listener = listen(options.socket)
-        except PeerError as error:
-            print(f"bench.peer: {error}", file=sys.stderr)
-            return 1
-        try:
+    try:
+        with Interruption() as interruption, listening(options.socket) as listener:
             Peer(listener, interruption).serve(options.idle)
-        finally:
-            options.socket.unlink(missing_ok=True)
-            listener.close()
-        # SIGTERM is how `docker stop` and compose end a service: an ordinary end.
-        return 0
+    except PeerError as error:
+        print(f"bench.peer: {error}", file=sys.stderr)
+        return 1
+    # SIGTERM is how `docker stop` and compose end a service: an ordinary end.
+    return 0
 
 
 if __name__ == "__main__":

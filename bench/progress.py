@@ -16,8 +16,14 @@ from bench.contestants import Contestant
 
 
 def clock(seconds: float) -> str:
-    """Seconds as 1:05."""
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+    """Seconds as 1:05, from an hour on as 1:02:05."""
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}" if minutes >= 60 else f"{minutes}:{seconds:02}"
+
+
+def scenario_of(name: str, number: int, of: int, later: float) -> str:
+    """The line above a scenario: "raw-size (3 of 20); 12:30 for those after it"."""
+    return f"{name} ({number} of {of})" + (f"; {clock(later)} for those after it" if later else "")
 
 
 class TerminalDisplay:
@@ -28,6 +34,7 @@ class TerminalDisplay:
             TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[left]}"),
             TimeElapsedColumn(), console=console, transient=True)
         self._task = self._progress.add_task("", total=None, left="")
+        self._where, self._later = "", 0.0
 
     def __enter__(self) -> TerminalDisplay:
         self._progress.start()
@@ -40,6 +47,12 @@ class TerminalDisplay:
         """A line that stays."""
         self._progress.console.print(text, markup=False, highlight=False)
 
+    def scenario(self, name: str, number: int, of: int, later: float) -> None:
+        """The next scenario begins; those after it are given `later` seconds."""
+        self._where, self._later = (f"{name} ({number} of {of}), ", later) if of > 1 else ("", 0.0)
+        if of > 1:
+            self.note(scenario_of(name, number, of, later))
+
     def step(self, title: str) -> Callable[[int, int], None]:
         """Begin a step of known length; returns its progress callback (done, total)."""
         self._progress.reset(self._task, total=None, description=title, left="")
@@ -50,13 +63,15 @@ class TerminalDisplay:
         return update
 
     def warm_up(self, contestant: Contestant) -> None:
-        self._progress.reset(self._task, total=None, description=f"warming up: {contestant.title}", left="")
+        description = f"{self._where}warming up: {contestant.title}"
+        self._progress.reset(self._task, total=None, description=description, left="")
 
     def trial(self, number: int, rounds: int, index: int, of: int,
               contestant: Contestant, remaining: float) -> None:
         self._progress.update(
-            self._task, description=f"round {number} of {rounds}, trial {index} of {of}: {contestant.title}",
-            total=rounds * of, completed=(number - 1) * of + index - 1, left=f"{clock(remaining)} left")
+            self._task, total=rounds * of, completed=(number - 1) * of + index - 1,
+            description=f"{self._where}round {number} of {rounds}, trial {index} of {of}: {contestant.title}",
+            left=f"{clock(remaining + self._later)} left")
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
         pass
@@ -64,6 +79,9 @@ class TerminalDisplay:
 
 class PlainDisplay:
     """Lines for logs and pipes. Owned by the controller's thread."""
+
+    def __init__(self) -> None:
+        self._later = 0.0
 
     def __enter__(self) -> PlainDisplay:
         return self
@@ -74,6 +92,12 @@ class PlainDisplay:
     def note(self, text: str) -> None:
         """A line."""
         print(text, file=sys.stderr, flush=True)
+
+    def scenario(self, name: str, number: int, of: int, later: float) -> None:
+        """The next scenario begins; those after it are given `later` seconds."""
+        self._later = later if of > 1 else 0.0
+        if of > 1:
+            self.note(scenario_of(name, number, of, later))
 
     def step(self, title: str) -> Callable[[int, int], None]:
         """Begin a step; returns a callback that says when it has ended."""
@@ -89,10 +113,15 @@ class PlainDisplay:
     def trial(self, number: int, rounds: int, index: int, of: int,
               contestant: Contestant, remaining: float) -> None:
         if number == 1 and index == 1:
-            self.note(f"measuring: {of} trials a round, about {rounds} rounds, {clock(remaining)} left")
+            self.note(f"measuring: {of} trials a round, about {rounds} rounds, {self._left(remaining)}")
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
-        self.note(f"round {number} of {rounds}: {seconds:.0f} s, {clock(remaining)} left")
+        self.note(f"round {number} of {rounds}: {seconds:.0f} s, {self._left(remaining)}")
+
+    def _left(self, remaining: float) -> str:
+        """What is left of the scenario, and of the run if there is more to it."""
+        whole = f", {clock(remaining + self._later)} of the run" if self._later else ""
+        return f"{clock(remaining)} left{whole}"
 
 
 def display() -> TerminalDisplay | PlainDisplay:

@@ -1,8 +1,9 @@
 """results.json: where a run's files go, and writing them so that nothing finished is lost.
 
 The schema is bench/results.schema.json; SCHEMA_VERSION is raised when a reader of the old
-form would misread the new one. Files appear by a rename of a complete, synchronised copy, so
-that a full disk or a kill leaves the previous state of the file, never half of one.
+form would misread the new one. What is written and what is read is checked (bench.integrity). Files
+appear by a rename of a complete, synchronised copy, so that a full disk or a kill leaves the previous
+state of the file, never half of one.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 from datetime import datetime
 from pathlib import Path
 
-SCHEMA_VERSION = 2
-SCHEMA_FILE = Path(__file__).with_name("results.schema.json")
+from bench.integrity import Inconsistent, check, seal
+
+SCHEMA_VERSION = 3
 
 
 class ResultsError(Exception):
@@ -95,7 +98,14 @@ class Results:
         raise FileExistsError(f"{self.root} has a hundred runs of this second")
 
     def save(self, document: dict) -> Path:
-        """Write results.json; raises ResultsError."""
+        """Seal, check and write results.json; raises ResultsError."""
+        try:
+            # A figure that is no number (ValueError) has no place in JSON.
+            document["seal"] = seal(document)
+            check(document)
+        except (Inconsistent, ValueError) as error:
+            raise ResultsError(f"results.json is not written, for {error}. This is a defect of bench or of a "
+                               "scenario's measurement: please report it; rounds written before are intact") from error
         return self.write("results.json", (json.dumps(document, indent=1) + "\n").encode())
 
     def publish(self) -> None:
@@ -119,21 +129,51 @@ class Results:
                 self.root.rmdir()
 
 
-def load(path: Path) -> dict:
-    """Read and validate a results.json; raises ResultsError."""
-    import fastjsonschema
+def find(path: Path) -> Path:
+    """The results.json that a path names: the file, or that of a run's directory or of its latest run.
 
+    Raises ResultsError.
+    """
+    if not path.is_dir():
+        return path
+    for file in (path / "results.json", path / "latest" / "results.json"):
+        if file.exists():
+            return file
+    raise ResultsError(f"{path} holds no results.json: name a run's directory, or the file")
+
+
+def load(path: Path) -> dict:
+    """Read a results.json, given as `find` takes it, and check it; raises ResultsError."""
+    path = find(path)
     try:
-        document = json.loads(path.read_text())
-    except OSError as error:
-        raise ResultsError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        # Whatever a writer had left to say is missing at the very end, or in the last of its words.
+        if error.msg.startswith("Unterminated") or not re.search(r'[\s,:"\[\]{}]', text[error.pos:].rstrip()):
+            raise ResultsError(f"{path} is not JSON: it is cut short, after {len(text)} characters (line "
+                               f"{error.lineno}): copy it again, or repeat the run") from error
         raise ResultsError(f"{path} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ResultsError(f"{path} is not a results.json: it is nested too deeply") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
-        raise ResultsError(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}")
+        raise ResultsError(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}" + (
+            f": use the bench that wrote it{_writer(document)}, or repeat the run"
+            if isinstance(version, int) else ": a results.json of `python -m bench` is wanted"))
     try:
-        fastjsonschema.compile(json.loads(SCHEMA_FILE.read_text()))(document)
-    except fastjsonschema.JsonSchemaException as error:
-        raise ResultsError(f"{path} is not a results.json: {error.message}") from error
+        check(document)
+    except Inconsistent as error:
+        raise ResultsError(f"{path} is not a results.json that can be trusted: {error}. "
+                           "Restore the file, or repeat the run") from error
     return document
+
+
+def _writer(document: dict) -> str:
+    """Which commit wrote a document of another version, if it says so."""
+    with contextlib.suppress(KeyError, TypeError):
+        return f" (commit {document['environment']['revision']['commit'][:12]})"
+    return ""

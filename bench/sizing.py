@@ -30,21 +30,24 @@ class Demand:
     shm: int
 
 
-def demand(batch_bytes: int, workers: int, prefetch_factor: int, queued_per_worker: int = 0) -> Demand:
+def demand(batch_bytes: int, workers: int, prefetch_factor: int, queued_per_worker: int = 0,
+           dataset_bytes: int = 0) -> Demand:
     """What `workers` workers need for batches of `batch_bytes`.
 
     Finished or in production: prefetch_factor batches a worker; held by the consumer: one, and
     the one before it, which goes only when the next has come. A worker has besides the samples of
     one batch that it has not collated yet. Some peers queue more, in their own memory:
-    `queued_per_worker` batches.
+    `queued_per_worker` batches. Of a large dataset the consumer has one copy, a second one while it pickles
+    it for a worker process, and each of these one more.
     """
     shared = batch_bytes * (prefetch_factor * workers + 2)
     own = batch_bytes * workers * (1 + queued_per_worker)
-    return Demand(shared + own + CONSUMER_BYTES + WORKER_BYTES * workers, shared)
+    copies = dataset_bytes * (2 + workers)
+    return Demand(shared + own + copies + CONSUMER_BYTES + WORKER_BYTES * workers, shared)
 
 
 def fit(requested: int, sample_bytes: int, workers: int, prefetch_factor: int, needs_shm: bool,
-        memory: Mapping[str, Mapping], queued_per_worker: int = 0) -> tuple[int, list[str]]:
+        memory: Mapping[str, Mapping], queued_per_worker: int = 0, dataset_bytes: int = 0) -> tuple[int, list[str]]:
     """(batch size, warnings): `requested`, halved until it fits every twin.
 
     `memory` is bench.environment.memory() by twin. Raises DoesNotFit.
@@ -52,7 +55,7 @@ def fit(requested: int, sample_bytes: int, workers: int, prefetch_factor: int, n
     warnings = []
     size = requested
     while True:
-        need = demand(size * sample_bytes, workers, prefetch_factor, queued_per_worker)
+        need = demand(size * sample_bytes, workers, prefetch_factor, queued_per_worker, dataset_bytes)
         short = []
         for twin, has in memory.items():
             if needs_shm and need.shm > has["shm_free"] * USABLE:

@@ -7,12 +7,33 @@ the controller and named to the trials by its paths.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench import arrays, images
+from bench import arrays, images, raw_samples
 
 # Begins a step with a title; returns its progress callback.
 Step = Callable[[str], images.Progress]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Files that are made once and then kept in the cache."""
+
+    kind: str
+    """What they are, in the plural: "arrays"."""
+    version: int
+    """Raised whenever their bytes would change; part of their name in the cache, as their size is."""
+    make: Callable[[images.Progress], list[Path]]
+    """Gives their paths, made now if the cache has none (images.cached); raises ImageError."""
+
+
+# The files that scenarios generate, by the name of their source.
+GENERATED: dict[str, Generated] = {
+    "arrays": Generated("arrays", arrays.VERSION, arrays.default_arrays),
+    "shards": Generated("shards", raw_samples.VERSION, raw_samples.default_shards),
+    "records": Generated("records", raw_samples.VERSION, raw_samples.default_records),
+}
 
 
 class Sources:
@@ -23,13 +44,15 @@ class Sources:
         self._made: dict[str, tuple[list[str], dict]] = {}
 
     def get(self, name: str) -> tuple[list[str], dict]:
-        """(paths, description as in results.json) of "images", "arrays" or "nothing".
+        """(paths, description as in results.json) of "images", "nothing" or one of GENERATED.
 
         Raises ImageError if they cannot be read or made.
         """
         if name not in self._made:
-            make = {"images": self._images, "arrays": self._arrays, "nothing": self._nothing}[name]
-            self._made[name] = make()
+            if name in GENERATED:
+                self._made[name] = self._generated(GENERATED[name])
+            else:
+                self._made[name] = {"images": self._images, "nothing": self._nothing}[name]()
         return self._made[name]
 
     def _images(self) -> tuple[list[str], dict]:
@@ -48,9 +71,9 @@ class Sources:
             return _described("generated", "images", paths, images.VERSION, resized)
         return _described("own", "images", paths, None, resized, data.absolute())
 
-    def _arrays(self) -> tuple[list[str], dict]:
-        paths = arrays.default_arrays(self._step("generating the arrays (once)"))
-        return _described("generated", "arrays", paths, arrays.VERSION)
+    def _generated(self, source: Generated) -> tuple[list[str], dict]:
+        paths = source.make(self._step(f"generating the {source.kind} (once)"))
+        return _described("generated", source.kind, paths, source.version)
 
     @staticmethod
     def _nothing() -> tuple[list[str], dict]:

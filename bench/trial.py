@@ -3,14 +3,15 @@
 ``python -m bench.trial`` reads its request, a JSON object, from stdin and writes one JSON
 line to stdout. It measures and reports; what is compared with what is the controller's.
 
-The request: scenario, paths (list of str), config, variant (bench.variants), workers, batch_size,
-warmup_batches, batches, prefetch_factor, parent (the id of the process that started it). The
-result: see `measure`.
+The request: the fields of bench.scenario.Task, with the scenario's name, parent (the id of the
+process that started it) and draw (whether the scenario's picture is wanted too). The result: see `measure`.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ import sysconfig
 from dataclasses import fields
 
 from bench.lifeline import die_with_parent
-from bench.scenario import Task
+from bench.scenario import DISTRIBUTION_LIMIT, Task
 
 
 class TrialError(Exception):
@@ -42,24 +43,57 @@ def measure(request: dict) -> dict:
     """Do the task that the request describes.
 
     Returns metrics (by name, those of the scenario), samples, batches, first_batch and rows
-    (checksums), as the scenario's measurement gives them, and torch's version.
+    (checksums; None and none if no batches are loaded), distributions and note, as the scenario's
+    measurement gives them, and torch's version; where it was asked for, picture (a PNG in base64). Where
+    the scenario cannot run: {"unavailable": why}.
     """
     import torch
 
-    from bench.scenarios import SCENARIOS
+    from bench.scenarios import find
 
     # torch gives each worker process one thread; thread workers would share the process's pool of
     # as many as there are CPUs. One thread for all: contestants differ in their workers alone.
     torch.set_num_threads(1)
-    scenario = SCENARIOS[request["scenario"]]
-    task = Task(scenario, **{field.name: request[field.name] for field in fields(Task) if field.name != "scenario"})
+    scenario = find(request["scenario"])
+    why = scenario.unavailable()
+    if why:
+        return {"unavailable": why}
+    names = {field.name for field in fields(Task)} - {"scenario"}
+    task = Task(scenario, **{name: value for name, value in request.items() if name in names})
     result = scenario.measure(task)
-    last = result.pop("last_batch")
-    if result["batches"] != task.batches or last != task.batch_size:
+    last = result.pop("last_batch", None)
+    if last is not None and (result["batches"] != task.batches or last != task.batch_size):
         raise TrialError(f"the loader gave {result['batches']} batches, the last of {last} samples; "
                          f"{task.batches} of {task.batch_size} were asked for")
-    result["metrics"] = {name: result["metrics"][name] for name in scenario.metrics}
-    return {**result, "torch": torch.__version__}
+    note = scenario.note() if callable(scenario.note) else scenario.note
+    drawn = {"picture": base64.b64encode(scenario.picture(task)).decode()} if request.get("draw") else {}
+    return {
+        "batches": 0, "first_batch": None, "rows": [], "note": note or "", **result,
+        "metrics": {name: _positive(name, result["metrics"][name]) for name in scenario.metrics},
+        "distributions": {name: _checked(name, of) for name, of in result.get("distributions", {}).items()},
+        "torch": torch.__version__, **drawn,
+    }
+
+
+def _positive(name: str, value: float) -> float:
+    """A metric's value; raises TrialError if no ratio of it can be taken."""
+    if not (math.isfinite(value) and value > 0):
+        raise TrialError(f"{name} was measured as {value}, which no ratio can be taken of")
+    return value
+
+
+def _checked(name: str, distribution: dict) -> dict:
+    """A distribution as results.json keeps it; raises TrialError if it is too long or empty, or a curve has gaps."""
+    values = [float(value) for value in distribution["values"]]
+    if not 1 <= len(values) <= DISTRIBUTION_LIMIT:
+        raise TrialError(f"the distribution {name!r} has {len(values)} values, 1 to {DISTRIBUTION_LIMIT} are kept")
+    kept = {"unit": distribution["unit"], "values": [float(f"{value:.6g}") for value in values]}
+    if "over" in distribution:
+        over = distribution["over"]
+        if len(over["values"]) != len(values):
+            raise TrialError(f"the curve {name!r} has {len(values)} values over {len(over['values'])}")
+        kept["over"] = {"title": over["title"], "values": [float(value) for value in over["values"]]}
+    return kept
 
 
 def main() -> int:
@@ -74,7 +108,8 @@ def main() -> int:
     try:
         result = measure(request)
         # At the end: any import or first use on the way could have turned the GIL on.
-        result.update(check_configuration(request["config"]))
+        if "unavailable" not in result:
+            result.update(check_configuration(request["config"]))
     except TrialError as error:
         print(f"trial: {error}", file=sys.stderr)
         return 1

@@ -54,18 +54,22 @@ def last_lines(stderr: bytes, count: int = 12) -> str:
     return "".join(f"\n    {line}" for line in lines)
 
 
+def how_it_ended(outcome: Outcome) -> str:
+    """A process's end in words: "exit status 1", "killed by signal 9 (out of memory?)"."""
+    if outcome.returncode >= 0:
+        return f"exit status {outcome.returncode}"
+    how = f"killed by signal {-outcome.returncode}"
+    if outcome.returncode == -7:
+        how += " (bus error: /dev/shm is full; enlarge it with --shm-size, SHM_SIZE in compose)"
+    if outcome.returncode == -9:
+        how += " (out of memory?)"
+    return how
+
+
 def decode(outcome: Outcome) -> dict:
     """The result of a trial's process; raises TrialFailed if it gave none."""
-    if outcome.returncode < 0:
-        how = f"killed by signal {-outcome.returncode}"
-        if outcome.returncode == -7:
-            how += " (bus error: /dev/shm is full; enlarge it with --shm-size, SHM_SIZE in compose)"
-        if outcome.returncode == -9:
-            how += " (out of memory?)"
-    else:
-        how = f"exit status {outcome.returncode}"
     if outcome.returncode != 0:
-        raise TrialFailed(how + last_lines(outcome.stderr))
+        raise TrialFailed(how_it_ended(outcome) + last_lines(outcome.stderr))
     try:
         return json.loads(outcome.stdout)
     except ValueError as error:

@@ -22,18 +22,26 @@ class Variant:
     """Whether its workers are processes, which hand batches over in shared memory (/dev/shm)."""
     queued_per_worker: int = 0
     """Batches per worker that it may hold beyond the prefetch factor."""
+    loads: bool = True
+    """Whether it loads a dataset; else it is workers that do something else."""
 
 
 VARIANTS = {variant.name: variant for variant in (
     Variant("loader-thread", "loader threads"),
     Variant("loader-process", "loader processes", processes=True),
+    # Started otherwise than by the platform's default, which is fork.
+    Variant("loader-spawn", "loader processes (spawn)", processes=True),
+    Variant("loader-forkserver", "loader processes (forkserver)", processes=True),
     Variant("loader-decode", "loader threads with loader.decode"),
+    Variant("serial", "serial loading"),
     Variant("torch-process", "torch DataLoader processes", processes=True),
     # Its mapper and its prefetcher each hold two batches a worker.
     Variant("nodes-thread", "torchdata.nodes threads", ("torchdata",), queued_per_worker=2),
     Variant("spdl", "spdl threads", ("spdl-core",), queued_per_worker=2),
     Variant("spdl-samples", "spdl threads, a sample each", ("spdl-core",), queued_per_worker=2),
     Variant("loop", "loop threads without a loader"),
+    Variant("bare-thread", "bare threads", loads=False),
+    Variant("bare-process", "bare processes", loads=False),
 )}
 
 

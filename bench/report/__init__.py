@@ -1,4 +1,4 @@
-"""Reports: terminal, PNG and a page of their own, all from a results.json document alone."""
+"""Reports: terminal, PNG, Markdown and a page of their own, all from a results.json document alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,23 @@ def show(document: dict, directory: Path) -> None:
     terminal.show(document, directory)
 
 
+def summary(document: dict) -> str:
+    """The run in Markdown."""
+    from bench.report import markdown
+
+    return markdown.summary(document)
+
+
 def files(document: dict) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of a PNG for each scenario and of report.html."""
-    from bench.report import html, plot
+    """Yield (name, content) of a PNG for each scenario and its picture of samples, of report.html and summary.md."""
+    from bench.report import html, plot, words
 
     for scenario in document["scenarios"]:
-        yield f"{scenario['name']}.png", plot.png(document, scenario)
+        # As part of a path a name is not to be trusted: the document may come from elsewhere.
+        name = words.slug(scenario["name"])
+        yield f"{name}.png", plot.png(document, scenario)
+        samples = words.picture(scenario)
+        if samples is not None:
+            yield f"{name}-samples.png", samples
     yield "report.html", html.page(document)
+    yield "summary.md", summary(document).encode()

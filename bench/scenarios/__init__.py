@@ -9,12 +9,46 @@ no torch, so whatever a dataset needs is imported when the trial builds it.
 from __future__ import annotations
 
 from bench.scenario import Scenario
-from bench.scenarios import peers, pillow
+from bench.scenarios import (
+    augment,
+    combined,
+    contention,
+    interference,
+    latency,
+    memory,
+    nvimgcodec,
+    overlap,
+    peers,
+    pillow,
+    raw,
+    startup,
+    training,
+    trust,
+)
 
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (pillow.SCENARIO, *peers.SCENARIOS)}
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (
+    pillow.SCENARIO,
+    *nvimgcodec.SCENARIOS,
+    combined.SCENARIO,
+    *augment.SCENARIOS,
+    *raw.SCENARIOS,
+    interference.SCENARIO,
+    overlap.SCENARIO,
+    memory.SCENARIO,
+    startup.SCENARIO,
+    latency.SCENARIO,
+    contention.SCENARIO,
+    training.SCENARIO,
+    *peers.SCENARIOS,
+)}
 # What is measured when nothing is named.
 DEFAULT = (pillow.SCENARIO.name,)
-GROUPS: dict[str, str] = {peers.NAME: peers.DESCRIPTION}
+GROUPS: dict[str, str] = {group.NAME: group.DESCRIPTION for group in (nvimgcodec, augment, raw, peers)}
+
+
+def find(name: str) -> Scenario:
+    """A scenario by its name, the suite's own test (bench.trust) too; raises KeyError."""
+    return {**SCENARIOS, trust.SCENARIO.name: trust.SCENARIO}[name]
 
 
 def members(name: str) -> list[Scenario]:

@@ -1,135 +1,282 @@
-"""The report's page in a real browser, made from a real run."""
+"""The report's page in a real browser, made from a real run and from documents grown from it."""
 
 from __future__ import annotations
 
-import json
+import io
 import os
-import re
-import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
 
 from bench import synthesis
+from bench.report import charts, html, overview, words
+from bench.results import load
+from tests.browser import devtools
+from tests.unit.bench import documents
 
 PROJECT = Path(__file__).resolve().parents[2]
-PHONE = 375
+PHONE, DESK = 390, 1200
 
-# Runs in the page when it has loaded; what it finds out is left in the document for --dump-dom.
-PROBE = """
-<script>
-addEventListener("load", () => {
-  const root = document.documentElement, frame = document.createElement("pre");
-  const sizes = [...document.images].map(i => [i.complete, i.naturalWidth, i.naturalHeight, i.alt.length]);
-  const wide = [...document.querySelectorAll("body *")].filter(
-    e => !e.closest(".scroll") && e.getBoundingClientRect().right > root.clientWidth + 0.5).map(e => e.outerHTML.slice(0, 90));
-  frame.id = "probe";
-  frame.textContent = JSON.stringify({sizes, wide, scroll: root.scrollWidth, client: root.clientWidth,
-    requests: performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith("data:")),
-    background: getComputedStyle(document.body).backgroundColor});
-  root.append(frame);
-});
-</script>
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thread_unsafe(reason="there is one browser")]
+
+# Brings every chart into view, those in folded parts too, and waits until it is drawn.
+DRAW_ALL = """
+(async () => {
+  document.querySelectorAll("details.more").forEach((part) => { part.open = true; });
+  for (const chart of document.querySelectorAll(".chart")) {
+    chart.scrollIntoView();
+    await new Promise((drawn) => {
+      if (chart.dataset.drawn) return drawn();
+      const seen = new MutationObserver(() => { seen.disconnect(); drawn(); });
+      seen.observe(chart, {attributes: true, attributeFilter: ["data-drawn"]});
+    });
+  }
+  scrollTo(0, 0);
+})()
+"""
+# What each chart shows: its traces' values as plotly has them, and the marks that it drew.
+CHARTS = """
+[...document.querySelectorAll(".chart")].map((chart) => {
+  const legend = chart.querySelector(".legend"), title = chart.querySelector(".xtitle");
+  const box = chart.getBoundingClientRect(), svg = chart.querySelector("svg.main-svg").getBoundingClientRect();
+  return {
+    id: chart.id, width: box.width, svg: svg.width, height: svg.height, right: svg.right,
+    overlaps: Boolean(legend && legend.getBoundingClientRect().top < title.getBoundingClientRect().bottom),
+    shown: chart.data.length, marks: chart.querySelectorAll(".point path, path.point, .js-line, path.box").length,
+    traces: chart.data.map((trace) => ({type: trace.type, name: trace.name,
+      x: [...(trace.x || trace.median || [])], y: [...(trace.y || [])]})),
+    smallest: Math.min(...[...chart.querySelectorAll("text")].filter((t) => t.textContent.trim())
+      .map((t) => parseFloat(getComputedStyle(t).fontSize))),
+  };
+})
+"""
+WIDE = """
+(() => {
+  const width = document.documentElement.clientWidth;
+  return [...document.querySelectorAll("body *")]
+    .filter((e) => !e.closest(".scroll, nav, svg") && e.getBoundingClientRect().width
+                   && e.getBoundingClientRect().right > width + 0.5)
+    .map((e) => e.outerHTML.slice(0, 90));
+})()
+"""
+TABLES = """
+[...document.querySelectorAll("figure")].map((figure) => [figure.querySelector(".chart").id,
+  [...figure.querySelectorAll("tr")].map((row) => [...row.cells].map((cell) => cell.textContent.trim()))])
+"""
+COLOURS = """
+(() => {
+  const chart = document.querySelector(".chart"), style = (e) => getComputedStyle(e);
+  return {page: style(document.body).backgroundColor, text: style(document.body).color,
+          chart: style(chart.querySelector("svg.main-svg")).backgroundColor,
+          label: style(chart.querySelector(".xtick text")).fill};
+})()
 """
 
 
 @pytest.fixture(scope="module")
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
+def browser(tmp_path_factory: pytest.TempPathFactory):
+    """A browser for all tests."""
+    executable = devtools.find()
+    if executable is None:
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
-    return found
+    with devtools.Browser(executable, tmp_path_factory.mktemp("browser") / "profile") as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """report.html of a run of two rounds of one configuration."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run of two rounds of one configuration."""
     directory = tmp_path_factory.mktemp("run")
     (directory / "photos").mkdir()
     for number in range(4):
         synthesis.photograph(number).save(directory / f"photos/{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
     twin = "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
     done = subprocess.run(
-        [sys.executable, "-m", "bench", "--quick", "--data", directory / "photos", "--out", directory / "results",
-         "--configs", twin, "--workers", "1", "--batch-size", "2", "--rounds", "2"],
-        env={**os.environ, "PYTHONPATH": str(PROJECT)}, text=True, capture_output=True, timeout=180)
+        [sys.executable, "-m", "bench", "pillow", "--quick", "--data", directory / "photos",
+         "--out", directory / "results", "--configs", twin, "--workers", "1", "--batch-size", "2", "--rounds", "2"],
+        env={**os.environ, "PYTHONPATH": str(PROJECT)}, text=True, capture_output=True, timeout=400)
     assert done.returncode == 0, done.stderr
-    return directory / "results/latest/report.html"
+    return (directory / "results/latest").resolve()
 
 
-@pytest.fixture
-def browse(chromium, tmp_path):
-    """Runs headless Chromium on a page; returns what it printed."""
-    def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-             "--disable-background-networking", "--no-first-run", f"--user-data-dir={tmp_path / 'profile'}",
-             "--hide-scrollbars", "--virtual-time-budget=5000", *arguments],
-            text=True, capture_output=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
+@pytest.fixture(scope="module")
+def many(run: Path) -> dict:
+    """A document with a scenario of each kind."""
+    return documents.with_inside(documents.many(load(run / "results.json")))
 
 
-def probe(browse, report: Path, tmp_path: Path, width: int, *arguments: str) -> dict:
-    """Load the page `width` pixels wide and return what PROBE found."""
-    page = tmp_path / "page.html"
-    page.write_text(report.read_text().replace("</body>", PROBE + "</body>"))
-    # A headless window cannot be narrower than 500 pixels; a frame can.
-    frame = tmp_path / "frame.html"
-    frame.write_text(
-        f'<iframe id=f src="page.html" style="width:{width}px;height:4000px;border:0"></iframe>'
-        '<script>f.onload = () => setTimeout(() => { const p = document.createElement("pre"); p.id = "copy";'
-        'p.textContent = f.contentDocument.getElementById("probe").textContent; document.body.append(p); }, 500)'
-        "</script>")
-    dom = browse("--allow-file-access-from-files", "--dump-dom", "--window-size=1200,4200", *arguments,
-                 frame.as_uri())
-    found = re.search(r'<pre id="copy">(.*?)</pre>', dom, re.DOTALL)
-    assert found, dom[-2000:]
-    import html
-
-    return json.loads(html.unescape(found.group(1)))
+@pytest.fixture(scope="module")
+def page(many, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of that document."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_bytes(html.page(many))
+    return path
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("width", [PHONE, 1100])
-def test_page_renders(browse, report, tmp_path, width):
-    found = probe(browse, report, tmp_path, width)
-    assert len(found["sizes"]) == 2
-    for complete, natural_width, natural_height, alternative in found["sizes"]:
-        assert complete and natural_width > 300 and natural_height > 200
-        assert alternative > 40
-    assert found["requests"] == []
-    assert found["client"] == width
-    assert found["scroll"] <= width and found["wide"] == []
+def assert_quiet(browser: devtools.Browser) -> None:
+    """Nothing was complained of, and nothing asked for beyond the page."""
+    assert browser.problems() == []
+    assert browser.requests() == []
 
 
-@pytest.mark.timeout(300)
-def test_page_is_dark_for_those_who_like_it(browse, report, tmp_path):
-    light = probe(browse, report, tmp_path, PHONE)["background"]
-    dark = probe(browse, report, tmp_path, PHONE, "--force-dark-mode",
-                 "--blink-settings=preferredColorScheme=0")["background"]
-    assert light == "rgb(255, 255, 255)"
-    assert dark != light
+def in_order(document: dict) -> list[charts.Chart]:
+    """The charts of a document's page as they follow each other in it."""
+    first = overview.chart(document) if len(document["scenarios"]) > 1 else None
+    found = [chart for scenario in document["scenarios"]
+             for chart in sorted(charts.charts(scenario), key=lambda chart: bool(chart.folded))]
+    return [first, *found] if first else found
 
 
-@pytest.mark.timeout(300)
-def test_page_is_not_blank(browse, report, tmp_path):
-    shot = tmp_path / "shot.png"
-    browse(f"--screenshot={shot}", "--window-size=1100,1600", report.as_uri())
-    with Image.open(shot) as image:
-        assert image.size == (1100, 1600)
-        colours = image.convert("RGB").getcolors(1100 * 1600)
-    assert len(colours) > 50  # the text's and the bars' colours
+def test_page_of_a_real_run(browser, run, tmp_path):
+    document = load(run / "results.json")
+    browser.window(DESK)
+    browser.open(run / "report.html")
+    browser.run(DRAW_ALL)
+    assert_quiet(browser)
+    drawn = browser.run(CHARTS)
+    assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in in_order(document)]
+    medians = [c["metrics"]["throughput"]["median"] for c in document["scenarios"][0]["analysis"]["contestants"]
+               if not c["key"].endswith("/again")]
+    bars = [x for trace in drawn[0]["traces"] if trace["type"] == "bar" for x in trace["x"]]
+    assert sorted(bars) == pytest.approx(sorted(medians))
+    browser.screenshot(tmp_path / "shot.png")
+    with Image.open(tmp_path / "shot.png") as image:
+        assert image.width == DESK
+        assert len(image.convert("RGB").getcolors(image.width * image.height)) > 50  # the text's and the bars'
 
 
-def test_page_names_nothing_outside_itself(report):
-    text = report.read_text()
-    # The pictures' XML namespaces and titles are inside base64; nothing else may be an address.
-    assert not re.search(r"""(?:src|href|url\()\s*=?\s*["'(]?\s*(?:https?:|//)""", text)
-    assert "<script" not in text
+@pytest.mark.parametrize("width, dark", [(PHONE, True), (966, False), (DESK, False)])
+def test_every_chart_is_drawn_and_nothing_is_too_wide(browser, page, many, width, dark):
+    browser.window(width, dark=dark)
+    browser.open(page)
+    browser.run(DRAW_ALL)
+    assert_quiet(browser)
+    drawn, wanted = browser.run(CHARTS), in_order(many)
+    assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in wanted]
+    for chart, own in zip(drawn, wanted, strict=True):
+        assert chart["shown"] == len(own.figure.data) and chart["marks"] > 0, chart["id"]
+        assert chart["smallest"] >= 12 and not chart["overlaps"], chart["id"]
+        assert 100 < chart["svg"] <= chart["width"] and chart["right"] <= width, chart["id"]
+        for trace, figure in zip(chart["traces"], own.figure.data, strict=True):
+            values = figure.median if figure.type == "box" else figure.x
+            assert trace["x"] == pytest.approx(list(values)), (chart["id"], trace["name"])
+    assert browser.run("document.documentElement.clientWidth") == width
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run(WIDE) == []
+
+
+def test_tables_hold_the_documents_figures(browser, page, many):
+    browser.window(DESK)
+    browser.open(page)
+    tables = dict(browser.run(TABLES))
+    for chart in in_order(many):
+        head, *rows = tables[f"chart-{chart.name}"]
+        assert head == list(chart.table.head)
+        assert rows == [[cell.strip() for cell in row] for row in chart.table.rows]
+    for scenario in many["scenarios"]:
+        metric = words.metric(scenario)
+        head, *rows = tables[f"chart-{words.slug(scenario['name'] + '-' + metric.name)}"]
+        medians = [row[head.index(f"median, {metric.unit}")] for row in rows]
+        assert sorted(medians) == sorted(metric.write(c["metrics"][metric.name]["median"])
+                                         for c in scenario["analysis"]["contestants"])
+
+
+def test_colours_follow_the_preference_at_once(browser, page):
+    browser.window(PHONE)
+    browser.open(page)
+    browser.run(DRAW_ALL)
+    light = browser.run(COLOURS)
+    redrawn = """
+    new Promise((done) => {
+      const look = () => document.querySelector(".chart").dataset.drawn.endsWith(" WANTED");
+      if (look()) return done();
+      const seen = new MutationObserver(() => { if (look()) { seen.disconnect(); done(); } });
+      seen.observe(document.querySelector(".chart"), {attributes: true});
+    })
+    """
+    browser.prefer(dark=True)
+    browser.run(redrawn.replace("WANTED", "dark"))
+    dark = browser.run(COLOURS)
+    assert light["page"] == "rgb(255, 255, 255)"
+    assert all(dark[part] != light[part] for part in light), (light, dark)
+    assert dark["chart"] == dark["page"] and light["chart"] == light["page"]
+    browser.prefer(dark=False)
+    browser.run(redrawn.replace("WANTED", "light"))
+    assert browser.run(COLOURS) == light
+    assert_quiet(browser)
+
+
+def test_values_show_on_hovering(browser, page, many):
+    browser.window(DESK)
+    browser.open(page)
+    browser.run(DRAW_ALL)
+    shown = browser.run("""
+    (() => {
+      const chart = document.getElementById("chart-sizes-throughput");
+      Plotly.Fx.hover(chart, [{curveNumber: 0, pointNumber: 0}]);
+      return chart.querySelector(".hoverlayer").textContent;
+    })()
+    """)
+    first = charts.charts(next(s for s in many["scenarios"] if s["name"] == "sizes"))[0].figure.data[0].customdata[0]
+    assert shown == first.replace("<br>", "")
+    assert first.count("<br>") == 4 and "median" in shown and "rounds" in shown
+
+
+def test_downloads(browser, page, many, tmp_path):
+    browser.window(PHONE, dark=True)
+    browser.open(page)
+    browser.downloads(tmp_path)
+    for kind in ("svg", "png"):
+        browser.download(f"document.querySelector('[data-chart=chart-sizes-throughput][data-format={kind}]').click()")
+    browser.download("document.getElementById('save-results').click()")
+    assert_quiet(browser)
+    assert sorted(p.name for p in tmp_path.iterdir()) == \
+        ["results.json", "sizes-throughput.png", "sizes-throughput.svg"]
+    root = ElementTree.fromstring((tmp_path / "sizes-throughput.svg").read_text())
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    text = " ".join(root.itertext())
+    assert "sizes: Throughput with 2 workers: higher is better" in text and "4 MiB" in text and "CPUs usable" in text
+    with Image.open(io.BytesIO((tmp_path / "sizes-throughput.png").read_bytes())) as image:
+        assert image.format == "PNG" and image.width == 1800
+        assert image.convert("RGB").getpixel((1, 1)) == (255, 255, 255)  # light, whatever the page is
+    assert load(tmp_path / "results.json") == many  # to the last digit, or its seal would be broken
+
+
+def test_page_without_scripts_has_its_tables(browser, page, many):
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.window(PHONE)
+        browser.open(page)
+        text = browser.run("document.querySelector('noscript').textContent + document.body.innerText")
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert "which this browser does not run" in text and "Table" in text
+
+
+def test_hostile_results_run_nothing(browser, many, tmp_path):
+    page = tmp_path / "report.html"
+    page.write_bytes(html.page(documents.hostile(many)))
+    browser.window(PHONE)
+    browser.open(page)
+    browser.run(DRAW_ALL)
+    assert browser.run("window.hurt === undefined")
+    assert browser.run("document.images.length") == 0
+    assert browser.run("[...document.querySelectorAll('a')].every((a) => !/^(javascript|https?):/.test("
+                       "a.getAttribute('href') || a.getAttribute('xlink:href') || ''))")
+    assert "window.hurt=1" in browser.run("document.querySelector('h2[id$=-title]').textContent")
+    assert_quiet(browser)
+    # And if escaping failed: the policy lets no other script run.
+    browser.run("""
+    new Promise((done) => {
+      addEventListener("securitypolicyviolation", done);
+      const script = document.createElement("script");
+      script.textContent = "window.hurt = 4";
+      document.body.append(script);
+    })
+    """)
+    assert browser.run("window.hurt === undefined")

@@ -7,8 +7,8 @@ to, and counting references writes to every object that is looked at: pytorch/py
 from __future__ import annotations
 
 from bench import memory
+from bench.chosen import Chosen, Comparison, Entry, at_most
 from bench.scenario import Amount, Scenario
-from bench.scenarios.peers.contest import Comparison, Entry, PeerContest, at_most
 
 NAMES = 1_000_000
 # Prime, so that the samples are names from all over the list, no name twice, as with shuffling.
@@ -21,7 +21,7 @@ class FileNames:
     Immutable after construction, so threads may share it.
     """
 
-    def __init__(self, _paths: list[str], _variant: str = ""):
+    def __init__(self):
         self._names = [f"/data/train/class-{i % 1000:04}/image-of-this-class-{i:08}-{'x' * (i % 32)}.jpg"
                        for i in range(NAMES)]
 
@@ -42,10 +42,10 @@ SCENARIO = Scenario(
     sample="the length of a file name",
     sample_bytes=8,
     source="nothing",
-    dataset=FileNames,
+    dataset=lambda _: FileNames(),
     measure=memory.measure,
     metrics=("pss_mib",),
-    contest=PeerContest((
+    contest=Chosen((
         Comparison(OURS, OURS_ONE, at_most(1.1), "what more threads take"),
         Comparison(TORCH, TORCH_ONE, None, "what more processes take"),
         Comparison(OURS, TORCH),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench import epochs
+from bench.chosen import Chosen, Comparison, Entry, at_most
 from bench.scenario import Amount, Scenario
-from bench.scenarios.peers.contest import Comparison, Entry, PeerContest, at_most
 
 LENGTH = 65_536
 FEATURES = 16
@@ -12,9 +12,6 @@ FEATURES = 16
 
 class Integers:
     """Sample i is the int i."""
-
-    def __init__(self, _paths: list[str], _variant: str = ""):
-        pass
 
     def __len__(self) -> int:
         return LENGTH
@@ -26,7 +23,7 @@ class Integers:
 class SmallTensors:
     """Sample i is a float32 tensor of 16 values, a row of one that is made beforehand and only read."""
 
-    def __init__(self, _paths: list[str], _variant: str = ""):
+    def __init__(self):
         import torch
 
         self._rows = torch.arange(LENGTH * FEATURES, dtype=torch.float32).reshape(LENGTH, FEATURES)
@@ -39,7 +36,7 @@ class SmallTensors:
 
 
 OURS, TORCH = Entry("ft", "loader-thread"), Entry("gil", "torch-process")
-CONTEST = PeerContest((
+CONTEST = Chosen((
     Comparison(OURS, TORCH, at_most(1.0), "the loader's own cost"),
     Comparison(Entry("gil", "loader-thread"), Entry("gil", "nodes-thread"), at_most(1.0), "where the GIL is"),
 ))
@@ -53,7 +50,7 @@ def _scenario(name: str, sample: str, sample_bytes: int, dataset: type, batches_
         sample=sample,
         sample_bytes=sample_bytes,
         source="nothing",
-        dataset=dataset,
+        dataset=lambda _: dataset(),
         measure=epochs.measure,
         metrics=("overhead_us", "time_to_first_batch", "pss_mib"),
         contest=CONTEST,

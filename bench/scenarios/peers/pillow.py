@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench import epochs
-from bench.scenario import Amount, Scenario
-from bench.scenarios.peers.contest import Comparison, Entry, PeerContest, at_least
+from bench.chosen import Chosen, Comparison, Entry, at_least
+from bench.scenario import Amount, Scenario, Task
 from bench.scenarios.pillow import HEIGHT, WIDTH
 
 
@@ -49,9 +49,9 @@ class DecodedImages(PlainImages):
         return self._sized(self._read(self._paths[index]))
 
 
-def dataset(paths: list[str], variant: str) -> PlainImages:
-    """The dataset of a variant: only loader-decode has another than the plain one."""
-    return DecodedImages(paths) if variant == "loader-decode" else PlainImages(paths)
+def dataset(task: Task) -> PlainImages:
+    """The dataset of a task's variant: only loader-decode has another than the plain one."""
+    return DecodedImages(task.paths) if task.variant == "loader-decode" else PlainImages(task.paths)
 
 
 OURS, DECODE, LOOP = Entry("ft", "loader-thread"), Entry("ft", "loader-decode"), Entry("ft", "loop")
@@ -72,7 +72,7 @@ OTHERS = (
 )
 
 
-def _scenario(batch_size: int, batches_per_worker: int, contest: PeerContest, seconds: float) -> Scenario:
+def _scenario(batch_size: int, batches_per_worker: int, contest: Chosen, seconds: float) -> Scenario:
     return Scenario(
         name=f"peers-pillow-{batch_size}",
         group="peers",
@@ -92,6 +92,6 @@ def _scenario(batch_size: int, batches_per_worker: int, contest: PeerContest, se
 
 
 SCENARIOS = (
-    _scenario(128, 8, PeerContest(TARGETS + OTHERS), 400),
-    _scenario(512, 3, PeerContest(TARGETS), 330),
+    _scenario(128, 8, Chosen(TARGETS + OTHERS), 400),
+    _scenario(512, 3, Chosen(TARGETS), 330),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench import epochs
+from bench.chosen import Chosen, Comparison, Entry, at_least
 from bench.scenario import Amount, Scenario
-from bench.scenarios.peers.contest import Comparison, Entry, PeerContest, at_least
 
 ROWS, COLUMNS = 1024, 1024
 
@@ -15,7 +15,7 @@ class RawArrays:
     Immutable after construction, so threads may share it.
     """
 
-    def __init__(self, paths: list[str], _variant: str = ""):
+    def __init__(self, paths: list[str]):
         import numpy
 
         self._fromfile, self._float32 = numpy.fromfile, numpy.float32
@@ -37,10 +37,10 @@ SCENARIO = Scenario(
     sample="one 1024x1024 float32 array",
     sample_bytes=ROWS * COLUMNS * 4,
     source="arrays",
-    dataset=RawArrays,
+    dataset=lambda task: RawArrays(task.paths),
     measure=epochs.measure,
     metrics=("throughput", "time_to_first_batch", "pss_mib"),
-    contest=PeerContest((
+    contest=Chosen((
         Comparison(OURS, TORCH, at_least(2.0), "samples that are all memory"),
         Comparison(OURS, Entry("ft", "nodes-thread")),
         Comparison(OURS, Entry("ft", "spdl")),

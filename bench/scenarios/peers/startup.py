@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench import startup
+from bench.chosen import Chosen, Comparison, Entry, at_most
 from bench.scenario import Amount, Scenario
-from bench.scenarios.peers.contest import Comparison, Entry, PeerContest, at_most
 from bench.scenarios.peers.pillow import dataset
 from bench.scenarios.pillow import HEIGHT, WIDTH
 
@@ -20,7 +20,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=startup.measure,
     metrics=("time_to_first_batch",),
-    contest=PeerContest((
+    contest=Chosen((
         Comparison(OURS, TORCH, at_most(1 / 3), "all workers at the first batch, and none to fork"),
         Comparison(OURS, Entry("ft", "nodes-thread")),
     )),

@@ -1,4 +1,7 @@
-"""Who takes part in a scenario of peers: chosen contestants, their comparisons and targets."""
+"""A contest of chosen contestants: their comparisons are written down one by one, with targets where there are any.
+
+For scenarios in which not every combination says something; bench.grid has all of them.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,20 @@ WITH_A_TARGET, WITHOUT = 1, 2
 
 @dataclass(frozen=True)
 class Entry:
-    """A configuration and variant, with the most workers of the run, or with one."""
+    """A configuration and variant, with the most workers of the run, with one, or with a number of its own."""
 
     config: str
     variant: str
     one_worker: bool = False
+    case: str = ""
+    """The name of the case that it is measured under."""
+    workers: int | None = None
+    """For work whose workers are not the run's to choose; None for the most of the run."""
 
     def contestant(self, most: int, duplicate: bool = False) -> Contestant:
         """It as a contestant of a run whose most workers are `most`."""
-        return Contestant(self.config, self.variant, 1 if self.one_worker else most, duplicate)
+        count = 1 if self.one_worker else self.workers or most
+        return Contestant(self.config, self.variant, count, duplicate, self.case)
 
 
 @dataclass(frozen=True)
@@ -46,13 +54,16 @@ def at_most(value: float) -> Target:
 
 
 @dataclass(frozen=True)
-class PeerContest:
+class Chosen:
     """The entries of some comparisons, the first one's twice for the noise floor.
 
-    Only what the comparisons name is measured. With --quick, only what has a target, if anything has.
+    Only what the comparisons and `others` name is measured. With --quick, only what has a target, if
+    anything has.
     """
 
     comparisons: tuple[Comparison, ...]
+    others: tuple[Entry, ...] = ()
+    """What is shown beside them, and compared with nothing."""
 
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
         """(rank, contestant), as bench.contestants.Contest says.
@@ -60,7 +71,8 @@ class PeerContest:
         Without the first comparison's configurations, the first entry that is left is measured twice.
         """
         configs, most = set(configs), max(workers)
-        ranks = self._ranks(configs, WITH_A_TARGET if quick else WITHOUT) or self._ranks(configs, WITHOUT)
+        short = quick and any(comparison.target for comparison in self.comparisons)
+        ranks = self._ranks(configs, WITH_A_TARGET if short else WITHOUT) or self._ranks(configs, WITHOUT)
         if not ranks:
             return []
         first = self.comparisons[0]
@@ -83,6 +95,9 @@ class PeerContest:
             for entry in (comparison.numerator, comparison.denominator):
                 if entry.config in configs and rank <= highest:
                     ranks[entry] = min(rank, ranks.get(entry, rank))
+        for entry in self.others:
+            if entry.config in configs and WITHOUT <= highest:
+                ranks.setdefault(entry, WITHOUT)
         return ranks
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
@@ -90,17 +105,22 @@ class PeerContest:
         contestants = [c for c in contestants if not c.duplicate]
         if not contestants:
             return []
-        keys, most = {c.key for c in contestants}, max(c.workers for c in contestants)
+        keys = {c.key for c in contestants}
+        entries = [*self.others, *(e for c in self.comparisons for e in (c.numerator, c.denominator))]
+        # The run's most workers are those with which most entries are found; some may have been given up.
+        most = max(sorted({c.workers for c in contestants}, reverse=True),
+                   key=lambda count: sum(entry.contestant(count).key in keys for entry in entries))
         result = []
         for comparison in self.comparisons:
             a, b = comparison.numerator.contestant(most), comparison.denominator.contestant(most)
             if a.key == b.key or not {a.key, b.key} <= keys:
                 continue
-            if a.workers == b.workers:
+            if (a.workers, a.case) == (b.workers, b.case):
                 title = f"{a.config} {plural(a.variant)} / {b.config} {plural(b.variant)}, x{a.workers}"
+                title += f" ({a.case})" if a.case else ""
             else:
                 title = f"{a.title} / {b.title}"
             if comparison.why:
                 title += f": {comparison.why}"
-            result.append(Pair("peer", title, a.key, b.key, target=comparison.target))
+            result.append(Pair("chosen", title, a.key, b.key, target=comparison.target))
         return result
