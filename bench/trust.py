@@ -17,21 +17,26 @@ from pathlib import Path
 
 from bench import contestants as who
 from bench import environment, statistics
+from bench.contestants import Contestant
 from bench.controller import CaseWork, Controller, Work, WorkDiffers, measured
 from bench.disturbance import between, counters, marks
 from bench.endpoints import EndpointError, LocalEndpoint
+from bench.images import ImageError
 from bench.interruption import Interrupted, Interruption
 from bench.progress import PlainDisplay, TerminalDisplay, display
 from bench.results import write_atomically
+from bench.scenario import Scenario
 from bench.scenarios import trust
+from bench.sources import Sources
 from bench.statistics import NO_DIFFERENCE, TOO_FEW
 from bench.trials import TrialFailed
 
 DESCRIPTION = """\
-Find out on this machine whether the benchmark's verdicts can be trusted: measure the same work in two
-places (no difference may be reported in at least 95% of the comparisons) and work with a difference
-planted in it (it must be found in at least 90%). Both take a while: about three seconds a trial, ten
-trials a round.
+Find out on this machine whether the benchmark's verdicts can be trusted: measure the main job (JPEGs decoded with
+Pillow, threads and processes) in two places (no difference may be reported in at least 95% of the comparisons) and
+with a difference planted in it (it must be found in at least 90%), in the same rounds of eight trials. A trial takes
+about as long as one of `./twins bench`, so the 20 runs take an hour or more; what was measured is kept if they are
+interrupted.
 """
 
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
@@ -48,6 +53,14 @@ class Tally:
     ratios: list[float] = field(default_factory=list)
     floors: list[float] = field(default_factory=list)
     other_cpus: list[float] = field(default_factory=list)
+
+    def count(self, analysis: dict, right: tuple[str, ...]) -> None:
+        """Take up the comparisons of a run, whose verdict should be one of `right`."""
+        for c in analysis["comparisons"]:
+            self.total += 1
+            self.ratios.append(c["mean"])
+            self.right += c["verdict"] in right
+        self.floors.append(analysis["noise_floor"]["throughput"])
 
     @property
     def share(self) -> float:
@@ -88,50 +101,74 @@ def _number(least: int, most: int):
     return parse
 
 
-def run(percent: float, options: argparse.Namespace, interruption: Interruption,
-        shown: TerminalDisplay | PlainDisplay, seed: int) -> tuple[dict, dict]:
-    """(analysis, disturbance) of one run; raises what its trials raise."""
+def run(options: argparse.Namespace, interruption: Interruption, shown: TerminalDisplay | PlainDisplay,
+        paths: list[str], seed: int) -> tuple[dict, dict, dict, dict]:
+    """One run: (analysis of A against A, of the planted difference, what was measured, disturbance).
+
+    Both were measured in the same rounds and are analysed apart, as if each were a run of its own: beside real
+    differences, a p-value's adjustment is less strict. Raises what its trials raise.
+    """
     config = "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
-    workers = tuple(who.worker_counts(environment.cpu()["usable"])[:2])
-    scenario = trust.scenario(config, percent, workers)
+    scenario = trust.scenario(config, options.percent)
     amount = scenario.amount(options.quick)
-    work = Work(scenario, {case.name: CaseWork([], amount.batch_size, amount.batches_per_worker)
+    work = Work(scenario, {case.name: CaseWork(paths, amount.batch_size, amount.batches_per_worker)
                            for case in scenario.cases})
     endpoint = LocalEndpoint(Path(sys.executable), interruption)
-    ranked = scenario.contest.candidates((config,), workers, quick=False)
+    ranked = scenario.contest.candidates((config,), who.worker_counts(environment.cpu()["usable"]), quick=False)
     contestants = [c for _, c in ranked]
     controller = Controller(work, {config: endpoint}, shown, interruption, seed)
     before = counters()
     rounds = list(controller.rounds(ranked, time.monotonic(), 3.0, options.rounds))
-    analysis = statistics.analyse(measured(rounds, contestants, scenario.metrics), scenario.contest.pairs(contestants),
-                                  who.duplicates(contestants))
-    return analysis, between(before, counters())
+    values = measured(rounds, contestants, scenario.metrics)
+    return *(analyse(values, scenario, contestants, of) for of in ("b", "more")), values, between(before, counters())
 
 
-def measure(options: argparse.Namespace, interruption: Interruption,
-            shown: TerminalDisplay | PlainDisplay) -> list[Tally]:
-    """All runs; the tallies are complete as far as they go, whatever stops them: it is raised with them."""
-    same = Tally("A against A, no difference reported", NO_DIFFERENCE_WANTED)
-    planted = Tally(f"{options.percent:g}% more work, found", FOUND_WANTED)
-    tallies = [same, planted]
-    for number in range(options.runs):
-        for tally, percent in ((same, 0.0), (planted, options.percent)):
-            try:
-                analysis, disturbed = run(percent, options, interruption, shown, 2 * number + bool(percent))
-            except (Interrupted, TrialFailed, WorkDiffers, EndpointError) as error:
-                error.tallies = tallies
-                raise
-            for c in analysis["comparisons"]:
-                tally.total += 1
-                tally.ratios.append(c["mean"])
-                wanted = (NO_DIFFERENCE, TOO_FEW) if not percent else ("slower",)
-                tally.right += c["verdict"] in wanted
-            tally.floors.append(analysis["noise_floor"]["throughput"])
-            if disturbed["other_cpus"] is not None:
-                tally.other_cpus.append(disturbed["other_cpus"])
+def analyse(values: dict[str, dict[str, list[float]]], scenario: Scenario, contestants: list[Contestant],
+            case: str) -> dict:
+    """The analysis of what compares this case with A; the noise floor is that of all equal ones."""
+    of = {c.key: c.case for c in contestants}
+    pairs = [pair for pair in scenario.contest.pairs(contestants) if of[pair.numerator] == case]
+    return statistics.analyse(values, pairs, who.duplicates(contestants))
+
+
+def images(interruption: Interruption, shown: TerminalDisplay | PlainDisplay) -> list[str]:
+    """The images of the main job; raises bench.images.ImageError."""
+    def step(title: str):
+        update = shown.step(title)
+
+        def progress(done: int, total: int) -> None:
+            interruption.check()
+            update(done, total)
+
+        return progress
+
+    return Sources(None, step, shown.note).get(trust.SCENARIO.source)[0]
+
+
+def measure(options: argparse.Namespace, interruption: Interruption, shown: TerminalDisplay | PlainDisplay,
+            kept: list[dict]) -> list[Tally]:
+    """All runs; the tallies are complete as far as they go, whatever stops them: it is raised with them.
+
+    What each run has measured is appended to `kept`.
+    """
+    tallies = [Tally("A against A, no difference reported", NO_DIFFERENCE_WANTED),
+               Tally(f"{options.percent}% more work, found", FOUND_WANTED)]
+    try:
+        paths = images(interruption, shown)
+        for number in range(options.runs):
+            *analyses, values, disturbed = run(options, interruption, shown, paths, number)
+            kept.append({**values, "disturbance": disturbed})
+            for tally, right, analysis in zip(
+                    tallies, ((NO_DIFFERENCE, TOO_FEW), ("slower",)), analyses, strict=True):
+                tally.count(analysis, right)
+                if disturbed["other_cpus"] is not None:
+                    tally.other_cpus.append(disturbed["other_cpus"])
             said = "; ".join(marks(disturbed, environment.cpu()["usable"]))
-            shown.note(f"run {number + 1} of {options.runs}: {tally.line()}"
+            shown.note(f"run {number + 1} of {options.runs}: {'; '.join(tally.line() for tally in tallies)}"
                        + (f" (disturbed: {said})" if said else ""))
+    except (ImageError, Interrupted, TrialFailed, WorkDiffers, EndpointError) as error:
+        error.tallies = tallies
+        raise
     return tallies
 
 
@@ -145,12 +182,12 @@ def setup() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     options = parser().parse_args(arguments)
-    status = 0
+    status, kept = 0, []
     with Interruption() as interruption:
         try:
             with display() as shown:
-                tallies = measure(options, interruption, shown)
-        except (Interrupted, TrialFailed, WorkDiffers, EndpointError) as error:
+                tallies = measure(options, interruption, shown, kept)
+        except (ImageError, Interrupted, TrialFailed, WorkDiffers, EndpointError) as error:
             tallies = error.tallies
             status = error.exit_status if isinstance(error, Interrupted) else 1
             print(f"bench.trust: stopped: {error}", file=sys.stderr)
@@ -163,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
                   + (f", other processes used {max(tally.other_cpus):.2f} CPUs at most" if tally.other_cpus else ""))
     if options.out:
         content = {"setup": setup(), "rounds": options.rounds, "percent": options.percent,
-                   "tallies": [{**vars(t), "share": t.share} for t in tallies]}
+                   "tallies": [{**vars(t), "share": t.share} for t in tallies], "runs": kept}
         try:
             write_atomically(options.out, (json.dumps(content, indent=1) + "\n").encode())
         except OSError as error:

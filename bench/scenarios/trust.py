@@ -1,73 +1,76 @@
-"""Not a scenario of the suite but its test: samples whose work is known, for `python -m bench.trust`."""
+"""Not a scenario of the suite but its test: the main job with a known difference in it, for `python -m bench.trust`."""
 
 from __future__ import annotations
 
 from bench import epochs
 from bench.chosen import Chosen, Comparison, Entry
-from bench.scenario import Amount, Case, Scenario
+from bench.scenario import Amount, Case, Scenario, Task
+from bench.scenarios import pillow
 
-LOOPS = 4000
-LENGTH = 4096
-
-
-class Work:
-    """Sample i is the sum of so many numbers from i on, in pure Python: an int. Nothing is shared but constants."""
-
-    def __init__(self, loops: int):
-        self._loops = loops
-
-    def __len__(self) -> int:
-        return LENGTH
-
-    def __getitem__(self, index: int) -> int:
-        total = 0
-        for number in range(index, index + LOOPS):
-            total += number
-        # The difference is planted beside the sample, so that all give the same ones.
-        for number in range(self._loops - LOOPS):
-            number ^ index
-        return total
+VARIANTS = ("loader-thread", "loader-process")
 
 
-def case(name: str, title: str, percent: float) -> Case:
+class MoreWork(pillow.PillowDataset):
+    """The images of the main job, so many percent of them decoded once more, evenly spread: the samples are the same.
+
+    Immutable after construction, so threads may share it.
+    """
+
+    def __init__(self, paths: list[str], percent: int):
+        super().__init__(paths)
+        self._percent = percent
+
+    def again(self, index: int) -> int:
+        """How many times more sample `index` is decoded; of a hundred in a row, `percent` times in all."""
+        return (index + 1) * self._percent // 100 - index * self._percent // 100
+
+    def __getitem__(self, index: int):
+        for _ in range(self.again(index)):
+            super().__getitem__(index)
+        return super().__getitem__(index)
+
+
+def case(name: str, title: str, percent: int) -> Case:
     """A case that does so many percent more work."""
-    return Case(name, title, {"loops": round(LOOPS * (1 + percent / 100))}, percent)
+    return Case(name, title, {"percent": percent}, percent)
 
 
-A, B = case("a", "A", 0), case("b", "A again", 0)
+def dataset(task: Task) -> MoreWork:
+    """The dataset of the task's case."""
+    return MoreWork(task.paths, task.parameters["percent"])
 
 
-def contest(config: str, other: str, workers: tuple[int, ...]) -> Chosen:
-    """Threads and processes under the case `other` against the same under A."""
+def contest(config: str) -> Chosen:
+    """Threads and processes: A again, and what does more work, each against A."""
     return Chosen(tuple(
-        Comparison(*(Entry(config, variant, case=name, workers=count) for name in (other, A.name)))
-        for variant in ("loader-thread", "loader-process") for count in workers))
+        Comparison(*(Entry(config, variant, case=name) for name in (other, "a")))
+        for other in ("b", "more") for variant in VARIANTS))
 
 
-def scenario(config: str, percent: float, workers: tuple[int, ...]) -> Scenario:
-    """A against itself (0 percent), or against what does more work, in one configuration."""
-    other = B if not percent else case("b", f"{percent:g}% more work", percent)
+def scenario(config: str, percent: int) -> Scenario:
+    """A against itself and against what does more work, in one configuration and the same rounds."""
+    main = pillow.SCENARIO
     return Scenario(
         name="trust",
         group="",
-        description="samples of known work, the same in both places or with a difference planted",
-        sample="the sum of 4000 numbers, added up in pure Python",
-        sample_bytes=8,
-        source="nothing",
-        dataset=lambda task: Work(task.parameters["loops"]),
+        description="the main job in two places, and with a difference planted",
+        sample=main.sample,
+        sample_bytes=main.sample_bytes,
+        source=main.source,
+        dataset=dataset,
         measure=epochs.measure,
-        metrics=("throughput",),
-        contest=contest(config, other.name, workers),
-        full=Amount(batch_size=64, batches_per_worker=48),
-        quick=Amount(batch_size=64, batches_per_worker=12),
-        seconds=2400,
-        quick_seconds=300,
+        metrics=main.metrics[:1],
+        contest=contest(config),
+        full=Amount(main.full.batch_size, main.full.batches_per_worker),
+        quick=Amount(main.quick.batch_size, main.quick.batches_per_worker),
+        seconds=3600,
+        quick_seconds=1800,
         question="Does the suite find the differences that are there, and none that are not?",
-        cases=(A, other),
+        cases=(case("a", "A", 0), case("b", "A again", 0), case("more", f"{percent}% more work", percent)),
         case_axis="work",
         case_unit="percent more",
     )
 
 
 # As a trial looks it up; what it has to do is in the parameters of its case.
-SCENARIO = scenario("ft", 0, (1,))
+SCENARIO = scenario("ft", 10)

@@ -5,14 +5,19 @@ The same with real trials on the machine at hand: `python -m bench.trust`; its f
 
 from __future__ import annotations
 
+import json
 import math
 import random
+import signal
+import subprocess
 
 import pytest
+from PIL import Image
 
-from bench import statistics
+from bench import statistics, trust
 from bench.contestants import CONFIGS, duplicates
 from bench.grid import Grid
+from bench.scenarios import trust as trust_scenario
 from bench.statistics import NO_DIFFERENCE, ratio
 
 from tests.unit.bench.simulated import TRIAL_NOISE, values
@@ -94,3 +99,50 @@ def test_why_intervals_of_few_rounds_are_not_bootstrapped():
     assert coverage(4, 1000, by_bootstrap=False) > 0.93
     # Later it comes nearer, so that it may add doubt to Student's t, and never certainty.
     assert coverage(2 * statistics.BOOTSTRAP_ROUNDS, 100, by_bootstrap=True) > few
+
+
+PLANTED = trust_scenario.scenario("ft", 10)
+TRUST = [c for _, c in PLANTED.contest.candidates(("ft",), [1, 2], quick=False)]
+
+
+def test_a_run_compares_both_places_in_the_same_rounds():
+    """What python -m bench.trust measures, and that it tells the one comparison's verdicts from the other's."""
+    assert [c.case for c in TRUST].count("more") == 2 and len(TRUST) == 8
+    rng = random.Random(0)
+    slower = {c.key: 100 / 1.1 for c in TRUST if c.case == "more"}
+    measured = {"throughput": values(rng, TRUST, 5, slower, 0.01)}
+    same, planted = (trust.Tally(title, 1.0) for title in ("same", "planted"))
+    same.count(trust.analyse(measured, PLANTED, TRUST, "b"), (NO_DIFFERENCE,))
+    planted.count(trust.analyse(measured, PLANTED, TRUST, "more"), ("slower",))
+    assert (same.right, same.total) == (planted.right, planted.total) == (2, 2)
+    assert all(0.87 < ratio < 0.95 for ratio in planted.ratios) and all(0.95 < ratio < 1.05 for ratio in same.ratios)
+
+
+@pytest.mark.parametrize("percent", [1, 10, 33, 100, 250])
+def test_planted_work_is_what_it_says_and_gives_the_same_samples(percent, tmp_path):
+    image = tmp_path / "one.jpeg"
+    Image.new("RGB", (640, 408), "teal").save(image)
+    work = trust_scenario.MoreWork([str(image)] * 100, percent)
+    assert sum(map(work.again, range(100))) == percent
+    # Evenly: in any ten samples in a row as many as in any other, but for one.
+    tens = [sum(map(work.again, range(first, first + 10))) for first in range(90)]
+    assert max(tens) - min(tens) <= 1
+    assert (work[99] == trust_scenario.MoreWork([str(image)] * 100, 0)[99]).all()
+
+
+def test_interrupted_it_says_what_it_has(command, environment, tmp_path):
+    """Real trials; the first of a run is on its way when Ctrl-C comes."""
+    out = tmp_path / "trust.json"
+    process = subprocess.Popen(
+        command("--quick", "--runs", 1, "--out", out, module="bench.trust"), env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if "measuring: 8 trials a round" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    seen += process.stdout.read()
+    assert process.wait(timeout=30) == 130, seen
+    assert "A against A, no difference reported: no run was finished" in seen
+    assert json.loads(out.read_text())["runs"] == []
