@@ -65,8 +65,19 @@ class Work:
             "parameters": dict(self.scenario.case(contestant.case).parameters),
             "paths": work.paths, "config": contestant.config,
             "variant": contestant.variant, "workers": contestant.workers, "batch_size": work.batch_size,
-            "warmup_batches": share, "batches": work.batches_per_worker * share, "prefetch_factor": PREFETCH_FACTOR,
+            "warmup_batches": warmup_batches(contestant.workers),
+            "batches": work.batches_per_worker * share, "prefetch_factor": PREFETCH_FACTOR,
         }
+
+
+def warmup_batches(workers: int) -> int:
+    """The batches that a trial loads before it takes the time.
+
+    As many as a loader has under way, one that the consumer holds and the one that it gets next: from then on
+    whoever recycles the memory of batches does so, and nobody is measured touching new memory for the first time.
+    An epoch has hundreds of batches; with fewer before them, the first of it would be most of what is measured.
+    """
+    return PREFETCH_FACTOR * workers + 2
 
 
 @dataclass

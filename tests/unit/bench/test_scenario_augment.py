@@ -107,7 +107,7 @@ def test_loading_without_workers_is_as_much_as_one_worker_does():
     work = Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)})
     none, one, two = (work.request(Contestant("ft", variant, n)) for variant, n in (
         ("serial", 0), ("loader-thread", 1), ("loader-thread", 2)))
-    assert (none["workers"], none["batches"], none["warmup_batches"]) == (0, 5, 1)
+    assert (none["workers"], none["batches"], none["warmup_batches"]) == (0, 5, 2)
     assert (one["batches"], two["batches"]) == (5, 10)
     assert Contestant("ft", "serial", 0).title == "ft serial loading"
 
