@@ -9,37 +9,44 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import sysconfig
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
 
 from bench import contestants as who
 from bench import environment, statistics
-from bench.contestants import Contestant
-from bench.controller import CaseWork, Controller, Work, WorkDiffers, measured
+from bench.controller import CaseWork, Controller, Work, WorkDiffers
 from bench.disturbance import between, counters, marks
 from bench.endpoints import EndpointError, LocalEndpoint
 from bench.images import ImageError
 from bench.interruption import Interrupted, Interruption
 from bench.progress import PlainDisplay, TerminalDisplay, display
 from bench.results import write_atomically
-from bench.scenario import Scenario
-from bench.scenarios import trust
+from bench.scenarios import trust as planted
 from bench.sources import Sources
-from bench.statistics import NO_DIFFERENCE, TOO_FEW
+from bench.statistics import NO_DIFFERENCE
 from bench.trials import TrialFailed
 
 DESCRIPTION = """\
 Find out on this machine whether the benchmark's verdicts can be trusted: measure the main job (JPEGs decoded with
 Pillow, threads and processes) in two places (no difference may be reported in at least 95% of the comparisons) and
 with a difference planted in it (it must be found in at least 90%), in the same rounds of eight trials. A trial takes
-about as long as one of `./twins bench`, so the 20 runs take an hour or more; what was measured is kept if they are
-interrupted.
+about as long as one of `./twins bench`, so the 20 runs take an hour or more; interrupt them whenever you like: all
+finished rounds count. From them it also tells how many rounds find such a difference on this machine.
 """
 
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
+# Numbers of rounds to draw from all that were measured, and how often. Of more than half of them one draw would be
+# much like the next.
+DRAWN = (3, 4, 5, 8, 12, 16, 24, 32, 48, 64)
+DRAWS = 200
 
 
 @dataclass
@@ -52,14 +59,13 @@ class Tally:
     total: int = 0
     ratios: list[float] = field(default_factory=list)
     floors: list[float] = field(default_factory=list)
-    other_cpus: list[float] = field(default_factory=list)
 
-    def count(self, analysis: dict, right: tuple[str, ...]) -> None:
-        """Take up the comparisons of a run, whose verdict should be one of `right`."""
+    def count(self, analysis: dict, right: str) -> None:
+        """Take up the comparisons of a run, whose verdict should be `right`."""
         for c in analysis["comparisons"]:
             self.total += 1
             self.ratios.append(c["mean"])
-            self.right += c["verdict"] in right
+            self.right += c["verdict"] == right
         self.floors.append(analysis["noise_floor"]["throughput"])
 
     @property
@@ -101,34 +107,55 @@ def _number(least: int, most: int):
     return parse
 
 
-def run(options: argparse.Namespace, interruption: Interruption, shown: TerminalDisplay | PlainDisplay,
-        paths: list[str], seed: int) -> tuple[dict, dict, dict, dict]:
-    """One run: (analysis of A against A, of the planted difference, what was measured, disturbance).
+class Trust:
+    """The trials and their judgement. Owned by the main thread."""
 
-    Both were measured in the same rounds and are analysed apart, as if each were a run of its own: beside real
-    differences, a p-value's adjustment is less strict. Raises what its trials raise.
-    """
-    config = "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
-    scenario = trust.scenario(config, options.percent)
-    amount = scenario.amount(options.quick)
-    work = Work(scenario, {case.name: CaseWork(paths, amount.batch_size, amount.batches_per_worker)
-                           for case in scenario.cases})
-    endpoint = LocalEndpoint(Path(sys.executable), interruption)
-    ranked = scenario.contest.candidates((config,), who.worker_counts(environment.cpu()["usable"]), quick=False)
-    contestants = [c for _, c in ranked]
-    controller = Controller(work, {config: endpoint}, shown, interruption, seed)
-    before = counters()
-    rounds = list(controller.rounds(ranked, time.monotonic(), 3.0, options.rounds))
-    values = measured(rounds, contestants, scenario.metrics)
-    return *(analyse(values, scenario, contestants, of) for of in ("b", "more")), values, between(before, counters())
+    def __init__(self, percent: int, config: str, usable_cpus: float):
+        self._percent = percent
+        self._config = config
+        self._scenario = planted.scenario(config, percent)
+        self._ranked = self._scenario.contest.candidates((config,), who.worker_counts(int(usable_cpus)), quick=False)
+        self.contestants = [c for _, c in self._ranked]
 
+    def rounds(self, number: int, quick: bool, paths: list[str], interruption: Interruption,
+               shown: TerminalDisplay | PlainDisplay, seed: int) -> Iterator[dict[str, float]]:
+        """Measure `number` rounds; yields throughput (samples/s) by contestant. Raises what trials raise."""
+        amount = self._scenario.amount(quick)
+        work = Work(self._scenario, {case.name: CaseWork(paths, amount.batch_size, amount.batches_per_worker)
+                                     for case in self._scenario.cases})
+        endpoint = LocalEndpoint(Path(sys.executable), interruption)
+        controller = Controller(work, {self._config: endpoint}, shown, interruption, seed)
+        for each in controller.rounds(self._ranked, time.monotonic(), 3.0, number):
+            yield {key: result["metrics"]["throughput"] for key, result in each.results.items()}
 
-def analyse(values: dict[str, dict[str, list[float]]], scenario: Scenario, contestants: list[Contestant],
-            case: str) -> dict:
-    """The analysis of what compares this case with A; the noise floor is that of all equal ones."""
-    of = {c.key: c.case for c in contestants}
-    pairs = [pair for pair in scenario.contest.pairs(contestants) if of[pair.numerator] == case]
-    return statistics.analyse(values, pairs, who.duplicates(contestants))
+    def tallies(self) -> tuple[Tally, Tally]:
+        """New tallies, for `judge`."""
+        return (Tally("A against A, no difference reported", NO_DIFFERENCE_WANTED),
+                Tally(f"{self._percent}% more work, found", FOUND_WANTED))
+
+    def judge(self, rounds: Sequence[Mapping[str, float]], tallies: tuple[Tally, Tally]) -> None:
+        """Count what a run of these rounds says.
+
+        A against A and what was planted are analysed apart, as if each had been a run of its own: beside real
+        differences the adjustment of p-values is less strict. The noise floor is that of all equal ones.
+        """
+        values = {"throughput": {c.key: [each[c.key] for each in rounds] for c in self.contestants}}
+        of = {c.key: c.case for c in self.contestants}
+        pairs = self._scenario.contest.pairs(self.contestants)
+        for tally, case, right in zip(tallies, ("b", "more"), (NO_DIFFERENCE, "slower"), strict=True):
+            compared = [pair for pair in pairs if of[pair.numerator] == case]
+            tally.count(statistics.analyse(values, compared, who.duplicates(self.contestants)), right)
+
+    def drawn(self, rounds: Sequence[Mapping[str, float]]) -> list[tuple[int, Tally, Tally]]:
+        """(number, tallies): what runs of so many rounds would have said, drawn from these (seeded)."""
+        found = []
+        for number in DRAWN:
+            if 2 * number <= len(rounds):
+                rng, tallies = random.Random(number), self.tallies()
+                for _ in range(DRAWS):
+                    self.judge(rng.sample(rounds, number), tallies)
+                found.append((number, *tallies))
+        return found
 
 
 def images(interruption: Interruption, shown: TerminalDisplay | PlainDisplay) -> list[str]:
@@ -142,34 +169,24 @@ def images(interruption: Interruption, shown: TerminalDisplay | PlainDisplay) ->
 
         return progress
 
-    return Sources(None, step, shown.note).get(trust.SCENARIO.source)[0]
+    return Sources(None, step, shown.note).get(planted.SCENARIO.source)[0]
 
 
-def measure(options: argparse.Namespace, interruption: Interruption, shown: TerminalDisplay | PlainDisplay,
-            kept: list[dict]) -> list[Tally]:
-    """All runs; the tallies are complete as far as they go, whatever stops them: it is raised with them.
-
-    What each run has measured is appended to `kept`.
-    """
-    tallies = [Tally("A against A, no difference reported", NO_DIFFERENCE_WANTED),
-               Tally(f"{options.percent}% more work, found", FOUND_WANTED)]
-    try:
-        paths = images(interruption, shown)
-        for number in range(options.runs):
-            *analyses, values, disturbed = run(options, interruption, shown, paths, number)
-            kept.append({**values, "disturbance": disturbed})
-            for tally, right, analysis in zip(
-                    tallies, ((NO_DIFFERENCE, TOO_FEW), ("slower",)), analyses, strict=True):
-                tally.count(analysis, right)
-                if disturbed["other_cpus"] is not None:
-                    tally.other_cpus.append(disturbed["other_cpus"])
-            said = "; ".join(marks(disturbed, environment.cpu()["usable"]))
-            shown.note(f"run {number + 1} of {options.runs}: {'; '.join(tally.line() for tally in tallies)}"
-                       + (f" (disturbed: {said})" if said else ""))
-    except (ImageError, Interrupted, TrialFailed, WorkDiffers, EndpointError) as error:
-        error.tallies = tallies
-        raise
-    return tallies
+def measure(trust: Trust, options: argparse.Namespace, interruption: Interruption,
+            shown: TerminalDisplay | PlainDisplay, tallies: tuple[Tally, Tally],
+            kept: list[dict[str, float]]) -> None:
+    """All runs; `kept` rounds and `tallies` are complete as far as they go, whatever stops them."""
+    paths = images(interruption, shown)
+    usable = environment.cpu()["usable"]
+    for number in range(options.runs):
+        before, first = counters(), len(kept)
+        for finished in trust.rounds(options.rounds, options.quick, paths, interruption, shown, number):
+            kept.append(finished)
+        disturbed = between(before, counters())
+        trust.judge(kept[first:], tallies)
+        said = "; ".join(marks(disturbed, usable))
+        shown.note(f"run {number + 1} of {options.runs}: {'; '.join(tally.line() for tally in tallies)}"
+                   + (f" (disturbed: {said})" if said else ""))
 
 
 def setup() -> str:
@@ -179,28 +196,44 @@ def setup() -> str:
             f"{python['build']}); revision {environment.revision()['commit'][:12]}")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-    options = parser().parse_args(arguments)
-    status, kept = 0, []
-    with Interruption() as interruption:
-        try:
-            with display() as shown:
-                tallies = measure(options, interruption, shown, kept)
-        except (ImageError, Interrupted, TrialFailed, WorkDiffers, EndpointError) as error:
-            tallies = error.tallies
-            status = error.exit_status if isinstance(error, Interrupted) else 1
-            print(f"bench.trust: stopped: {error}", file=sys.stderr)
-    print(setup())
+def report(trust: Trust, options: argparse.Namespace, tallies: tuple[Tally, Tally],
+           rounds: Sequence[Mapping[str, float]]) -> dict:
+    """Print the outcome; returns it for --out."""
+    where = setup()
+    print(where)
     print(f"{options.rounds} rounds a run, {'short' if options.quick else 'full'} trials")
     for tally in tallies:
         print(tally.line())
         if tally.floors:
-            print(f"  noise floors {min(tally.floors):.3f} to {max(tally.floors):.3f}"
-                  + (f", other processes used {max(tally.other_cpus):.2f} CPUs at most" if tally.other_cpus else ""))
+            print(f"  noise floors {min(tally.floors):.3f} to {max(tally.floors):.3f}")
+    drawn = trust.drawn(rounds)
+    if drawn:
+        table = Table("rounds a run", *(tally.title for tally in tallies),
+                      title=f"Of {len(rounds)} rounds measured, so many drawn {DRAWS} times", title_justify="left")
+        for number, *said in drawn:
+            table.add_row(str(number), *(f"{tally.share:.1%}" for tally in said))
+        Console().print(table)
+    return {"setup": where, "rounds_a_run": options.rounds, "percent": options.percent, "quick": options.quick,
+            "tallies": [{**asdict(tally), "share": tally.share} for tally in tallies],
+            "drawn": [{"rounds": number, "shares": [tally.share for tally in said]} for number, *said in drawn],
+            "throughput": rounds}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    options = parser().parse_args(arguments)
+    config = "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
+    trust = Trust(options.percent, config, environment.cpu()["usable"])
+    tallies, kept, status = trust.tallies(), [], 0
+    with Interruption() as interruption:
+        try:
+            with display() as shown:
+                measure(trust, options, interruption, shown, tallies, kept)
+        except (ImageError, Interrupted, TrialFailed, WorkDiffers, EndpointError) as error:
+            status = error.exit_status if isinstance(error, Interrupted) else 1
+            print(f"bench.trust: stopped: {error}", file=sys.stderr)
+    content = report(trust, options, tallies, kept)
     if options.out:
-        content = {"setup": setup(), "rounds": options.rounds, "percent": options.percent,
-                   "tallies": [{**vars(t), "share": t.share} for t in tallies], "runs": kept}
         try:
             write_atomically(options.out, (json.dumps(content, indent=1) + "\n").encode())
         except OSError as error:

@@ -101,21 +101,29 @@ def test_why_intervals_of_few_rounds_are_not_bootstrapped():
     assert coverage(2 * statistics.BOOTSTRAP_ROUNDS, 100, by_bootstrap=True) > few
 
 
-PLANTED = trust_scenario.scenario("ft", 10)
-TRUST = [c for _, c in PLANTED.contest.candidates(("ft",), [1, 2], quick=False)]
+def simulated(rounds: int, noise: float) -> tuple[trust.Trust, list[dict[str, float]]]:
+    """What python -m bench.trust would measure with 10% planted; by contestant, for each round."""
+    of = trust.Trust(10, "ft", 2)
+    assert [c.case for c in of.contestants].count("more") == 2 and len(of.contestants) == 8
+    slower = {c.key: 100 / 1.1 for c in of.contestants if c.case == "more"}
+    found = values(random.Random(0), of.contestants, rounds, slower, noise)
+    return of, [{key: series[number] for key, series in found.items()} for number in range(rounds)]
 
 
-def test_a_run_compares_both_places_in_the_same_rounds():
-    """What python -m bench.trust measures, and that it tells the one comparison's verdicts from the other's."""
-    assert [c.case for c in TRUST].count("more") == 2 and len(TRUST) == 8
-    rng = random.Random(0)
-    slower = {c.key: 100 / 1.1 for c in TRUST if c.case == "more"}
-    measured = {"throughput": values(rng, TRUST, 5, slower, 0.01)}
-    same, planted = (trust.Tally(title, 1.0) for title in ("same", "planted"))
-    same.count(trust.analyse(measured, PLANTED, TRUST, "b"), (NO_DIFFERENCE,))
-    planted.count(trust.analyse(measured, PLANTED, TRUST, "more"), ("slower",))
+def test_both_places_are_judged_from_the_same_rounds():
+    of, rounds = simulated(5, 0.01)
+    same, planted = tallies = of.tallies()
+    of.judge(rounds, tallies)
     assert (same.right, same.total) == (planted.right, planted.total) == (2, 2)
     assert all(0.87 < ratio < 0.95 for ratio in planted.ratios) and all(0.95 < ratio < 1.05 for ratio in same.ratios)
+
+
+def test_how_many_rounds_find_it_is_told_from_the_rounds_of_all_runs():
+    of, rounds = simulated(48, 0.08)
+    drawn = {number: (same.share, planted.share) for number, same, planted in of.drawn(rounds)}
+    assert list(drawn) == [3, 4, 5, 8, 12, 16, 24]
+    assert all(same >= 0.95 for same, _ in drawn.values())
+    assert drawn[24][1] > 0.9 > drawn[5][1] and drawn[24][1] > drawn[8][1] > drawn[3][1]
 
 
 @pytest.mark.parametrize("percent", [1, 10, 33, 100, 250])
@@ -145,4 +153,4 @@ def test_interrupted_it_says_what_it_has(command, environment, tmp_path):
     seen += process.stdout.read()
     assert process.wait(timeout=30) == 130, seen
     assert "A against A, no difference reported: no run was finished" in seen
-    assert json.loads(out.read_text())["runs"] == []
+    assert json.loads(out.read_text())["throughput"] == []
