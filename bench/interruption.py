@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Callable
 from types import FrameType
 
 
@@ -65,6 +66,14 @@ class Interruption:
         """Raise Interrupted if a signal has arrived."""
         if self.signum is not None:
             raise Interrupted(self.signum)
+
+    def checked(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
+        """The progress callback (done, total), which raises Interrupted once a signal has arrived."""
+        def update(done: int, total: int) -> None:
+            self.check()
+            progress(done, total)
+
+        return update
 
     def wanted(self) -> bool:
         """Whether a signal has arrived; the callback form for supervise's watch."""

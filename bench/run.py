@@ -189,13 +189,7 @@ class Run:
             self.document["warnings"] = [*(text for text in self.document["warnings"] if text != before), now]
 
     def _step(self, title: str) -> images.Progress:
-        update = self._display.step(title)
-
-        def progress(done: int, total: int) -> None:
-            self._interruption.check()
-            update(done, total)
-
-        return progress
+        return self._interruption.checked(self._display.step(title))
 
     def _candidates(self, scenario: Scenario, twins: Twins, workers: list[int]) -> list[tuple[int, Contestant]]:
         """The scenario's contestants that the twins can measure; notes those that they cannot."""

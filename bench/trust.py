@@ -11,7 +11,6 @@ import argparse
 import json
 import random
 import sys
-import sysconfig
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -110,11 +109,11 @@ def _number(least: int, most: int):
 class Trust:
     """The trials and their judgement. Owned by the main thread."""
 
-    def __init__(self, percent: int, config: str, usable_cpus: float):
+    def __init__(self, percent: int, config: str, usable_cpus: int):
         self._percent = percent
         self._config = config
         self._scenario = planted.scenario(config, percent)
-        self._ranked = self._scenario.contest.candidates((config,), who.worker_counts(int(usable_cpus)), quick=False)
+        self._ranked = self._scenario.contest.candidates((config,), who.worker_counts(usable_cpus), quick=False)
         self.contestants = [c for _, c in self._ranked]
 
     def rounds(self, number: int, quick: bool, paths: list[str], interruption: Interruption,
@@ -158,25 +157,15 @@ class Trust:
         return found
 
 
-def images(interruption: Interruption, shown: TerminalDisplay | PlainDisplay) -> list[str]:
-    """The images of the main job; raises bench.images.ImageError."""
-    def step(title: str):
-        update = shown.step(title)
-
-        def progress(done: int, total: int) -> None:
-            interruption.check()
-            update(done, total)
-
-        return progress
-
-    return Sources(None, step, shown.note).get(planted.SCENARIO.source)[0]
-
-
 def measure(trust: Trust, options: argparse.Namespace, interruption: Interruption,
             shown: TerminalDisplay | PlainDisplay, tallies: tuple[Tally, Tally],
             kept: list[dict[str, float]]) -> None:
-    """All runs; `kept` rounds and `tallies` are complete as far as they go, whatever stops them."""
-    paths = images(interruption, shown)
+    """All runs; `kept` rounds and `tallies` are complete as far as they go, whatever stops them.
+
+    Raises bench.images.ImageError besides what trials raise.
+    """
+    sources = Sources(None, lambda title: interruption.checked(shown.step(title)), shown.note)
+    paths, _ = sources.get(planted.SCENARIO.source)
     usable = environment.cpu()["usable"]
     for number in range(options.runs):
         before, first = counters(), len(kept)
@@ -222,8 +211,7 @@ def report(trust: Trust, options: argparse.Namespace, tallies: tuple[Tally, Tall
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     options = parser().parse_args(arguments)
-    config = "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
-    trust = Trust(options.percent, config, environment.cpu()["usable"])
+    trust = Trust(options.percent, environment.interpreter()["twin"], environment.cpu()["usable"])
     tallies, kept, status = trust.tallies(), [], 0
     with Interruption() as interruption:
         try:

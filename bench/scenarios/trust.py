@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench import epochs
 from bench.chosen import Chosen, Comparison, Entry
-from bench.scenario import Amount, Case, Scenario, Task
+from bench.scenario import Case, Scenario, Task
 from bench.scenarios import pillow
 
 VARIANTS = ("loader-thread", "loader-process")
@@ -61,8 +61,8 @@ def scenario(config: str, percent: int) -> Scenario:
         measure=epochs.measure,
         metrics=main.metrics[:1],
         contest=contest(config),
-        full=Amount(main.full.batch_size, main.full.batches_per_worker),
-        quick=Amount(main.quick.batch_size, main.quick.batches_per_worker),
+        full=main.full,
+        quick=main.quick,
         seconds=3600,
         quick_seconds=1800,
         question="Does the suite find the differences that are there, and none that are not?",
