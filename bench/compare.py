@@ -23,8 +23,8 @@ from bench.moderation import moderate
 from bench.statistics import CONFIDENCE, FEWEST_ROUNDS, adjusted, logarithms, median, variance
 
 # What a comparison of values supposes to be the same in both runs, with its name for people.
-WORK = {"batch_size": "batch size", "batches_per_worker": "batches a worker", "sample_bytes": "bytes a sample",
-        "parameters": "parameters"}
+WORK = {"batch_size": "batch size", "batches_per_worker": "batches a worker", "turns": "turns a trial",
+        "sample_bytes": "bytes a sample", "parameters": "parameters"}
 DATA = {"kind": "kind of data", "source": "source of the data", "version": "version of the data", "files": "files",
         "mean_bytes": "mean size of a file"}
 

@@ -1,4 +1,4 @@
-"""The rounds of a scenario: every contestant once a round, in a new order each time.
+"""The rounds of a scenario: every contestant once a round, in a new order each time, and in turns.
 
 Rounds go on until the next would overrun the budget. The controller runs trials, checks that
 all did the same work, and hands each finished round to whoever iterates; what becomes of it
@@ -7,20 +7,25 @@ all did the same work, and hands each finished round to whoever iterates; what b
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bench import sizing
 from bench.contestants import Contestant, reduce
 from bench.disturbance import State, state
-from bench.endpoints import Endpoint
+from bench.endpoints import Endpoint, Trial
 from bench.interruption import Interruption
 from bench.scenario import Scenario
 from bench.statistics import FEWEST_ROUNDS
+from bench.trial_process import to_its_end
 from bench.trials import TWIN, TrialFailed
+from bench.variants import VARIANTS
 
 PREFETCH_FACTOR = 2
 # Contestants are chosen so that so many rounds fit. A fourth round narrows an interval by a third
@@ -45,6 +50,9 @@ class CaseWork:
     paths: list[str]
     batch_size: int
     batches_per_worker: int
+    turns: int = 1
+    sample_bytes: int = 0
+    dataset_bytes: int = 0
 
 
 @dataclass
@@ -53,6 +61,24 @@ class Work:
 
     scenario: Scenario
     cases: dict[str, CaseWork]
+    room: sizing.Demand | None = None
+    """What the trials that are alive at the same time may use; None for as much as they want."""
+
+    def demand(self, contestant: Contestant) -> sizing.Demand:
+        """What the contestant's trial needs."""
+        work, variant = self.cases[contestant.case], VARIANTS[contestant.variant]
+        need = sizing.demand(work.batch_size * work.sample_bytes, contestant.workers, PREFETCH_FACTOR,
+                             variant.queued_per_worker, work.dataset_bytes)
+        return need if variant.processes else sizing.Demand(need.memory, 0)
+
+    def heats(self, contestants: Sequence[Contestant]) -> list[list[Contestant]]:
+        """The contestants in groups whose trials are alive at the same time and take turns.
+
+        As many as memory has room for, those of a case with each other; a trial with one turn has no need of others.
+        """
+        single = [[c] for c in contestants if self.cases[c.case].turns == 1]
+        several = [c for case, work in self.cases.items() if work.turns > 1 for c in contestants if c.case == case]
+        return single + sizing.together(several, self.demand, self.room)
 
     def request(self, contestant: Contestant) -> dict:
         """The trial's request (bench.trial)."""
@@ -67,6 +93,7 @@ class Work:
             "variant": contestant.variant, "workers": contestant.workers, "batch_size": work.batch_size,
             "warmup_batches": warmup_batches(contestant.workers),
             "batches": work.batches_per_worker * share, "prefetch_factor": PREFETCH_FACTOR,
+            "turns": work.turns,
         }
 
 
@@ -125,9 +152,12 @@ class Observer(Protocol):
     def warm_up(self, contestant: Contestant) -> None:
         """A trial that is not counted begins."""
 
-    def trial(self, number: int, rounds: int, index: int, of: int,
-              contestant: Contestant, remaining: float) -> None:
-        """A trial begins; `remaining` seconds are expected to be left of all rounds."""
+    def trial(self, number: int, rounds: int, share: float, of: int, contestant: Contestant, turn: int,
+              remaining: float) -> None:
+        """A trial of the round's `of` begins, or one of its turns, 1, 2, ... (0: it is started).
+
+        This `share` of the round's steps is done; `remaining` seconds are expected to be left of all rounds.
+        """
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
         """A round has ended."""
@@ -148,19 +178,50 @@ class Controller:
         """The scenario's picture, a PNG in base64, once warm_up has had it drawn; None if it has none."""
         self._same_work: dict[str, SameWork] = {}
 
-    def _run(self, contestant: Contestant, draw: bool = False) -> dict:
+    def _start(self, contestant: Contestant, draw: bool = False) -> Trial:
         self._interruption.check()
         request = self.work.request(contestant)
         if draw:
             request["draw"] = True
-        try:
-            result = self._endpoints[TWIN[contestant.config]].run(contestant.config, request)
-        except TrialFailed as error:
-            raise TrialFailed(f"the trial of {contestant.title} failed: {error}") from error
+        return self._endpoints[TWIN[contestant.config]].start(contestant.config, request)
+
+    def _run(self, contestant: Contestant, draw: bool = False) -> dict:
+        """The result of a trial that has all of its turns at once."""
+        with _named(contestant):
+            return self._checked(contestant, to_its_end(self._start(contestant, draw)))
+
+    def _checked(self, contestant: Contestant, result: dict) -> dict:
+        """A trial's result; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
         self._same_work.setdefault(contestant.case, SameWork()).check(contestant.title, result)
         return result
+
+    def _heat(self, contestants: Sequence[Contestant], begins: Callable[[Contestant, int], None],
+              seconds: dict[str, float]) -> Iterator[tuple[Contestant, dict]]:
+        """Yield (contestant, result): all trials are started, then each has its turns, in a new order each time.
+
+        `begins` is told whenever one starts or has a turn; `seconds` takes up by key what each took in all.
+        """
+        with contextlib.ExitStack() as stack:
+            trials: dict[str, Trial] = {}
+            left = list(contestants)
+            for turn in itertools.count():
+                for contestant in list(left):
+                    begins(contestant, turn)
+                    started = time.monotonic()
+                    with _named(contestant):
+                        if contestant.key not in trials:
+                            trials[contestant.key] = stack.enter_context(contextlib.closing(self._start(contestant)))
+                        self._interruption.check()
+                        result = trials[contestant.key].go_on()
+                    seconds[contestant.key] = seconds.get(contestant.key, 0.0) + time.monotonic() - started
+                    if result is not None:
+                        left.remove(contestant)
+                        yield contestant, self._checked(contestant, result)
+                if not left:
+                    return
+                self._order.shuffle(left)
 
     def warm_up(self, contestants: Sequence[Contestant]) -> float:
         """Run one trial of each twin that is not counted; return the seconds of the shortest.
@@ -195,7 +256,7 @@ class Controller:
         Raises Interrupted, TrialFailed, WorkDiffers, Unavailable or EndpointError; rounds already yielded stand.
         """
         fewest = self._fewest if most is None else most
-        ranked = list(ranked)
+        ranked = sorted(ranked, key=lambda each: each[0])
         contestants = [c for _, c in ranked]
         # Of each contestant the longest so far: the last round is the one that must not overrun.
         longest = dict.fromkeys((c.key for c in contestants), trial_seconds)
@@ -207,16 +268,20 @@ class Controller:
                 return
             number += 1
             before = state()
-            self._order.shuffle(contestants)
-            results = {}
-            for index, contestant in enumerate(contestants):
-                rounds = self._last_round(begin, expected, number, fewest, most, deadline)
-                started = time.monotonic()
-                remaining = max(0.0, begin + expected * (rounds - number + 1) - started)
-                self._observer.trial(number, rounds, index + 1, len(contestants), contestant, remaining)
-                results[contestant.key] = self._run(contestant)
-                seconds = time.monotonic() - started
-                longest[contestant.key] = seconds if number == 1 else max(longest[contestant.key], seconds)
+            # Who is alive together does not change from round to round, who comes first does.
+            heats = self.work.heats(contestants)
+            self._order.shuffle(heats)
+            for heat in heats:
+                self._order.shuffle(heat)
+            begins = self._telling(number, begin, expected,
+                                   self._last_round(begin, expected, number, fewest, most, deadline), contestants)
+            results: dict[str, dict] = {}
+            took: dict[str, float] = {}
+            for heat in heats:
+                for contestant, result in self._heat(heat, begins, took):
+                    results[contestant.key] = result
+            for key, seconds in took.items():
+                longest[key] = seconds if number == 1 else max(longest[key], seconds)
             now = time.monotonic()
             if most is None and number < fewest:
                 contestants, _ = reduce(ranked, (deadline - now) / (fewest - number), lambda c: longest[c.key])
@@ -227,12 +292,35 @@ class Controller:
             self._observer.round_done(number, rounds, now - begin, (rounds - number) * expected)
             yield Round(number, now - begin, results, before, state())
 
+    def _telling(self, number: int, begin: float, expected: float, rounds: int,
+                 contestants: Sequence[Contestant]) -> Callable[[Contestant, int], None]:
+        """A function that tells the observer of each trial and each of several turns that begins in a round."""
+        turns = {c.key: self.work.cases[c.case].turns for c in contestants}
+        steps = sum(1 + of if of > 1 else 1 for of in turns.values())
+        done = itertools.count()
+
+        def begins(contestant: Contestant, turn: int) -> None:
+            if turn == 0 or turns[contestant.key] > 1:
+                remaining = max(0.0, begin + expected * (rounds - number + 1) - time.monotonic())
+                self._observer.trial(number, rounds, next(done) / steps, len(turns), contestant, turn, remaining)
+
+        return begins
+
     @staticmethod
     def _last_round(begin: float, expected: float, number: int, fewest: int,
                     most: int | None, deadline: float) -> int:
         """The number of the last round, as far as can be told in round `number` (begun at `begin`)."""
         fitting = number - 1 + int(max(0.0, deadline - begin) // max(expected, 1e-3))
         return max(fewest, fitting) if most is None else most
+
+
+@contextlib.contextmanager
+def _named(contestant: Contestant) -> Iterator[None]:
+    """A block whose failed trial is this contestant's."""
+    try:
+        yield
+    except TrialFailed as error:
+        raise TrialFailed(f"the trial of {contestant.title} failed: {error}") from error
 
 
 def measured(rounds: Sequence[Round], contestants: Sequence[Contestant],

@@ -67,15 +67,16 @@ def counters() -> Counters:
                     sum(u.ru_utime + u.ru_stime for u in usage))
 
 
-def between(before: Counters, after: Counters) -> dict:
+def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     """What happened between two looks, for results.json: seconds, and CPUs as means over them.
 
     `own_cpus` were used by the trial (and who started it), `other_cpus` by other processes on the CPUs that
     the trial may use, `stolen_cpus` were given to other virtual machines; `throttled_seconds` the control
-    group stood still.
+    group stood still. `living` are seconds that a child used meanwhile which has not been waited for yet;
+    negative, if it has been, those that it had used before.
     """
     seconds = max(after.at - before.at, TICK)
-    own = (after.own - before.own) / seconds
+    own = max(0.0, after.own - before.own + living) / seconds
 
     def difference(what: str) -> float | None:
         a, b = getattr(before, what), getattr(after, what)
@@ -87,6 +88,18 @@ def between(before: Counters, after: Counters) -> dict:
             "other_cpus": None if busy is None else round(max(0.0, busy / seconds - own), 3),
             "stolen_cpus": None if stolen is None else round(stolen / seconds, 3),
             "throttled_seconds": None if throttled is None else round(throttled, 3)}
+
+
+def together(parts: Sequence[Mapping]) -> dict:
+    """What several stretches of time were like (`between`): CPUs as means over all of them, seconds as sums."""
+    def mean(name: str) -> float | None:
+        values = [(part[name], part["seconds"]) for part in parts if part[name] is not None]
+        return round(sum(v * s for v, s in values) / sum(s for _, s in values), 3) if values else None
+
+    throttled = [part["throttled_seconds"] for part in parts if part["throttled_seconds"] is not None]
+    return {"seconds": round(sum(part["seconds"] for part in parts), 3),
+            "own_cpus": mean("own_cpus"), "other_cpus": mean("other_cpus"), "stolen_cpus": mean("stolen_cpus"),
+            "throttled_seconds": round(sum(throttled), 3) if throttled else None}
 
 
 @dataclass(frozen=True)
@@ -146,21 +159,11 @@ def _turbo(sys: Path) -> bool | None:
 
 
 def of_round(before: State, after: State, trials: Mapping[str, Mapping], usable: float) -> dict:
-    """A round's disturbance for results.json; `trials` are those of `between`, by contestant.
+    """A round's disturbance for results.json; `trials` are those of `together`, by contestant.
 
     `usable` CPUs were there for the benchmark. `marks` says what disturbed it, one text each, none if nothing did.
     """
-    each = list(trials.values())
-    seconds = sum(t["seconds"] for t in each)
-
-    def mean(name: str) -> float | None:
-        values = [(t[name], t["seconds"]) for t in each if t[name] is not None]
-        return round(sum(v * s for v, s in values) / sum(s for _, s in values), 3) if values else None
-
-    throttled = [t["throttled_seconds"] for t in each if t["throttled_seconds"] is not None]
-    found = {"before": before.document(), "after": after.document(), "seconds": round(seconds, 3),
-             "own_cpus": mean("own_cpus"), "other_cpus": mean("other_cpus"), "stolen_cpus": mean("stolen_cpus"),
-             "throttled_seconds": round(sum(throttled), 3) if throttled else None}
+    found = {"before": before.document(), "after": after.document(), **together(list(trials.values()))}
     return {**found, "marks": marks(found, usable)}
 
 

@@ -1,11 +1,12 @@
 """Where a twin's trials run: an interpreter of this machine, or a peer in another container.
 
-An endpoint runs one trial at a time and is owned by the controller's thread. Both kinds watch
-the controller's interruption while they wait, and raise Interrupted with nothing left running.
+An endpoint is owned by the controller's thread, as are its trials, of which one runs at a time. Both kinds
+watch the controller's interruption while they wait, and raise Interrupted with nothing left running.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from bench import stress, trials
-from bench.disturbance import between, counters
 from bench.interruption import Interrupted, Interruption
 from bench.supervise import Stopped, TimedOut, supervise
+from bench.trial_process import TrialProcess
 from bench.wire import PROTOCOL, Channel, Disconnected
 
 CONNECT_SECONDS = 30.0
@@ -34,6 +35,19 @@ class EndpointLost(EndpointError):
     """The twin could be used, and has gone."""
 
 
+class Trial(Protocol):
+    """A trial that has been started, here or elsewhere. Whoever started it has to close it."""
+
+    def go_on(self) -> dict | None:
+        """Let it run: its result, with what disturbed it (bench.disturbance), or None once it waits for another turn.
+
+        Raises trials.TrialFailed, EndpointError or Interrupted.
+        """
+
+    def close(self) -> None:
+        """End it, if it has not ended."""
+
+
 class Endpoint(Protocol):
     """Runs trials of one interpreter."""
 
@@ -42,11 +56,8 @@ class Endpoint(Protocol):
     def describe(self) -> dict:
         """The twin's environment (bench.environment.describe); raises EndpointError."""
 
-    def run(self, config: str, request: dict) -> dict:
-        """One trial's result, with what disturbed it (bench.disturbance.between).
-
-        Raises trials.TrialFailed, EndpointError or Interrupted.
-        """
+    def start(self, config: str, request: dict) -> Trial:
+        """A trial that has not begun yet; raises EndpointError."""
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
         """Run the stress suite (bench.stress); `tell` is called with each line as it comes.
@@ -89,15 +100,11 @@ class LocalEndpoint:
         raise EndpointError(f"{self.name} is not a Python that can run this benchmark (3.13 or newer "
                             "with the packages of the lock):" + trials.last_lines(outcome.stderr, 4))
 
-    def run(self, config: str, request: dict) -> dict:
-        before = counters()
+    def start(self, config: str, request: dict) -> LocalTrial:
         try:
-            outcome = self._supervise("bench.trial", config, trials.encode(request), trials.TIMEOUT_SECONDS)
-        except TimedOut as error:
-            raise trials.TrialFailed(f"{error}{trials.last_lines(error.stderr)}") from error
+            return LocalTrial(self.name, config, request, self._interruption)
         except OSError as error:
             raise EndpointError(f"{self.name} cannot be run: {error}") from error
-        return {**trials.decode(outcome), "disturbance": between(before, counters())}
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
         try:
@@ -111,16 +118,35 @@ class LocalEndpoint:
         pass
 
 
+class LocalTrial:
+    """A trial that is a child of this process. Raises OSError if it cannot be started."""
+
+    def __init__(self, python: str, config: str, request: dict, interruption: Interruption):
+        self._interruption = interruption
+        self._process = TrialProcess(python, config, request, {interruption.fileno(): interruption.wanted})
+
+    def go_on(self) -> dict | None:
+        try:
+            return self._process.go_on()
+        except Stopped:
+            raise Interrupted(self._interruption.signum) from None
+
+    def close(self) -> None:
+        self._process.close()
+
+
 class PeerEndpoint:
     """Trials of a `bench.peer`, asked for over its socket."""
 
     def __init__(self, path: Path, interruption: Interruption):
         self.name = f"unix:{path}"
+        self.closed = False
+        """Whether the connection has ended, and with it all that ran in the peer."""
         self._interruption = interruption
         self._watch = {interruption.fileno(): interruption.wanted}
         self._channel = Channel(self._connect(path))
         try:
-            hello = self._exchange(None, CONNECT_SECONDS)
+            hello = self.exchange(None, CONNECT_SECONDS)
             if "busy" in hello:
                 raise EndpointError(f"{self.name}: {hello['busy']}; wait until it has ended")
             if hello.get("hello") != PROTOCOL:
@@ -150,7 +176,8 @@ class PeerEndpoint:
                         f"`python -m bench.peer --socket {path}` in the twin's container") from error
             self._interruption.wait(RETRY_SECONDS)
 
-    def _exchange(self, message: dict | None, timeout: float) -> dict:
+    def exchange(self, message: dict | None, timeout: float) -> dict:
+        """Send a request and return its answer; None only receives. Raises EndpointLost or Interrupted."""
         try:
             if message is not None:
                 self._channel.send(message)
@@ -158,6 +185,7 @@ class PeerEndpoint:
         except Disconnected as error:
             # Where both containers are stopped together, the peer may have gone before our own
             # signal arrives; then that is the reason.
+            self.close()
             self._interruption.wait(STOPPED_TOGETHER_SECONDS)
             raise EndpointLost(f"{self.name}: the peer has gone ({error}); see its output") from error
         # Closing the connection is what makes the peer kill the trial.
@@ -168,20 +196,15 @@ class PeerEndpoint:
         return answer
 
     def describe(self) -> dict:
-        return self._exchange({"op": "describe"}, DESCRIBE_SECONDS)["result"]
+        return self.exchange({"op": "describe"}, DESCRIBE_SECONDS)["result"]
 
-    def run(self, config: str, request: dict) -> dict:
-        # The peer has the same limit; the margin lets it say so itself.
-        answer = self._exchange({"op": "trial", "config": config, "request": request},
-                                trials.TIMEOUT_SECONDS + 30)
-        if "error" in answer:
-            raise trials.TrialFailed(answer["error"])
-        return answer["result"]
+    def start(self, config: str, request: dict) -> PeerTrial:
+        return PeerTrial(self, {"op": "trial", "config": config, "request": request})
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
         message: dict | None = {"op": "stress", "config": config, "request": request}
         while True:
-            answer = self._exchange(message, stress.seconds(request) + 30)
+            answer = self.exchange(message, stress.seconds(request) + 30)
             if "line" not in answer:
                 break
             tell(answer["line"])
@@ -190,7 +213,32 @@ class PeerEndpoint:
             raise trials.TrialFailed(answer["error"])
 
     def close(self) -> None:
+        self.closed = True
         self._channel.close()
+
+
+class PeerTrial:
+    """A trial of a peer, which is started when it goes on for the first time."""
+
+    def __init__(self, endpoint: PeerEndpoint, request: dict):
+        self._endpoint = endpoint
+        self._next = request
+        self._number: int | None = None
+
+    def go_on(self) -> dict | None:
+        # The peer has the same limit; the margin lets it say so itself.
+        answer = self._endpoint.exchange(self._next, trials.TIMEOUT_SECONDS + 30)
+        self._number = answer.get("waiting")
+        if "error" in answer:
+            raise trials.TrialFailed(answer["error"])
+        self._next = {"op": "turn", "trial": self._number}
+        return answer.get("result")
+
+    def close(self) -> None:
+        # If the peer has gone, or has lost its client, so has the trial.
+        if self._number is not None and not self._endpoint.closed:
+            with contextlib.suppress(EndpointError, Interrupted):
+                self._endpoint.exchange({"op": "end", "trial": self._number}, CONNECT_SECONDS)
 
 
 def connect(text: str, interruption: Interruption) -> Endpoint:

@@ -1,23 +1,24 @@
-"""The measurement of most scenarios: a warm-up epoch, then one that is timed."""
+"""The measurement of most scenarios: a warm-up epoch, then some that are timed, in turn with other trials."""
 
 from __future__ import annotations
 
+import statistics
 import time
 
 from bench import checksums
 from bench.memory import memory_pss_mib
-from bench.scenario import Task
+from bench.scenario import Task, Turns
 
 
-def measure(task: Task, **options: object) -> dict:
-    """Run the warm-up and the measured epoch; `options` are further arguments of the loader (bench.loaders).
+def measure(task: Task, **options: object) -> Turns:
+    """Run the warm-up and the measured epochs; `options` are further arguments of the loader (bench.loaders).
 
-    Returns the metrics: throughput (samples/s) of the measured epoch, timed from its start to its
-    last batch with the workers up, and its inverse overhead_us (µs a sample); time_to_first_batch
-    (s), from the start of the first epoch of a new loader to its first batch, so with the start of
-    the workers; pss_mib, the largest PSS of the process tree seen after some batches of the warm-up
-    and after the measured epoch. And samples, batches, the length of the last batch, and checksums:
-    of the first batch's every byte (`first_batch`) and of some rows of each measured batch (`rows`).
+    Each measured epoch is a turn: it yields before. Returns the metrics: throughput (samples/s), the geometric
+    mean of all turns, each timed from its start to its last batch with the workers up; its inverse overhead_us
+    (µs a sample); time_to_first_batch (s), from the start of the first epoch of a new loader to its first batch,
+    so with the start of the workers; pss_mib, the largest PSS of the process tree seen after some batches of the
+    warm-up and after the measured epochs. And samples, batches, the length of the last batch, checksums: of the
+    first batch's every byte (`first_batch`) and of some rows of each measured batch (`rows`); turn_seconds.
     """
     from bench.loaders import open_loader
 
@@ -35,19 +36,24 @@ def measure(task: Task, **options: object) -> dict:
             if number % step == 0:
                 pss = max(pss, memory_pss_mib())
 
-        # Nothing of the warm-up is held while the time is taken.
         del epoch
-        batch = ()
-        found = []
+        found, turn_seconds, last = [], [], 0
         samples = task.batches * batch_size
-        begin = time.perf_counter()
-        for batch in loader.epoch(samples):
-            found.append(checksums.part(batch))
-        seconds = time.perf_counter() - begin
+        for _ in range(task.turns):
+            # Nothing is held while others have their turns and the time is taken.
+            batch = ()
+            yield
+            begin = time.perf_counter()
+            for batch in loader.epoch(samples):
+                found.append(checksums.part(batch))
+            turn_seconds.append(time.perf_counter() - begin)
+            last = len(batch)
         pss = max(pss, memory_pss_mib())
+    # So the ratio of two contestants is the mean of their turns' ratios, which were measured close to each other.
+    throughput = samples / statistics.geometric_mean(turn_seconds)
     return {
-        "metrics": {"throughput": samples / seconds, "overhead_us": seconds / samples * 1e6,
+        "metrics": {"throughput": throughput, "overhead_us": 1e6 / throughput,
                     "time_to_first_batch": time_to_first_batch, "pss_mib": pss},
-        "samples": samples, "batches": len(found), "last_batch": len(batch),
-        "first_batch": first, "rows": found,
+        "samples": samples * task.turns, "batches": len(found), "last_batch": last,
+        "first_batch": first, "rows": found, "turn_seconds": turn_seconds,
     }

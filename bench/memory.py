@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench import checksums
 from bench.scenario import Task
@@ -17,7 +19,11 @@ class Usage:
     """Memory of a process tree, MiB."""
 
     pss: float
-    """Proportional set sizes: what processes share is divided among them, so that the sum counts it once."""
+    """Proportional set sizes: what processes share is divided among them, so that the sum counts it once.
+
+    The pages of files (libraries, mostly) are counted as if nobody but the tree had mapped them. Other trials
+    may be alive, and their share of the same libraries says nothing about this one.
+    """
     uss: float
     """Unique set sizes: what no other process has, and the end of the process would free."""
 
@@ -27,14 +33,35 @@ def tree_usage() -> Usage:
     import psutil
 
     me = psutil.Process()
-    pss = uss = 0
+    anonymous = files = uss = 0
     for process in (me, *me.children(recursive=True)):
         try:
-            found = process.memory_full_info()
-        except psutil.NoSuchProcess:
+            full = process.memory_full_info()
+            shared = _file_pages(process.pid)
+        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
             continue
-        pss, uss = pss + found.pss, uss + found.uss
-    return Usage(pss / MIB, uss / MIB)
+        of_files, mapped = shared or (0, 0)
+        # Workers map what the process that started them does, or less.
+        files = max(files, mapped)
+        anonymous, uss = anonymous + full.pss - of_files, uss + full.uss
+    return Usage((anonymous + files) / MIB, uss / MIB)
+
+
+def _file_pages(pid: int) -> tuple[int, int] | None:
+    """(its proportional share of the pages of files that it has mapped, all of them), bytes.
+
+    None where the kernel does not tell them apart (before Linux 5.3, some sandboxes). Raises OSError if it has ended.
+    """
+    process = Path(f"/proc/{pid}")
+    try:
+        rollup, status = (process / "smaps_rollup").read_text(), (process / "status").read_text()
+    except FileNotFoundError:
+        if process.exists():
+            return None
+        raise
+    share = re.search(r"^Pss_File:\s+(\d+) kB", rollup, re.MULTILINE)
+    mapped = re.search(r"^RssFile:\s+(\d+) kB", status, re.MULTILINE)
+    return (int(share[1]) * 1024, int(mapped[1]) * 1024) if share and mapped else None
 
 
 def memory_pss_mib() -> float:

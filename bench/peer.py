@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import selectors
 import socket
@@ -16,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import environment, stress, trials
-from bench.disturbance import between, counters
 from bench.interruption import Interruption
-from bench.supervise import Stopped, TimedOut, supervise
+from bench.supervise import Stopped
+from bench.trial_process import TrialProcess
 from bench.wire import PROTOCOL, Channel, Disconnected
 
 DESCRIPTION = """\
@@ -94,11 +95,13 @@ def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
 
 
 class Peer:
-    """Serves one client; the others are refused."""
+    """Serves one client; the others are refused. Owned by the main thread, as the trials that wait are."""
 
     def __init__(self, listener: socket.socket, interruption: Interruption):
         self._listener = listener
         self._interruption = interruption
+        self._waiting: dict[int, TrialProcess] = {}
+        self._numbers = itertools.count(1)
 
     def _refuse(self) -> bool:
         """Tell a client that comes while another is served; never ends what runs."""
@@ -125,12 +128,25 @@ class Peer:
                 answer = self._answer(request, {**watch, channel.fileno(): lambda: True}, channel)
                 channel.send(answer)
         except (Disconnected, Stopped):
-            pass  # the client has gone or a signal came; supervise has killed the trial
+            pass  # the client has gone or a signal came
         finally:
+            for trial in self._waiting.values():
+                trial.close()
             channel.close()
 
-    @staticmethod
-    def _answer(request: dict, watch: dict, channel: Channel) -> dict:
+    def _turn(self, trial: TrialProcess) -> dict:
+        """Let a trial go on; it is kept if it has more turns to come. Raises what TrialProcess.go_on does."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(trial.close)
+            result = trial.go_on()
+            if result is not None:
+                return {"result": result}
+            stack.pop_all()
+        number = next(self._numbers)
+        self._waiting[number] = trial
+        return {"waiting": number}
+
+    def _answer(self, request: dict, watch: dict, channel: Channel) -> dict:
         try:
             if request["op"] == "describe":
                 return {"result": environment.describe()}
@@ -143,16 +159,17 @@ class Peer:
                            lambda line: channel.send({"line": line}), watch)
                 return {"result": {}}
             if request["op"] == "trial":
-                before = counters()
-                outcome = supervise(
-                    trials.command(sys.executable, "bench.trial"), trials.encode(request["request"]),
-                    trials.child_environment(config), watch, trials.TIMEOUT_SECONDS)
-                return {"result": {**trials.decode(outcome), "disturbance": between(before, counters())},
-                        "seconds": outcome.seconds}
+                return self._turn(TrialProcess(sys.executable, config, request["request"], watch))
+            if request["op"] in ("turn", "end"):
+                trial = self._waiting.pop(request["trial"], None)
+                if trial is None:
+                    return {"error": f"no trial {request['trial']!r} is waiting"}
+                if request["op"] == "turn":
+                    return self._turn(trial)
+                trial.close()
+                return {"result": {}}
         except (trials.TrialFailed, OSError) as error:
             return {"error": str(error)}
-        except TimedOut as error:
-            return {"error": f"{error}{trials.last_lines(error.stderr)}"}
         except KeyError as error:
             return {"error": f"the request lacks {error}"}
         return {"error": f"unknown request {request['op']!r}"}

@@ -66,11 +66,12 @@ class TerminalDisplay:
         description = f"{self._where}warming up: {contestant.title}"
         self._progress.reset(self._task, total=None, description=description, left="")
 
-    def trial(self, number: int, rounds: int, index: int, of: int,
-              contestant: Contestant, remaining: float) -> None:
+    def trial(self, number: int, rounds: int, share: float, of: int, contestant: Contestant, turn: int,
+              remaining: float) -> None:
         self._progress.update(
-            self._task, total=rounds * of, completed=(number - 1) * of + index - 1,
-            description=f"{self._where}round {number} of {rounds}, trial {index} of {of}: {contestant.title}",
+            self._task, total=rounds, completed=number - 1 + share,
+            description=f"{self._where}round {number} of {rounds}, {contestant.title}"
+                        + (f", turn {turn}" if turn else ""),
             left=f"{clock(remaining + self._later)} left")
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
@@ -110,9 +111,9 @@ class PlainDisplay:
     def warm_up(self, contestant: Contestant) -> None:
         self.note(f"warming up: {contestant.title}")
 
-    def trial(self, number: int, rounds: int, index: int, of: int,
-              contestant: Contestant, remaining: float) -> None:
-        if number == 1 and index == 1:
+    def trial(self, number: int, rounds: int, share: float, of: int, contestant: Contestant, turn: int,
+              remaining: float) -> None:
+        if number == 1 and share == 0:
             self.note(f"measuring: {of} trials a round, about {rounds} rounds, {self._left(remaining)}")
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:

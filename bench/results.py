@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.integrity import Inconsistent, check, seal
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class ResultsError(Exception):

@@ -246,7 +246,7 @@ class Run:
         Warns of batches that are smaller than wanted, and notes cases that do not fit; raises
         sizing.DoesNotFit if the most important one does not.
         """
-        options, work, entries = self._options, Work(scenario, {}), []
+        options, work, entries = self._options, Work(scenario, {}, sizing.room(twins.memory())), []
         for case in scenario.cases or (None,):
             of_case = [c for c in contestants if c.case == (case.name if case else "")]
             if not of_case:
@@ -271,8 +271,11 @@ class Run:
                 self._warn(": ".join([*where, *([case.title] if case else []), warning]))
             paths, dataset = sources.get(_source(scenario, case))
             entry = {"sample_bytes": sample_bytes, "dataset": dataset, "batch_size": batch_size,
-                     "requested_batch_size": requested, "batches_per_worker": amount.batches_per_worker}
-            work.cases[case.name if case else ""] = CaseWork(paths, batch_size, amount.batches_per_worker)
+                     "requested_batch_size": requested, "batches_per_worker": amount.batches_per_worker,
+                     "turns": amount.turns}
+            work.cases[case.name if case else ""] = CaseWork(
+                paths, batch_size, amount.batches_per_worker, amount.turns, sample_bytes,
+                case.dataset_bytes if case else 0)
             entries.append({**({"name": case.name, "title": case.title, "parameters": dict(case.parameters),
                                 "value": case.value} if case else {}), **entry})
         return work, entries
@@ -309,7 +312,7 @@ class Run:
             "description": scenario.description, "note": "", "sample": scenario.sample,
             # Of a scenario with cases, the first one's.
             **{key: cases[0][key] for key in ("sample_bytes", "dataset", "batch_size", "requested_batch_size",
-                                              "batches_per_worker")},
+                                              "batches_per_worker", "turns")},
             "prefetch_factor": PREFETCH_FACTOR, "seed": seed, "metrics": list(scenario.metrics),
             "case_axis": scenario.case_axis, "case_unit": scenario.case_unit,
             # The first case alone is as good as none if it has no name.

@@ -6,7 +6,7 @@ Nothing here needs more than the standard library (Python 3.9): the controller h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bench.contestants import Contest, worker_counts
@@ -19,6 +19,8 @@ class Amount:
     batch_size: int
     batches_per_worker: int
     """Length of what is measured; every worker builds as many, whatever their number."""
+    turns: int = 1
+    """How many times a trial measures it, in turn with the others of its round (bench.epochs can)."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,10 @@ class Scenario:
     """What its dataset reads, by its name in bench.sources; "nothing" for nothing."""
     dataset: Callable[[Task], object]
     """Builds the map-style dataset of a trial."""
-    measure: Callable[[Task], dict]
+    measure: Callable[[Task], dict | Turns]
     """Runs in the trial's process: bench.epochs, bench.startup, bench.memory or its own.
 
-    Returns "metrics" (by name, positive numbers, at least those of the scenario) and "samples" (how many
+    Gives its result at once, or in turns with other trials. The result is "metrics" (by name, positive numbers, at least those of the scenario) and "samples" (how many
     were loaded). Where batches are loaded, also "batches", "last_batch" (its length), "first_batch" and
     "rows" (checksums, which are the same for all contestants of a case: bench.checksums). It may add
     "distributions", {name: {"unit": ..., "values": [...]}} with at most DISTRIBUTION_LIMIT values each,
@@ -133,6 +135,22 @@ class Scenario:
         raise KeyError(f"{self.name} has no case {name!r}")
 
 
+# A measurement in turns: it yields when it is ready, and again before each further turn, so that other trials
+# may have theirs; what it returns is the result. Only one trial of a machine runs at a time.
+Turns = Generator[None, None, dict]
+
+
+def without_pause(measured: dict | Turns) -> dict:
+    """The result of a scenario's `measure`, all of its turns one after the other."""
+    if isinstance(measured, dict):
+        return measured
+    while True:
+        try:
+            next(measured)
+        except StopIteration as end:
+            return end.value
+
+
 # Enough for any percentile that is worth a word; more would make results.json large.
 DISTRIBUTION_LIMIT = 2000
 
@@ -155,6 +173,8 @@ class Task:
     """The parameters of its case."""
     config: str = ""
     """The configuration that measures: "gil", "ft-gil" or "ft"."""
+    turns: int = 1
+    """How many times `batches` are measured."""
 
     def dataset(self) -> object:
         """The dataset of the trial."""

@@ -7,8 +7,11 @@ So the batch size is chosen before anything is measured, the same for all contes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 MIB = 1024 * 1024
 # Interpreter with torch: the consumer, and what each worker process adds to it.
@@ -24,10 +27,17 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class Demand:
-    """Bytes that the largest contestant needs at its peak."""
+    """Bytes that a contestant needs at its peak, or that there are."""
 
     memory: int
     shm: int
+
+    def __add__(self, other: Demand) -> Demand:
+        return Demand(self.memory + other.memory, self.shm + other.shm)
+
+    def fits(self, room: Demand) -> bool:
+        """Whether there is room for it."""
+        return self.memory <= room.memory and self.shm <= room.shm
 
 
 def demand(batch_bytes: int, workers: int, prefetch_factor: int, queued_per_worker: int = 0,
@@ -44,6 +54,26 @@ def demand(batch_bytes: int, workers: int, prefetch_factor: int, queued_per_work
     own = batch_bytes * workers * (1 + queued_per_worker)
     copies = dataset_bytes * (2 + workers)
     return Demand(shared + own + copies + CONSUMER_BYTES + WORKER_BYTES * workers, shared)
+
+
+def room(memory: Mapping[str, Mapping]) -> Demand:
+    """What all trials together may use, on the tightest twin; `memory` as for `fit`."""
+    return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
+
+
+def together(contestants: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
+    """The contestants in groups that fit into memory at the same time, in the order given; None has room for all."""
+    groups: list[list[T]] = []
+    taken = Demand(0, 0)
+    for contestant in contestants:
+        more = demand(contestant)
+        if groups and (has is None or (taken + more).fits(has)):
+            groups[-1].append(contestant)
+            taken += more
+        else:
+            groups.append([contestant])
+            taken = more
+    return groups
 
 
 def fit(requested: int, sample_bytes: int, workers: int, prefetch_factor: int, needs_shm: bool,

@@ -1,6 +1,6 @@
-"""One child process, watched until it ends or something else asks for its end.
+"""Child processes: run to their end, or talked to line by line, until something else asks for their end.
 
-The child gets a session of its own, so that whatever it starts (torch's worker processes)
+A child gets a session of its own, so that whatever it starts (torch's worker processes)
 ends with it: its process group is killed when the child ends, fails, takes too long or is
 no longer wanted. One event loop over the pipes, the child's pidfd and the file descriptors
 that the caller watches; no threads, no polling.
@@ -56,76 +56,114 @@ def supervise(
     Raises Stopped or TimedOut, after killing the child's process group, and OSError where the
     command cannot be started.
     """
-    begin = time.monotonic()
-    child = subprocess.Popen(
-        arguments, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, start_new_session=True, bufsize=0)
-    try:
-        return _watch(child, stdin, watch, begin, timeout, take)
-    finally:
-        _kill_group(child)
-        for pipe in (child.stdin, child.stdout, child.stderr):
+    with contextlib.closing(Child(arguments, environment)) as child:
+        return child.finish(stdin, watch, timeout, take)
+
+
+class Child:
+    """A child process. Owned by one thread, which listens to it only while it waits for it: what the child writes
+    meanwhile stays in the pipes. Whoever made it has to close it. Raises OSError if it cannot be started."""
+
+    def __init__(self, arguments: list[str], environment: Mapping[str, str]):
+        self._begin = time.monotonic()
+        self._process = subprocess.Popen(
+            arguments, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True, bufsize=0)
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except BaseException:
+            self._end()
+            raise
+        self._ended_at: float | None = None
+        self._stdout, self._stderr = bytearray(), bytearray()
+        self._open = {self._process.stdout.fileno(): self._stdout, self._process.stderr.fileno(): self._stderr}
+        os.set_blocking(self._process.stdin.fileno(), False)
+
+    def ask(self, line: bytes, watch: Watch, timeout: float) -> bytes | None:
+        """Send a line and return the next one of its stdout; None if it ends without (`finish` says how).
+
+        Raises Stopped or TimedOut, after killing the child's process group.
+        """
+        self._listen(line, watch, timeout, None, lambda: b"\n" in self._stdout)
+        answer, found, rest = self._stdout.partition(b"\n")
+        if not found:
+            return None
+        self._stdout[:] = rest
+        return bytes(answer)
+
+    def finish(self, stdin: bytes, watch: Watch, timeout: float, take: Callable[[bytes], None] | None = None) -> Outcome:
+        """Send the rest of its stdin, wait for its end and return its outcome, as `supervise` does."""
+        self._listen(stdin, watch, timeout, take, lambda: False, last=True)
+        self._process.wait()
+        return Outcome(self._process.returncode, bytes(self._stdout), bytes(self._stderr), self._ended_at - self._begin)
+
+    def close(self) -> None:
+        """Kill it and what it started, if they still run; a second time, nothing."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+            self._end()
+
+    def _end(self) -> None:
+        self._kill_group()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             pipe.close()
-        child.wait()
+        self._process.wait()
 
+    def _kill_group(self) -> None:
+        # Before wait(): until then the child's id, which is its group's, cannot be given away.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
-def _kill_group(child: subprocess.Popen) -> None:
-    # Before wait(): until then the child's id, which is its group's, cannot be given away.
-    if child.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-
-
-def _watch(child: subprocess.Popen, stdin: bytes, watch: Watch, begin: float, timeout: float,
-           take: Callable[[bytes], None] | None) -> Outcome:
-    output = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
-    stderr = output[child.stderr.fileno()]
-    stdin_fd = child.stdin.fileno()
-    unsent = memoryview(stdin)
-    deadline = begin + timeout
-    ended_at = None
-    pidfd = os.pidfd_open(child.pid)
-    try:
+    def _listen(self, send: bytes, watch: Watch, timeout: float, take: Callable[[bytes], None] | None,
+                enough: Callable[[], bool], last: bool = False) -> None:
+        """Send, and read until there is enough or the child has ended; with `last`, close its stdin behind it."""
+        stdin = self._process.stdin
+        unsent = memoryview(send)
+        deadline = time.monotonic() + timeout
         with selectors.DefaultSelector() as selector:
-            for fd in (*output, pidfd, *watch):
+            for fd in (*self._open, *watch):
                 selector.register(fd, selectors.EVENT_READ)
-            os.set_blocking(stdin_fd, False)
-            selector.register(stdin_fd, selectors.EVENT_WRITE)
-            open_pipes = set(output)
-            while open_pipes or ended_at is None:
+            if self._ended_at is None:
+                selector.register(self._pidfd, selectors.EVENT_READ)
+            else:
+                deadline = min(deadline, time.monotonic() + DRAIN_SECONDS)
+            if not stdin.closed:
+                selector.register(stdin, selectors.EVENT_WRITE)
+            while (self._open or self._ended_at is None) and not enough():
                 events = selector.select(max(0.0, deadline - time.monotonic()))
                 if not events and time.monotonic() >= deadline:
-                    if ended_at is not None:
+                    if self._ended_at is not None:
                         break
-                    raise TimedOut(timeout, bytes(stderr))
+                    self._kill_group()
+                    raise TimedOut(timeout, bytes(self._stderr))
                 for key, _ in events:
                     fd = key.fd
-                    if fd in output:
+                    if fd in self._open:
                         data = os.read(fd, 1 << 16)
-                        if take is not None and fd == child.stdout.fileno():
+                        if take is not None and self._open[fd] is self._stdout:
                             take(data)
                         else:
-                            output[fd] += data
+                            self._open[fd] += data
                         if not data:
                             selector.unregister(fd)
-                            open_pipes.discard(fd)
-                    elif fd == pidfd:
-                        ended_at = time.monotonic()
-                        deadline = ended_at + DRAIN_SECONDS
-                        selector.unregister(pidfd)
+                            del self._open[fd]
+                    elif fd == self._pidfd:
+                        self._ended_at = time.monotonic()
+                        deadline = self._ended_at + DRAIN_SECONDS
+                        selector.unregister(fd)
                         # What the child left behind would hold its pipes open.
-                        _kill_group(child)
-                    elif fd == stdin_fd:
+                        self._kill_group()
+                    elif key.fileobj is stdin:
                         try:
                             unsent = unsent[os.write(fd, unsent):]
                         except BrokenPipeError:
                             unsent = unsent[:0]  # it ends early; its status says why
                         if not unsent:
-                            selector.unregister(fd)
-                            child.stdin.close()
+                            selector.unregister(stdin)
+                            if last:
+                                stdin.close()
                     elif fd in watch and watch[fd]():
+                        self._kill_group()
                         raise Stopped
-    finally:
-        os.close(pidfd)
-    child.wait()
-    return Outcome(child.returncode, bytes(output[child.stdout.fileno()]), bytes(stderr), ended_at - begin)

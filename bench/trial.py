@@ -1,25 +1,29 @@
-"""One trial: a fresh process that measures one contestant once.
+"""One trial: a fresh process that measures one contestant.
 
-``python -m bench.trial`` reads its request, a JSON object, from stdin and writes one JSON
-line to stdout. It measures and reports; what is compared with what is the controller's.
+``python -m bench.trial`` reads its request, a line of JSON, from stdin and writes its result, another one,
+to stdout. Whenever it could let other trials have their turns, it says so ({"waiting": true}) and stands still
+until it is sent a line. It measures and reports; what is compared with what is the controller's.
 
 The request: the fields of bench.scenario.Task, with the scenario's name, parent (the id of the
 process that started it) and draw (whether the scenario's picture is wanted too). The result: see `measure`.
+Both answers say how much CPU time it has used with its children so far: own_seconds.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 import os
+import resource
 import signal
 import sys
 import sysconfig
 from dataclasses import fields
 
 from bench.lifeline import die_with_parent
-from bench.scenario import DISTRIBUTION_LIMIT, Task
+from bench.scenario import DISTRIBUTION_LIMIT, Task, Turns
 
 
 class TrialError(Exception):
@@ -39,13 +43,13 @@ def check_configuration(config: str) -> dict:
     return {"free_threaded": free_threaded, "gil_enabled": gil_enabled}
 
 
-def measure(request: dict) -> dict:
-    """Do the task that the request describes.
+def measure(request: dict) -> Turns:
+    """Do the task that the request describes; it yields wherever other trials may have a turn.
 
     Returns metrics (by name, those of the scenario), samples, batches, first_batch and rows
-    (checksums; None and none if no batches are loaded), distributions and note, as the scenario's
-    measurement gives them, and torch's version; where it was asked for, picture (a PNG in base64). Where
-    the scenario cannot run: {"unavailable": why}.
+    (checksums; None and none if no batches are loaded), turn_seconds (none if there are no turns), distributions
+    and note, as the scenario's measurement gives them, and torch's version; where it was asked for, picture (a PNG
+    in base64). Where the scenario cannot run: {"unavailable": why}.
     """
     import torch
 
@@ -60,15 +64,17 @@ def measure(request: dict) -> dict:
         return {"unavailable": why}
     names = {field.name for field in fields(Task)} - {"scenario"}
     task = Task(scenario, **{name: value for name, value in request.items() if name in names})
-    result = scenario.measure(task)
+    measured = scenario.measure(task)
+    result = measured if isinstance(measured, dict) else (yield from measured)
     last = result.pop("last_batch", None)
-    if last is not None and (result["batches"] != task.batches or last != task.batch_size):
+    batches = task.batches * task.turns
+    if last is not None and (result["batches"] != batches or last != task.batch_size):
         raise TrialError(f"the loader gave {result['batches']} batches, the last of {last} samples; "
-                         f"{task.batches} of {task.batch_size} were asked for")
+                         f"{batches} of {task.batch_size} were asked for")
     note = scenario.note() if callable(scenario.note) else scenario.note
     drawn = {"picture": base64.b64encode(scenario.picture(task)).decode()} if request.get("draw") else {}
     return {
-        "batches": 0, "first_batch": None, "rows": [], "note": note or "", **result,
+        "batches": 0, "first_batch": None, "rows": [], "turn_seconds": [], "note": note or "", **result,
         "metrics": {name: _positive(name, result["metrics"][name]) for name in scenario.metrics},
         "distributions": {name: _checked(name, of) for name, of in result.get("distributions", {}).items()},
         "torch": torch.__version__, **drawn,
@@ -96,6 +102,17 @@ def _checked(name: str, distribution: dict) -> dict:
     return kept
 
 
+def cpu_seconds() -> float:
+    """CPU time of this process and its descendants so far, those that run and those that have ended."""
+    import psutil
+
+    used = sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used += sum(child.cpu_times()[:4])  # its own and its children's, user and system
+    return used
+
+
 def main() -> int:
     """Answer the request on stdin; exit status 1, with the reason on stderr, if it cannot be."""
     # Libraries may print; the answer keeps the real stdout for itself.
@@ -103,19 +120,31 @@ def main() -> int:
     os.dup2(2, 1)
     # Ctrl-C at a terminal is the controller's to handle, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    request = json.load(sys.stdin)
+    request = json.loads(sys.stdin.readline())
     die_with_parent(request["parent"])
+
+    def tell(message: dict) -> None:
+        answer.write(json.dumps({**message, "own_seconds": cpu_seconds()}) + "\n")
+        answer.flush()
+
+    turns = measure(request)
     try:
-        result = measure(request)
+        while True:
+            try:
+                next(turns)
+            except StopIteration as end:
+                result = end.value
+                break
+            tell({"waiting": True})
+            if not sys.stdin.readline():
+                raise TrialError("whoever asked for it does not want it any more")
         # At the end: any import or first use on the way could have turned the GIL on.
         if "unavailable" not in result:
             result.update(check_configuration(request["config"]))
     except TrialError as error:
         print(f"trial: {error}", file=sys.stderr)
         return 1
-    json.dump(result, answer)
-    answer.write("\n")
-    answer.close()
+    tell(result)
     return 0
 
 

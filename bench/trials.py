@@ -40,8 +40,8 @@ def child_environment(config: str | None = None, base: Mapping[str, str] = os.en
 
 
 def encode(request: dict) -> bytes:
-    """A trial's stdin. The parent's id lets the trial die with the process that started it."""
-    return json.dumps({**request, "parent": os.getpid()}).encode()
+    """The first line of a trial's stdin. The parent's id lets the trial die with the process that started it."""
+    return json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
 
 
 class TrialFailed(Exception):
@@ -66,11 +66,9 @@ def how_it_ended(outcome: Outcome) -> str:
     return how
 
 
-def decode(outcome: Outcome) -> dict:
-    """The result of a trial's process; raises TrialFailed if it gave none."""
-    if outcome.returncode != 0:
-        raise TrialFailed(how_it_ended(outcome) + last_lines(outcome.stderr))
+def decode(line: bytes) -> dict:
+    """A line of a trial's stdout; raises TrialFailed if it is none of its own."""
     try:
-        return json.loads(outcome.stdout)
+        return json.loads(line)
     except ValueError as error:
-        raise TrialFailed(f"no result on its stdout ({error})" + last_lines(outcome.stderr)) from error
+        raise TrialFailed(f"its stdout has a line that is none of its own: {line[:80]!r}") from error

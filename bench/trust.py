@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import contestants as who
-from bench import environment, statistics
+from bench import environment, sizing, statistics
 from bench.controller import CaseWork, Controller, Work, WorkDiffers
 from bench.disturbance import between, counters, marks
 from bench.endpoints import EndpointError, LocalEndpoint
@@ -36,9 +36,9 @@ from bench.trials import TrialFailed
 DESCRIPTION = """\
 Find out on this machine whether the benchmark's verdicts can be trusted: measure the main job (JPEGs decoded with
 Pillow, threads and processes) in two places (no difference may be reported in at least 95% of the comparisons) and
-with a difference planted in it (it must be found in at least 90%), in the same rounds of eight trials. A trial takes
-about as long as one of `./twins bench`, so the 20 runs take an hour or more; interrupt them whenever you like: all
-finished rounds count. From them it also tells how many rounds find such a difference on this machine.
+with 10% more to load in one of them (which must be found in at least 90%), in the same rounds of eight trials. A trial
+takes about as long as one of `./twins bench`, so the 20 runs take two hours or more; interrupt them whenever you like:
+all finished rounds count. From them it also tells how many rounds find such a difference on this machine.
 """
 
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
@@ -46,6 +46,8 @@ NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
 # much like the next.
 DRAWN = (3, 4, 5, 8, 12, 16, 24, 32, 48, 64)
 DRAWS = 200
+# Until the first round has shown how long they take.
+TRIAL_SECONDS = 12.0
 
 
 @dataclass
@@ -88,19 +90,20 @@ def parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 both as wanted, 1 not, 2 wrong usage, 130 or 143 interrupted.")
     add = result.add_argument
     add("--runs", type=_number(1, 1000), default=20, metavar="N", help="runs of each kind (default: %(default)s)")
-    add("--rounds", type=_number(statistics.FEWEST_ROUNDS, 100), default=5, metavar="N",
+    add("--rounds", type=_number(statistics.FEWEST_ROUNDS, 100), default=4, metavar="N",
         help="rounds a run (default: %(default)s)")
-    add("--percent", type=_number(1, 1000), default=10, metavar="P",
-        help="the planted difference (default: %(default)s)")
+    add("--percent", type=_number(planted.STEP, 1000, planted.STEP), default=10, metavar="P",
+        help="the planted difference, a multiple of ten (default: %(default)s)")
     add("--quick", action="store_true", help="shorter trials")
     add("--out", type=Path, metavar="FILE", help="write the figures there, as JSON")
     return result
 
 
-def _number(least: int, most: int):
+def _number(least: int, most: int, step: int = 1):
     def parse(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        if not text.isdecimal() or not least <= int(text) <= most or int(text) % step:
+            what = "whole number" if step == 1 else f"multiple of {step}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not a {what} from {least} to {most}")
         return int(text)
 
     return parse
@@ -120,11 +123,12 @@ class Trust:
                shown: TerminalDisplay | PlainDisplay, seed: int) -> Iterator[dict[str, float]]:
         """Measure `number` rounds; yields throughput (samples/s) by contestant. Raises what trials raise."""
         amount = self._scenario.amount(quick)
-        work = Work(self._scenario, {case.name: CaseWork(paths, amount.batch_size, amount.batches_per_worker)
-                                     for case in self._scenario.cases})
+        each = CaseWork(paths, amount.batch_size, amount.batches_per_worker, amount.turns, self._scenario.sample_bytes)
+        work = Work(self._scenario, {case.name: each for case in self._scenario.cases},
+                    sizing.room({self._config: environment.memory()}))
         endpoint = LocalEndpoint(Path(sys.executable), interruption)
         controller = Controller(work, {self._config: endpoint}, shown, interruption, seed)
-        for each in controller.rounds(self._ranked, time.monotonic(), 3.0, number):
+        for each in controller.rounds(self._ranked, time.monotonic(), TRIAL_SECONDS, number):
             yield {key: result["metrics"]["throughput"] for key, result in each.results.items()}
 
     def tallies(self) -> tuple[Tally, Tally]:

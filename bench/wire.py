@@ -1,10 +1,11 @@
 """The peer's protocol: one JSON object a line over a Unix stream socket.
 
 Client to peer, one request at a time: {"op": "describe"} or {"op": "trial", "config": ...,
-"request": {...}} or {"op": "stress", ...} with the same keys. Peer to client: {"hello": PROTOCOL} or
-{"busy": text} on connecting, then {"result": {...}} or {"error": text} for each request; before that, for
-"stress", a {"line": {...}} for each thing that is known. Closing the connection means that the client has
-gone, whatever runs for it.
+"request": {...}} or {"op": "stress", ...} with the same keys; {"op": "turn", "trial": number} lets a trial that
+waits go on, "end" ends it. Peer to client: {"hello": PROTOCOL} or {"busy": text} on connecting, then
+{"result": {...}} or {"error": text} for each request, or {"waiting": number} for a trial that lets others have
+their turns; before that, for "stress", a {"line": {...}} for each thing that is known. Closing the connection
+means that the client has gone, whatever runs for it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import selectors
 import socket
 from collections.abc import Callable
 
-PROTOCOL = 3
+PROTOCOL = 4
 # A request names at most a few thousand files; more than this is no request of ours.
 LONGEST_LINE = 16 * 1024 * 1024
 

@@ -249,7 +249,8 @@ def work(scenario: dict) -> str:
     if scenario["cases"]:
         parts.append(f"{scenario['case_axis']}: {' · '.join(case['title'] for case in scenario['cases'])}")
     else:
-        parts.append(f"batches of {scenario['batch_size']}, {scenario['batches_per_worker']} a worker and trial")
+        parts.append(f"batches of {scenario['batch_size']}, {scenario['batches_per_worker']} a worker and "
+                     + (f"turn, {scenario['turns']} turns a trial" if scenario["turns"] > 1 else "trial"))
     if data["source"] != "none":
         source = f"generated {data['kind']}" if data["source"] == "generated" \
             else f"{data['kind']} of {data['directory']}"

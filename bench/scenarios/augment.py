@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from bench import epochs
 from bench.contestants import CONFIGS, Contestant, Pair, plural
-from bench.scenario import Amount, Scenario, Task
+from bench.scenario import Amount, Scenario, Task, Turns
 
 SIDE = 224
 SEED = 20261121
@@ -75,7 +75,7 @@ class FromNoWorkers:
                 for each in wanted if each[2] in keys and each[3] in keys]
 
 
-def measure(task: Task) -> dict:
+def measure(task: Task) -> Turns:
     """bench.epochs, with the same random numbers for all: the loaders draw their seeds from torch's generator."""
     import torch
 

@@ -11,7 +11,7 @@ import dataclasses
 
 from bench import epochs
 from bench.by_case import USUAL, ByCase
-from bench.scenario import Amount, Case, Scenario, Task
+from bench.scenario import Amount, Case, Scenario, Task, Turns
 
 SAMPLE_BYTES = 100_000
 # So few that the server keeps all of them in memory.
@@ -46,7 +46,7 @@ def dataset(task: Task) -> RemoteSamples:
     return RemoteSamples(str(task.parameters.get("address", "")))
 
 
-def measure(task: Task) -> dict:
+def measure(task: Task) -> Turns:
     """Start the server and measure as bench.epochs does."""
     # Before workers are forked, which then have not to import it each.
     import fsspec.implementations.http  # noqa: F401
@@ -54,8 +54,8 @@ def measure(task: Task) -> dict:
     from bench.slow_server import slow_server
 
     with slow_server(task.parameters["delay"], SAMPLE_BYTES) as server:
-        return epochs.measure(dataclasses.replace(
-            task, parameters={**task.parameters, "address": server.address}))
+        return (yield from epochs.measure(dataclasses.replace(
+            task, parameters={**task.parameters, "address": server.address})))
 
 
 def _case(milliseconds: int, quick_batches: int) -> Case:

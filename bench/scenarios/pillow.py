@@ -1,7 +1,7 @@
 """JPEG decoding with Pillow: the loading experiment of NVIDIA's free-threading article.
 
 "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024: 640x408 photographs,
-decoded by Pillow into batches of 512, by threads and by processes.
+decoded by Pillow into batches, by threads and by processes.
 
 What follows the decoder decides how much memory moves, so there are three cases: the article's
 (the pixels become an array and a batch), the decoder alone, and the pipeline that most people
@@ -115,8 +115,8 @@ SCENARIO = Scenario(
     measure=epochs.measure,
     metrics=("throughput", "time_to_first_batch", "pss_mib"),
     contest=HeadlineFirst(CASES),
-    full=Amount(batch_size=512, batches_per_worker=3),
-    quick=Amount(batch_size=64, batches_per_worker=4),
+    full=Amount(batch_size=128, batches_per_worker=6, turns=5),
+    quick=Amount(batch_size=64, batches_per_worker=4, turns=3),
     seconds=700,
     quick_seconds=105,
     question="Where the GIL is released already, as in decoding with Pillow: threads or processes?",

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from bench import epochs
 from bench.chosen import Chosen, Comparison, Entry
-from bench.scenario import Case, Scenario, Task
+from bench.scenario import Amount, Case, Scenario, Task, Turns
 from bench.scenarios import pillow
 
 VARIANTS = ("loader-thread", "loader-process")
 
 
-class MoreWork(pillow.PillowDataset):
-    """The images of the main job, so many percent of them decoded once more, evenly spread: the samples are the same.
+# Ten batches a worker, so that every 10% more work are a whole batch for each.
+FULL, QUICK = Amount(batch_size=64, batches_per_worker=10, turns=8), Amount(batch_size=16, batches_per_worker=10, turns=3)
+STEP = 10
+"""What can be planted are multiples of so many percent."""
 
-    Immutable after construction, so threads may share it.
-    """
 
-    def __init__(self, paths: list[str], percent: int):
-        super().__init__(paths)
-        self._percent = percent
-
-    def again(self, index: int) -> int:
-        """How many times more sample `index` is decoded; of a hundred in a row, `percent` times in all."""
-        return (index + 1) * self._percent // 100 - index * self._percent // 100
-
-    def __getitem__(self, index: int):
-        for _ in range(self.again(index)):
-            super().__getitem__(index)
-        return super().__getitem__(index)
+def measure(task: Task) -> Turns:
+    """bench.epochs, of the task's batches and some percent more: these are loaded like all others, and not counted."""
+    wanted = task.batches
+    loaded = wanted + wanted * task.parameters["percent"] // 100
+    result = yield from epochs.measure(dataclasses.replace(task, batches=loaded))
+    rows = [row for place, row in enumerate(result["rows"]) if place % loaded < wanted]
+    return {**result, "metrics": {"throughput": result["metrics"]["throughput"] * wanted / loaded},
+            "samples": wanted * task.turns * task.batch_size, "batches": len(rows), "rows": rows}
 
 
 def case(name: str, title: str, percent: int) -> Case:
     """A case that does so many percent more work."""
     return Case(name, title, {"percent": percent}, percent)
-
-
-def dataset(task: Task) -> MoreWork:
-    """The dataset of the task's case."""
-    return MoreWork(task.paths, task.parameters["percent"])
 
 
 def contest(config: str) -> Chosen:
@@ -57,12 +50,12 @@ def scenario(config: str, percent: int) -> Scenario:
         sample=main.sample,
         sample_bytes=main.sample_bytes,
         source=main.source,
-        dataset=dataset,
-        measure=epochs.measure,
+        dataset=main.dataset,
+        measure=measure,
         metrics=main.metrics[:1],
         contest=contest(config),
-        full=main.full,
-        quick=main.quick,
+        full=FULL,
+        quick=QUICK,
         seconds=3600,
         quick_seconds=1800,
         question="Does the suite find the differences that are there, and none that are not?",

@@ -54,8 +54,8 @@ def _scenario(name: str, sample: str, sample_bytes: int, dataset: type, batches_
         measure=epochs.measure,
         metrics=("overhead_us", "time_to_first_batch", "pss_mib"),
         contest=CONTEST,
-        full=Amount(batch_size=256, batches_per_worker=batches_per_worker),
-        quick=Amount(batch_size=256, batches_per_worker=batches_per_worker // 4),
+        full=Amount(batch_size=256, batches_per_worker=batches_per_worker, turns=3),
+        quick=Amount(batch_size=256, batches_per_worker=batches_per_worker // 4, turns=3),
         seconds=150,
         quick_seconds=40,
     )

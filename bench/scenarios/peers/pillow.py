@@ -72,7 +72,7 @@ OTHERS = (
 )
 
 
-def _scenario(batch_size: int, batches_per_worker: int, contest: Chosen, seconds: float) -> Scenario:
+def _scenario(batch_size: int, batches_per_worker: int, turns: int, contest: Chosen, seconds: float) -> Scenario:
     return Scenario(
         name=f"peers-pillow-{batch_size}",
         group="peers",
@@ -84,14 +84,14 @@ def _scenario(batch_size: int, batches_per_worker: int, contest: Chosen, seconds
         measure=epochs.measure,
         metrics=("throughput", "time_to_first_batch", "pss_mib"),
         contest=contest,
-        full=Amount(batch_size, batches_per_worker),
-        quick=Amount(max(16, batch_size // 4), batches_per_worker),
+        full=Amount(batch_size, batches_per_worker, turns),
+        quick=Amount(max(16, batch_size // 4), batches_per_worker, 3),
         seconds=seconds,
         quick_seconds=seconds / 4,
     )
 
 
 SCENARIOS = (
-    _scenario(128, 8, Chosen(TARGETS + OTHERS), 400),
-    _scenario(512, 3, Chosen(TARGETS), 330),
+    _scenario(128, 8, 3, Chosen(TARGETS + OTHERS), 600),
+    _scenario(512, 3, 2, Chosen(TARGETS), 400),
 )

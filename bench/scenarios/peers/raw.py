@@ -45,8 +45,8 @@ SCENARIO = Scenario(
         Comparison(OURS, Entry("ft", "nodes-thread")),
         Comparison(OURS, Entry("ft", "spdl")),
     )),
-    full=Amount(batch_size=8, batches_per_worker=60),
-    quick=Amount(batch_size=4, batches_per_worker=20),
+    full=Amount(batch_size=8, batches_per_worker=30, turns=3),
+    quick=Amount(batch_size=4, batches_per_worker=20, turns=2),
     seconds=160,
     quick_seconds=40,
 )

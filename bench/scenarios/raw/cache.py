@@ -10,16 +10,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.by_case import ByCase
-from bench.scenario import Amount, Task
+from bench.scenario import Amount, Case, Task, Turns
 from bench.scenarios.raw import samples
-from bench.scenarios.raw.samples import SAMPLE_BYTES, Shards, scenario, sized
+from bench.scenarios.raw.samples import SAMPLE_BYTES, Shards, scenario
 
-CASES = (
-    sized("cold", "cold (from the disk)", SAMPLE_BYTES, batch_size=8, quick_batches=8, value=None,
-          parameters={"cold": True}),
-    sized("warm", "warm (from memory)", SAMPLE_BYTES, batch_size=8, quick_batches=8, value=None,
-          parameters={"cold": False}),
-)
+# One turn: what others read meanwhile would be in the page cache.
+FULL, QUICK = Amount(batch_size=8, batches_per_worker=32), Amount(batch_size=8, batches_per_worker=8)
+
+
+def _case(name: str, title: str, cold: bool) -> Case:
+    return Case(name, title, {"sample_bytes": SAMPLE_BYTES, "cold": cold}, sample_bytes=SAMPLE_BYTES)
+
+
+CASES = (_case("cold", "cold (from the disk)", True), _case("warm", "warm (from memory)", False))
 
 
 def unavailable() -> str | None:
@@ -34,7 +37,7 @@ def dataset(task: Task) -> Shards:
     return Shards(task.paths, SAMPLE_BYTES, forget=task.parameters["cold"])
 
 
-def measure(task: Task) -> dict:
+def measure(task: Task) -> Turns:
     """GB/s after all files were dropped from the page cache, or read into it.
 
     Raises bench.page_cache.NotDropped if the kernel does not let go of them.
@@ -46,7 +49,7 @@ def measure(task: Task) -> dict:
     else:
         for path in task.paths:
             Path(path).read_bytes()
-    return samples.measure(task)
+    return (yield from samples.measure(task))
 
 
 SCENARIO = scenario(
@@ -58,8 +61,8 @@ SCENARIO = scenario(
     contest=ByCase(CASES),
     cases=CASES,
     case_axis="page cache",
-    full=Amount(batch_size=8, batches_per_worker=32),
-    quick=Amount(batch_size=8, batches_per_worker=8),
+    full=FULL,
+    quick=QUICK,
     seconds=240,
     quick_seconds=80,
     unavailable=unavailable,

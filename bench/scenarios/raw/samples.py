@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from bench import epochs
-from bench.scenario import Amount, Case, Scenario, Task
+from bench.scenario import Amount, Case, Scenario, Task, Turns
 
 KIB, MIB = 1024, 1024 * 1024
 COLUMNS = 1024
@@ -79,10 +79,12 @@ def stacked(samples: list):
 
 
 def sized(name: str, title: str, sample_bytes: int, batch_size: int, quick_batches: int, **more) -> Case:
-    """A case of samples of `sample_bytes`; a full run has four times the batches of a quick one."""
+    """A case of samples of `sample_bytes`, measured in turns; a full run has four times the batches of a quick one."""
     more.setdefault("value", float(sample_bytes))
+    more.setdefault("full", Amount(batch_size, quick_batches, turns=4))
+    more.setdefault("quick", Amount(batch_size, quick_batches // 2, turns=2))
     return Case(name, title, {"sample_bytes": sample_bytes, **more.pop("parameters", {})}, sample_bytes=sample_bytes,
-                full=Amount(batch_size, 4 * quick_batches), quick=Amount(batch_size, quick_batches), **more)
+                **more)
 
 
 def scenario(**fields: object) -> Scenario:
@@ -97,8 +99,8 @@ def scenario(**fields: object) -> Scenario:
     return Scenario(**{**common, **fields})
 
 
-def measure(task: Task, **options: object) -> dict:
+def measure(task: Task, **options: object) -> Turns:
     """bench.epochs.measure with gb_per_s (1e9 bytes of samples a second) among the metrics."""
-    result = epochs.measure(task, **options)
+    result = yield from epochs.measure(task, **options)
     result["metrics"]["gb_per_s"] = result["metrics"]["throughput"] * task.parameters["sample_bytes"] / 1e9
     return result

@@ -32,8 +32,8 @@ SCENARIO = scenario(
     cases=CASES,
     case_axis="sample size",
     case_unit="bytes",
-    full=Amount(batch_size=8, batches_per_worker=48),
-    quick=Amount(batch_size=8, batches_per_worker=12),
+    full=Amount(batch_size=8, batches_per_worker=12, turns=4),
+    quick=Amount(batch_size=8, batches_per_worker=6, turns=2),
     seconds=420,
     quick_seconds=100,
 )

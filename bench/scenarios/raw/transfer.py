@@ -8,7 +8,7 @@ by the consumer. Threads hand over an object.
 from __future__ import annotations
 
 from bench.by_case import ByCase
-from bench.scenario import Amount, Task
+from bench.scenario import Amount, Task, Turns
 from bench.scenarios.raw import samples
 from bench.scenarios.raw.samples import SAMPLE_BYTES, Records, Shards, scenario, sized, stacked
 
@@ -34,7 +34,7 @@ def dataset(task: Task) -> Shards | Records:
     return Records(task.paths) if kind == "record" else Shards(task.paths, SAMPLE_BYTES, tensors=kind == "torch")
 
 
-def measure(task: Task) -> dict:
+def measure(task: Task) -> Turns:
     """GB/s with torch's default_collate, or with batches that are numpy arrays."""
     options = {"collate_fn": stacked} if task.parameters["pickled"] else {}
     return samples.measure(task, **options)
@@ -49,8 +49,8 @@ SCENARIO = scenario(
     contest=ByCase(CASES, quick_cases=("numpy", "numpy-pickled", "unpickled")),
     cases=CASES,
     case_axis="kind of sample and transfer",
-    full=Amount(batch_size=8, batches_per_worker=40),
-    quick=Amount(batch_size=8, batches_per_worker=10),
+    full=Amount(batch_size=8, batches_per_worker=10, turns=4),
+    quick=Amount(batch_size=8, batches_per_worker=5, turns=2),
     seconds=420,
     quick_seconds=100,
 )

@@ -36,7 +36,7 @@ def scenario(like: dict, name: str, cases: Sequence[Case] = (), axis: str = "", 
     draw = random.Random(name)
     entry = copy.deepcopy(like)
     shared = {key: entry[key] for key in ("sample_bytes", "dataset", "batch_size", "requested_batch_size",
-                                          "batches_per_worker")}
+                                          "batches_per_worker", "turns")}
     entry.update(name=name, question=f"What does {name} answer?", case_axis=axis, case_unit=unit,
                  metrics=list(metrics))
     entry["cases"] = [{"name": c.name, "title": c.title, "parameters": {}, "value": c.value, **shared} for c in cases]

@@ -44,7 +44,7 @@ def blank(twin: str = "ft") -> dict:
         "scenarios": [{
             "name": "pillow", "group": "", "question": "", "description": "JPEG decoding", "note": "",
             "sample": "one JPEG", "sample_bytes": 783360, "batch_size": 8, "requested_batch_size": 8,
-            "batches_per_worker": 4, "prefetch_factor": 2, "seed": 1,
+            "batches_per_worker": 4, "turns": 1, "prefetch_factor": 2, "seed": 1,
             "metrics": ["throughput", "time_to_first_batch", "pss_mib"],
             "case_axis": "", "case_unit": "", "cases": [],
             "dataset": {"source": "generated", "kind": "images", "directory": "/images", "files": 256, "resized": 0,
@@ -69,7 +69,8 @@ def document(real: dict, seed: int, rounds: int = 5, speed: Mapping[str, float] 
             "disturbance": disturbance.of_round(state, state, {c.key: quiet for c in contestants}, 2),
             "trials": [{
                 "contestant": c.key, "metrics": {metric: measured[metric][c.key][number] for metric in measured},
-                "samples": 32, "batches": 4, "first_batch": 1, "rows": [1, 2, 3, 4], "distributions": {},
+                "samples": 32, "batches": 4, "first_batch": 1, "rows": [1, 2, 3, 4], "turn_seconds": [0.1],
+                "distributions": {},
                 "disturbance": quiet, "torch": "2", "free_threaded": True, "gil_enabled": False,
             } for c in contestants]} for number in range(rounds)]
         grid = Grid()

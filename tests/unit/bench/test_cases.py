@@ -15,37 +15,23 @@ from bench.interruption import Interruption
 from bench.scenario import Amount, Case, Task
 from bench.scenarios import SCENARIOS
 
+from tests.unit.bench.scripted import Script, Silent
+
 CASES = (Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
          Case("4-MiB", "4 MiB samples", {"rows": 1024}, 4 << 20, sample_bytes=4 << 20))
 SCENARIO = replace(SCENARIOS["pillow"], cases=CASES, case_axis="sample size", case_unit="bytes", contest=Grid(CASES))
 
 
-class Endpoint:
-    """Answers with the checksums of the case that was asked for; everything else is the controller's own."""
-
-    name = "scripted"
+class Endpoint(Script):
+    """Answers with the checksums of the case that was asked for."""
 
     def __init__(self, **more):
-        self.ran: list[dict] = []
+        super().__init__()
         self.more = more
 
-    def describe(self) -> dict:
-        raise NotImplementedError
-
-    def run(self, config: str, request: dict) -> dict:
-        self.ran.append(request)
+    def run(self, request: dict) -> dict:
         rows = request["parameters"]["rows"]
         return {"first_batch": rows, "rows": [rows], "metrics": {"throughput": 1.0}, **self.more}
-
-    def close(self) -> None:
-        pass
-
-
-class Silent:
-    def warm_up(self, *_) -> None:
-        pass
-
-    trial = round_done = warm_up
 
 
 def rounds(endpoint: Endpoint, ranked: list) -> list:
@@ -119,8 +105,8 @@ def test_samples_are_compared_within_a_case():
     other = iter(range(1000))
 
     class Wrong(Endpoint):
-        def run(self, config: str, request: dict) -> dict:
-            return {**super().run(config, request), "first_batch": next(other)}
+        def run(self, request: dict) -> dict:
+            return {**super().run(request), "first_batch": next(other)}
 
     with pytest.raises(WorkDiffers, match="gave different samples"):
         rounds(Wrong(), ranked)

@@ -10,44 +10,27 @@ from bench.controller import CaseWork, Controller, SameWork, Work, WorkDiffers, 
 from bench.grid import Grid
 from bench.interruption import Interrupted, Interruption
 from bench.scenarios import SCENARIOS
+from bench.sizing import Demand
 from bench.trials import TrialFailed
+
+from tests.unit.bench.scripted import Script, Silent
 
 RESULT = {"first_batch": 1, "rows": [1, 2, 3], "metrics": {"throughput": 1.0}}
 
 
-class Scripted:
-    """An endpoint whose trials take a known time; everything else is the controller's own."""
-
-    name = "scripted"
+class Scripted(Script):
+    """An endpoint whose trials take a known time."""
 
     def __init__(self, seconds: float = 0.0, fail_at: int | None = None):
+        super().__init__()
         self.seconds = seconds
         self.fail_at = fail_at
-        self.ran: list[dict] = []
 
-    def describe(self) -> dict:
-        raise NotImplementedError
-
-    def run(self, config: str, request: dict) -> dict:
-        self.ran.append({**request, "config": config})
+    def run(self, request: dict) -> dict:
         if len(self.ran) == self.fail_at:
             raise TrialFailed("exit status 3\\n    last words")
         time.sleep(self.seconds)
         return RESULT
-
-    def close(self) -> None:
-        pass
-
-
-class Silent:
-    def warm_up(self, contestant) -> None:
-        pass
-
-    def trial(self, *_) -> None:
-        pass
-
-    def round_done(self, *_) -> None:
-        pass
 
 
 RANKED = Grid().candidates(("gil", "ft-gil", "ft"), [1, 2], quick=False)
@@ -101,9 +84,9 @@ def test_three_rounds_are_run_whatever_the_budget_and_lose_contestants_for_it(ma
 
 def test_nobody_comes_back_who_has_missed_a_round(make):
     class Slower(Scripted):
-        def run(self, config, request):
-            self.seconds = 0.02 if len(self.ran) < len(RANKED) else 0.0
-            return super().run(config, request)
+        def run(self, request):
+            self.seconds = 0.02 if len(self.ran) <= len(RANKED) else 0.0
+            return super().run(request)
 
     # The first round takes all of the time but a little, which the quick second one leaves plenty of.
     begin = time.monotonic()
@@ -133,6 +116,62 @@ def test_a_signal_stops_before_the_next_trial(make):
     with pytest.raises(Interrupted):
         next(rounds)
     assert len(endpoint.ran) == len(RANKED)
+
+
+def in_turns(make, endpoint: Script, turns: int, room: Demand | None = None) -> Controller:
+    controller = make(endpoint)
+    controller.work.cases[""] = CaseWork(["a.jpg"], 4, 3, turns, sample_bytes=1)
+    controller.work.room = room
+    return controller
+
+
+def test_trials_take_turns_in_a_new_order_each_time(make):
+    endpoint = Scripted()
+    (only,) = in_turns(make, endpoint, 3).rounds(RANKED, time.monotonic() + 60, 0.001, 1)
+    n = len(RANKED)
+    assert set(only.results) == {c.key for _, c in RANKED} and {r["turns"] for r in endpoint.ran} == {3}
+    # All begin before the first has its turn, and nobody has a second one before all have had their first.
+    assert endpoint.events[:n] == [("begin", place) for place in range(n)]
+    orders = [[place for what, place in endpoint.events[n * k:n * (k + 1)]] for k in range(1, 4)]
+    assert all(what == "turn" for what, _ in endpoint.events[n:4 * n])
+    assert all(sorted(order) == list(range(n)) for order in orders) and len(set(map(tuple, orders))) == 3
+    assert sorted(endpoint.events[4 * n:]) == [("close", place) for place in range(n)]
+
+
+def test_only_as_many_trials_are_alive_as_memory_has_room_for(make):
+    endpoint = Scripted()
+    controller = in_turns(make, endpoint, 2)
+    needs = [controller.work.demand(c) for _, c in RANKED]
+    controller.work.room = Demand(3 * max(need.memory for need in needs), 10**9)
+    (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
+    assert set(only.results) == {c.key for _, c in RANKED}
+    alive, most = set(), 0
+    for what, place in endpoint.events:
+        (alive.discard if what == "close" else alive.add)(place)
+        most = max(most, len(alive))
+    assert 3 <= most < len(RANKED) and not alive
+
+
+@pytest.mark.parametrize("fail_at", [1, len(RANKED)])
+def test_a_failed_trial_ends_all_that_wait(make, fail_at):
+    endpoint = Scripted(fail_at=fail_at)
+    with pytest.raises(TrialFailed):
+        list(in_turns(make, endpoint, 3).rounds(RANKED, time.monotonic() + 60, 0.001, 1))
+    assert sorted(endpoint.events[-fail_at:]) == [("close", place) for place in range(fail_at)]
+
+
+def test_a_signal_ends_all_that_wait(make):
+    class Signalled(Scripted):
+        def run(self, request):
+            if len(self.ran) == len(RANKED):
+                controller.interruption.signum = 2
+            return super().run(request)
+
+    endpoint = Signalled()
+    controller = in_turns(make, endpoint, 3)
+    with pytest.raises(Interrupted):
+        list(controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1))
+    assert [what for what, _ in endpoint.events] == ["begin"] * len(RANKED) + ["close"] * len(RANKED)
 
 
 def test_warm_up_runs_one_trial_of_each_twin(make):

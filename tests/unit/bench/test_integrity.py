@@ -105,11 +105,11 @@ def test_every_cut_is_told(document, tmp_path):
 
 @pytest.mark.parametrize("content, message", [
     (b"{", "not JSON"), (b"[]", "schema version None"), (b'{"schema_version": 99}', "schema version 99"),
-    (b'{"schema_version": 3}', "breaks the schema"), (b'{"schema_version": 2}', "this bench reads 3"),
+    (b'{"schema_version": 4}', "breaks the schema"), (b'{"schema_version": 2}', "this bench reads 4"),
     (b"\xff\xfe\x00", "cannot read"), (b"{} trailing", "not JSON"), (b"null", "schema version None"),
     (b'{"schema_version": 2, "environment": {"revision": {"commit": "0123456789abcdef"}}}',
      "use the bench that wrote it .commit 0123456789ab."),
-    (b'{"schema_version": "3"}', "schema version 3; .*a results.json of"),
+    (b'{"schema_version": "4"}', "schema version 4; .*a results.json of"),
     (b"[" * 100_000, "nested too deeply|not JSON")])
 def test_what_is_no_results_file(tmp_path, content, message):
     (tmp_path / "results.json").write_bytes(content)

@@ -15,6 +15,7 @@ import pytest
 from bench.endpoints import EndpointError, PeerEndpoint
 from bench.interruption import Interruption
 from bench.results import load
+from bench.trial_process import to_its_end
 from bench.trials import TrialFailed
 from bench.wire import Channel
 
@@ -46,19 +47,23 @@ def interruption():
 @pytest.fixture
 def request_of(photos, twin):
     """Builds a trial's request."""
-    def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process") -> dict:
+    def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1) -> dict:
         return {"scenario": scenario, "paths": sorted(map(str, photos.iterdir())), "config": twin,
                 "variant": variant, "workers": 1, "batch_size": 2, "warmup_batches": 1,
-                "batches": batches, "prefetch_factor": 2}
+                "batches": batches, "prefetch_factor": 2, "turns": turns}
 
     return build
+
+
+def run(endpoint: PeerEndpoint, config: str, request: dict) -> dict:
+    return to_its_end(endpoint.start(config, request))
 
 
 def test_describes_and_runs_trials_until_its_client_leaves(peer, interruption, request_of, twin, tmp_path):
     process = peer()
     endpoint = PeerEndpoint(tmp_path / "s", interruption)  # waits for the peer to come up
     assert endpoint.describe()["interpreter"]["twin"] == twin
-    result = endpoint.run(twin, request_of())
+    result = run(endpoint, twin, request_of())
     assert result["samples"] == 4 and result["metrics"]["throughput"] > 0
     endpoint.close()
     assert process.wait(timeout=10) == 0
@@ -71,18 +76,47 @@ def test_describes_and_runs_trials_until_its_client_leaves(peer, interruption, r
 def test_runs_the_trials_of_peers(peer, interruption, request_of, twin, tmp_path, scenario, variant, metric):
     peer()
     endpoint = PeerEndpoint(tmp_path / "s", interruption)
-    result = endpoint.run(twin, request_of(3, scenario, variant))
+    result = run(endpoint, twin, request_of(3, scenario, variant))
     assert result["batches"] == 3 and result["metrics"][metric] > 0
     endpoint.close()
+
+
+def test_trials_take_turns_and_can_be_given_up(peer, interruption, request_of, twin, tmp_path):
+    process = peer()
+    endpoint = PeerEndpoint(tmp_path / "s", interruption)
+    first, second, third = (endpoint.start(twin, request_of(turns=turns)) for turns in (2, 1, 9))
+    assert [trial.go_on() for trial in (first, second, third)] == [None] * 3
+    assert len(wait_for_children(process.pid, at_least=6)) == 6  # each with its worker
+    assert third.go_on() is None
+    third.close()
+    assert first.go_on() is None
+    results = [second.go_on(), first.go_on()]
+    assert [(r["batches"], r["samples"], len(r["turn_seconds"])) for r in results] == [(2, 4, 1), (4, 8, 2)]
+    assert not psutil.Process(process.pid).children(recursive=True)
+    with pytest.raises(TrialFailed, match="no trial .* is waiting"):
+        third.go_on()
+    endpoint.close()
+    assert process.wait(timeout=10) == 0
+
+
+def test_trials_that_wait_end_with_their_client(peer, interruption, request_of, twin, tmp_path):
+    process = peer()
+    endpoint = PeerEndpoint(tmp_path / "s", interruption)
+    assert endpoint.start(twin, request_of(turns=2)).go_on() is None
+    trial_and_worker = wait_for_children(process.pid, at_least=2)
+    endpoint.close()
+    assert process.wait(timeout=10) == 0
+    _, alive = psutil.wait_procs(trial_and_worker, timeout=5)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def test_failed_trials_and_bad_requests_are_answered(peer, interruption, request_of, twin, tmp_path):
     peer()
     endpoint = PeerEndpoint(tmp_path / "s", interruption)
     with pytest.raises(TrialFailed, match="(?s)exit status 1.*FileNotFoundError"):
-        endpoint.run(twin, {**request_of(), "paths": ["/no/such.jpg"]})
+        run(endpoint, twin, {**request_of(), "paths": ["/no/such.jpg"]})
     with pytest.raises(TrialFailed, match="unknown configuration 'nogil'"):
-        endpoint.run("nogil", request_of())
+        run(endpoint, "nogil", request_of())
     assert endpoint.describe()["cpu"]["usable"] >= 1
     endpoint.close()
 
@@ -92,7 +126,7 @@ def test_the_wrong_configuration_fails_the_trial(peer, interruption, request_of,
     endpoint = PeerEndpoint(tmp_path / "s", interruption)
     other = "gil" if twin == "ft" else "ft-gil"
     with pytest.raises(TrialFailed, match=f"not the configuration '{other}'"):
-        endpoint.run(other, {**request_of(), "config": other})
+        run(endpoint, other, {**request_of(), "config": other})
     endpoint.close()
 
 

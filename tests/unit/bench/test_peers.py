@@ -148,7 +148,7 @@ def peers_run(run_bench, photos, twin, tmp_path_factory):
 @pytest.mark.timeout(400)
 def test_a_run_of_peers(peers_run, twin):
     done, document, directory = peers_run
-    assert document["schema_version"] == 3
+    assert document["schema_version"] == 4
     (scenario,) = document["scenarios"]
     assert (scenario["group"], scenario["metrics"][0]) == ("peers", "throughput")
     (only,) = scenario["rounds"]
@@ -183,10 +183,11 @@ def test_targets_are_printed_with_what_came_of_them(peers_run):
 def trial(command, environment, twin: str, **request: object) -> dict:
     """One trial's result, as an endpoint gets it."""
     done = subprocess.run(
-        command(module="bench.trial"), input=encode({"paths": [], "config": twin, "prefetch_factor": 2, **request}),
+        command(module="bench.trial"),
+        input=encode({"paths": [], "config": twin, "prefetch_factor": 2, **request}) + b"\n",
         capture_output=True, timeout=200, env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment)
     assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("name, metrics", [
@@ -244,7 +245,7 @@ def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
     """CPython 3.13 unwinds daemon threads at its end, which aborts a process that is in C++ code."""
     request = {"scenario": "peers-overhead-tensor", "paths": [], "config": twin, "variant": "loader-thread",
                "workers": 1, "batch_size": 4, "warmup_batches": 1, "batches": 2, "prefetch_factor": 2}
-    done = subprocess.run([sys.executable, "-P", "-c", WITH_DAEMON_THREADS], input=encode(request), timeout=200,
+    done = subprocess.run([sys.executable, "-P", "-c", WITH_DAEMON_THREADS], input=encode(request) + b"\n", timeout=200,
                           capture_output=True, env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment)
     assert done.returncode == 0, done.stderr.decode()
-    assert json.loads(done.stdout)["batches"] == 2
+    assert json.loads(done.stdout.splitlines()[-1])["batches"] == 2

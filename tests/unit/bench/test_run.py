@@ -27,7 +27,9 @@ def test_complete_run(finished_run, document, twin):
         assert {trial["contestant"] for trial in one["trials"]} == keys
         for trial in one["trials"]:
             # The workers' start, the measured epoch and memory are real figures of real processes.
-            assert trial["samples"] == 8 and trial["batches"] == 4
+            turns = scenario["turns"]
+            assert turns > 1 and len(trial["turn_seconds"]) == turns
+            assert trial["samples"] == 8 * turns and trial["batches"] == 4 * turns
             metrics = trial["metrics"]
             assert metrics["throughput"] > 0 and metrics["time_to_first_batch"] > 0 and metrics["pss_mib"] > 50
             assert trial["gil_enabled"] == (twin == "gil")

@@ -21,6 +21,8 @@ from bench.scenario import Scenario, Task
 from bench.scenarios import SCENARIOS
 from bench.scenarios.augment import SEED
 
+from tests.unit.bench.scripted import Script, Silent
+
 LIGHT, HEAVY = SCENARIOS["augment-light"], SCENARIOS["augment-heavy"]
 both = pytest.mark.parametrize("scenario", [LIGHT, HEAVY], ids=lambda s: s.name)
 
@@ -119,15 +121,9 @@ def test_a_full_run_repeats_everything_five_times():
     kept, given_up = choose(ranked, 5 * 10 * 1.0, 1.0, fewest=LIGHT.repeats)
     assert len(kept) <= 10 and len(kept) + len(given_up) == len(ranked)
 
-    class Endpoint:
-        def run(self, config: str, request: dict) -> dict:
+    class Endpoint(Script):
+        def run(self, request: dict) -> dict:
             return {"first_batch": None, "rows": []}
-
-    class Silent:
-        def trial(self, *_) -> None:
-            pass
-
-        round_done = trial
 
     with Interruption() as interruption:
         controller = Controller(Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)}), {"ft": Endpoint(), "gil": Endpoint()},

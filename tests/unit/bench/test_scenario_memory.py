@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 
+import psutil
 import pytest
+import torch  # noqa: F401 - the libraries that are looked at
 
 from bench import memory
 from bench.scenario import Task
@@ -37,6 +41,26 @@ def test_a_series_over_the_epoch():
         assert result["metrics"][name] == max(series[name]["values"]) > 50
     both = zip(series["pss_mib"]["values"], series["uss_mib"]["values"], strict=True)
     assert all(uss <= pss + 1 for pss, uss in both)
+
+
+def test_the_libraries_count_once_whoever_else_has_mapped_them(command):
+    """Other trials are alive while one is measured; their share of torch's libraries is nobody's gain."""
+    code = "import sys, torch; print(flush=True); sys.stdin.read()"
+    mine = memory.tree_usage()
+    others = [subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+              for _ in range(3)]
+    try:
+        for other in others:
+            assert other.stdout.readline() == b"\n"
+        # They are children of this process, and so of its tree: their libraries are those that it has already.
+        theirs = [psutil.Process(other.pid).memory_full_info() for other in others]
+        assert memory.tree_usage().pss - mine.pss < sum(one.uss for one in theirs) / memory.MIB + 30
+        shared, mapped = memory._file_pages(os.getpid())
+        assert shared < mapped / 2
+    finally:
+        for other in others:
+            other.communicate()
+    assert abs(memory.tree_usage().pss - mine.pss) < 30
 
 
 def grown(command, environment, twin: str, case: str) -> tuple[float, list]:

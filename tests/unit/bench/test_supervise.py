@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from bench.supervise import Stopped, TimedOut, supervise
+from bench.supervise import Child, Stopped, TimedOut, supervise
 
 # Starts a grandchild that would run for a minute, with all pipes, and tells its id.
 WITH_GRANDCHILD = """
@@ -82,6 +83,59 @@ def test_a_watched_descriptor_stops_the_child(tmp_path):
     assert gone(int(note.read_text()))
     os.close(reader)
     os.close(writer)
+
+
+ECHO = """
+import sys
+print("late", file=sys.stderr)
+for line in sys.stdin:
+    print(line.strip()[::-1], flush=True)
+{end}
+"""
+
+
+def asked(code: str) -> Child:
+    return Child([sys.executable, "-c", code], os.environ)
+
+
+def test_a_child_is_talked_to_line_by_line():
+    with contextlib.closing(asked(ECHO.format(end="sys.exit(3)"))) as child:
+        assert [child.ask(line, {}, 30) for line in (b"abc\n", b"x" * 200_000 + b"y\n")] == [
+            b"cba", b"y" + b"x" * 200_000]
+        outcome = child.finish(b"last\n", {}, 30)
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (3, b"tsal\n", b"late\n")
+
+
+def test_a_child_that_ends_instead_of_answering_says_how():
+    with contextlib.closing(asked("import sys; sys.stdin.readline(); sys.exit('why')")) as child:
+        assert child.ask(b"\n", {}, 30) is None
+        outcome = child.finish(b"", {}, 30)
+        assert (outcome.returncode, outcome.stderr) == (1, b"why\n")
+
+
+def test_a_child_that_dies_while_nobody_listens_is_met_dead():
+    with contextlib.closing(asked(ECHO.format(end=""))) as child:
+        assert child.ask(b"a\n", {}, 30) == b"a"
+        child._kill_group()
+        assert child.ask(b"b\n", {}, 30) is None
+        assert child.finish(b"", {}, 30).returncode == -signal.SIGKILL
+
+
+def test_a_child_that_does_not_answer_is_killed_with_its_children(tmp_path):
+    note = tmp_path / "pid"
+    with contextlib.closing(asked(WITH_GRANDCHILD.format(
+            end=f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(60)"))) as child:
+        assert int(child.ask(b"\n", {}, 30)) > 0
+        with pytest.raises(TimedOut, match="within 2 s"):
+            child.ask(b"\n", {}, 2)
+        assert gone(int(note.read_text()))
+
+
+def test_closing_a_child_kills_what_it_started():
+    child = asked(WITH_GRANDCHILD.format(end="time.sleep(60)"))
+    grandchild = int(child.ask(b"", {}, 30))
+    child.close()
+    assert gone(grandchild)
 
 
 def test_a_callback_may_let_the_child_go_on():

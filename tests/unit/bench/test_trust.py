@@ -12,11 +12,11 @@ import signal
 import subprocess
 
 import pytest
-from PIL import Image
 
-from bench import statistics, trust
+from bench import loaders, statistics, trust
 from bench.contestants import CONFIGS, duplicates
 from bench.grid import Grid
+from bench.scenario import Task, without_pause
 from bench.scenarios import trust as trust_scenario
 from bench.statistics import NO_DIFFERENCE, ratio
 
@@ -126,16 +126,29 @@ def test_how_many_rounds_find_it_is_told_from_the_rounds_of_all_runs():
     assert drawn[24][1] > 0.9 > drawn[5][1] and drawn[24][1] > drawn[8][1] > drawn[3][1]
 
 
-@pytest.mark.parametrize("percent", [1, 10, 33, 100, 250])
-def test_planted_work_is_what_it_says_and_gives_the_same_samples(percent, tmp_path):
-    image = tmp_path / "one.jpeg"
-    Image.new("RGB", (640, 408), "teal").save(image)
-    work = trust_scenario.MoreWork([str(image)] * 100, percent)
-    assert sum(map(work.again, range(100))) == percent
-    # Evenly: in any ten samples in a row as many as in any other, but for one.
-    tens = [sum(map(work.again, range(first, first + 10))) for first in range(90)]
-    assert max(tens) - min(tens) <= 1
-    assert (work[99] == trust_scenario.MoreWork([str(image)] * 100, 0)[99]).all()
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("percent", [10, 100])
+def test_planted_work_is_loaded_and_not_counted(percent, workers, photos, monkeypatch):
+    asked = []
+    opened = loaders.open_loader
+
+    def noted(*arguments, **options):
+        loader = opened(*arguments, **options)
+        epoch = loader.thing.epoch
+        loader.thing.epoch = lambda samples: asked.append(samples) or epoch(samples)
+        return loader
+
+    monkeypatch.setattr(loaders, "open_loader", noted)
+    results = []
+    for planted in (0, percent):
+        task = Task(trust_scenario.SCENARIO, sorted(map(str, photos.iterdir())), "loader-thread", workers, 2, 2,
+                    trust_scenario.FULL.batches_per_worker * workers, 2, parameters={"percent": planted}, turns=2)
+        results.append(without_pause(trust_scenario.measure(task)))
+    same, more = results
+    assert all(more[name] == same[name] for name in ("batches", "samples", "first_batch", "rows", "last_batch"))
+    assert asked == [4, *[20 * workers] * 2, 4, *[20 * workers * (100 + percent) // 100] * 2]
+    assert more["metrics"]["throughput"] == pytest.approx(
+        20 * workers / (more["turn_seconds"][0] * more["turn_seconds"][1]) ** 0.5)
 
 
 def test_interrupted_it_says_what_it_has(command, environment, tmp_path):

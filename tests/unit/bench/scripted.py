@@ -1,0 +1,52 @@
+"""Endpoints without processes behind them, for the tests of the controller: everything else is its own."""
+
+from __future__ import annotations
+
+
+class Script:
+    """An endpoint whose trials give what `run` returns once they have had the turns that they were asked for."""
+
+    name = "scripted"
+
+    def __init__(self):
+        self.ran: list[dict] = []
+        """The requests of the trials that have begun, with their configuration."""
+        self.events: list[tuple[str, int]] = []
+        """(what a trial did, its place in `ran`): "begin", "turn" or "close"."""
+
+    def start(self, config: str, request: dict) -> ScriptedTrial:
+        return ScriptedTrial(self, {**request, "config": config})
+
+    def run(self, request: dict) -> dict:
+        raise NotImplementedError
+
+
+class ScriptedTrial:
+    def __init__(self, script: Script, request: dict):
+        self._script = script
+        self._request = request
+        self._turns_left = request["turns"]
+        self._place: int | None = None
+
+    def go_on(self) -> dict | None:
+        if self._place is None:
+            self._place = len(self._script.ran)
+            self._script.ran.append(self._request)
+            self._result = self._script.run(self._request)
+            self._script.events.append(("begin", self._place))
+            return None
+        self._script.events.append(("turn", self._place))
+        self._turns_left -= 1
+        return None if self._turns_left else self._result
+
+    def close(self) -> None:
+        self._script.events.append(("close", self._place))
+
+
+class Silent:
+    """An observer that says nothing."""
+
+    def warm_up(self, *_) -> None:
+        pass
+
+    trial = round_done = warm_up

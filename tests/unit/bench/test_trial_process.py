@@ -1,0 +1,98 @@
+"""Real trials that stand still between their turns: what they do then, what is counted, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+
+import psutil
+import pytest
+
+from bench.supervise import Stopped
+from bench.trial_process import TrialProcess, to_its_end
+from bench.trials import TrialFailed
+
+pytestmark = [pytest.mark.thread_unsafe(reason="starts processes")]
+
+
+@pytest.fixture
+def start(photos, twin):
+    """Starts trials of two batches a turn; what is left of them ends with the test."""
+    with contextlib.ExitStack() as stack:
+        def build(turns: int, variant: str = "loader-process", watch=None, **more: object) -> TrialProcess:
+            request = {"scenario": "pillow", "paths": sorted(map(str, photos.iterdir())), "config": twin,
+                       "variant": variant, "workers": 1, "batch_size": 2, "warmup_batches": 1, "batches": 2,
+                       "prefetch_factor": 2, "turns": turns, **more}
+            return stack.enter_context(contextlib.closing(TrialProcess(sys.executable, twin, request, watch or {})))
+
+        yield build
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_the_turns_of_two_trials_alternate(start):
+    a, b = start(2), start(2, "loader-thread")
+    assert [a.go_on(), b.go_on(), b.go_on(), a.go_on()] == [None] * 4
+    results = [a.go_on(), b.go_on()]
+    for result in results:
+        assert (result["batches"], result["samples"]) == (4, 8)
+        assert result["rows"][:2] == result["rows"][2:] and len(result["turn_seconds"]) == 2
+        mean = (result["turn_seconds"][0] * result["turn_seconds"][1]) ** 0.5
+        assert result["metrics"]["throughput"] == pytest.approx(4 / mean)
+    assert results[0]["rows"] == results[1]["rows"] and not children()
+
+
+def test_what_others_do_meanwhile_is_not_counted(start):
+    trial = start(1, "loader-thread")
+    assert trial.go_on() is None
+    (process,) = children()
+    before = sum(process.cpu_times()[:2])
+    end = time.monotonic() + 2
+    while time.monotonic() < end:  # another trial would be as busy
+        pass
+    assert sum(process.cpu_times()[:2]) - before < 0.2  # it stood still
+    begin = time.monotonic()
+    found = trial.go_on()["disturbance"]
+    # The time of its start and of its turn, and its own use of the CPUs in both.
+    assert found["seconds"] > time.monotonic() - begin
+    assert 0.2 < found["own_cpus"] < os.cpu_count() + 0.5
+
+
+def test_a_trial_that_dies_while_it_waits_says_how(start):
+    trial = start(2)
+    assert trial.go_on() is None
+    for process in children():
+        if process.ppid() == os.getpid():
+            process.send_signal(signal.SIGKILL)
+    with pytest.raises(TrialFailed, match="killed by signal 9"):
+        trial.go_on()
+
+
+def test_closing_a_trial_that_waits_leaves_nothing(start):
+    trial = start(2)
+    assert trial.go_on() is None
+    found = children()
+    assert len(found) == 2
+    trial.close()
+    _, alive = psutil.wait_procs(found, timeout=5)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_whoever_no_longer_wants_it_ends_it(start):
+    reader, writer = os.pipe()
+    trial = start(2, watch={reader: lambda: True})
+    os.write(writer, b"!")
+    with pytest.raises(Stopped):
+        trial.go_on()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_trial_that_fails_says_why(start):
+    with pytest.raises(TrialFailed, match="(?s)exit status 1.*FileNotFoundError"):
+        to_its_end(start(1, paths=["/no/such.jpg"]))
