@@ -48,8 +48,7 @@ def answer(request: dict, watch: dict) -> dict:
 class ReproducerPeer(Peer):
     """Serves one client; the others are refused."""
 
-    @staticmethod
-    def _answer(request: dict, watch: dict, channel: Channel) -> dict:
+    def _answer(self, request: dict, watch: dict, channel: Channel) -> dict:
         return answer(request, watch)
 
 

@@ -100,7 +100,7 @@ class PeerTwin(PeerEndpoint):
             "source": base64.b64encode(script.source).decode(), "threads": threads, "limits": limits.as_json(),
             "force_off": force_off,
         }
-        answer = self._exchange(request, limits.timeout + MARGIN_SECONDS)
+        answer = self.exchange(request, limits.timeout + MARGIN_SECONDS)
         if "error" in answer:
             raise EndpointError(f"{self.name}: {answer['error']}")
         return outcome.from_json(answer["result"])
