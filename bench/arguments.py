@@ -19,8 +19,9 @@ Measure what removing the GIL does to data loading: threads against processes, i
 free-threaded Python, the same with its GIL on, and a Python built with the GIL.
 
 All contestants take turns in rounds, each in a fresh process; where it is throughput that is
-measured, every second or so, so that what disturbs one disturbs all. The report gives their ratios with a confidence interval, next to the noise
-floor that the same run has measured, and calls nothing a difference that noise also shows.
+measured, every second or so, so that what disturbs one disturbs all. The report gives their
+ratios with a confidence interval, next to the noise floor that the same run has measured, and
+calls nothing a difference that noise also shows.
 """
 
 EPILOG = """\

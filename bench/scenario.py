@@ -71,12 +71,12 @@ class Scenario:
     measure: Callable[[Task], dict | Turns]
     """Runs in the trial's process: bench.epochs, bench.startup, bench.memory or its own.
 
-    Gives its result at once, or in turns with other trials. The result is "metrics" (by name, positive numbers, at least those of the scenario) and "samples" (how many
-    were loaded). Where batches are loaded, also "batches", "last_batch" (its length), "first_batch" and
-    "rows" (checksums, which are the same for all contestants of a case: bench.checksums). It may add
-    "distributions", {name: {"unit": ..., "values": [...]}} with at most DISTRIBUTION_LIMIT values each,
-    which are kept (a curve says besides what it goes over: {"over": {"title": ..., "values": [...]}}), and
-    "note", which then takes the place of the scenario's.
+    Gives its result at once, or in turns with other trials: "metrics" (by name, positive numbers, at least those
+    of the scenario) and "samples" (how many were loaded). Where batches are loaded, also "batches", "last_batch"
+    (its length), "first_batch" and "rows" (checksums, which are the same for all contestants of a case:
+    bench.checksums); where there are turns, "turn_seconds". It may add "distributions", {name: {"unit": ...,
+    "values": [...]}} with at most DISTRIBUTION_LIMIT values each, which are kept (a curve says besides what it goes
+    over: {"over": {"title": ..., "values": [...]}}), and "note", which then takes the place of the scenario's.
     """
     metrics: tuple[str, ...]
     """What it measures (bench.metrics); the first is what it is about."""

@@ -61,8 +61,11 @@ def supervise(
 
 
 class Child:
-    """A child process. Owned by one thread, which listens to it only while it waits for it: what the child writes
-    meanwhile stays in the pipes. Whoever made it has to close it. Raises OSError if it cannot be started."""
+    """A child process. Whoever made it has to close it; raises OSError if it cannot be started.
+
+    Owned by one thread, which listens to it only while it waits for it: what the child writes meanwhile stays in
+    the pipes.
+    """
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str]):
         self._begin = time.monotonic()
@@ -91,7 +94,8 @@ class Child:
         self._stdout[:] = rest
         return bytes(answer)
 
-    def finish(self, stdin: bytes, watch: Watch, timeout: float, take: Callable[[bytes], None] | None = None) -> Outcome:
+    def finish(self, stdin: bytes, watch: Watch, timeout: float,
+               take: Callable[[bytes], None] | None = None) -> Outcome:
         """Send the rest of its stdin, wait for its end and return its outcome, as `supervise` does."""
         self._listen(stdin, watch, timeout, take, lambda: False, last=True)
         self._process.wait()
