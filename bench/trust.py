@@ -37,8 +37,8 @@ DESCRIPTION = """\
 Find out on this machine whether the benchmark's verdicts can be trusted: measure the main job (JPEGs decoded with
 Pillow, threads and processes) in two places (no difference may be reported in at least 95% of the comparisons) and
 with 10% more to load in one of them (which must be found in at least 90%), in the same rounds of eight trials. A trial
-takes about as long as one of `./twins bench`, so the 20 runs take two hours or more; interrupt them whenever you like:
-all finished rounds count. From them it also tells how many rounds find such a difference on this machine.
+takes about as long as one of `./twins bench`, so the 20 runs take hours; interrupt them whenever you like: all
+finished rounds count. From them it also tells how many rounds find such a difference on this machine.
 """
 
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 both as wanted, 1 not, 2 wrong usage, 130 or 143 interrupted.")
     add = result.add_argument
     add("--runs", type=_number(1, 1000), default=20, metavar="N", help="runs of each kind (default: %(default)s)")
-    add("--rounds", type=_number(statistics.FEWEST_ROUNDS, 100), default=4, metavar="N",
+    add("--rounds", type=_number(statistics.FEWEST_ROUNDS, 100), default=8, metavar="N",
         help="rounds a run (default: %(default)s)")
     add("--percent", type=_number(planted.STEP, 1000, planted.STEP), default=10, metavar="P",
         help="the planted difference, a multiple of ten (default: %(default)s)")
