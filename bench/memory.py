@@ -33,35 +33,34 @@ def tree_usage() -> Usage:
     import psutil
 
     me = psutil.Process()
-    anonymous = files = uss = 0
+    own = files = unique = 0
     for process in (me, *me.children(recursive=True)):
         try:
-            full = process.memory_full_info()
-            shared = _file_pages(process.pid)
-        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+            pss, mapped, uss = _look(process)
+        except psutil.NoSuchProcess:
             continue
-        of_files, mapped = shared or (0, 0)
         # Workers map what the process that started them does, or less.
-        files = max(files, mapped)
-        anonymous, uss = anonymous + full.pss - of_files, uss + full.uss
-    return Usage((anonymous + files) / MIB, uss / MIB)
+        own, files, unique = own + pss, max(files, mapped), unique + uss
+    return Usage((own + files) / MIB, unique / MIB)
 
 
-def _file_pages(pid: int) -> tuple[int, int] | None:
-    """(its proportional share of the pages of files that it has mapped, all of them), bytes.
+def _look(process) -> tuple[int, int, int]:
+    """(PSS without the pages of files, all pages of files that it has mapped, USS) of a psutil.Process, bytes.
 
-    None where the kernel does not tell them apart (before Linux 5.3, some sandboxes). Raises OSError if it has ended.
+    Where the kernel does not tell files apart (before Linux 5.3, some sandboxes), PSS is with them and there are none.
+    Raises psutil.NoSuchProcess if it has ended.
     """
-    process = Path(f"/proc/{pid}")
+    directory = Path(f"/proc/{process.pid}")
     try:
-        rollup, status = (process / "smaps_rollup").read_text(), (process / "status").read_text()
-    except FileNotFoundError:
-        if process.exists():
-            return None
-        raise
-    share = re.search(r"^Pss_File:\s+(\d+) kB", rollup, re.MULTILINE)
-    mapped = re.search(r"^RssFile:\s+(\d+) kB", status, re.MULTILINE)
-    return (int(share[1]) * 1024, int(mapped[1]) * 1024) if share and mapped else None
+        text = (directory / "smaps_rollup").read_text() + (directory / "status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        text = ""
+    kib = {name: int(value) for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
+    if not {"Pss", "Pss_File", "RssFile"} <= kib.keys():
+        full = process.memory_full_info()
+        return full.pss, 0, full.uss
+    unique = sum(value for name, value in kib.items() if name.startswith("Private_"))
+    return 1024 * (kib["Pss"] - kib["Pss_File"]), 1024 * kib["RssFile"], 1024 * unique
 
 
 def memory_pss_mib() -> float:

@@ -6,7 +6,7 @@ until it is sent a line. It measures and reports; what is compared with what is 
 
 The request: the fields of bench.scenario.Task, with the scenario's name, parent (the id of the
 process that started it) and draw (whether the scenario's picture is wanted too). The result: see `measure`.
-Both answers say how much CPU time it has used with its children so far: own_seconds.
+While it waits, it says how much CPU time it has used with its children so far: own_seconds.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def main() -> int:
     die_with_parent(request["parent"])
 
     def tell(message: dict) -> None:
-        answer.write(json.dumps({**message, "own_seconds": cpu_seconds()}) + "\n")
+        answer.write(json.dumps(message) + "\n")
         answer.flush()
 
     turns = measure(request)
@@ -136,7 +136,7 @@ def main() -> int:
             except StopIteration as end:
                 result = end.value
                 break
-            tell({"waiting": True})
+            tell({"waiting": True, "own_seconds": cpu_seconds()})
             if not sys.stdin.readline():
                 raise TrialError("whoever asked for it does not want it any more")
         # At the end: any import or first use on the way could have turned the GIL on.

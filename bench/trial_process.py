@@ -43,7 +43,6 @@ class TrialProcess:
         if outcome.returncode != 0 or answer is None:
             raise trials.TrialFailed((trials.how_it_ended(outcome) if outcome.returncode else "no result on its stdout")
                                      + trials.last_lines(outcome.stderr))
-        del answer["own_seconds"]
         # It has been waited for: counted among the children of this process with all that it has ever used.
         disturbed = [*self._disturbed, between(before, counters(), -self._own_seconds)]
         return {**answer, "disturbance": together(disturbed)}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 
-class Script:
+
+class Script(ABC):
     """An endpoint whose trials give what `run` returns once they have had the turns that they were asked for."""
 
     name = "scripted"
@@ -17,8 +19,9 @@ class Script:
     def start(self, config: str, request: dict) -> ScriptedTrial:
         return ScriptedTrial(self, {**request, "config": config})
 
+    @abstractmethod
     def run(self, request: dict) -> dict:
-        raise NotImplementedError
+        """What such a trial measured."""
 
 
 class ScriptedTrial:

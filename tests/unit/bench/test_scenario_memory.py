@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import subprocess
 import sys
 
-import psutil
 import pytest
-import torch  # noqa: F401 - the libraries that are looked at
 
 from bench import memory
 from bench.scenario import Task
@@ -43,24 +41,55 @@ def test_a_series_over_the_epoch():
     assert all(uss <= pss + 1 for pss, uss in both)
 
 
-def test_the_libraries_count_once_whoever_else_has_mapped_them(command):
+# Tells its tree's PSS, its own as the kernel has it, and its children's USS, MiB, for each line that it is sent.
+TELLS = """
+import sys, torch, psutil
+from bench import memory
+for line in sys.stdin:
+    me = psutil.Process()
+    theirs = sum(child.memory_full_info().uss for child in me.children())
+    print(memory.tree_usage().pss, me.memory_full_info().pss / memory.MIB, theirs / memory.MIB, flush=True)
+"""
+STARTS = """
+import subprocess
+others = [subprocess.Popen([sys.executable, "-c", "import sys, torch; print(flush=True); sys.stdin.read()"],
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
+for other in others:
+    assert other.stdout.readline() == b"\\n"
+"""
+
+
+@contextlib.contextmanager
+def telling(environment, code: str = TELLS):
+    """A process that tells its memory, and a function that asks it."""
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        def ask() -> list[float]:
+            process.stdin.write("\n")
+            return [float(word) for word in process.stdout.readline().split()]
+
+        yield ask
+        process.stdin.close()
+
+
+def test_the_libraries_count_once_whoever_else_has_mapped_them(environment):
     """Other trials are alive while one is measured; their share of torch's libraries is nobody's gain."""
-    code = "import sys, torch; print(flush=True); sys.stdin.read()"
-    mine = memory.tree_usage()
-    others = [subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-              for _ in range(3)]
-    try:
-        for other in others:
-            assert other.stdout.readline() == b"\n"
-        # They are children of this process, and so of its tree: their libraries are those that it has already.
-        theirs = [psutil.Process(other.pid).memory_full_info() for other in others]
-        assert memory.tree_usage().pss - mine.pss < sum(one.uss for one in theirs) / memory.MIB + 30
-        shared, mapped = memory._file_pages(os.getpid())
-        assert shared < mapped / 2
-    finally:
-        for other in others:
-            other.communicate()
-    assert abs(memory.tree_usage().pss - mine.pss) < 30
+    with telling(environment) as ask, contextlib.ExitStack() as others:
+        alone, of_kernel, _ = ask()
+        for _ in range(3):
+            others.enter_context(telling(environment))()
+        among_others, of_kernel_then, _ = ask()
+        assert abs(among_others - alone) < 30
+        assert of_kernel - of_kernel_then > 60
+
+
+def test_the_libraries_of_a_tree_count_once(environment):
+    with telling(environment) as ask:
+        alone, _, _ = ask()
+    with telling(environment, TELLS.replace("for line", STARTS + "for line")) as ask:
+        tree, _, theirs = ask()
+    # Each of the three has its own heap, and the libraries of the first.
+    assert 3 * 30 < theirs and tree - alone < theirs + 30
 
 
 def grown(command, environment, twin: str, case: str) -> tuple[float, list]:
