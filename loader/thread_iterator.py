@@ -110,9 +110,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
         self._present = set(range(self._num_workers))  # workers that have not departed
         # The finalizer holds the pool, which does not hold the iterator. At exit the
-        # pool's own hook comes first.
+        # pool's own hook comes first. Before the start: an interruption may follow it.
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
+        self._pool.start()
 
     def _make_builder(self, plan: Plan) -> Builder | None:
         """How the workers build a batch together; None if each batch is one worker's."""
@@ -157,8 +158,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if not self._pool.stopped:
                 self._receive_all()  # drops what came too late for the old epoch
             if self._pool.stopped or len(self._present) < self._num_workers:
-                self._finalizer.detach()
                 self._pool.stop()
+                self._finalizer.detach()
                 self._start_workers()
             self._begin_epoch()
 

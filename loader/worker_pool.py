@@ -27,13 +27,11 @@ from loader.thread_worker import WorkerContext, run_worker, send
 
 
 class WorkerPool:
-    """Starts ``len(contexts)`` worker threads.
+    """``len(contexts)`` worker threads, from ``start()`` on.
 
     With *private_queues* each worker has its own queue of tasks (iterable-style: a
     task is for a certain worker); else all take from one (map-style: whoever is free).
     What they have to say they put into *results*, for as long as that exists.
-
-    Raises ``RuntimeError`` if the system refuses a thread; none is left then.
     """
 
     def __init__(
@@ -53,6 +51,13 @@ class WorkerPool:
             )
             for worker_id, context in enumerate(contexts)
         )
+
+    def start(self) -> None:
+        """Starts the threads, once. Whoever is to end them should hold the pool before, since
+        an interruption can come between any two steps.
+
+        Raises ``RuntimeError`` if the system refuses a thread; none is left then.
+        """
         lifetime.register(self)
         try:
             for thread in self.threads:

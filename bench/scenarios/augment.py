@@ -117,7 +117,7 @@ def _scenario(amount: str, sample: str, full: Amount, quick: Amount, seconds: fl
 
 SCENARIOS: tuple[Scenario, ...] = (
     _scenario("light", "one 640x408 JPEG decoded, cropped at random and standardised",
-              Amount(batch_size=64, batches_per_worker=12), Amount(batch_size=32, batches_per_worker=8), 450, 120),
+              Amount(64, batches_per_worker=5, turns=3), Amount(32, batches_per_worker=4, turns=3), 450, 120),
     _scenario("heavy", "one 640x408 JPEG decoded, mapped, cropped, blurred, coloured, with noise, and standardised",
-              Amount(batch_size=64, batches_per_worker=4), Amount(batch_size=32, batches_per_worker=3), 500, 120),
+              Amount(32, batches_per_worker=3, turns=3), Amount(32, batches_per_worker=2, turns=2), 500, 120),
 )

@@ -12,6 +12,7 @@ import torch
 
 from loader import DataLoader, joining, lifetime
 from loader.thread_iterator import State
+from loader.worker_pool import WorkerPool
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -55,6 +56,24 @@ def test_del(endless, loader_threads):
     next(iterator)
     del iterator
     assert loader_threads() == []
+
+
+def test_interrupted_right_after_the_start(endless, loader_threads, monkeypatch):
+    start = WorkerPool.start
+
+    def interrupted(pool):
+        start(pool)
+        assert len(loader_threads()) == endless.num_workers
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(WorkerPool, "start", interrupted)
+    try:
+        iter(endless)
+    except KeyboardInterrupt:
+        pass
+    else:
+        pytest.fail("not interrupted")
+    assert collect_until(lambda: loader_threads() == [])
 
 
 def test_generator_around_the_loop(endless, loader_threads):
