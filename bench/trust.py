@@ -46,7 +46,7 @@ NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
 # much like the next.
 DRAWN = (3, 4, 5, 8, 12, 16, 24, 32, 48, 64)
 DRAWS = 200
-# Until the first round has shown how long they take.
+# Until a round has shown how long they take.
 TRIAL_SECONDS = 12.0
 
 
@@ -118,6 +118,7 @@ class Trust:
         self._scenario = planted.scenario(config, percent)
         self._ranked = self._scenario.contest.candidates((config,), who.worker_counts(usable_cpus), quick=False)
         self.contestants = [c for _, c in self._ranked]
+        self._trial_seconds = TRIAL_SECONDS
 
     def rounds(self, number: int, quick: bool, paths: list[str], interruption: Interruption,
                shown: TerminalDisplay | PlainDisplay, seed: int) -> Iterator[dict[str, float]]:
@@ -128,7 +129,8 @@ class Trust:
                     sizing.room({self._config: environment.memory()}))
         endpoint = LocalEndpoint(Path(sys.executable), interruption)
         controller = Controller(work, {self._config: endpoint}, shown, interruption, seed)
-        for each in controller.rounds(self._ranked, time.monotonic(), TRIAL_SECONDS, number):
+        for each in controller.rounds(self._ranked, time.monotonic(), self._trial_seconds, number):
+            self._trial_seconds = each.seconds / len(self.contestants)
             yield {key: result["metrics"]["throughput"] for key, result in each.results.items()}
 
     def tallies(self) -> tuple[Tally, Tally]:
