@@ -112,7 +112,8 @@ class SameWork:
     """Compares every trial's checksums with those of the first trial of its case that had them."""
 
     first_batch: tuple[str, int] | None = None
-    rows: list[tuple[str, int]] = field(default_factory=list)
+    rows: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
+    """By turn and batch of the turn: who has more workers measures more batches a turn, and each turn begins anew."""
 
     def check(self, title: str, result: Mapping) -> None:
         """Raise WorkDiffers if a batch of this trial is not that of an earlier one."""
@@ -120,10 +121,12 @@ class SameWork:
             if self.first_batch is None:
                 self.first_batch = (title, result["first_batch"])
             self._compare(title, "first", self.first_batch, result["first_batch"])
-        for number, checksum in enumerate(result["rows"]):
-            if number == len(self.rows):
-                self.rows.append((title, checksum))
-            self._compare(title, f"measured batch {number}", self.rows[number], checksum)
+        rows = result["rows"]
+        a_turn = max(1, len(rows) // max(1, len(result.get("turn_seconds", ()))))
+        for number, checksum in enumerate(rows):
+            turn, batch = place = divmod(number, a_turn)
+            self._compare(title, f"measured batch {batch} of turn {turn + 1}",
+                          self.rows.setdefault(place, (title, checksum)), checksum)
 
     @staticmethod
     def _compare(title: str, batch: str, reference: tuple[str, int], checksum: int) -> None:

@@ -142,15 +142,19 @@ def check_picture(content: bytes) -> None:
 @pytest.mark.timeout(400)
 def test_a_run_with_a_picture_of_its_samples(run_bench, photos, twin, tmp_path):
     done = run_bench("augment-heavy", "--quick", "--data", photos, "--out", tmp_path / "out", "--configs", twin,
-                     "--workers", 1, "--batch-size", 2, "--rounds", 1, timeout=380)
+                     "--workers", "1,2", "--batch-size", 2, "--rounds", 1, timeout=380)
     assert done.returncode == 0, done.stderr
     directory = tmp_path / "out/latest"
     document = load(directory / "results.json")
     (scenario,) = document["scenarios"]
     trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
-    assert {f"{twin}/serial/0", f"{twin}/loader-thread/1", f"{twin}/loader-process/1"} <= {
+    assert {f"{twin}/serial/0", f"{twin}/loader-thread/1", f"{twin}/loader-process/2"} <= {
         t["contestant"] for t in trials}
-    assert len({(t["first_batch"], tuple(t["rows"])) for t in trials}) == 1
+    # Who has two workers measures twice as many batches a turn; the turns have other random numbers.
+    lengths = {len(t["rows"]) for t in trials}
+    assert scenario["turns"] > 1 and max(lengths) == 2 * min(lengths)
+    for length in lengths:
+        assert len({(t["first_batch"], tuple(t["rows"])) for t in trials if len(t["rows"]) == length}) == 1
     assert not any("picture" in t for t in trials)
     content = (directory / "augment-heavy-samples.png").read_bytes()
     assert base64.b64decode(scenario["picture"]) == content and len(content) < 400_000
