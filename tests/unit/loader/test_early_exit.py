@@ -67,12 +67,8 @@ def test_interrupted_right_after_the_start(endless, loader_threads, monkeypatch)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(WorkerPool, "start", interrupted)
-    try:
+    with pytest.raises(KeyboardInterrupt):
         iter(endless)
-    except KeyboardInterrupt:
-        pass
-    else:
-        pytest.fail("not interrupted")
     assert collect_until(lambda: loader_threads() == [])
 
 

@@ -5,7 +5,6 @@ A worker that is blocked for ever makes a program hang for ever, which the tests
 turns into a failure; so no test needs to look at a clock, but for the one about the limit.
 """
 
-import re
 import signal
 import time
 
@@ -81,9 +80,9 @@ def test_exit_with_a_live_iterator(run, body):
     code, out, err = run(body)
     if "daemon" in body:
         # Its loop is ended by our RuntimeError, or not at all, as the exit has it; which may also
-        # come in the midst of the traceback.
-        errors = [line for line in err.splitlines() if re.match(r"[\w.]+Error\b", line)]
-        assert code == 0 and all("was shut down" in error for error in errors), err
+        # come in the midst of the traceback: then a frame is the last that can be read.
+        cut_short = err and err.splitlines()[-1].startswith((" ", "Traceback "))
+        assert code == 0 and ("Traceback" not in err or "was shut down" in err or cut_short), err
     else:
         assert (code, err) == (0, "")
     assert out == ("consumed\n" if "consumed" in body else "")
@@ -144,7 +143,6 @@ except KeyboardInterrupt:
 
 def test_an_interrupted_iterator_does_not_hang_later(run):
     body = """
-import re
 import signal
 dl = loader(seconds=0.05, batch_size=1000, persistent_workers=True)
 iterator = iter(dl)
