@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         help="configurations: GIL build, free-threaded build with its GIL on, free-threaded build")
     add("--stress", action=argparse.BooleanOptionalAction,
         help="afterwards, run the thread-safety suite (tests/stress) in every configuration, for about a minute each "
-             "and beyond --budget (default: if no SCENARIO is named, or all, and without --quick)")
+             "and beyond --budget (default: with all, and if no SCENARIO is named, without --quick)")
     add("--stress-minutes", type=_soak, metavar="M",
         help="minutes for the thread-safety suite in each configuration: a soak")
     add("--list", action="store_true", help="list the scenarios, what they answer and how long they take, and end")

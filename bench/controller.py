@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bench import sizing
@@ -231,13 +231,12 @@ class Controller:
 
         It brings the interpreters, libraries and images into the page cache, shows early that a
         twin works, and tells how long trials take on this machine (the shortest: the others
-        had more to read from disk).
+        had more to read from disk). Of each twin it is the one that the noise floor is taken from: the
+        most important, and not one that has to wait for the GIL and takes twice as long as all others.
         """
         chosen: dict[str, Contestant] = {}
-        for contestant in contestants:
-            twin = TWIN[contestant.config]
-            if twin not in chosen or contestant.workers > chosen[twin].workers:
-                chosen[twin] = contestant
+        for contestant in sorted(contestants, key=lambda c: (not c.duplicate, -c.workers)):
+            chosen.setdefault(TWIN[contestant.config], replace(contestant, duplicate=False))
         shortest = math.inf
         for contestant in chosen.values():
             self._observer.warm_up(contestant)

@@ -77,5 +77,5 @@ SCENARIO = Scenario(
     full=Amount(batch_size=1000, batches_per_worker=500),
     quick=Amount(batch_size=1000, batches_per_worker=100),
     seconds=420,
-    quick_seconds=110,
+    quick_seconds=180,
 )

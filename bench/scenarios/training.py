@@ -112,5 +112,5 @@ SCENARIO = Scenario(
     full=Amount(batch_size=32, batches_per_worker=32),
     quick=Amount(batch_size=32, batches_per_worker=8),
     seconds=300,
-    quick_seconds=150,
+    quick_seconds=190,
 )

@@ -87,7 +87,7 @@ def _scenario(batch_size: int, batches_per_worker: int, turns: int, contest: Cho
         full=Amount(batch_size, batches_per_worker, turns),
         quick=Amount(max(16, batch_size // 4), batches_per_worker, 3),
         seconds=seconds,
-        quick_seconds=seconds / 4,
+        quick_seconds=seconds * 0.35,
     )
 
 
