@@ -12,8 +12,8 @@ distribution, stands beside (scipy.stats.bootstrap, BCa: Efron, JASA 82, 1987). 
 it covers the true ratio far less often than it says.
 
 The noise floor of a scenario is a factor: how far from 1 the ratio of an A/A pair (the same contestant
-measured twice a round) came out, written as a factor >= 1, and of these the largest. A comparison under
-a case that has A/A pairs of its own is held against these alone.
+measured twice a round) came out, written as a factor >= 1, and of these the largest; LEAST_FLOOR at the
+least. A comparison under a case that has A/A pairs of its own is held against these alone.
 
 Of many comparisons some differ by chance. Their p-values are adjusted together, over all comparisons
 of a run (scipy.stats.false_discovery_control; Benjamini and Hochberg, JRSS B 57, 1995): of the
@@ -40,6 +40,8 @@ FEWEST_ROUNDS = 3
 BOOTSTRAP_ROUNDS = 10
 RESAMPLES = 2000
 PERCENTILES = (50, 90, 99)
+# Memory repeats to a tenth of a percent, and a difference of as little, however certain, is none to people.
+LEAST_FLOOR = 1.01
 
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few rounds"
@@ -118,7 +120,8 @@ def _bootstrap(logs: Sequence[float], confidence: float) -> tuple[float, float] 
 
 def noise_floor(aa_ratios: Sequence[Ratio]) -> float | None:
     """The factor (>= 1) described above; None where no A/A pair has two rounds."""
-    return max((max(r.mean, 1 / r.mean) for r in aa_ratios if r.n > 1), default=None)
+    apart = [max(r.mean, 1 / r.mean) for r in aa_ratios if r.n > 1]
+    return max(LEAST_FLOOR, *apart) if apart else None
 
 
 def adjusted(p_values: Sequence[float | None]) -> list[float | None]:

@@ -8,7 +8,7 @@ import unicodedata
 
 from bench.contestants import CONFIG_TITLES, Contestant, plural
 from bench.metrics import METRICS, Metric
-from bench.statistics import NO_DIFFERENCE, TOO_FEW
+from bench.statistics import LEAST_FLOOR, NO_DIFFERENCE, TOO_FEW
 from bench.variants import VARIANTS
 
 # With no more CPUs than these, contention between workers hardly shows.
@@ -193,7 +193,9 @@ def target(comparison: dict) -> str:
 def noise(scenario: dict) -> str:
     """The noise floor in a sentence, with advice where it is too high to see much."""
     factor = scenario["analysis"]["noise_floor"][metric(scenario).name]
-    text = f"Noise floor: {floor(factor)} (how far two measurements of the same thing lay apart in this run)."
+    why = ("two measurements of the same thing lay closer together; less is no difference to anybody"
+           if factor == LEAST_FLOOR else "how far two measurements of the same thing lay apart in this run")
+    text = f"Noise floor: {floor(factor)} ({why})."
     if factor is not None and factor > NOISY:
         text += (" That is a lot: the machine was busy, or the rounds too few. Differences smaller than this "
                  "cannot be seen; a quiet machine or a larger --budget shows more.")

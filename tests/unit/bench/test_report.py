@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from bench import arguments, report
+from bench import arguments, report, statistics
 from bench.integrity import check
 from bench.report import (
     charts,
@@ -142,6 +142,15 @@ def test_three_sentences_say_what_is_not_known(document, twin):
 def test_verdicts_in_words(change, wanted):
     scenario = {"analysis": {"noise_floor": {"throughput": 1.03}}}
     assert words.short(scenario, {"metric": "throughput", "n": 5, "noise_floor": None, **change}) == wanted
+
+
+@pytest.mark.parametrize("floor, wanted", [
+    (1.04, "Noise floor: 1.04x (how far two measurements of the same thing lay apart"),
+    (statistics.LEAST_FLOOR, "Noise floor: 1.01x (two measurements of the same thing lay closer together;"),
+    (1.5, "That is a lot"), (None, "Noise floor: unknown"),
+])
+def test_the_noise_floor_in_words(floor, wanted):
+    assert wanted in words.noise({"metrics": ["pss_mib"], "analysis": {"noise_floor": {"pss_mib": floor}}})
 
 
 def test_disturbed_rounds_are_told():

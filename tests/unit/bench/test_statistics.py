@@ -13,7 +13,7 @@ from bench.contestants import Target
 from bench.grid import Grid
 from bench.metrics import METRICS
 from bench.moderation import moderate
-from bench.statistics import NO_DIFFERENCE, TOO_FEW, Ratio, noise_floor, ratio, reached, verdict
+from bench.statistics import LEAST_FLOOR, NO_DIFFERENCE, TOO_FEW, Ratio, noise_floor, ratio, reached, verdict
 
 THROUGHPUT = METRICS["throughput"]
 
@@ -184,6 +184,7 @@ def test_equal_contestants_show_no_difference_and_different_ones_do():
 def test_noise_floor_is_how_far_the_pair_that_is_farthest_from_1_came_out():
     assert noise_floor([Ratio(1.01, 0.98, 1.04, 3), Ratio(0.8, 0.70, 1.1, 3)]) == pytest.approx(1.25)
     assert noise_floor([Ratio(1.3, 0.98, 1.6, 3)]) == 1.3
+    assert noise_floor([Ratio(1.0004, 1.0003, 1.0005, 3)]) == LEAST_FLOOR
     assert noise_floor([Ratio(1.0, None, None, 1)]) is None
     assert noise_floor([]) is None
 
@@ -224,6 +225,16 @@ def test_targets_are_of_the_first_metric_and_pairs_of_theirs():
     assert [(c["title"], c["metric"], c["target"] and c["target"]["verdict"]) for c in found["comparisons"]] == [
         ("a / b", "overhead_us", "met"), ("a / b", "pss_mib", None), ("b / a", "pss_mib", None)]
     assert set(found["noise_floor"]) == set(found["contestants"][0]["metrics"]) == {"overhead_us", "pss_mib"}
+
+
+def test_a_difference_of_a_tenth_of_a_percent_is_none_however_certain():
+    """Memory repeats as well as this; the report would say "1.00x more memory"."""
+    values = {"pss_mib": {"a": [620.1, 620.0, 620.2], "again": [620.2, 620.1, 620.1], "b": [619.4, 619.4, 619.5]}}
+    found = statistics.analyse(values, [contestants.Pair("chosen", "a / b", "a", "b")],
+                               [contestants.Pair("noise", "a again / a", "again", "a")])
+    comparison, = found["comparisons"]
+    assert comparison["low"] > 1 and comparison["q"] < 0.05
+    assert comparison["verdict"] == NO_DIFFERENCE
 
 
 def test_words_follow_the_metric():
