@@ -3,6 +3,10 @@
 A real web server in a process of its own answers that late (bench.slow_server), and the dataset reads from it
 as from any web address, through fsspec. Workers wait and do not compute, so there are many more of them than
 cores: threads cost little, processes take memory and time to start.
+
+Threads have one thing against them here: fsspec sends all requests of a process through one thread, in which
+its event loop runs. Where answers come soon that thread is what many workers wait for (on two cores without the
+GIL it was busy for 86% of the time at 1,100 samples/s, with 64 threads and 5 ms), and processes have one each.
 """
 
 from __future__ import annotations
@@ -77,6 +81,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=measure,
     metrics=("throughput", "time_to_first_batch", "pss_mib"),
+    note="fsspec's requests all go through one thread of a process, which its loader threads share",
     contest=ByCase(CASES, USUAL, quick_cases=("50-ms", "5-ms", "200-ms"), every_count=True),
     cases=CASES,
     case_axis="delay of the first byte",
