@@ -114,7 +114,8 @@ class PlainDisplay:
     def trial(self, number: int, rounds: int, share: float, of: int, contestant: Contestant, turn: int,
               remaining: float) -> None:
         if number == 1 and share == 0:
-            self.note(f"measuring: {of} trials a round, about {rounds} rounds, {self._left(remaining)}")
+            about = f"about {rounds} rounds" if rounds != 1 else "one round"
+            self.note(f"measuring: {of} trials a round, {about}, {self._left(remaining)}")
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
         self.note(f"round {number} of {rounds}: {seconds:.0f} s, {self._left(remaining)}")
