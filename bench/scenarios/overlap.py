@@ -57,6 +57,6 @@ SCENARIO = Scenario(
     full=Amount(batch_size=32, batches_per_worker=10),
     quick=Amount(batch_size=32, batches_per_worker=4),
     seconds=600,
-    quick_seconds=400,
+    quick_seconds=460,
     workers=workers_beside,
 )
