@@ -227,25 +227,24 @@ class Controller:
                 self._order.shuffle(left)
 
     def warm_up(self, contestants: Sequence[Contestant]) -> float:
-        """Run one trial of each twin that is not counted; return the seconds of the shortest.
+        """Run one trial of each twin that is not counted; return their mean seconds.
 
         It brings the interpreters, libraries and images into the page cache, shows early that a
-        twin works, and tells how long trials take on this machine (the shortest: the others
-        had more to read from disk). Of each twin it is the one that the noise floor is taken from: the
-        most important, and not one that has to wait for the GIL and takes twice as long as all others.
+        twin works, and tells how long trials take on this machine. Of each twin it is the one that the noise floor
+        is taken from: the most important, mostly threads here and processes there, which take unequally long.
         """
         chosen: dict[str, Contestant] = {}
         for contestant in sorted(contestants, key=lambda c: (not c.duplicate, -c.workers)):
             chosen.setdefault(TWIN[contestant.config], replace(contestant, duplicate=False))
-        shortest = math.inf
+        seconds = []
         for contestant in chosen.values():
             self._observer.warm_up(contestant)
             begin = time.monotonic()
             # Only what is not counted may draw.
             draw = self.work.scenario.picture is not None and self.picture is None
             self.picture = self._run(contestant, draw).get("picture", self.picture)
-            shortest = min(shortest, time.monotonic() - begin)
-        return shortest
+            seconds.append(time.monotonic() - begin)
+        return math.fsum(seconds) / len(seconds)
 
     def rounds(self, ranked: Sequence[tuple[int, Contestant]], deadline: float,
                trial_seconds: float, most: int | None) -> Iterator[Round]:
