@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from bench import sizing
@@ -227,24 +227,26 @@ class Controller:
                 self._order.shuffle(left)
 
     def warm_up(self, contestants: Sequence[Contestant]) -> float:
-        """Run one trial of each twin that is not counted; return their mean seconds.
+        """Run one trial of each twin that is not counted; return the seconds of the shortest.
 
         It brings the interpreters, libraries and images into the page cache, shows early that a
-        twin works, and tells how long trials take on this machine. Of each twin it is the one that the noise floor
-        is taken from: the most important, mostly threads here and processes there, which take unequally long.
+        twin works, and tells how long trials take on this machine (the shortest: the others
+        had more to read from disk).
         """
         chosen: dict[str, Contestant] = {}
-        for contestant in sorted(contestants, key=lambda c: (not c.duplicate, -c.workers)):
-            chosen.setdefault(TWIN[contestant.config], replace(contestant, duplicate=False))
-        seconds = []
+        for contestant in contestants:
+            twin = TWIN[contestant.config]
+            if twin not in chosen or contestant.workers > chosen[twin].workers:
+                chosen[twin] = contestant
+        shortest = math.inf
         for contestant in chosen.values():
             self._observer.warm_up(contestant)
             begin = time.monotonic()
             # Only what is not counted may draw.
             draw = self.work.scenario.picture is not None and self.picture is None
             self.picture = self._run(contestant, draw).get("picture", self.picture)
-            seconds.append(time.monotonic() - begin)
-        return math.fsum(seconds) / len(seconds)
+            shortest = min(shortest, time.monotonic() - begin)
+        return shortest
 
     def rounds(self, ranked: Sequence[tuple[int, Contestant]], deadline: float,
                trial_seconds: float, most: int | None) -> Iterator[Round]:

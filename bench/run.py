@@ -40,7 +40,7 @@ from bench.variants import VARIANTS
 
 # Writing the report, and the last round's being longer than those before it.
 REPORT_SECONDS = 6.0
-# Later rounds have the luck of the draw against them.
+# A warm-up trial has the page cache against it, later ones the luck of the draw.
 CAUTION = 1.1
 # More workers than this for each CPU make sense only where a scenario is about waiting.
 WORKERS_PER_CPU = 4

@@ -26,11 +26,15 @@ class Rates(Grid):
     """The grid, and each contestant loading against itself not loading: what the scenario is about."""
 
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """As Grid.candidates; with the loader idle, those of the headline stay as long as at the full rate."""
+        """As Grid.candidates; with the loader idle, those of the headline stay as long as at the full rate.
+
+        The most important come first, so that not only those are warmed up, and tell how long a trial takes, whose
+        steps have to wait for the GIL and take twice as long as all others'.
+        """
         ranked = super().candidates(configs, workers, quick)
         headline = {(c.config, c.variant, c.workers) for _, c in ranked if c.duplicate}
-        return [(0 if c.case == IDLE.name and (c.config, c.variant, c.workers) in headline else rank, c)
-                for rank, c in ranked]
+        return sorted(((0 if c.case == IDLE.name and (c.config, c.variant, c.workers) in headline else rank, c)
+                       for rank, c in ranked), key=lambda each: each[0])
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
         """As Grid.pairs, with those of a rate against idle, the full rate first."""

@@ -174,17 +174,11 @@ def test_a_signal_ends_all_that_wait(make):
     assert [what for what, _ in endpoint.events] == ["begin"] * len(RANKED) + ["close"] * len(RANKED)
 
 
-def test_warm_up_runs_the_most_important_trial_of_each_twin(make):
+def test_warm_up_runs_one_trial_of_each_twin(make):
     endpoint = Scripted()
     make(endpoint).warm_up([c for _, c in RANKED])
-    assert sorted((r["config"], r["variant"], r["workers"]) for r in endpoint.ran) == [
-        ("ft", "loader-thread", 2), ("gil", "loader-process", 2)]
-
-
-def test_warm_up_of_a_twin_without_a_noise_floor(make):
-    endpoint = Scripted()
-    make(endpoint).warm_up([c for _, c in RANKED if c.config == "gil" and c.variant == "loader-thread"])
-    assert [(r["config"], r["variant"], r["workers"]) for r in endpoint.ran] == [("gil", "loader-thread", 2)]
+    assert sorted(r["config"].split("-")[0] for r in endpoint.ran) == ["ft", "gil"]
+    assert {r["workers"] for r in endpoint.ran} == {2}
 
 
 def test_different_samples_are_an_error():
