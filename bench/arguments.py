@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         help="use the images below DIR instead of generated ones, wherever images are read")
     add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")
     add("--budget", type=_seconds, metavar="SECONDS",
-        help="time for the whole run (default: the scenarios' own, 1000 for pillow, --quick 105)")
+        help="time for the whole run (default: the scenarios' own, 1200 for pillow, --quick 105)")
     add("--workers", type=_workers, metavar="1,2,4", help="numbers of workers (default: 1, 2, 4, ... CPUs)")
     add("--batch-size", type=_positive, metavar="N", help="samples a batch (default: the scenario's)")
     add("--configs", type=_configs, default=CONFIGS, metavar=",".join(CONFIGS),

@@ -117,7 +117,7 @@ SCENARIO = Scenario(
     contest=HeadlineFirst(CASES),
     full=Amount(batch_size=128, batches_per_worker=6, turns=5),
     quick=Amount(batch_size=64, batches_per_worker=4, turns=3),
-    seconds=1000,
+    seconds=1200,
     quick_seconds=105,
     question="Where the GIL is released already, as in decoding with Pillow: threads or processes?",
     cases=CASES,
