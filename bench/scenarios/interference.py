@@ -28,8 +28,8 @@ class Rates(Grid):
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
         """As Grid.candidates; with the loader idle, those of the headline stay as long as at the full rate.
 
-        The most important come first, so that not only those are warmed up, and tell how long a trial takes, whose
-        steps have to wait for the GIL and take twice as long as all others'.
+        The most important come first, since the first of each twin is warmed up and tells how long trials take:
+        threads that make the steps wait for the GIL take twice as long as most.
         """
         ranked = super().candidates(configs, workers, quick)
         headline = {(c.config, c.variant, c.workers) for _, c in ranked if c.duplicate}
