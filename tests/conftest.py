@@ -4,22 +4,26 @@ import gc
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.worker_threads import worker_threads
+
 # Property tests: few cases and always the same ones, or (--hypothesis-profile thorough) many and new ones.
 # No deadlines: the machine may be slow.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, database=None, max_examples=40)
 hypothesis.settings.register_profile(
-    "thorough", deadline=None, max_examples=2000, database=None, print_blob=True,
+    "thorough",
+    deadline=None,
+    max_examples=2000,
+    database=None,
+    print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("default")
-
 
 
 def pytest_addoption(parser):
@@ -49,10 +53,6 @@ def shell_environment():
     return variables
 
 
-def _loader_threads() -> list:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("loader-worker")]
-
-
 @pytest.fixture
 def no_worker_thread_left():
     """Whatever a test does, the loader's worker threads are gone afterwards."""
@@ -60,8 +60,8 @@ def no_worker_thread_left():
     # More than one collection, since a worker refers to the dataset (and through it, maybe, to the
     # iterator) until it has finished the sample in hand.
     deadline = time.monotonic() + 20
-    while _loader_threads() and time.monotonic() < deadline:
+    while worker_threads() and time.monotonic() < deadline:
         gc.collect()
-        for thread in _loader_threads():
+        for thread in worker_threads():
             thread.join(0.1)
-    assert _loader_threads() == []
+    assert worker_threads() == []

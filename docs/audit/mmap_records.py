@@ -1,9 +1,10 @@
 """Records in a memory-mapped file: read through the map's position, into a buffer that is kept, and by slices.
 
-    ./twins audit docs/audit/mmap_records.py:by_position
-    ./twins audit docs/audit/mmap_records.py:into_buffer
-    ./twins audit docs/audit/mmap_records.py:by_slice
+./twins audit docs/audit/mmap_records.py:by_position
+./twins audit docs/audit/mmap_records.py:into_buffer
+./twins audit docs/audit/mmap_records.py:by_slice
 """
+
 import mmap
 import tempfile
 from pathlib import Path

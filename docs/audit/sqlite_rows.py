@@ -1,9 +1,10 @@
 """Samples in a SQLite database: one connection for all threads, and one for each.
 
-    ./twins audit docs/audit/sqlite_rows.py:bound
-    ./twins audit docs/audit/sqlite_rows.py:shared
-    ./twins audit docs/audit/sqlite_rows.py:per_thread
+./twins audit docs/audit/sqlite_rows.py:bound
+./twins audit docs/audit/sqlite_rows.py:shared
+./twins audit docs/audit/sqlite_rows.py:per_thread
 """
+
 import sqlite3
 import tempfile
 import threading
@@ -18,8 +19,9 @@ def database() -> Path:
     path = Path(tempfile.mkdtemp(prefix="audit-")) / "samples.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE samples (id INTEGER PRIMARY KEY, pixels BLOB)")
-        connection.executemany("INSERT INTO samples VALUES (?, ?)",
-                               ((i, np.full(256, i, np.uint8).tobytes()) for i in range(ROWS)))
+        connection.executemany(
+            "INSERT INTO samples VALUES (?, ?)", ((i, np.full(256, i, np.uint8).tobytes()) for i in range(ROWS))
+        )
     connection.close()
     return path
 

@@ -1,10 +1,11 @@
 """Datasets and transforms of torchvision.
 
-    pip install --target packages --no-deps torchvision==0.25.0     # the one for torch 2.10
-    PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:folder
-    PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:augmented
-    PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:fake
+pip install --target packages --no-deps torchvision==0.25.0     # the one for torch 2.10
+PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:folder
+PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:augmented
+PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:fake
 """
+
 import tempfile
 from pathlib import Path
 
@@ -30,8 +31,12 @@ def folder():
 
 def augmented():
     """Random crops, which draw from torch's global generator."""
-    return datasets.ImageFolder(images(), transforms.Compose(
-        [transforms.RandomResizedCrop(32), transforms.RandomHorizontalFlip(), transforms.ToTensor()]))
+    return datasets.ImageFolder(
+        images(),
+        transforms.Compose(
+            [transforms.RandomResizedCrop(32), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+        ),
+    )
 
 
 def fake():

@@ -1,9 +1,10 @@
 """Images in a zip archive: one ZipFile for all threads, under a lock, and one for each.
 
-    ./twins audit docs/audit/zip_members.py:shared
-    ./twins audit docs/audit/zip_members.py:locked
-    ./twins audit docs/audit/zip_members.py:per_thread
+./twins audit docs/audit/zip_members.py:shared
+./twins audit docs/audit/zip_members.py:locked
+./twins audit docs/audit/zip_members.py:per_thread
 """
+
 import io
 import tempfile
 import threading

@@ -39,11 +39,29 @@ class Browser:
         script = f'exec "$@" 3<&{theirs[0]} 4>&{ours[1]}'
         self._log = open(profile.with_name(profile.name + ".log"), "w+")  # noqa: SIM115 (closed by close)
         self._process = subprocess.Popen(
-            ["bash", "-c", script, "bash", executable, "--headless", "--remote-debugging-pipe", "--no-sandbox",
-             "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run",
-             "--hide-scrollbars",
-             "--force-color-profile=srgb", f"--user-data-dir={profile}", "about:blank"],
-            pass_fds=(theirs[0], ours[1]), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
+            [
+                "bash",
+                "-c",
+                script,
+                "bash",
+                executable,
+                "--headless",
+                "--remote-debugging-pipe",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--disable-background-networking",
+                "--no-first-run",
+                "--hide-scrollbars",
+                "--force-color-profile=srgb",
+                f"--user-data-dir={profile}",
+                "about:blank",
+            ],
+            pass_fds=(theirs[0], ours[1]),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
         os.close(theirs[0])
         os.close(ours[1])
         self._read, self._write = ours[0], theirs[1]
@@ -92,7 +110,7 @@ class Browser:
         try:
             data = json.dumps(message).encode() + b"\0"
             while data:
-                data = data[os.write(self._write, data):]
+                data = data[os.write(self._write, data) :]
         except BrokenPipeError as error:
             raise BrowserError(f"{method}: the browser has ended; {self._said()}") from error
         while True:
@@ -141,14 +159,17 @@ class Browser:
 
     def window(self, width: int, height: int = 900, dark: bool = False) -> None:
         """Give the page a window, a phone's where it is narrow, and a preference for light or dark."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
-                  mobile=width < 500)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
+        )
         self.prefer(dark)
 
     def prefer(self, dark: bool) -> None:
         """Change the preferred colour scheme, which an open page follows."""
-        self.call("Emulation.setEmulatedMedia",
-                  features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
 
     def run(self, script: str) -> object:
         """The value of an expression in the page; a promise's when it is kept. Raises BrowserError where it throws."""
@@ -173,9 +194,12 @@ class Browser:
 
     def requests(self) -> list[str]:
         """The addresses that the page asked for beyond itself and what it holds."""
-        return [parameters["request"]["url"] for method, parameters in self.events
-                if method == "Network.requestWillBeSent"
-                and parameters["request"]["url"].split(":")[0] not in ("file", "data", "blob")]
+        return [
+            parameters["request"]["url"]
+            for method, parameters in self.events
+            if method == "Network.requestWillBeSent"
+            and parameters["request"]["url"].split(":")[0] not in ("file", "data", "blob")
+        ]
 
     def downloads(self, directory: Path) -> None:
         """Let downloads arrive in a directory."""

@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from bench import synthesis
-from bench.report import charts, html, overview, words
-from bench.results import load
+from ftbench import synthesis
+from ftbench.report import charts, html, overview, words
+from ftbench.results import load
 from tests.browser import devtools
+from tests.checkout import importable
 from tests.unit.bench import documents
 
-PROJECT = Path(__file__).resolve().parents[2]
 PHONE, DESK = 390, 1200
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.thread_unsafe(reason="there is one browser")]
@@ -97,9 +97,30 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         synthesis.photograph(number).save(directory / f"photos/{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
     twin = "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
     done = subprocess.run(
-        [sys.executable, "-m", "bench", "pillow", "--quick", "--data", directory / "photos",
-         "--out", directory / "results", "--configs", twin, "--workers", "1", "--batch-size", "2", "--rounds", "2"],
-        env={**os.environ, "PYTHONPATH": str(PROJECT)}, text=True, capture_output=True, timeout=400)
+        [
+            sys.executable,
+            "-m",
+            "ftbench",
+            "pillow",
+            "--quick",
+            "--data",
+            directory / "photos",
+            "--out",
+            directory / "results",
+            "--configs",
+            twin,
+            "--workers",
+            "1",
+            "--batch-size",
+            "2",
+            "--rounds",
+            "2",
+        ],
+        env={**os.environ, "PYTHONPATH": importable()},
+        text=True,
+        capture_output=True,
+        timeout=400,
+    )
     assert done.returncode == 0, done.stderr
     return (directory / "results/latest").resolve()
 
@@ -127,8 +148,11 @@ def assert_quiet(browser: devtools.Browser) -> None:
 def in_order(document: dict) -> list[charts.Chart]:
     """The charts of a document's page as they follow each other in it."""
     first = overview.chart(document) if len(document["scenarios"]) > 1 else None
-    found = [chart for scenario in document["scenarios"]
-             for chart in sorted(charts.charts(scenario), key=lambda chart: bool(chart.folded))]
+    found = [
+        chart
+        for scenario in document["scenarios"]
+        for chart in sorted(charts.charts(scenario), key=lambda chart: bool(chart.folded))
+    ]
     return [first, *found] if first else found
 
 
@@ -140,8 +164,11 @@ def test_page_of_a_real_run(browser, run, tmp_path):
     assert_quiet(browser)
     drawn = browser.run(CHARTS)
     assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in in_order(document)]
-    medians = [c["metrics"]["throughput"]["median"] for c in document["scenarios"][0]["analysis"]["contestants"]
-               if not c["key"].endswith("/again")]
+    medians = [
+        c["metrics"]["throughput"]["median"]
+        for c in document["scenarios"][0]["analysis"]["contestants"]
+        if not c["key"].endswith("/again")
+    ]
     bars = [x for trace in drawn[0]["traces"] if trace["type"] == "bar" for x in trace["x"]]
     assert sorted(bars) == pytest.approx(sorted(medians))
     browser.screenshot(tmp_path / "shot.png")
@@ -182,8 +209,9 @@ def test_tables_hold_the_documents_figures(browser, page, many):
         metric = words.metric(scenario)
         head, *rows = tables[f"chart-{words.slug(scenario['name'] + '-' + metric.name)}"]
         medians = [row[head.index(f"median, {metric.unit}")] for row in rows]
-        assert sorted(medians) == sorted(metric.write(c["metrics"][metric.name]["median"])
-                                         for c in scenario["analysis"]["contestants"])
+        assert sorted(medians) == sorted(
+            metric.write(c["metrics"][metric.name]["median"]) for c in scenario["analysis"]["contestants"]
+        )
 
 
 def test_colours_follow_the_preference_at_once(browser, page):
@@ -235,8 +263,11 @@ def test_downloads(browser, page, many, tmp_path):
         browser.download(f"document.querySelector('[data-chart=chart-sizes-throughput][data-format={kind}]').click()")
     browser.download("document.getElementById('save-results').click()")
     assert_quiet(browser)
-    assert sorted(p.name for p in tmp_path.iterdir()) == \
-        ["results.json", "sizes-throughput.png", "sizes-throughput.svg"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "results.json",
+        "sizes-throughput.png",
+        "sizes-throughput.svg",
+    ]
     root = ElementTree.fromstring((tmp_path / "sizes-throughput.svg").read_text())
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     text = " ".join(root.itertext())
@@ -266,8 +297,10 @@ def test_hostile_results_run_nothing(browser, many, tmp_path):
     browser.run(DRAW_ALL)
     assert browser.run("window.hurt === undefined")
     assert browser.run("document.images.length") == 0
-    assert browser.run("[...document.querySelectorAll('a')].every((a) => !/^(javascript|https?):/.test("
-                       "a.getAttribute('href') || a.getAttribute('xlink:href') || ''))")
+    assert browser.run(
+        "[...document.querySelectorAll('a')].every((a) => !/^(javascript|https?):/.test("
+        "a.getAttribute('href') || a.getAttribute('xlink:href') || ''))"
+    )
     assert "window.hurt=1" in browser.run("document.querySelector('h2[id$=-title]').textContent")
     assert_quiet(browser)
     # And if escaping failed: the policy lets no other script run.

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.utils.data
 
-from loader import DataLoader, joining
+from ftloader import DataLoader, joining
 
 # A machine that stands still for some seconds is no failure.
 joining.JOIN_LIMIT = 60.0
@@ -36,12 +36,7 @@ def light_workers(request) -> dict:
     return dict(request.param)
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(THREADS, id="thread"),
-        pytest.param(PROCESS, id="process", marks=PROCESSES),
-    ]
-)
+@pytest.fixture(params=[pytest.param(THREADS, id="thread"), pytest.param(PROCESS, id="process", marks=PROCESSES)])
 def real_workers(request) -> dict:
     """As ``workers``, for tests of what only exists where there are workers."""
     return dict(request.param)
@@ -63,9 +58,7 @@ def assert_same(ours, torchs, where="batch"):
         assert ours.is_leaf == torchs.is_leaf, where
         if torchs.layout is torch.strided:
             assert ours.stride() == torchs.stride(), where
-        torch.testing.assert_close(
-            ours, torchs, rtol=0, atol=0, equal_nan=True, msg=lambda text: f"{where}: {text}"
-        )
+        torch.testing.assert_close(ours, torchs, rtol=0, atol=0, equal_nan=True, msg=lambda text: f"{where}: {text}")
     elif isinstance(torchs, np.ndarray):
         assert (ours.dtype, ours.shape) == (torchs.dtype, torchs.shape), where
         assert np.array_equal(ours, torchs), where

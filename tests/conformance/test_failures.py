@@ -8,7 +8,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from loader import DataLoader
+from ftloader import DataLoader
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -355,20 +355,53 @@ def test_an_iterable_dataset_that_is_none(workers):
 
 
 BAD_ARGUMENTS = [
-    {"num_workers": -1}, {"num_workers": "two"}, {"num_workers": None}, {"num_workers": 1.5},
-    {"num_workers": float("nan")}, {"batch_size": 0}, {"batch_size": -3}, {"batch_size": "4"}, {"batch_size": 1.5},
-    {"batch_size": True}, {"batch_size": [2]}, {"timeout": -1}, {"timeout": "soon"}, {"timeout": None},
-    {"prefetch_factor": 2}, {"prefetch_factor": -1}, {"num_workers": 1, "prefetch_factor": -1},
-    {"num_workers": 1, "prefetch_factor": "2"}, {"persistent_workers": True},
-    {"shuffle": True, "sampler": [0]}, {"shuffle": "yes"}, {"shuffle": None}, {"batch_size": 2, "batch_sampler": [[0]]},
-    {"shuffle": True, "batch_sampler": [[0]]}, {"drop_last": True, "batch_sampler": [[0]]},
-    {"sampler": [0], "batch_sampler": [[0]]}, {"batch_size": None, "drop_last": True},
-    {"batch_size": None, "shuffle": True}, {"drop_last": "no"}, {"drop_last": 2}, {"generator": 5},
-    {"shuffle": True, "generator": 5}, {"multiprocessing_context": "fork"},
-    {"num_workers": 1, "multiprocessing_context": "nonsense"}, {"num_workers": 1, "multiprocessing_context": 5},
-    {"pin_memory_device": "nonsense"}, {"unknown": 1}, {"sampler": 5}, {"batch_sampler": 5}, {"collate_fn": 5},
-    {"sampler": "ab"}, {"batch_sampler": [0, 1]}, {"sampler": [100]}, {"sampler": [None]}, {"sampler": [-1, -2]},
-    {"batch_sampler": [[0, 100], [1]]}, {"batch_sampler": [None]},
+    {"num_workers": -1},
+    {"num_workers": "two"},
+    {"num_workers": None},
+    {"num_workers": 1.5},
+    {"num_workers": float("nan")},
+    {"batch_size": 0},
+    {"batch_size": -3},
+    {"batch_size": "4"},
+    {"batch_size": 1.5},
+    {"batch_size": True},
+    {"batch_size": [2]},
+    {"timeout": -1},
+    {"timeout": "soon"},
+    {"timeout": None},
+    {"prefetch_factor": 2},
+    {"prefetch_factor": -1},
+    {"num_workers": 1, "prefetch_factor": -1},
+    {"num_workers": 1, "prefetch_factor": "2"},
+    {"persistent_workers": True},
+    {"shuffle": True, "sampler": [0]},
+    {"shuffle": "yes"},
+    {"shuffle": None},
+    {"batch_size": 2, "batch_sampler": [[0]]},
+    {"shuffle": True, "batch_sampler": [[0]]},
+    {"drop_last": True, "batch_sampler": [[0]]},
+    {"sampler": [0], "batch_sampler": [[0]]},
+    {"batch_size": None, "drop_last": True},
+    {"batch_size": None, "shuffle": True},
+    {"drop_last": "no"},
+    {"drop_last": 2},
+    {"generator": 5},
+    {"shuffle": True, "generator": 5},
+    {"multiprocessing_context": "fork"},
+    {"num_workers": 1, "multiprocessing_context": "nonsense"},
+    {"num_workers": 1, "multiprocessing_context": 5},
+    {"pin_memory_device": "nonsense"},
+    {"unknown": 1},
+    {"sampler": 5},
+    {"batch_sampler": 5},
+    {"collate_fn": 5},
+    {"sampler": "ab"},
+    {"batch_sampler": [0, 1]},
+    {"sampler": [100]},
+    {"sampler": [None]},
+    {"sampler": [-1, -2]},
+    {"batch_sampler": [[0, 100], [1]]},
+    {"batch_sampler": [None]},
 ]
 
 
@@ -544,8 +577,12 @@ def test_the_loader_is_as_good_as_new_after_each_failure(workers, outcomes):
 @pytest.mark.parametrize("persistent", [False, True])
 def test_failures_in_threads_that_stay(persistent, outcomes):
     dl = DataLoader(
-        Failing(lambda: ValueError("seven")), batch_size=5, num_workers=3, worker_method="thread",
-        persistent_workers=persistent, in_order=False,
+        Failing(lambda: ValueError("seven")),
+        batch_size=5,
+        num_workers=3,
+        worker_method="thread",
+        persistent_workers=persistent,
+        in_order=False,
     )
     for _ in range(3):
         batches, errors, _ = take_apart(outcomes(dl))

@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset
 
-from loader import DataLoader
+from ftloader import DataLoader
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -20,7 +20,7 @@ import torch.multiprocessing
 from torch.multiprocessing import reductions
 from torch.utils.data import Dataset
 
-from loader import DataLoader
+from ftloader import DataLoader
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -105,9 +105,7 @@ WAYS = {
     "TensorDataset": (torch.utils.data.TensorDataset, lambda k: torch.stack([row for (row,) in k])),
     "subclass": (lambda b: b.as_subclass(type("Own", (torch.Tensor,), {})), lambda k: k.as_subclass(torch.Tensor)),
     "in shared memory": (lambda b: b.share_memory_(), lambda k: k),
-    "sent to a process": (
-        lambda b: (b, reductions.reduce_tensor(b))[1], lambda k: k[0](*k[1])
-    ),
+    "sent to a process": (lambda b: (b, reductions.reduce_tensor(b))[1], lambda k: k[0](*k[1])),
     "closure": (lambda b: lambda: b, lambda k: k()),
     "reference cycle": (lambda b: [b, c := [], c.append(c)], lambda k: k[0]),
     "pickled": (pickle.dumps, pickle.loads),
@@ -279,7 +277,7 @@ class Weird(torch.utils.data.Dataset):
     """Gives the same storage in several batches: what one loader makes is another's sample."""
 
     def __init__(self):
-        self.batches = [batch for batch in threads(Rows())]
+        self.batches = list(threads(Rows()))
 
     def __len__(self):
         return len(self.batches)
@@ -304,7 +302,7 @@ def test_nested_loaders_hand_their_batches_up():
             return 4
 
         def __getitem__(self, index):
-            return [batch for batch in threads(torch.utils.data.Subset(Rows(), range(index * 8, index * 8 + 8)))]
+            return list(threads(torch.utils.data.Subset(Rows(), range(index * 8, index * 8 + 8))))
 
     kept = list(threads(Outer(), batch_size=None)) + list(threads(Outer(), batch_size=2, collate_fn=list))
     for number, (a, b) in enumerate(kept[:4]):

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from loader import DataLoader
+from ftloader import DataLoader
 
 pytestmark = [
     pytest.mark.timeout(1200),  # of the thorough profile
@@ -160,8 +160,11 @@ def compare(ours, torchs, assert_same):
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    size=st.integers(0, 40), batch_size=st.integers(1, 9), engine=engines(),
-    kind=st.sampled_from(["int", "small", "large", "image and label"]), epochs=st.integers(1, 2),
+    size=st.integers(0, 40),
+    batch_size=st.integers(1, 9),
+    engine=engines(),
+    kind=st.sampled_from(["int", "small", "large", "image and label"]),
+    epochs=st.integers(1, 2),
 )
 def test_in_order_false_gives_the_same_batches_in_some_order(size, batch_size, engine, kind, epochs, assert_same):
     dl = DataLoader(Rows(size, kind), batch_size=batch_size, in_order=False, **engine)
@@ -179,8 +182,11 @@ def test_in_order_false_gives_the_same_batches_in_some_order(size, batch_size, e
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    sizes=st.lists(st.integers(0, 9), max_size=6), batch_size=st.none() | st.integers(1, 6), engine=engines(),
-    kind=st.sampled_from(["int", "small", "large", "dict"]), drop_last=st.booleans(),
+    sizes=st.lists(st.integers(0, 9), max_size=6),
+    batch_size=st.none() | st.integers(1, 6),
+    engine=engines(),
+    kind=st.sampled_from(["int", "small", "large", "dict"]),
+    drop_last=st.booleans(),
 )
 def test_iterable_style(sizes, batch_size, engine, kind, drop_last, assert_same):
     """Workers take turns, and those whose share has ended are left out."""
@@ -217,7 +223,8 @@ def test_processes_too(data, outcomes, assert_same):
     rows = Rows(size, "dict", data.draw(st.frozensets(st.integers(0, 30), max_size=2)))
     found = []
     for cls, more in (
-        (DataLoader, {"num_workers": workers, "worker_method": "process"}), (torch.utils.data.DataLoader, {}),
+        (DataLoader, {"num_workers": workers, "worker_method": "process"}),
+        (torch.utils.data.DataLoader, {}),
     ):
         torch.manual_seed(1)
         found.append(outcomes(cls(rows, **batching, **more)))

@@ -13,7 +13,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import BatchSampler, Dataset, IterableDataset, SequentialSampler, get_worker_info
 
-from loader import DataLoader
+from ftloader import DataLoader
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -66,9 +66,22 @@ KINDS = {
     **{
         str(dtype).removeprefix("torch."): lambda i, dtype=dtype: full(i, dtype)
         for dtype in (
-            torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-            torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool, torch.uint16,
-            torch.uint32, torch.uint64, torch.float8_e4m3fn,
+            torch.uint8,
+            torch.int8,
+            torch.int16,
+            torch.int32,
+            torch.int64,
+            torch.float16,
+            torch.bfloat16,
+            torch.float32,
+            torch.float64,
+            torch.complex64,
+            torch.complex128,
+            torch.bool,
+            torch.uint16,
+            torch.uint32,
+            torch.uint64,
+            torch.float8_e4m3fn,
         )
     },
     "0-d tensor": lambda i: torch.tensor(i),
@@ -96,7 +109,15 @@ KINDS = {
     **{
         f"np.{dtype.__name__}": lambda i, dtype=dtype: dtype(i)
         for dtype in (
-            np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_,
+            np.float64,
+            np.float32,
+            np.float16,
+            np.int64,
+            np.int32,
+            np.int16,
+            np.int8,
+            np.uint8,
+            np.bool_,
             np.complex64,
         )
     },
@@ -312,9 +333,7 @@ def test_own_collate_sees_the_very_samples():
 
 
 def test_own_collate_without_batches(workers, assert_like_torch):
-    assert_like_torch(
-        Kind(lambda i: torch.tensor([i])), workers, batch_size=None, collate_fn=lambda sample: sample * 2
-    )
+    assert_like_torch(Kind(lambda i: torch.tensor([i])), workers, batch_size=None, collate_fn=lambda sample: sample * 2)
 
 
 class Getitems(Dataset):

@@ -16,12 +16,9 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from loader import DataLoader
+from ftloader import DataLoader
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.thread_unsafe(reason="draws from torch's default generator"),
-]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.thread_unsafe(reason="draws from torch's default generator")]
 
 ROWS = range(23)
 
@@ -42,7 +39,7 @@ def both(workers, make_arguments, epochs=2, rows=ROWS):
 
 
 SAMPLERS = {
-    "sequential": lambda: {},
+    "sequential": dict,
     "shuffle": lambda: {"shuffle": True},
     "shuffle in batches": lambda: {"shuffle": True, "batch_size": 5},
     "shuffle, drop_last": lambda: {"shuffle": True, "batch_size": 5, "drop_last": True},
@@ -53,22 +50,23 @@ SAMPLERS = {
     "RandomSampler with replacement": lambda: {"sampler": RandomSampler(ROWS, True, 50), "batch_size": 4},
     "RandomSampler, more than there are": lambda: {"sampler": RandomSampler(ROWS, num_samples=70), "batch_size": 4},
     "RandomSampler with a generator": lambda: {
-        "sampler": RandomSampler(ROWS, generator=torch.Generator().manual_seed(9)), "batch_size": 4
+        "sampler": RandomSampler(ROWS, generator=torch.Generator().manual_seed(9)),
+        "batch_size": 4,
     },
     "one generator for sampler and loader": lambda: (
         lambda g: {"sampler": RandomSampler(ROWS, generator=g), "generator": g, "batch_size": 4}
     )(torch.Generator().manual_seed(9)),
     "SubsetRandomSampler": lambda: {"sampler": SubsetRandomSampler([3, 1, 4, 15, 9, 2, 6]), "batch_size": 2},
-    "WeightedRandomSampler": lambda: {
-        "sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 30), "batch_size": 4
-    },
+    "WeightedRandomSampler": lambda: {"sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 30), "batch_size": 4},
     "WeightedRandomSampler without replacement": lambda: {
-        "sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 20, replacement=False), "batch_size": 4
+        "sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 20, replacement=False),
+        "batch_size": 4,
     },
     "BatchSampler": lambda: {"batch_sampler": BatchSampler(RandomSampler(ROWS), 6, drop_last=False)},
     "BatchSampler, drop_last": lambda: {"batch_sampler": BatchSampler(SequentialSampler(ROWS), 6, drop_last=True)},
     "BatchSampler as sampler": lambda: {
-        "sampler": BatchSampler(RandomSampler(range(5)), 2, False), "batch_size": None,
+        "sampler": BatchSampler(RandomSampler(range(5)), 2, False),
+        "batch_size": None,
         "collate_fn": torch.as_tensor,
     },
     "a list": lambda: {"sampler": [5, 5, 0, 22], "batch_size": 3},
@@ -76,7 +74,8 @@ SAMPLERS = {
     "tuples": lambda: {"batch_sampler": [(1, 2), (3,)]},
     "tensor": lambda: {"sampler": torch.tensor([3, 2, 1]), "batch_size": 2},
     "DistributedSampler": lambda: {
-        "sampler": DistributedSampler(ROWS, num_replicas=3, rank=1, shuffle=True, seed=4), "batch_size": 3
+        "sampler": DistributedSampler(ROWS, num_replicas=3, rank=1, shuffle=True, seed=4),
+        "batch_size": 3,
     },
 }
 
@@ -116,7 +115,8 @@ def test_draws_with_persistent_workers_equal_torchs(persistent):
     """torch draws a base seed at the start of each epoch too."""
     found = []
     for cls, more in (
-        (DataLoader, {"worker_method": "thread"}), (DataLoader, {"worker_method": "process"}),
+        (DataLoader, {"worker_method": "thread"}),
+        (DataLoader, {"worker_method": "process"}),
         (torch.utils.data.DataLoader, {}),
     ):
         torch.manual_seed(3)
@@ -229,9 +229,14 @@ def test_a_generator_as_batch_sampler_gives_one_epoch(workers):
 @pytest.mark.parametrize(
     ("arguments", "length"),
     [
-        ({}, 23), ({"batch_size": 4}, 6), ({"batch_size": 4, "drop_last": True}, 5), ({"batch_size": None}, 23),
-        ({"batch_sampler": [[1], [2]]}, 2), ({"sampler": [1, 2, 3], "batch_size": 2}, 2),
-        ({"batch_size": 100}, 1), ({"batch_size": 100, "drop_last": True}, 0),
+        ({}, 23),
+        ({"batch_size": 4}, 6),
+        ({"batch_size": 4, "drop_last": True}, 5),
+        ({"batch_size": None}, 23),
+        ({"batch_sampler": [[1], [2]]}, 2),
+        ({"sampler": [1, 2, 3], "batch_size": 2}, 2),
+        ({"batch_size": 100}, 1),
+        ({"batch_size": 100, "drop_last": True}, 0),
     ],
 )
 def test_len_is_what_comes(arguments, length, light_workers):

@@ -13,8 +13,8 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset
 from torch.utils.data import get_worker_info as imported_at_the_top
 
-import loader
-from loader import DataLoader
+import ftloader
+from ftloader import DataLoader
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -50,7 +50,7 @@ def remember(worker_id):
 class Remembered(Rows):
     def __getitem__(self, index):
         info = torch.utils.data.get_worker_info()
-        assert info is imported_at_the_top() is loader.get_worker_info()
+        assert info is imported_at_the_top() is ftloader.get_worker_info()
         assert (LOCAL.worker_id, LOCAL.seed) == (info.id, info.seed)
         return index, info.id, LOCAL.started, info.seed
 
@@ -60,7 +60,11 @@ def test_init_function_runs_once_in_each_worker_before_its_samples(persistent, r
     generator = torch.Generator().manual_seed(31)
     base = torch.empty((), dtype=torch.int64).random_(generator=torch.Generator().manual_seed(31)).item()
     dl = DataLoader(
-        Remembered(), batch_size=None, worker_init_fn=remember, persistent_workers=persistent, generator=generator,
+        Remembered(),
+        batch_size=None,
+        worker_init_fn=remember,
+        persistent_workers=persistent,
+        generator=generator,
         **real_workers,
     )
     for epoch in range(2):
@@ -191,9 +195,7 @@ def test_prefetch_factor_bounds_what_is_drawn_ahead(prefetch, real_workers):
                 drawn.append(i)
                 yield i
 
-    iterator = iter(
-        DataLoader(Rows(30), batch_size=None, sampler=Counted(), prefetch_factor=prefetch, **real_workers)
-    )
+    iterator = iter(DataLoader(Rows(30), batch_size=None, sampler=Counted(), prefetch_factor=prefetch, **real_workers))
     ahead = 2 * (prefetch or 2)
     assert len(drawn) == ahead
     for taken in range(1, 31):
@@ -353,7 +355,10 @@ ATTRIBUTES = (
 @pytest.mark.parametrize(
     "arguments",
     [
-        {}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}, {"batch_sampler": [[1]]},
+        {},
+        {"batch_size": 3, "drop_last": True},
+        {"batch_size": None},
+        {"batch_sampler": [[1]]},
         {"num_workers": 2, "prefetch_factor": 4, "persistent_workers": True, "timeout": 3, "in_order": False},
         {"pin_memory": True, "pin_memory_device": "", "collate_fn": list, "worker_init_fn": print},
     ],

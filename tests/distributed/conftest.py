@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.checkout import importable
 
 
 @pytest.fixture(scope="session")
@@ -19,11 +19,20 @@ def torchrun():
     def run(program, *arguments, python=sys.executable):
         process = subprocess.Popen(
             [
-                str(python), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                str(Path(__file__).with_name(program)), *map(str, arguments),
+                str(python),
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node",
+                "2",
+                str(Path(__file__).with_name(program)),
+                *map(str, arguments),
             ],
-            env={**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**os.environ, "PYTHONPATH": importable(), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
             start_new_session=True,
         )
         try:

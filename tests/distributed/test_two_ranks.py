@@ -4,10 +4,7 @@ import json
 
 import pytest
 
-pytestmark = [
-    pytest.mark.timeout(500),
-    pytest.mark.thread_unsafe(reason="one torchrun for all tests"),
-]
+pytestmark = [pytest.mark.timeout(500), pytest.mark.thread_unsafe(reason="one torchrun for all tests")]
 SIZE = 101
 METHODS = ["serial", "thread", "persistent", "process"]
 

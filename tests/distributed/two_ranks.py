@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import Dataset, DistributedSampler
 
-import loader
+import ftloader
 
 SIZE, BATCH, EPOCHS = 101, 8, 3
 
@@ -42,11 +42,14 @@ def main(path):
     for shuffle, drop_last in ((True, False), (True, True), (False, False)):
         for name, cls, arguments in (
             ("torch", torch.utils.data.DataLoader, {}),
-            ("serial", loader.DataLoader, {}),
-            ("thread", loader.DataLoader, {"num_workers": 2, "worker_method": "thread"}),
-            ("persistent", loader.DataLoader,
-             {"num_workers": 2, "worker_method": "thread", "persistent_workers": True}),
-            ("process", loader.DataLoader, {"num_workers": 1, "worker_method": "process"}),
+            ("serial", ftloader.DataLoader, {}),
+            ("thread", ftloader.DataLoader, {"num_workers": 2, "worker_method": "thread"}),
+            (
+                "persistent",
+                ftloader.DataLoader,
+                {"num_workers": 2, "worker_method": "thread", "persistent_workers": True},
+            ),
+            ("process", ftloader.DataLoader, {"num_workers": 1, "worker_method": "process"}),
         ):
             mine = epochs(cls, shuffle, drop_last, **arguments)
             everyones = [None] * dist.get_world_size()

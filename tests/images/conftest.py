@@ -2,13 +2,12 @@
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import docker
+from tests.checkout import CHECKOUT
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 TWINS = ("ft", "gil")
 
 
@@ -30,8 +29,13 @@ def compose_configuration(engine, shell_environment):
 
     def compose_configuration(*more):
         files = [part for name in ("compose.yaml", *more) for part in ("-f", name)]
-        answer = subprocess.run(["docker", "compose", *files, "config", "--format", "json"], cwd=CHECKOUT,
-                                env=shell_environment, capture_output=True, text=True)
+        answer = subprocess.run(
+            ["docker", "compose", *files, "config", "--format", "json"],
+            cwd=CHECKOUT,
+            env=shell_environment,
+            capture_output=True,
+            text=True,
+        )
         assert answer.returncode == 0, answer.stderr
         return json.loads(answer.stdout)
 
@@ -47,8 +51,13 @@ def images(engine, shell_environment, request):
         print(f"\nbuilding the images (log: {log})", flush=True)
         with open(log, "wb") as output:
             code = subprocess.run(
-                ["docker", "compose", "--progress", "plain", "build", "ft-bench", "gil-bench"], cwd=CHECKOUT,
-                env=shell_environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False,
+                ["docker", "compose", "--progress", "plain", "build", "ft-bench", "gil-bench"],
+                cwd=CHECKOUT,
+                env=shell_environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=False,
             ).returncode
     if code:
         pytest.fail(f"docker compose build failed:\n{''.join(log.read_text(errors='replace').splitlines(True)[-40:])}")

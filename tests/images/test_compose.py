@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.checkout import CHECKOUT
+
 CALLER = 12345  # a user id that exists neither in the image nor here
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
@@ -32,12 +33,27 @@ class Project:
                 os.chown(path, CALLER, CALLER)
 
     def command(self, *arguments: str) -> list[str]:
-        return ["docker", "compose", "--project-name", self.name, "--project-directory", str(self.directory),
-                "-f", str(self.directory / "compose.yaml"), *arguments]
+        return [
+            "docker",
+            "compose",
+            "--project-name",
+            self.name,
+            "--project-directory",
+            str(self.directory),
+            "-f",
+            str(self.directory / "compose.yaml"),
+            *arguments,
+        ]
 
     def run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess:
-        return subprocess.run(self.command("run", "--rm", "-T", *arguments), env=self.environment, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
+        return subprocess.run(
+            self.command("run", "--rm", "-T", *arguments),
+            env=self.environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+        )
 
     def containers(self, engine, status: str = "running") -> list:
         return engine.containers.list(filters={"label": f"com.docker.compose.project={self.name}", "status": status})
@@ -76,7 +92,7 @@ def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
     owner = project.directory.stat().st_uid
     assert {path.lstat().st_uid for path in latest.resolve().rglob("*")} == {owner}
     assert latest.resolve().stat().st_uid == owner
-    # Nothing runs on: the peer ends with the benchmark.
+    # Nothing runs on: the server ends with the benchmark.
     assert wait_until(lambda: not project.containers(engine), 15)
 
 
@@ -85,8 +101,13 @@ def test_ctrl_c_reports_the_finished_rounds(engine, project):
     # removes the container at once; results.json then still holds the finished rounds.)
     ours, theirs = pty.openpty()
     # Driven from the other twin, so that this service is tried too.
-    process = subprocess.Popen(project.command("run", "--rm", "gil-bench", "--quick"), env=project.environment,
-                               stdin=theirs, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen(
+        project.command("run", "--rm", "gil-bench", "--quick"),
+        env=project.environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
     os.close(theirs)
     shown = bytearray()
     reader = threading.Thread(target=read_terminal, args=(ours, shown))
@@ -130,9 +151,14 @@ def test_own_images_are_seen_by_both(project, tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 no JPEG")
-    done = subprocess.run(project.command("run", "--rm", "-T", "ft-bench", "--quick", "--data", "/data"),
-                          env={**project.environment, "DATA": str(photos)}, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        project.command("run", "--rm", "-T", "ft-bench", "--quick", "--data", "/data"),
+        env={**project.environment, "DATA": str(photos)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 2
     assert "broken.jpg" in done.stdout + done.stderr
 
@@ -155,7 +181,8 @@ def test_audit_of_a_users_own_dataset(project, tmp_path):
         "        return 200\n"
         "    def __getitem__(self, index):\n"
         "        self.file.seek(index)\n"
-        "        return self.file.read(64)\n")
+        "        return self.file.read(64)\n"
+    )
     before = sorted(code.rglob("*"))
     project.environment = {**project.environment, "CODE": str(code)}
     done = project.run("ft-audit", "mine.py:Records", "--seconds", "5")
@@ -165,8 +192,9 @@ def test_audit_of_a_users_own_dataset(project, tmp_path):
 
 
 def test_stress_suite_is_in_the_report(project):
-    done = project.run("ft-bench", "--quick", "--rounds", "1", "--workers", "1", "--batch-size", "16", "--stress",
-                       timeout=1800)
+    done = project.run(
+        "ft-bench", "--quick", "--rounds", "1", "--workers", "1", "--batch-size", "16", "--stress", timeout=1800
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     suite = json.loads((project.results / "latest" / "results.json").read_text())["stress"]
     assert suite["status"] == "complete" and len(suite["scenarios"]) > 40

@@ -1,9 +1,8 @@
 """The twins are twins: their Dockerfiles differ in the GIL alone. Needs no engine."""
 
 import difflib
-from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.checkout import CHECKOUT
 
 
 def test_dockerfiles_differ_in_one_line():

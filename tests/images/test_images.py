@@ -20,10 +20,14 @@ def python(run, twin, code, **options):
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_gil_state_after_importing_everything(run, twin):
-    state = python(run, twin, (
-        "import sys, sysconfig, torch, numpy, PIL.Image, nvidia.nvimgcodec, loader, bench;"
-        "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
-    ))
+    state = python(
+        run,
+        twin,
+        (
+            "import sys, sysconfig, torch, numpy, PIL.Image, nvidia.nvimgcodec, loader, bench;"
+            "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
+        ),
+    )
     assert state == {"ft": "1 False", "gil": "0 True"}[twin]
 
 
@@ -42,8 +46,8 @@ def test_user_is_not_root_and_any_user_will_do(run, twin):
 def test_pip_installs_for_the_user(run, twin):
     # Without network, from a wheel made on the spot: what counts is that there is a place for it.
     script = (
-        "mkdir /tmp/p && cd /tmp/p && printf '[project]\\nname=\"tiny\"\\nversion=\"1\"\\n[tool.setuptools]\\n"
-        "py-modules=[\"tiny\"]\\n' > pyproject.toml && echo x=1 > tiny.py && "
+        'mkdir /tmp/p && cd /tmp/p && printf \'[project]\\nname="tiny"\\nversion="1"\\n[tool.setuptools]\\n'
+        'py-modules=["tiny"]\\n\' > pyproject.toml && echo x=1 > tiny.py && '
         "pip install --quiet --no-build-isolation --no-index . && python -c 'import tiny; print(tiny.x)'"
     )
     assert run(twin, ["bash", "-c", script], network_mode="none").strip().splitlines()[-1] == "1"
@@ -91,7 +95,8 @@ def test_twins_share_their_largest_part_and_differ_in_the_gil_alone(engine, imag
     config = {twin: dict(images[twin].attrs["Config"]) for twin in TWINS}
     for twin in TWINS:
         config[twin]["Labels"] = {
-            key: value for key, value in config[twin]["Labels"].items()
+            key: value
+            for key, value in config[twin]["Labels"].items()
             if key != "org.opencontainers.image.title" and not key.startswith("com.docker.compose")
         }
         config[twin].pop("Image", None)
@@ -99,8 +104,10 @@ def test_twins_share_their_largest_part_and_differ_in_the_gil_alone(engine, imag
 
     freeze = {twin: run(twin, ["pip", "freeze"]) for twin in TWINS}
     assert freeze["ft"] == freeze["gil"]
-    flags = {twin: set(python(run, twin, "import sysconfig; print(sysconfig.get_config_var('CONFIG_ARGS'))").split())
-             for twin in TWINS}
+    flags = {
+        twin: set(python(run, twin, "import sysconfig; print(sysconfig.get_config_var('CONFIG_ARGS'))").split())
+        for twin in TWINS
+    }
     assert flags["ft"] ^ flags["gil"] == {"'--disable-gil'"}
     debian = {twin: run(twin, ["dpkg-query", "--show"]) for twin in TWINS}
     assert debian["ft"] == debian["gil"]
@@ -120,9 +127,18 @@ def test_info(run, twin):
 @pytest.mark.parametrize("twin", TWINS)
 def test_audit(run, twin):
     assert "MODULE:OBJECT" in run(twin, ["audit", "--help"])
-    said = run(twin, ["bash", "-c", (
-        "echo 'data = list(range(50))' >mine.py && "
-        "/opt/ft-env/docker/entrypoint audit mine.py:data --seconds 1 --samples 8")], network_mode="none")
+    said = run(
+        twin,
+        [
+            "bash",
+            "-c",
+            (
+                "echo 'data = list(range(50))' >mine.py && "
+                "/opt/ft-env/docker/entrypoint audit mine.py:data --seconds 1 --samples 8"
+            ),
+        ],
+        network_mode="none",
+    )
     assert "mine.py:data" in said
 
 
@@ -143,7 +159,8 @@ def typed(container, text):
 
 
 @pytest.mark.parametrize(
-    ("twin", "state"), [("ft", "free-threaded build; the GIL is OFF"), ("gil", "with-GIL build; the GIL is ON")])
+    ("twin", "state"), [("ft", "free-threaded build; the GIL is OFF"), ("gil", "with-GIL build; the GIL is ON")]
+)
 def test_interactive_python_greets_and_is_plain_otherwise(start, twin, state):
     container = start(twin, ["python"], tty=True, stdin_open=True)
     shown = typed(container, "print(6 * 7)\nexit()\n")
@@ -162,16 +179,17 @@ def test_scripts_are_not_greeted(run):
 @pytest.mark.parametrize("twin", TWINS)
 def test_works_without_network(run, twin):
     code = (
-        "import loader, torch\n"
+        "import ftloader, torch\n"
         "d = torch.utils.data.TensorDataset(torch.arange(10))\n"
-        "batches = loader.DataLoader(d, batch_size=2, num_workers=2, worker_method='thread')\n"
+        "batches = ftloader.DataLoader(d, batch_size=2, num_workers=2, worker_method='thread')\n"
         "print(sum(batch[0].sum().item() for batch in batches))"
     )
     assert python(run, twin, code, network_mode="none") == "45"
 
 
 @pytest.mark.parametrize(
-    "command", [["python", "-c", "import time; time.sleep(1000)"], ["python"], ["bash", "-c", "sleep 1000"]])
+    "command", [["python", "-c", "import time; time.sleep(1000)"], ["python"], ["bash", "-c", "sleep 1000"]]
+)
 def test_stops_when_asked_to(start, command):
     """And is not killed after ten seconds."""
     container = start("ft", command, stdin_open=True)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.checkout import CHECKOUT
+
 README = (CHECKOUT / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.S)
 pytestmark = pytest.mark.timeout(3600)  # the first test that needs the images builds them
@@ -29,8 +30,9 @@ ADDED = {
     "./twins bench --quick --data ~/photos": ONE_ROUND + " --configs ft",
     "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": ONE_ROUND + " --configs gil",
     # --quick also because the default wants optimised builds, which these tests do not wait for.
-    "./twins bench pillow --workers 1,2 --rounds 3 --batch-size 64 --out /tmp/results":
-        " --quick" + ONE_ROUND + " --configs ft",
+    "./twins bench pillow --workers 1,2 --rounds 3 --batch-size 64 --out /tmp/results": " --quick"
+    + ONE_ROUND
+    + " --configs ft",
     "./twins bench peers --workers 2 --budget 1500": " --quick" + ONE_ROUND + " --configs ft",
 }
 
@@ -38,8 +40,12 @@ ADDED = {
 @pytest.fixture
 def clone(tmp_path):
     """The files of the checkout in a directory of their own."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=CHECKOUT,
-                            capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+    )
     if listed.returncode:
         pytest.skip("not a git checkout")
     directory = tmp_path / "ft-env"
@@ -76,8 +82,15 @@ def shell(clone, home, shell_environment):
     variables = {**shell_environment, "HOME": str(home), "XDG_CACHE_HOME": cache}
 
     def run(block, **more):
-        return subprocess.run(["bash", "-ec", block], cwd=clone, env={**variables, **more}, capture_output=True,
-                              text=True, stdin=subprocess.DEVNULL, timeout=900)
+        return subprocess.run(
+            ["bash", "-ec", block],
+            cwd=clone,
+            env={**variables, **more},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=900,
+        )
 
     return run
 
@@ -104,8 +117,14 @@ def test_additions_are_for_commands_that_the_readme_holds():
     assert set(ADDED) <= every
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if "./twins" in block and "./twins repro" not in block
-                                   and lines(block) != ["./twins test"]])
+@pytest.mark.parametrize(
+    "block",
+    [
+        block
+        for block in BLOCKS
+        if "./twins" in block and "./twins repro" not in block and lines(block) != ["./twins test"]
+    ],
+)
 def test_twins_blocks(shell, clone, block, request):
     if needs_docker(block):
         request.getfixturevalue("images")
@@ -178,17 +197,27 @@ def test_pip_install_block(shell, clone, tmp_path):
     own = tmp_path / "own"
     subprocess.run([sys.executable, "-m", "venv", own], check=True)
     path = f"{own / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    site = subprocess.run([own / "bin" / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-                          capture_output=True, text=True, check=True).stdout.strip()
+    site = subprocess.run(
+        [own / "bin" / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
     packages = Path(sysconfig.get_path("purelib"))
     names = [str(packages), *(packages / "cuda-libraries.pth").read_text().split()]
     (Path(site) / "dependencies.pth").write_text("\n".join(names) + "\n")
     check(shell(block, PATH=path))
-    done = subprocess.run([own / "bin" / "python", "-c", "import loader, bench; print(loader.__file__)"], cwd=tmp_path,
-                          capture_output=True, text=True, env={"PATH": path})
+    done = subprocess.run(
+        [own / "bin" / "python", "-c", "import ftloader; print(ftloader.__file__)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PATH": path},
+    )
     assert str(own) in check(done)
-    listed = subprocess.run([own / "bin" / "ft-bench", "--list"], cwd=tmp_path, capture_output=True, text=True,
-                            env={"PATH": path})
+    listed = subprocess.run(
+        [own / "bin" / "ft-bench", "--list"], cwd=tmp_path, capture_output=True, text=True, env={"PATH": path}
+    )
     assert "pillow" in check(listed)
 
 
@@ -200,9 +229,14 @@ def test_pictures_and_links_exist():
 def test_every_block_is_run():
     """Each block of the README belongs to one of the tests above."""
     covered = [
-        block for block in BLOCKS
-        if "./twins" in block or "docker run -it" in block or "compose.gpu.yaml" in block
-        or "docker/base-image" in block or "ft-repro" in block or "pip install ." in block
+        block
+        for block in BLOCKS
+        if "./twins" in block
+        or "docker run -it" in block
+        or "compose.gpu.yaml" in block
+        or "docker/base-image" in block
+        or "ft-repro" in block
+        or "pip install ." in block
         or lines(block) == ["docker compose run --rm ft-bench"]
     ]
     assert covered == BLOCKS and len(BLOCKS) >= 10

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.checkout import CHECKOUT
+
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-twins"
 
 
@@ -18,8 +19,12 @@ def twins(shell_environment):
 
     def run(*arguments, timeout=120, **variables):
         return subprocess.run(
-            [CHECKOUT / "twins", *arguments], env={**shell_environment, **variables}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=timeout,
+            [CHECKOUT / "twins", *arguments],
+            env={**shell_environment, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
         )
 
     return run
@@ -32,8 +37,13 @@ def start_twins(shell_environment):
 
     def start(*arguments, **variables):
         process = subprocess.Popen(
-            [CHECKOUT / "twins", *arguments], env={**shell_environment, **variables}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            [CHECKOUT / "twins", *arguments],
+            env={**shell_environment, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
         processes.append(process)
         return process

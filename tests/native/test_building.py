@@ -36,8 +36,9 @@ def left_over(directory):
 
 
 def finished_builds(base):
-    return [path for name in ("interpreters", "environments")
-            for path in (base / "ft-twins" / name).glob("*/finished.json")]
+    return [
+        path for name in ("interpreters", "environments") for path in (base / "ft-twins" / name).glob("*/finished.json")
+    ]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -97,8 +98,14 @@ def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, new_ca
 @pytest.mark.timeout(120)
 def test_failed_download_says_why_and_leaves_nothing(twins, new_cache):
     (new_cache / "ft-twins" / "source").unlink()
-    done = twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache), DEBIAN_MIRROR="http://127.0.0.1:9/debian",
-                 DEBIAN_SECURITY_MIRROR="http://127.0.0.1:9/debian-security", timeout=110)
+    done = twins(
+        "setup",
+        "--no-pgo",
+        XDG_CACHE_HOME=str(new_cache),
+        DEBIAN_MIRROR="http://127.0.0.1:9/debian",
+        DEBIAN_SECURITY_MIRROR="http://127.0.0.1:9/debian-security",
+        timeout=110,
+    )
     assert done.returncode == 1
     assert "CPython source failed" in done.stderr and "PYTHON_SUITE" in done.stderr
     assert not list((new_cache / "ft-twins" / "source").glob("*/finished.json"))
@@ -153,7 +160,10 @@ def test_missing_packages_come_as_one_command(shell_environment):
             os.mkdir(os.path.join(directory, name))
         open(os.path.join(directory, "status"), "w").close()
         done = subprocess.run(
-            [*nobody, TWINS, "setup"], capture_output=True, text=True, timeout=60,
+            [*nobody, TWINS, "setup"],
+            capture_output=True,
+            text=True,
+            timeout=60,
             env={**shell_environment, "XDG_CACHE_HOME": directory, "DPKG_ADMINDIR": directory, "PATH": "/usr/bin:/bin"},
         )
     assert done.returncode == 3, done.stderr
@@ -166,8 +176,9 @@ def test_other_architectures_are_named(shell_environment):
         pytest.skip("needs util-linux' setarch")
     if os.uname().machine != "x86_64":
         pytest.skip("only x86-64 can pretend to be i686")
-    done = subprocess.run(["setarch", "i686", TWINS, "setup"], env=shell_environment, capture_output=True, text=True,
-                          timeout=60)
+    done = subprocess.run(
+        ["setarch", "i686", TWINS, "setup"], env=shell_environment, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 3
     assert "i686" in done.stderr and "x86_64" in done.stderr and "aarch64" in done.stderr
 

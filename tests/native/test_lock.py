@@ -13,8 +13,10 @@ DOCKER = Path(__file__).resolve().parents[2] / "docker"
 def uv(tmp_path_factory):
     directory = tmp_path_factory.mktemp("uv")
     subprocess.run([sys.executable, "-m", "venv", directory], check=True)
-    subprocess.run([directory / "bin" / "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r",
-                    DOCKER / "uv.lock"], check=True)
+    subprocess.run(
+        [directory / "bin" / "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", DOCKER / "uv.lock"],
+        check=True,
+    )
     return directory / "bin" / "uv"
 
 
@@ -37,10 +39,29 @@ def test_wheels_exist_for_every_pin(twins, uv, twin, version, platform, tmp_path
     # from the option: so two interpreters stand for four. Nothing is downloaded but metadata.
     python = twins("exec", twin, "python", "-c", "import sys; print(sys.executable)").stdout.strip()
     done = subprocess.run(
-        [uv, "pip", "install", "--dry-run", "--no-config", "--python", python, "--python-version", version,
-         "--python-platform", platform, "--no-deps", "--require-hashes", "--no-build", "--target", tmp_path,
-         "-r", DOCKER / "requirements.lock"],
-        capture_output=True, text=True, timeout=120,
+        [
+            uv,
+            "pip",
+            "install",
+            "--dry-run",
+            "--no-config",
+            "--python",
+            python,
+            "--python-version",
+            version,
+            "--python-platform",
+            platform,
+            "--no-deps",
+            "--require-hashes",
+            "--no-build",
+            "--target",
+            tmp_path,
+            "-r",
+            DOCKER / "requirements.lock",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, f"{twin} {version} on {platform}: {done.stderr}"
     assert "torch==2.10.0" in done.stderr + done.stdout

@@ -46,23 +46,38 @@ def bundle(offline, tmp_path):
 
 
 def unpack(environment, bundle, *arguments):
-    return subprocess.run([bundle / "unpack", *arguments], env=environment, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [bundle / "unpack", *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def make(environment, *arguments):
-    return subprocess.run([DOCKER / "offline-bundle", *arguments], env=environment, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [DOCKER / "offline-bundle", *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
-@pytest.mark.parametrize("arguments, says", [
-    ([], "DIR"),
-    (["{new}", "--split", "nonsense"], "no size of at least 1M"),
-    (["{new}", "--split", "10K"], "no size of at least 1M"),
-    (["{new}", "--torch-libraries", "borrow"], "invalid choice"),
-    (["{full}"], "is not empty"),
-    (["{file}/bundle"], "cannot write to"),
-])
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ([], "DIR"),
+        (["{new}", "--split", "nonsense"], "no size of at least 1M"),
+        (["{new}", "--split", "10K"], "no size of at least 1M"),
+        (["{new}", "--torch-libraries", "borrow"], "invalid choice"),
+        (["{full}"], "is not empty"),
+        (["{file}/bundle"], "cannot write to"),
+    ],
+)
 def test_wrong_arguments(shell_environment, tmp_path, arguments, says):
     full = tmp_path / "full"
     full.mkdir()
@@ -128,8 +143,14 @@ def test_sizes(offline):
 def test_libraries_are_found_with_their_family(offline, tmp_path):
     _, finish = offline
     first, second = tmp_path / "first", tmp_path / "second"
-    for path in (first / "libcudnn.so.9", second / "libcudnn.so.9", first / "libcudnn_ops.so.9",
-                 second / "libnvrtc.so.13", second / "libnvrtc-builtins.so.13.0", second / "libcublas.so.12"):
+    for path in (
+        first / "libcudnn.so.9",
+        second / "libcudnn.so.9",
+        first / "libcudnn_ops.so.9",
+        second / "libnvrtc.so.13",
+        second / "libnvrtc-builtins.so.13.0",
+        second / "libcublas.so.12",
+    ):
         path.parent.mkdir(exist_ok=True)
         path.write_text(str(path))
     found, absent = finish.find_libraries(["libcublas.so.13", "libcudnn.so.9", "libnvrtc.so.13"], [first, second])
@@ -171,7 +192,14 @@ def test_complete_environment_is_used_as_it_is(twins, shell_environment, tmp_pat
     (prefix / "bin").mkdir(parents=True)
     (prefix / "bin" / "python").symlink_to(python)
     (prefix / "finished.json").write_text('{"version": "3.13.5", "pgo": true, "environment": true}')
-    done = twins("exec", "ft", "sh", "-c", "echo $VIRTUAL_ENV", FT_PYTHON=str(prefix / "bin" / "python"),
-                 XDG_CACHE_HOME=str(tmp_path / "cache"))
+    done = twins(
+        "exec",
+        "ft",
+        "sh",
+        "-c",
+        "echo $VIRTUAL_ENV",
+        FT_PYTHON=str(prefix / "bin" / "python"),
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
     assert (done.returncode, done.stdout.strip()) == (0, str(prefix)), done.stderr
     assert not (tmp_path / "cache").exists()

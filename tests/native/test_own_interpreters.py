@@ -43,7 +43,7 @@ def test_what_is_no_python_is_refused(twins, program):
 @pytest.mark.timeout(600)
 def test_own_interpreter_is_used(twins, built, new_cache):
     python = built("ft")
-    code = "import sys; print(sys._base_executable, sys.prefix); import loader"
+    code = "import sys; print(sys._base_executable, sys.prefix); import ftloader"
     done = twins("exec", "ft", "python", "-c", code, FT_PYTHON=python, XDG_CACHE_HOME=str(new_cache), timeout=590)
     assert done.returncode == 0, done.stderr
     executable, prefix = done.stdout.split()

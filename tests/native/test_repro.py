@@ -6,12 +6,12 @@ import signal
 import subprocess
 import time
 import zipfile
-from pathlib import Path
 
 import psutil
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.checkout import CHECKOUT
+
 GALLERY = sorted((CHECKOUT / "repro").glob("*.py"))
 CONFIGS = ("gil", "ft-gil", "ft")
 KINDS = ("ok", "wrong result", "exception", "signal", "hang", "GIL enabled", "limit", "not run")
@@ -39,8 +39,9 @@ def test_gallery(twins, script):
         found = twins("exec", "ft", "python", "-c", "import importlib.util as u; print(u.find_spec('_testmultiphase'))")
         if found.stdout.strip() == "None":
             pytest.skip("this build has no test modules (a build without PGO)")
-    done = twins("repro", script, "--threads", "4", "--repeat", said["Runs"], "--timeout", said["Timeout"],
-                 timeout=2400)
+    done = twins(
+        "repro", script, "--threads", "4", "--repeat", said["Runs"], "--timeout", said["Timeout"], timeout=2400
+    )
     counts = table(done.stdout)
     for config in CONFIGS:
         found = {kind for kind in KINDS if counts[config].get(kind)}
@@ -66,8 +67,18 @@ def test_every_gallery_script_is_in_its_readme():
 
 def test_a_report_to_paste(twins, tmp_path):
     out = tmp_path / "report.md"
-    done = twins("repro", CHECKOUT / "repro" / "counter_increment.py", "--threads", "4", "--repeat", "6",
-                 "--shrink-threads", "--out", out, timeout=800)
+    done = twins(
+        "repro",
+        CHECKOUT / "repro" / "counter_increment.py",
+        "--threads",
+        "4",
+        "--repeat",
+        "6",
+        "--shrink-threads",
+        "--out",
+        out,
+        timeout=800,
+    )
     assert done.returncode == 10, done.stdout + done.stderr
     report = out.read_text()
     assert report.strip() == done.stdout.strip()
@@ -80,11 +91,17 @@ def test_a_report_to_paste(twins, tmp_path):
     assert "no walls" in done.stderr and "walls: none" in report
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["/no/such/bug.py"], "there is no script /no/such/bug.py"), (["/tmp"], "is no file"),
-    (["/dev/null"], "is no file"), ([], "SCRIPT"),
-    (["x.py", "--threads", "0"], "from 1 to"), (["x.py", "--timeout", "soon"], "seconds"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/no/such/bug.py"], "there is no script /no/such/bug.py"),
+        (["/tmp"], "is no file"),
+        (["/dev/null"], "is no file"),
+        ([], "SCRIPT"),
+        (["x.py", "--threads", "0"], "from 1 to"),
+        (["x.py", "--timeout", "soon"], "seconds"),
+    ],
+)
 def test_wrong_usage_is_refused_before_anything_is_built(twins, tmp_path, arguments, said):
     done = twins("repro", *arguments, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 2 and said in done.stderr
@@ -92,8 +109,11 @@ def test_wrong_usage_is_refused_before_anything_is_built(twins, tmp_path, argume
 
 
 def test_scripts_that_are_none(twins, tmp_path):
-    for name, content, said in (("empty.py", b" \n", "is empty"), ("binary.py", b"\x7fELF\0\0", "null bytes"),
-                                ("long.py", b"#" * (2 << 20), "1024 KiB")):
+    for name, content, said in (
+        ("empty.py", b" \n", "is empty"),
+        ("binary.py", b"\x7fELF\0\0", "null bytes"),
+        ("long.py", b"#" * (2 << 20), "1024 KiB"),
+    ):
         (tmp_path / name).write_bytes(content)
         done = twins("repro", tmp_path / name)
         assert done.returncode == 2 and said in done.stderr
@@ -124,8 +144,10 @@ def test_every_run_breaks_a_limit(twins, tmp_path):
 def test_ctrl_c_reports_what_was_run_and_leaves_nothing(start_twins, tmp_path):
     note = tmp_path / "pids"
     script = tmp_path / "slow.py"
-    script.write_text(f"import os, time\nopen({str(note)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
-                      f"if len(open({str(note)!r}).readlines()) > 2: time.sleep(600)\n")
+    script.write_text(
+        f"import os, time\nopen({str(note)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+        f"if len(open({str(note)!r}).readlines()) > 2: time.sleep(600)\n"
+    )
     process = start_twins("repro", str(script), "--repeat", "50", "--timeout", "500")
     deadline = time.monotonic() + 200
     while not (note.exists() and len(note.read_text().split()) >= 3) and time.monotonic() < deadline:
@@ -168,8 +190,12 @@ def with_packages(path, *packages, code):
 
 
 def test_packages_of_inline_metadata(twins, wheels, tmp_path):
-    script = with_packages(tmp_path / "bug.py", "anywhere<2", "numpy", code=(
-        "import anywhere, numpy\nassert anywhere.value == 1\nassert numpy.__version__\n"))
+    script = with_packages(
+        tmp_path / "bug.py",
+        "anywhere<2",
+        "numpy",
+        code=("import anywhere, numpy\nassert anywhere.value == 1\nassert numpy.__version__\n"),
+    )
     done = twins("repro", script, "--repeat", "1", timeout=300, **wheels)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "anywhere==1.0" in done.stdout
@@ -189,16 +215,23 @@ def test_no_wheel_for_one_twin(twins, wheels, tmp_path):
 
 
 def test_bisecting_packages(twins, wheels, tmp_path):
-    script = with_packages(tmp_path / "bug.py", "anywhere", code=(
-        "import sys, anywhere\nsys.exit(anywhere.value == 2)\n"))
+    script = with_packages(
+        tmp_path / "bug.py", "anywhere", code=("import sys, anywhere\nsys.exit(anywhere.value == 2)\n")
+    )
     done = twins("repro", script, "--repeat", "6", "--configs", "gil", "--bisect-packages", timeout=300, **wheels)
     assert done.returncode == 13, done.stdout + done.stderr
     assert "- anywhere==1.0: 0 of 6 runs failed" in done.stdout and "**fails less often**" in done.stdout
 
 
 def test_a_script_from_standard_input(shell_environment):
-    done = subprocess.run([CHECKOUT / "twins", "repro", "-", "--repeat", "1", "--configs", "ft"], env=shell_environment,
-                          input="import sys; sys.exit(2)", capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [CHECKOUT / "twins", "repro", "-", "--repeat", "1", "--configs", "ft"],
+        env=shell_environment,
+        input="import sys; sys.exit(2)",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 13, done.stdout + done.stderr
     assert "exit status 2" in done.stdout
 

@@ -8,13 +8,27 @@ import pytest
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 SCRIPTS = [
-    "apt-install", "base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages", "lock",
-    "offline-bundle"]
+    "apt-install",
+    "base-image",
+    "build-cpython",
+    "debian-apt",
+    "engine",
+    "fetch-cpython",
+    "install-packages",
+    "lock",
+    "offline-bundle",
+]
 
 
 def run(environment, script, *arguments, **variables):
-    return subprocess.run([DOCKER / script, *arguments], env={**environment, **variables}, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [DOCKER / script, *arguments],
+        env={**environment, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -25,8 +39,9 @@ def test_help(shell_environment, script):
 
 
 @pytest.mark.parametrize(
-    "script", ["base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages",
-               "offline-bundle"])
+    "script",
+    ["base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages", "offline-bundle"],
+)
 def test_wrong_usage(shell_environment, script):
     done = run(shell_environment, script, "--frobnicate")
     assert done.returncode == 2
@@ -34,8 +49,10 @@ def test_wrong_usage(shell_environment, script):
 
 
 def test_default_suites(shell_environment):
-    suites = {series: run(shell_environment, "fetch-cpython", "--default-suite", series).stdout.strip()
-              for series in ("3.13", "3.14")}
+    suites = {
+        series: run(shell_environment, "fetch-cpython", "--default-suite", series).stdout.strip()
+        for series in ("3.13", "3.14")
+    }
     assert suites == {"3.13": "trixie", "3.14": "forky"}
 
 

@@ -21,10 +21,16 @@ def test_unknown_verb_is_a_usage_error(twins):
 
 @pytest.mark.parametrize(("twin", "disabled", "enabled"), [("ft", "1", "False"), ("gil", "0", "True")])
 def test_exec_runs_in_the_twin(twins, twin, disabled, enabled):
-    done = twins("exec", twin, "python", "-c", (
-        "import sys, sysconfig, loader, bench;"
-        "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
-    ))
+    done = twins(
+        "exec",
+        twin,
+        "python",
+        "-c",
+        (
+            "import sys, sysconfig, loader, bench;"
+            "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
+        ),
+    )
     assert done.stdout.split() == [disabled, enabled], done.stderr
     # The environment is a whole one: docker/requirements.in says why triton is left out, all else is there.
     done = twins("exec", twin, "pip", "check")
@@ -74,9 +80,14 @@ def test_wrong_series_is_named(twins):
     assert "3.12" in done.stderr and "3.13" in done.stderr
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["pilow"], "did you mean 'pillow'"), (["--data", "/nonexistent"], "/nonexistent"), (["--rounds", "many"], "many"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pilow"], "did you mean 'pillow'"),
+        (["--data", "/nonexistent"], "/nonexistent"),
+        (["--rounds", "many"], "many"),
+    ],
+)
 def test_bench_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, arguments, said):
     done = twins("bench", *arguments, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 2 and said in done.stderr

@@ -18,7 +18,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from loader import DataLoader
+from ftloader import DataLoader
+from tests.worker_threads import worker_threads
 
 pytestmark = [
     pytest.mark.timeout(4 * 3600),
@@ -141,15 +142,16 @@ def count():
     """(threads, file descriptors, resident bytes), once everything has ended that is about to."""
     gc.collect()
     deadline = time.monotonic() + 60
-    while any(t.name.startswith("loader-worker") for t in threading.enumerate()) and time.monotonic() < deadline:
+    while worker_threads() and time.monotonic() < deadline:
         gc.collect()
-        for thread in threading.enumerate():
-            if thread.name.startswith("loader-worker"):
-                thread.join(0.1)
+        for thread in worker_threads():
+            thread.join(0.1)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what was freed, given back to the system: glibc keeps it per arena
     return (
-        threading.active_count(), len(os.listdir("/proc/self/fd")), psutil.Process().memory_info().rss,
+        threading.active_count(),
+        len(os.listdir("/proc/self/fd")),
+        psutil.Process().memory_info().rss,
         len(list(Path("/proc/self/task").iterdir())),
     )
 

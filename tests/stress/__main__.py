@@ -48,9 +48,15 @@ class _Lines:
             self._write(results[-1])
         elif report.failed:  # the process that runs the scenarios was lost
             scenario = self._scenarios[report.nodeid]
-            self._write({
-                **engine.about(scenario, self._seed), "iterations": None, "seconds": round(report.duration, 3),
-                "failures": [report.longreprtext], "outcome": "crashed"})
+            self._write(
+                {
+                    **engine.about(scenario, self._seed),
+                    "iterations": None,
+                    "seconds": round(report.duration, 3),
+                    "failures": [report.longreprtext],
+                    "outcome": "crashed",
+                }
+            )
 
 
 def main() -> int:
@@ -59,7 +65,8 @@ def main() -> int:
     os.dup2(2, 1)
     os.environ.pop("PYTEST_ADDOPTS", None)  # of somebody who tests something else
     return pytest.main(
-        [str(HERE / "test_scenarios.py"), "-q", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[_Lines(lines)])
+        [str(HERE / "test_scenarios.py"), "-q", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[_Lines(lines)]
+    )
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkout import CHECKOUT, importable
 from tests.stress import engine
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 0.5
 """For each scenario, unless --minutes is given."""
 HANG = 120.0
@@ -29,12 +29,21 @@ class _Nursery:
     def run(self, scenario, seconds, seed, limit=HANG):
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.stress.nursery"], cwd=ROOT, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])})
+                [sys.executable, "-m", "tests.stress.nursery"],
+                cwd=CHECKOUT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": importable(CHECKOUT)},
+            )
         request = {
-            "scenario": f"{scenario.__module__}:{scenario.__qualname__}", "seconds": seconds, "seed": seed,
-            "limit": limit}
+            "scenario": f"{scenario.__module__}:{scenario.__qualname__}",
+            "seconds": seconds,
+            "seed": seed,
+            "limit": limit,
+        }
         print(json.dumps(request), file=self._process.stdin, flush=True)
         if not select.select([self._process.stdout], [], [], seconds + 2 * HANG)[0]:
             self.stop()
@@ -115,8 +124,9 @@ def _record(path, result):
         kept = [other for other in known if (other["scenario"], other["configuration"]) != key]
         kept.append(result)
         file.truncate(0)
-        json.dump({"version": 1, "results": sorted(kept, key=lambda r: (r["scenario"], r["configuration"]))}, file,
-                  indent=1)
+        json.dump(
+            {"version": 1, "results": sorted(kept, key=lambda r: (r["scenario"], r["configuration"]))}, file, indent=1
+        )
 
 
 def pytest_collection_modifyitems(config, items):

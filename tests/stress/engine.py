@@ -16,7 +16,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from loader.audit.observer import events_in, monitoring
+from ftsafety.audit.observer import events_in, monitoring
 
 THREADS = 4
 SWITCH_INTERVAL = 1e-6
@@ -49,7 +49,7 @@ class Scenario:
 
 
 def configuration() -> str:
-    """"ft", "ft-gil" or "gil", as everywhere in this project."""
+    """ "ft", "ft-gil" or "gil", as everywhere in this project."""
     if not sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "gil"
     return "ft-gil" if sys._is_gil_enabled() else "ft"
@@ -71,7 +71,8 @@ class _Rounds:
     def _begin(self) -> None:
         limit = self.scenario.iterations
         self.over = bool(self.failures) or (
-            self.count > 0 and (time.monotonic() >= self._deadline or (limit is not None and self.count >= limit)))
+            self.count > 0 and (time.monotonic() >= self._deadline or (limit is not None and self.count >= limit))
+        )
         if not self.over:
             self._guarded("making the round", self._make)
 
@@ -126,15 +127,23 @@ def run(scenario: type[Scenario], seconds: float, seed: int = 0) -> dict[str, An
     finally:
         sys.setswitchinterval(before)
     return {
-        **about(scenario, seed), "iterations": rounds.count, "seconds": round(time.monotonic() - begin, 3),
-        "failures": rounds.failures, "outcome": "failed" if rounds.failures else "passed",
+        **about(scenario, seed),
+        "iterations": rounds.count,
+        "seconds": round(time.monotonic() - begin, 3),
+        "failures": rounds.failures,
+        "outcome": "failed" if rounds.failures else "passed",
     }
 
 
 def about(scenario: type[Scenario], seed: int) -> dict[str, Any]:
     """What every result says of its scenario, however that ended."""
-    return {"scenario": name_of(scenario), "configuration": configuration(), "threads": scenario.threads,
-            "seed": seed, "known": scenario.known}
+    return {
+        "scenario": name_of(scenario),
+        "configuration": configuration(),
+        "threads": scenario.threads,
+        "seed": seed,
+        "known": scenario.known,
+    }
 
 
 @contextlib.contextmanager
@@ -143,7 +152,9 @@ def _pausing(scenario: type[Scenario], seed: int) -> Iterator[None]:
         yield
         return
     codes = {
-        function.__code__ for cls in scenario.__mro__ if cls.__module__ == scenario.__module__
+        function.__code__
+        for cls in scenario.__mro__
+        if cls.__module__ == scenario.__module__
         for name, function in vars(cls).items()
         if isinstance(function, types.FunctionType) and name not in ("__init__", "check")
     }
@@ -162,5 +173,5 @@ def _pausing(scenario: type[Scenario], seed: int) -> Iterator[None]:
 
 
 def name_of(scenario: type[Scenario]) -> str:
-    """"libraries.PillowDecode"."""
+    """ "libraries.PillowDecode"."""
     return f"{scenario.__module__.rpartition('.')[2]}.{scenario.__qualname__}"

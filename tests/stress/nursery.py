@@ -57,8 +57,10 @@ def run_in_child(request: dict[str, Any]) -> dict[str, Any]:
         name = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         what = f"crashed: {name}"
     return {
-        **engine.about(scenario, request["seed"]), "iterations": None,
-        "seconds": round(time.monotonic() - begin, 3), "failures": [f"{what}\n{dump}"],
+        **engine.about(scenario, request["seed"]),
+        "iterations": None,
+        "seconds": round(time.monotonic() - begin, 3),
+        "failures": [f"{what}\n{dump}"],
         "outcome": "hung" if hung else "crashed",
     }
 
@@ -117,7 +119,7 @@ def main() -> None:
 if __name__ == "__main__":
     import torch  # noqa: F401  # once for all children
 
-    import loader  # noqa: F401
+    import ftloader  # noqa: F401
 
     gc.freeze()  # a collection in a child need not look at torch
     main()

@@ -15,7 +15,9 @@ SCENARIOS = [
     cls
     for module in (containers, libraries, files, loaders, storms)
     for name, cls in vars(module).items()
-    if isinstance(cls, type) and issubclass(cls, engine.Scenario) and cls.__module__ == module.__name__
+    if isinstance(cls, type)
+    and issubclass(cls, engine.Scenario)
+    and cls.__module__ == module.__name__
     and not name.startswith("_")
 ]
 

@@ -185,6 +185,9 @@ class Deadlock(Scenario):
 
 RACES = (LostUpdate, CheckThenAct, SharedOffset, LazyInitialisation, SharedDecoder)
 CORRECTED = (
-    LostUpdateCorrected, CheckThenActCorrected, SharedOffsetCorrected, LazyInitialisationCorrected,
+    LostUpdateCorrected,
+    CheckThenActCorrected,
+    SharedOffsetCorrected,
+    LazyInitialisationCorrected,
     SharedDecoderCorrected,
 )

@@ -14,7 +14,8 @@ LOOKED_FOR = 120.0
 
 
 @pytest.mark.skipif(
-    sys._is_gil_enabled(), reason="without the GIL only: with it these races are rare enough to be missed")
+    sys._is_gil_enabled(), reason="without the GIL only: with it these races are rare enough to be missed"
+)
 @pytest.mark.parametrize("race", RACES, ids=engine.name_of)
 def test_race_is_found(run_scenario, race):
     result = run_scenario(race, seconds=LOOKED_FOR)

@@ -1,7 +1,7 @@
 """Files and archives, read by all threads at once."""
 
-import itertools
 import io
+import itertools
 import mmap
 import os
 import sqlite3
@@ -89,8 +89,10 @@ class SharedZip(_Records):
     """One ZipFile under a lock. Its own guards the file's position, but not the count of its readers
     (``_fileRefCnt += 1`` in Lib/zipfile): without the GIL a lost update closes the file under them."""
 
-    known = ("a ZipFile that threads share without a lock loses count of its readers without the GIL "
-             "(repro/zipfile_shared.py, https://github.com/python/cpython/issues/86535)")
+    known = (
+        "a ZipFile that threads share without a lock loses count of its readers without the GIL "
+        "(repro/zipfile_shared.py, https://github.com/python/cpython/issues/86535)"
+    )
     lock = threading.Lock()
 
     @classmethod

@@ -55,8 +55,11 @@ class PillowSharedLoadedImage(Scenario):
     @classmethod
     def read(cls):
         return (
-            cls.image.resize((10, 10)).tobytes(), cls.image.crop((3, 3, 30, 30)).tobytes(),
-            cls.image.convert("L").tobytes(), np.asarray(cls.image).tobytes(), cls.image.transpose(0).tobytes(),
+            cls.image.resize((10, 10)).tobytes(),
+            cls.image.crop((3, 3, 30, 30)).tobytes(),
+            cls.image.convert("L").tobytes(),
+            np.asarray(cls.image).tobytes(),
+            cls.image.transpose(0).tobytes(),
         )
 
     def step(self, thread, rng):
@@ -76,9 +79,14 @@ class NumpySharedReading(Scenario):
     def read(cls):
         array = cls.array
         return (
-            array.sum(), array.T.copy().tobytes(), np.sort(array, axis=None).tobytes(), array[::3, 5:].copy().tobytes(),
-            np.stack([array, array * 2]).tobytes(), array.astype(np.float64).mean(axis=0).tobytes(),
-            np.frombuffer(array.tobytes(), np.float32).reshape(64, 64).argmax(), np.pad(array, 2).tobytes(),
+            array.sum(),
+            array.T.copy().tobytes(),
+            np.sort(array, axis=None).tobytes(),
+            array[::3, 5:].copy().tobytes(),
+            np.stack([array, array * 2]).tobytes(),
+            array.astype(np.float64).mean(axis=0).tobytes(),
+            np.frombuffer(array.tobytes(), np.float32).reshape(64, 64).argmax(),
+            np.pad(array, 2).tobytes(),
         )
 
     def step(self, thread, rng):
@@ -134,10 +142,16 @@ class TorchOperators(Scenario):
     def read(cls):
         a = cls.a
         return [
-            a @ a.T, torch.stack([a, a + 1]), torch.cat([a, a], 1), a.index_select(0, torch.tensor([3, 1, 40])),
-            a.sort(dim=1).values, torch.nn.functional.interpolate(cls.image.float(), size=(9, 11), mode="bilinear"),
-            default_collate([{"x": row, "i": number} for number, row in enumerate(a[:4])])["x"], a.softmax(1),
-            cls.image.permute(0, 2, 3, 1).contiguous().float(), a.flip(0).cumsum(1),
+            a @ a.T,
+            torch.stack([a, a + 1]),
+            torch.cat([a, a], 1),
+            a.index_select(0, torch.tensor([3, 1, 40])),
+            a.sort(dim=1).values,
+            torch.nn.functional.interpolate(cls.image.float(), size=(9, 11), mode="bilinear"),
+            default_collate([{"x": row, "i": number} for number, row in enumerate(a[:4])])["x"],
+            a.softmax(1),
+            cls.image.permute(0, 2, 3, 1).contiguous().float(),
+            a.flip(0).cumsum(1),
         ]
 
     def step(self, thread, rng):
@@ -208,7 +222,7 @@ class _NvImageCodec(Scenario):
 
     @classmethod
     def set_up(cls):
-        from loader.decode import nvimgcodec
+        from ftloader.decode import nvimgcodec
 
         cls.module = nvimgcodec
         cls.files = [_encoded(seed, "JPEG") for seed in range(6)]
@@ -219,8 +233,10 @@ class _NvImageCodec(Scenario):
     def make(cls):
         codec = cls.module.library()
         return codec.Decoder(
-            device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY, max_num_cpu_threads=1,
-            backends=[codec.Backend(codec.BackendKind.CPU_ONLY)])
+            device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY,
+            max_num_cpu_threads=1,
+            backends=[codec.Backend(codec.BackendKind.CPU_ONLY)],
+        )
 
     @classmethod
     def decode(cls, decoder, data):

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import torch
 
-from loader import DataLoader
+from ftloader import DataLoader
 from tests.stress.engine import Scenario
 
 SIZE = 24
@@ -121,8 +121,12 @@ class ExceptionsInCallbacks(Scenario):
             raise self.Odd(index) from error
 
         loader = threaded(
-            Failing(), sampler=order() if where == "sampler" else range(SIZE), collate_fn=collate,
-            worker_init_fn=init, on_error=on_error if where == "on_error" else "raise")
+            Failing(),
+            sampler=order() if where == "sampler" else range(SIZE),
+            collate_fn=collate,
+            worker_init_fn=init,
+            on_error=on_error if where == "on_error" else "raise",
+        )
         seen, raised = [], False
         try:
             for batch in loader:

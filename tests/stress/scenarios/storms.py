@@ -16,8 +16,9 @@ import warnings
 import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
-from loader import DataLoader
+from ftloader import DataLoader
 from tests.stress.engine import Scenario
+from tests.worker_threads import worker_threads
 
 SIZE = 60
 JOINING = 20.0
@@ -68,7 +69,7 @@ class _Storm(Scenario):
         deadline = time.monotonic() + JOINING
         while True:
             gc.collect()
-            left = [t for t in threading.enumerate() if t.name.startswith("loader-worker")]
+            left = worker_threads()
             if not left or time.monotonic() > deadline:
                 break
             left[0].join(0.1)
@@ -104,8 +105,12 @@ class ManyLoaders(_Storm):
             dataset = Rows(rng.random(), failing=0.05, slow=0.05)
             batch_size = rng.randint(1, 9)
             loader = threaded(
-                dataset, batch_size=batch_size, num_workers=rng.randint(1, 4), prefetch_factor=rng.randint(1, 3),
-                persistent_workers=rng.random() < 0.5)
+                dataset,
+                batch_size=batch_size,
+                num_workers=rng.randint(1, 4),
+                prefetch_factor=rng.randint(1, 3),
+                persistent_workers=rng.random() < 0.5,
+            )
             for _ in range(rng.randint(1, 3)):
                 consume(iter(loader), dataset.bad, batch_size)
 
@@ -128,8 +133,11 @@ class IteratorsLeftWhileCollecting(_Storm):
                 loader = threaded(Share(), batch_size=4, num_workers=2)
             else:
                 loader = threaded(
-                    Rows(rng.random(), slow=0.1), batch_size=4, num_workers=rng.randint(1, 3),
-                    persistent_workers=rng.random() < 0.3)
+                    Rows(rng.random(), slow=0.1),
+                    batch_size=4,
+                    num_workers=rng.randint(1, 3),
+                    persistent_workers=rng.random() < 0.3,
+                )
             iterator = iter(loader)
             for _ in range(rng.randint(0, 5)):
                 next(iterator)
@@ -198,8 +206,13 @@ class PersistentEpochsLeftEarly(_Storm):
         in_order = thread % 2 == 0
         dataset = Rows(rng.random(), failing=0.03, slow=0.1)
         loader = threaded(
-            dataset, batch_size=2, num_workers=3, persistent_workers=True, in_order=in_order,
-            collate_fn=lambda samples: default_collate(samples).flatten().tolist())
+            dataset,
+            batch_size=2,
+            num_workers=3,
+            persistent_workers=True,
+            in_order=in_order,
+            collate_fn=lambda samples: default_collate(samples).flatten().tolist(),
+        )
         good = [[i, i + 1] for i in range(0, SIZE, 2) if not {i, i + 1} & dataset.bad]
         for _ in range(10):
             leave_after = rng.choice([0, 1, 5, None])
@@ -254,8 +267,8 @@ class ForksWhileIterating(_Storm):
     One child of thousands waits for good for a lock that another thread held when it was forked: in the
     free-threaded build, GIL off or on, one of the interpreter's own (making a weak reference; in 3.13t a thread's first
     ``dict.get()`` of a dictionary that another has made, which waits for a lock it holds itself and is handed it at a
-    moment in which a fork may come), no failure of the loader. With the GIL build it was seen once, and nobody knows for what the child
-    waited; POSIX promises the child of a threaded process little more than exec (fork(3p)). So a child that does not
+    moment in which a fork may come), no failure of the loader. With the GIL build it was seen once, and nobody
+    knows for what the child waited; POSIX promises the child of a threaded process little more than exec (fork(3p)). So a child that does not
     end is let go, but two of five are a failure, and what a child loads has to be right.
     """
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import sysconfig
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,52 +12,32 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench import cli, synthesis
-from bench.contestants import Contest, Contestant, Pair
-from bench.results import load
-from bench.scenarios import SCENARIOS
-
-PROJECT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="session")
-def twin() -> str:
-    """Which twin runs the tests."""
-    return "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
-
-
-@pytest.fixture(scope="session")
-def environment() -> dict[str, str]:
-    """The tests' environment with the checkout importable, whatever they do to PYTHON_GIL."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(
-        [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])}
-
-
-@pytest.fixture(scope="session")
-def command():
-    """Builds `python -m bench ...` (or another module of it)."""
-    def build(*arguments: object, module: str = "bench") -> list[str]:
-        return [sys.executable, "-m", module, *map(str, arguments)]
-
-    return build
-
-
-@pytest.fixture(scope="session")
-def run_bench(command, environment):
-    """Runs `python -m bench ...` to its end, as a user would."""
-    def run(*arguments: object, module: str = "bench", **options) -> subprocess.CompletedProcess:
-        options = {"env": environment, "text": True, "capture_output": True, "timeout": 280, **options}
-        return subprocess.run(command(*arguments, module=module), **options)
-
-    return run
+from ftbench import cli, synthesis
+from ftbench.contestants import Contest, Contestant, Pair
+from ftbench.results import load
+from ftbench.scenarios import SCENARIOS
 
 
 @pytest.fixture(scope="session")
 def tiny(photos: Path, twin: str):
     """Builds the arguments of the smallest real run: one configuration, one worker, batches of two."""
+
     def build(out: Path, *more: object) -> list[object]:
-        return ["pillow", "--quick", "--data", photos, "--out", out, "--configs", twin,
-                "--workers", 1, "--batch-size", 2, *more]
+        return [
+            "pillow",
+            "--quick",
+            "--data",
+            photos,
+            "--out",
+            out,
+            "--configs",
+            twin,
+            "--workers",
+            1,
+            "--batch-size",
+            2,
+            *more,
+        ]
 
     return build
 
@@ -111,6 +88,7 @@ def run_few(monkeypatch, tmp_path, twin, photos, capsys):
 
     Returns the scenario's entry in results.json and what was printed.
     """
+
     def run(name: str, contestants: Iterable[Contestant], *more: object) -> tuple[dict, str]:
         scenario, mark = SCENARIOS[name], uuid.uuid4().hex
         monkeypatch.setitem(SCENARIOS, name, replace(scenario, contest=Few(scenario.contest, tuple(contestants))))

@@ -1,6 +1,6 @@
 """results.json documents of more kinds than one short run gives, grown from that of a real run.
 
-The figures are drawn from known distributions; bench.grid and bench.statistics choose and compare, as in a run.
+The figures are drawn from known distributions; ftbench.grid and ftbench.statistics choose and compare, as in a run.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from bench.contestants import CONFIGS, Contestant, duplicates
-from bench.grid import Grid
-from bench.integrity import seal
-from bench.scenario import Case
-from bench.statistics import adjust, analyse
+from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench.grid import Grid
+from ftbench.integrity import seal
+from ftbench.scenario import Case
+from ftbench.statistics import adjust, analyse
 
 ROUNDS = 5
 SIZES = tuple(Case(f"{kib}-KiB", f"{kib} KiB samples", value=kib * 1024) for kib in (64, 512, 4096))
@@ -25,20 +25,30 @@ SPEED = {("ft", "loader-thread"): 2.0, ("ft-gil", "loader-thread"): 0.8, ("gil",
 
 def throughput(contestant: Contestant) -> float:
     """Samples per second without noise: threads without the GIL are twice as fast as processes with it."""
-    return 500 * contestant.workers ** 0.8 * SPEED.get((contestant.config, contestant.variant), 1.0)
+    return 500 * contestant.workers**0.8 * SPEED.get((contestant.config, contestant.variant), 1.0)
 
 
-def scenario(like: dict, name: str, cases: Sequence[Case] = (), axis: str = "", unit: str = "",
-             workers: Sequence[int] = (1, 2), metrics: Sequence[str] = ("throughput", "pss_mib"),
-             steps: bool = False, kept: Callable[[Contestant, random.Random], dict] | None = None,
-             value: Callable[[Contestant], float] = throughput, noise: float = 0.01) -> dict:
+def scenario(
+    like: dict,
+    name: str,
+    cases: Sequence[Case] = (),
+    axis: str = "",
+    unit: str = "",
+    workers: Sequence[int] = (1, 2),
+    metrics: Sequence[str] = ("throughput", "pss_mib"),
+    steps: bool = False,
+    kept: Callable[[Contestant, random.Random], dict] | None = None,
+    value: Callable[[Contestant], float] = throughput,
+    noise: float = 0.01,
+) -> dict:
     """A scenario's entry of all contestants; the metrics beyond the first are about memory."""
     draw = random.Random(name)
     entry = copy.deepcopy(like)
-    shared = {key: entry[key] for key in ("sample_bytes", "dataset", "batch_size", "requested_batch_size",
-                                          "batches_per_worker", "turns")}
-    entry.update(name=name, question=f"What does {name} answer?", case_axis=axis, case_unit=unit,
-                 metrics=list(metrics))
+    shared = {
+        key: entry[key]
+        for key in ("sample_bytes", "dataset", "batch_size", "requested_batch_size", "batches_per_worker", "turns")
+    }
+    entry.update(name=name, question=f"What does {name} answer?", case_axis=axis, case_unit=unit, metrics=list(metrics))
     entry["cases"] = [{"name": c.name, "title": c.title, "parameters": {}, "value": c.value, **shared} for c in cases]
     contest = Grid(tuple(cases)) if cases else Grid()
     contestants = [c for _, c in contest.candidates(CONFIGS, workers, quick=False)]
@@ -49,18 +59,36 @@ def scenario(like: dict, name: str, cases: Sequence[Case] = (), axis: str = "", 
     for number in range(1, ROUNDS + 1):
         trials = []
         for c in contestants:
-            found = {metric: (value(c) if place == 0 else 300.0) * draw.lognormvariate(0, noise)
-                     for place, metric in enumerate(metrics)}
+            found = {
+                metric: (value(c) if place == 0 else 300.0) * draw.lognormvariate(0, noise)
+                for place, metric in enumerate(metrics)
+            }
             for metric in metrics:
                 values[metric][c.key].append(found[metric])
-            inside = {"step-times": {"unit": "ms", "values": [draw.lognormvariate(2, 0.6) for _ in range(50)]}} \
-                if steps else kept(c, draw) if kept else {}
+            inside = (
+                {"step-times": {"unit": "ms", "values": [draw.lognormvariate(2, 0.6) for _ in range(50)]}}
+                if steps
+                else kept(c, draw)
+                if kept
+                else {}
+            )
             trials.append({**trial, "contestant": c.key, "metrics": found, "distributions": inside})
         entry["rounds"].append({"number": number, "seconds": 10.0, "disturbance": disturbance, "trials": trials})
     entry["analysis"] = analyse(
-        values, contest.pairs(contestants), duplicates(contestants), {c.key: c.case for c in contestants},
-        {c.key: [trial["distributions"] for one in entry["rounds"] for trial in one["trials"]
-                 if trial["contestant"] == c.key] for c in contestants})
+        values,
+        contest.pairs(contestants),
+        duplicates(contestants),
+        {c.key: c.case for c in contestants},
+        {
+            c.key: [
+                trial["distributions"]
+                for one in entry["rounds"]
+                for trial in one["trials"]
+                if trial["contestant"] == c.key
+            ]
+            for c in contestants
+        },
+    )
     return entry
 
 
@@ -83,14 +111,22 @@ def inside(contestant: Contestant, draw: random.Random) -> dict:
     """What a trial may keep: curves that differ and one that does not, a step with its parts, a single value."""
     load, train = 8.0 / contestant.workers, 5.0
     step = max(load, train) + (0 if contestant.config == "ft" else min(load, train))
-    times = {name: {"unit": "ms", "values": [value * draw.lognormvariate(0, 0.02) for _ in range(3)]}
-             for name, value in (("step", step), ("load", load), ("train", train))}
+    times = {
+        name: {"unit": "ms", "values": [value * draw.lognormvariate(0, 0.02) for _ in range(3)]}
+        for name, value in (("step", step), ("load", load), ("train", train))
+    }
     loaded = [1000.0 * (n + 1) for n in range(20)]
     memory = [300 + 10 * n * contestant.workers * draw.lognormvariate(0, 0.01) for n in range(20)]
-    return {**times, "rate": {"unit": "batches/s", "values": [100.0 * contestant.workers]},
-            "pss_mib": {"unit": "MiB", "values": memory, "over": {"title": "samples loaded", "values": loaded}},
-            "loss": {"unit": "nats", "values": [1 / n for n in range(1, 31)],
-                     "over": {"title": "step", "values": list(range(1, 31))}}}
+    return {
+        **times,
+        "rate": {"unit": "batches/s", "values": [100.0 * contestant.workers]},
+        "pss_mib": {"unit": "MiB", "values": memory, "over": {"title": "samples loaded", "values": loaded}},
+        "loss": {
+            "unit": "nats",
+            "values": [1 / n for n in range(1, 31)],
+            "over": {"title": "step", "values": list(range(1, 31))},
+        },
+    }
 
 
 def with_inside(document: dict) -> dict:
@@ -104,35 +140,54 @@ def with_inside(document: dict) -> dict:
 
 
 # Ends elements, attributes and comments, opens elements, and speaks Jinja's, rich's, plotly's and matplotlib's mark-up.
-HOSTILE = ('"\'></script ><script>window.hurt=1</script><img src=x onerror="window.hurt=2"> '
-           '<!-- {{ 7*7 }} [bold red]x[/] %{x} '
-           '<a href="javascript:window.hurt=3">y</a> | `z` $\\frac$ \x1b[31m \u2028 &amp; ')
+HOSTILE = (
+    '"\'></script ><script>window.hurt=1</script><img src=x onerror="window.hurt=2"> '
+    "<!-- {{ 7*7 }} [bold red]x[/] %{x} "
+    '<a href="javascript:window.hurt=3">y</a> | `z` $\\frac$ \x1b[31m \u2028 &amp; '
+)
 
 
 def hostile(document: dict) -> dict:
     """The document with every text that is free to choose ending in HOSTILE."""
     spoilt = with_stress(document, failing=True)
-    spoilt["stress"].update(status="incomplete", reason=HOSTILE,
-                            scenarios=[name + HOSTILE for name in spoilt["stress"]["scenarios"]])
+    spoilt["stress"].update(
+        status="incomplete", reason=HOSTILE, scenarios=[name + HOSTILE for name in spoilt["stress"]["scenarios"]]
+    )
     for result in spoilt["stress"]["results"]:
-        result.update(scenario=result["scenario"] + HOSTILE, known=HOSTILE,
-                      failures=[text + HOSTILE for text in result["failures"]])
-    spoilt.update(reason=HOSTILE, status="incomplete", started=HOSTILE, warnings=[HOSTILE],
-                  skipped=[{"what": HOSTILE, "why": HOSTILE}])
+        result.update(
+            scenario=result["scenario"] + HOSTILE,
+            known=HOSTILE,
+            failures=[text + HOSTILE for text in result["failures"]],
+        )
+    spoilt.update(
+        reason=HOSTILE,
+        status="incomplete",
+        started=HOSTILE,
+        warnings=[HOSTILE],
+        skipped=[{"what": HOSTILE, "why": HOSTILE}],
+    )
     spoilt["options"].update(data=HOSTILE, out=HOSTILE, scenarios=[HOSTILE])
     spoilt["environment"]["revision"]["commit"] = HOSTILE
     spoilt["environment"]["source"] = HOSTILE
     for twin in spoilt["environment"]["twins"].values():
-        for part, names in (("interpreter", ("version", "executable", "build", "config_args", "cflags", "compiler")),
-                            ("cpu", ("model",)), ("os", ("name", "kernel", "container")), ("gpu", ("reason",))):
+        for part, names in (
+            ("interpreter", ("version", "executable", "build", "config_args", "cflags", "compiler")),
+            ("cpu", ("model",)),
+            ("os", ("name", "kernel", "container")),
+            ("gpu", ("reason",)),
+        ):
             twin[part].update(dict.fromkeys(names, HOSTILE))
         twin["packages"] = {HOSTILE: HOSTILE}
     for entry in spoilt["scenarios"]:
         for key in ("name", "description", "sample", "question", "note", "case_axis", "case_unit"):
             entry[key] += HOSTILE
         entry["dataset"].update(source="own", directory=HOSTILE)
-        for each in (*entry["cases"], *entry["contestants"], *entry["analysis"]["comparisons"],
-                     *entry["analysis"]["noise"]):
+        for each in (
+            *entry["cases"],
+            *entry["contestants"],
+            *entry["analysis"]["comparisons"],
+            *entry["analysis"]["noise"],
+        ):
             each["title"] += HOSTILE
         for one in entry["rounds"]:
             for trial in one["trials"]:
@@ -146,16 +201,36 @@ def with_stress(document: dict, failing: bool = False) -> dict:
     grown = copy.deepcopy(document)
     configs = grown["options"]["configs"]
     results = [
-        {"scenario": scenario, "configuration": config, "threads": 4, "seed": 0, "known": known, "iterations": 1234,
-         "seconds": 0.5, "failures": [], "outcome": "passed"}
-        for config in configs for scenario, known in (
-            ("containers.Slots", ""), ("files.SharedZip", "no lock, https://github.com/python/cpython/issues/86535"),
-            ("loaders.Left", ""))]
+        {
+            "scenario": scenario,
+            "configuration": config,
+            "threads": 4,
+            "seed": 0,
+            "known": known,
+            "iterations": 1234,
+            "seconds": 0.5,
+            "failures": [],
+            "outcome": "passed",
+        }
+        for config in configs
+        for scenario, known in (
+            ("containers.Slots", ""),
+            ("files.SharedZip", "no lock, https://github.com/python/cpython/issues/86535"),
+            ("loaders.Left", ""),
+        )
+    ]
     if failing:
         results[-2].update(failures=["round 7, thread 1:\nBadZipFile"], outcome="failed")
         results[-1].update(failures=["crashed: SIGSEGV\nin step"], outcome="crashed", iterations=None)
-    grown["stress"] = {"status": "complete", "reason": None, "minutes": None, "seed": 0, "source": "0" * 64,
-                       "scenarios": ["containers.Slots", "files.SharedZip", "loaders.Left"], "results": results}
+    grown["stress"] = {
+        "status": "complete",
+        "reason": None,
+        "minutes": None,
+        "seed": 0,
+        "source": "0" * 64,
+        "scenarios": ["containers.Slots", "files.SharedZip", "loaders.Left"],
+        "results": results,
+    }
     grown["options"].update(stress=True, stress_minutes=None)
     grown["seal"] = seal(grown)
     return grown

@@ -8,11 +8,12 @@ import random
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from bench import disturbance, environment, statistics
-from bench.contestants import Contestant, duplicates
-from bench.grid import Grid
-from bench.integrity import seal
-from bench.results import SCHEMA_VERSION
+from ftbench import disturbance, statistics
+from ftbench.contestants import Contestant, duplicates
+from ftbench.grid import Grid
+from ftbench.integrity import seal
+from ftbench.results import SCHEMA_VERSION
+from ftrun import environment
 
 # A round has a mood that all of its trials share, and every trial one of its own: log-normal both, with
 # the spread that a quiet virtual machine has.
@@ -20,37 +21,87 @@ ROUND_NOISE = 0.10
 TRIAL_NOISE = 0.02
 
 
-def values(rng: random.Random, contestants: list[Contestant], rounds: int, speed: Mapping[str, float],
-           noise: float = TRIAL_NOISE) -> dict[str, list[float]]:
+def values(
+    rng: random.Random,
+    contestants: list[Contestant],
+    rounds: int,
+    speed: Mapping[str, float],
+    noise: float = TRIAL_NOISE,
+) -> dict[str, list[float]]:
     """One value a round for each contestant; `speed` is its true value, 100 for those not named."""
     moods = [rng.gauss(0, ROUND_NOISE) for _ in range(rounds)]
-    return {c.key: [speed.get(c.key.removesuffix("/again"), 100.0) * math.exp(mood + rng.gauss(0, noise))
-                    for mood in moods] for c in contestants}
+    return {
+        c.key: [speed.get(c.key.removesuffix("/again"), 100.0) * math.exp(mood + rng.gauss(0, noise)) for mood in moods]
+        for c in contestants
+    }
 
 
 def blank(twin: str = "ft") -> dict:
     """A results.json of this interpreter without rounds: threads and processes of a twin, each measured twice."""
-    contestants = [Contestant(twin, variant, 1, duplicate) for variant in ("loader-thread", "loader-process")
-                   for duplicate in (False, True)]
+    contestants = [
+        Contestant(twin, variant, 1, duplicate)
+        for variant in ("loader-thread", "loader-process")
+        for duplicate in (False, True)
+    ]
     environment_ = {"endpoint": "python", **environment.describe()}
     return {
-        "schema_version": SCHEMA_VERSION, "status": "complete", "reason": None,
-        "started": "2026-11-21T12:00:00+00:00", "seconds": 60.0,
-        "options": {"scenarios": ["pillow"], "quick": True, "out": "results", "data": None, "rounds": None,
-                    "budget": 60.0, "workers": [1], "batch_size": None, "configs": [twin], "twins": {twin: "python"}},
-        "environment": {"revision": environment.revision(), "source": environment_["source"],
-                        "twins": {twin: environment_}},
-        "warnings": [], "skipped": [],
-        "scenarios": [{
-            "name": "pillow", "group": "", "question": "", "description": "JPEG decoding", "note": "",
-            "sample": "one JPEG", "sample_bytes": 783360, "batch_size": 8, "requested_batch_size": 8,
-            "batches_per_worker": 4, "turns": 1, "prefetch_factor": 2, "seed": 1,
-            "metrics": ["throughput", "time_to_first_batch", "pss_mib"],
-            "case_axis": "", "case_unit": "", "cases": [],
-            "dataset": {"source": "generated", "kind": "images", "directory": "/images", "files": 256, "resized": 0,
-                        "mean_bytes": 70000, "version": 1},
-            "contestants": [{"key": c.key, "title": c.title, **asdict(c)} for c in contestants],
-            "rounds": [], "analysis": None}],
+        "schema_version": SCHEMA_VERSION,
+        "status": "complete",
+        "reason": None,
+        "started": "2026-11-21T12:00:00+00:00",
+        "seconds": 60.0,
+        "options": {
+            "scenarios": ["pillow"],
+            "quick": True,
+            "out": "results",
+            "data": None,
+            "rounds": None,
+            "budget": 60.0,
+            "workers": [1],
+            "batch_size": None,
+            "configs": [twin],
+            "twins": {twin: "python"},
+        },
+        "environment": {
+            "revision": environment.revision(),
+            "source": environment_["source"],
+            "twins": {twin: environment_},
+        },
+        "warnings": [],
+        "skipped": [],
+        "scenarios": [
+            {
+                "name": "pillow",
+                "group": "",
+                "question": "",
+                "description": "JPEG decoding",
+                "note": "",
+                "sample": "one JPEG",
+                "sample_bytes": 783360,
+                "batch_size": 8,
+                "requested_batch_size": 8,
+                "batches_per_worker": 4,
+                "turns": 1,
+                "prefetch_factor": 2,
+                "seed": 1,
+                "metrics": ["throughput", "time_to_first_batch", "pss_mib"],
+                "case_axis": "",
+                "case_unit": "",
+                "cases": [],
+                "dataset": {
+                    "source": "generated",
+                    "kind": "images",
+                    "directory": "/images",
+                    "files": 256,
+                    "resized": 0,
+                    "mean_bytes": 70000,
+                    "version": 1,
+                },
+                "contestants": [{"key": c.key, "title": c.title, **asdict(c)} for c in contestants],
+                "rounds": [],
+                "analysis": None,
+            }
+        ],
     }
 
 
@@ -60,19 +111,37 @@ def document(real: dict, seed: int, rounds: int = 5, speed: Mapping[str, float] 
     result = copy.deepcopy(real)
     quiet = {"seconds": 1.0, "own_cpus": 1.0, "other_cpus": 0.0, "stolen_cpus": None, "throttled_seconds": 0.0}
     for scenario in result["scenarios"]:
-        contestants = [Contestant(*(c[n] for n in ("config", "variant", "workers", "duplicate", "case")))
-                       for c in scenario["contestants"]]
+        contestants = [
+            Contestant(*(c[n] for n in ("config", "variant", "workers", "duplicate", "case")))
+            for c in scenario["contestants"]
+        ]
         measured = {metric: values(rng, contestants, rounds, speed or {}) for metric in scenario["metrics"]}
         state = disturbance.state()
-        scenario["rounds"] = [{
-            "number": number + 1, "seconds": 4.0,
-            "disturbance": disturbance.of_round(state, state, {c.key: quiet for c in contestants}, 2),
-            "trials": [{
-                "contestant": c.key, "metrics": {metric: measured[metric][c.key][number] for metric in measured},
-                "samples": 32, "batches": 4, "first_batch": 1, "rows": [1, 2, 3, 4], "turn_seconds": [0.1],
-                "distributions": {},
-                "disturbance": quiet, "torch": "2", "free_threaded": True, "gil_enabled": False,
-            } for c in contestants]} for number in range(rounds)]
+        scenario["rounds"] = [
+            {
+                "number": number + 1,
+                "seconds": 4.0,
+                "disturbance": disturbance.of_round(state, state, {c.key: quiet for c in contestants}, 2),
+                "trials": [
+                    {
+                        "contestant": c.key,
+                        "metrics": {metric: measured[metric][c.key][number] for metric in measured},
+                        "samples": 32,
+                        "batches": 4,
+                        "first_batch": 1,
+                        "rows": [1, 2, 3, 4],
+                        "turn_seconds": [0.1],
+                        "distributions": {},
+                        "disturbance": quiet,
+                        "torch": "2",
+                        "free_threaded": True,
+                        "gil_enabled": False,
+                    }
+                    for c in contestants
+                ],
+            }
+            for number in range(rounds)
+        ]
         grid = Grid()
         scenario["analysis"] = statistics.analyse(measured, grid.pairs(contestants), duplicates(contestants))
     result["seal"] = seal(result)

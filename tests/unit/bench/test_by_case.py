@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench.by_case import USUAL, ByCase, Versus
-from bench.contestants import CONFIGS, duplicates, reduce
-from bench.scenario import Case
-from bench.scenarios import SCENARIOS
+from ftbench.by_case import USUAL, ByCase, Versus
+from ftbench.contestants import CONFIGS, duplicates, reduce
+from ftbench.scenario import Case
+from ftbench.scenarios import SCENARIOS
 
 CASES = (Case("a", "first"), Case("b", "second"), Case("c", "third"))
 CONTEST = ByCase(CASES, quick_cases=("a", "c"))
@@ -22,7 +22,9 @@ def test_everything_under_every_case_and_the_first_headline_twice():
     # ft threads, gil processes, ft-gil threads, ft processes, gil threads
     assert len(keys(ranked)) == len(ranked) == 3 * 5 + 2
     assert {p.denominator for p in duplicates(c for _, c in ranked)} == {
-        "ft/loader-thread/2@a", "gil/loader-process/2@a"}
+        "ft/loader-thread/2@a",
+        "gil/loader-process/2@a",
+    }
 
 
 def test_the_first_comparison_of_all_cases_outlives_the_others_of_the_first():
@@ -30,8 +32,12 @@ def test_the_first_comparison_of_all_cases_outlives_the_others_of_the_first():
     kept, _ = reduce(ranked, 8)
     assert {c.case for c in kept} == {"a", "b", "c"}
     kept, _ = reduce(ranked, 1)
-    assert {c.key for c in kept} == {"ft/loader-thread/2@a", "gil/loader-process/2@a",
-                                     "ft/loader-thread/2@a/again", "gil/loader-process/2@a/again"}
+    assert {c.key for c in kept} == {
+        "ft/loader-thread/2@a",
+        "gil/loader-process/2@a",
+        "ft/loader-thread/2@a/again",
+        "gil/loader-process/2@a/again",
+    }
 
 
 def test_quick_has_the_quick_comparisons_under_the_quick_cases():
@@ -68,12 +74,17 @@ def test_pairs_are_within_a_case_and_the_first_comparison_comes_first():
 
 
 def test_nothing_for_configurations_of_nothing():
-    assert ByCase(CASES, (Versus("gil", ("ft", "loader-thread"), ("ft-gil", "loader-thread")),)).candidates(
-        ("gil",), [2], quick=False) == []
+    assert (
+        ByCase(CASES, (Versus("gil", ("ft", "loader-thread"), ("ft-gil", "loader-thread")),)).candidates(
+            ("gil",), [2], quick=False
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("scenario", [s for s in SCENARIOS.values() if isinstance(s.contest, ByCase)],
-                         ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "scenario", [s for s in SCENARIOS.values() if isinstance(s.contest, ByCase)], ids=lambda s: s.name
+)
 def test_scenarios_name_their_cases(scenario):
     assert scenario.contest.cases == scenario.cases and scenario.case_axis and scenario.question
     assert set(scenario.contest.quick_cases) <= {case.name for case in scenario.cases}

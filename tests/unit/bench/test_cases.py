@@ -7,18 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from bench.chosen import Chosen, Comparison, Entry, at_least
-from bench.contestants import CONFIGS, Contestant, duplicates
-from bench.controller import CaseWork, Controller, Unavailable, Work, WorkDiffers
-from bench.grid import Grid
-from bench.interruption import Interruption
-from bench.scenario import Amount, Case, Task
-from bench.scenarios import SCENARIOS
-
+from ftbench.chosen import Chosen, Comparison, Entry, at_least
+from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench.controller import CaseWork, Controller, Unavailable, Work, WorkDiffers
+from ftbench.grid import Grid
+from ftbench.scenario import Amount, Case, Task
+from ftbench.scenarios import SCENARIOS
+from ftrun.interruption import Interruption
 from tests.unit.bench.scripted import Script, Silent
 
-CASES = (Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
-         Case("4-MiB", "4 MiB samples", {"rows": 1024}, 4 << 20, sample_bytes=4 << 20))
+CASES = (
+    Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
+    Case("4-MiB", "4 MiB samples", {"rows": 1024}, 4 << 20, sample_bytes=4 << 20),
+)
 SCENARIO = replace(SCENARIOS["pillow"], cases=CASES, case_axis="sample size", case_unit="bytes", contest=Grid(CASES))
 
 
@@ -54,7 +55,9 @@ def test_a_grid_has_every_case_and_compares_within_them():
     # What stays whatever happens is the first case's headline, with the noise floor.
     assert {c.case for rank, c in ranked if rank == 0} == {"64-KiB"}
     assert {p.denominator for p in duplicates(contestants)} == {
-        "ft/loader-thread/2@64-KiB", "gil/loader-process/2@64-KiB"}
+        "ft/loader-thread/2@64-KiB",
+        "gil/loader-process/2@64-KiB",
+    }
     pairs = SCENARIO.contest.pairs(contestants)
     assert len(pairs) == 2 * len(Grid().pairs(c for _, c in Grid().candidates(CONFIGS, [1, 2], quick=False)))
     for pair in pairs:
@@ -77,11 +80,17 @@ def test_chosen_entries_with_cases_and_workers_of_their_own():
     ranked = contest.candidates(CONFIGS, [1, 2], quick=False)
     contestants = [c for _, c in ranked]
     assert {c.key for c in contestants} == {
-        "ft/loader-thread/64@200-ms", "ft/loader-thread/64@200-ms/again", "ft/loader-thread/2@200-ms",
-        "ft/loader-thread/2@200-ms/again", "ft/loader-thread/2@5-ms", "gil/loop/2"}
+        "ft/loader-thread/64@200-ms",
+        "ft/loader-thread/64@200-ms/again",
+        "ft/loader-thread/2@200-ms",
+        "ft/loader-thread/2@200-ms/again",
+        "ft/loader-thread/2@5-ms",
+        "gil/loop/2",
+    }
     assert [(p.numerator, p.denominator) for p in contest.pairs(contestants)] == [
         ("ft/loader-thread/64@200-ms", "ft/loader-thread/2@200-ms"),
-        ("ft/loader-thread/2@200-ms", "ft/loader-thread/2@5-ms")]
+        ("ft/loader-thread/2@200-ms", "ft/loader-thread/2@5-ms"),
+    ]
     assert not any(c.variant == "loop" for _, c in contest.candidates(CONFIGS, [2], quick=True))
     # Without any target, a quick run has everything.
     plain = Chosen((Comparison(a, b), Comparison(b, c)))

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from bench.arguments import parse
-from bench.scenarios import SCENARIOS
+from ftbench.arguments import parse
+from ftbench.scenarios import SCENARIOS
 
 
 def assert_refused(done: subprocess.CompletedProcess, status: int, *words: str) -> None:
@@ -78,9 +78,14 @@ def test_the_wrong_twin(run_bench, twin, tmp_path):
     assert_refused(done, 2, f"--twin {other}={sys.executable}", f"{twin!r} twin")
 
 
-@pytest.mark.parametrize("where, word", [
-    ("/no/such/python", "no executable file"), ("/bin/true", "not a Python that can run this benchmark"),
-    ("/bin/sh", "not a Python that can run this benchmark")])
+@pytest.mark.parametrize(
+    "where, word",
+    [
+        ("/no/such/python", "no executable file"),
+        ("/bin/true", "not a Python that can be a twin"),
+        ("/bin/sh", "not a Python that can be a twin"),
+    ],
+)
 def test_a_twin_that_is_no_python(run_bench, twin, tmp_path, where, word):
     assert_refused(run_bench("--twin", f"{twin}={where}", "--out", tmp_path), 2, where, word)
     assert list(tmp_path.iterdir()) == []
@@ -92,12 +97,20 @@ def test_a_python_without_the_packages(run_bench, twin, tmp_path):
     assert_refused(done, 2, str(tmp_path / "bare/bin/python"))
 
 
-@pytest.mark.parametrize("arguments, word", [
-    (["--workers", "0"], "'0' is not a positive whole number"), (["--workers", "2,x"], "'x'"),
-    (["--batch-size", "-1"], "positive whole number"), (["--rounds", "1.5"], "positive whole number"),
-    (["--budget", "soon"], "number of seconds"), (["--configs", "nogil"], "known: gil, ft-gil, ft"),
-    (["--twin", "3.13=python"], "ft=ENDPOINT"), (["--no-such-option"], "unrecognized"),
-    (["--twin", "ft=a", "--twin", "ft=b"], "twice")])
+@pytest.mark.parametrize(
+    "arguments, word",
+    [
+        (["--workers", "0"], "'0' is not a positive whole number"),
+        (["--workers", "2,x"], "'x'"),
+        (["--batch-size", "-1"], "positive whole number"),
+        (["--rounds", "1.5"], "positive whole number"),
+        (["--budget", "soon"], "number of seconds"),
+        (["--configs", "nogil"], "known: gil, ft-gil, ft"),
+        (["--twin", "3.13=python"], "ft=ENDPOINT"),
+        (["--no-such-option"], "unrecognized"),
+        (["--twin", "ft=a", "--twin", "ft=b"], "twice"),
+    ],
+)
 def test_bad_values(run_bench, arguments, word):
     assert_refused(run_bench(*arguments), 2, word)
 
@@ -119,9 +132,14 @@ def test_list(run_bench):
     assert name == "pillow" and unit == "min" and 0 < int(quick) < int(full) and "threads or processes?" in first
 
 
-@pytest.mark.parametrize("module, words", [
-    ("bench", ["--quick", "--twin", "Exit status", "noise"]), ("bench.peer", ["--socket", "--idle"]),
-    ("bench.info", ["--verify", "--expect", "--json"])])
+@pytest.mark.parametrize(
+    "module, words",
+    [
+        ("ftbench", ["--quick", "--twin", "Exit status", "noise"]),
+        ("ftbench.trial_server", ["--socket", "--idle"]),
+        ("ftrun.info", ["--verify", "--expect", "--json"]),
+    ],
+)
 def test_help_teaches(run_bench, module, words):
     done = run_bench("--help", module=module)
     assert done.returncode == 0
@@ -136,8 +154,15 @@ def test_options_may_stand_among_scenarios():
 
 
 def test_importing_bench_and_its_help_load_no_library():
-    code = ("import sys, bench.cli; bench.cli.parse([]); "
-            "print(sorted({'torch', 'matplotlib', 'scipy'} & set(sys.modules)))")
-    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, cwd=os.getcwd(),
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    code = (
+        "import sys, ftbench.cli; ftbench.cli.parse([]); "
+        "print(sorted({'torch', 'matplotlib', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        text=True,
+        capture_output=True,
+        cwd=os.getcwd(),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     assert done.stdout == "[]\n", done.stderr

@@ -10,10 +10,9 @@ import random
 import pytest
 from scipy import stats
 
-from bench.compare import compare, describe, welch
-from bench.integrity import seal
-from bench.report.changes import conclusion, text
-
+from ftbench.compare import compare, describe, welch
+from ftbench.integrity import seal
+from ftbench.report.changes import conclusion, text
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 
@@ -62,7 +61,10 @@ def test_welch_is_scipys():
     ratio, low, high, p = welch(a, b)
     assert math.log(ratio) == pytest.approx(sum(b) / 7 - sum(a) / 4)
     assert (math.log(low), math.log(high), p) == (
-        pytest.approx(interval.low), pytest.approx(interval.high), pytest.approx(expected.pvalue))
+        pytest.approx(interval.low),
+        pytest.approx(interval.high),
+        pytest.approx(expected.pvalue),
+    )
     assert welch([0.0] * 3, [0.0] * 3) == (1, 1, 1, 1)
     assert welch([0.0] * 2, [1.0] * 9)[1:] == (None, None, None)
 
@@ -76,8 +78,11 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
     b["scenarios"][0]["rounds"][1]["disturbance"]["marks"] = ["other processes used 1.00 of 2 CPUs"]
     b["scenarios"][0]["batch_size"] = 77
     comparison = compare(a, b)
-    assert ("processor", a["environment"]["twins"][next(iter(other and b["environment"]["twins"]))]["cpu"]["model"],
-            "Another Processor") in comparison.differences
+    assert (
+        "processor",
+        a["environment"]["twins"][next(iter(other and b["environment"]["twins"]))]["cpu"]["model"],
+        "Another Processor",
+    ) in comparison.differences
     assert any(what.endswith(": numpy") and y == "9.9" for what, _, y in comparison.differences)
     said = text(comparison, ("a", a), ("b", b))
     assert "B is incomplete: interrupted" in said and "1 of 5 rounds were disturbed" in said
@@ -129,8 +134,12 @@ def test_the_command_and_its_exit_status(run_bench, document, save, tmp_path):
     assert changed.returncode == 1 and "changed beyond the noise" in changed.stdout and changed.stderr == ""
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut/results.json").write_text((a / "results.json").read_text()[:5000])
-    for arguments, word in (((a, tmp_path / "cut"), "cut short"), ((a, tmp_path / "none"), "cannot read"),
-                            ((a,), "required"), ((a, tmp_path), "holds no results.json")):
+    for arguments, word in (
+        ((a, tmp_path / "cut"), "cut short"),
+        ((a, tmp_path / "none"), "cannot read"),
+        ((a,), "required"),
+        ((a, tmp_path), "holds no results.json"),
+    ):
         done = run_bench("compare", *arguments)
         assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
     help_ = run_bench("compare", "--help")

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from bench.contestants import CONFIGS, Contestant, duplicates, reduce, worker_counts
-from bench.grid import Grid
+from ftbench.contestants import CONFIGS, Contestant, duplicates, reduce, worker_counts
+from ftbench.grid import Grid
 
 candidates, pairs = Grid().candidates, Grid().pairs
 
 
-@pytest.mark.parametrize("cpus, expected", [
-    (1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (12, [1, 2, 4, 8, 12]),
-    (96, [1, 2, 4, 8, 16, 32, 64, 96])])
+@pytest.mark.parametrize(
+    "cpus, expected",
+    [
+        (1, [1]),
+        (2, [1, 2]),
+        (3, [1, 2, 3]),
+        (8, [1, 2, 4, 8]),
+        (12, [1, 2, 4, 8, 12]),
+        (96, [1, 2, 4, 8, 16, 32, 64, 96]),
+    ],
+)
 def test_worker_counts(cpus, expected):
     assert worker_counts(cpus) == expected
 
@@ -38,8 +46,13 @@ def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
     kept, dropped = reduce(ranked, 14)
     assert {c.workers for c in kept} == {1, 8}
     kept, dropped = reduce(ranked, 1)
-    assert {c.key for c in kept} == {"gil/loader-process/8", "ft/loader-thread/8", "ft-gil/loader-thread/8",
-                                     "gil/loader-process/8/again", "ft/loader-thread/8/again"}
+    assert {c.key for c in kept} == {
+        "gil/loader-process/8",
+        "ft/loader-thread/8",
+        "ft-gil/loader-thread/8",
+        "gil/loader-process/8/again",
+        "ft/loader-thread/8/again",
+    }
     assert len(kept) + len(dropped) == len(ranked)
 
 

@@ -6,13 +6,12 @@ import time
 
 import pytest
 
-from bench.controller import CaseWork, Controller, SameWork, Work, WorkDiffers, choose
-from bench.grid import Grid
-from bench.interruption import Interrupted, Interruption
-from bench.scenarios import SCENARIOS
-from bench.sizing import Demand
-from bench.trials import TrialFailed
-
+from ftbench.controller import CaseWork, Controller, SameWork, Work, WorkDiffers, choose
+from ftbench.grid import Grid
+from ftbench.scenarios import SCENARIOS
+from ftbench.sizing import Demand
+from ftbench.trials import TrialFailed
+from ftrun.interruption import Interrupted, Interruption
 from tests.unit.bench.scripted import Script, Silent
 
 RESULT = {"first_batch": 1, "rows": [1, 2, 3], "metrics": {"throughput": 1.0}}
@@ -39,6 +38,7 @@ RANKED = Grid().candidates(("gil", "ft-gil", "ft"), [1, 2], quick=False)
 @pytest.fixture
 def make():
     with Interruption() as interruption:
+
         def build(endpoint: Scripted, seed: int = 0) -> Controller:
             work = Work(SCENARIOS["pillow"], {"": CaseWork(["a.jpg"], 4, 3)})
             controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, seed)
@@ -132,10 +132,10 @@ def test_trials_take_turns_in_a_new_order_each_time(make):
     assert set(only.results) == {c.key for _, c in RANKED} and {r["turns"] for r in endpoint.ran} == {3}
     # All begin before the first has its turn, and nobody has a second one before all have had their first.
     assert endpoint.events[:n] == [("begin", place) for place in range(n)]
-    orders = [[place for what, place in endpoint.events[n * k:n * (k + 1)]] for k in range(1, 4)]
-    assert all(what == "turn" for what, _ in endpoint.events[n:4 * n])
+    orders = [[place for what, place in endpoint.events[n * k : n * (k + 1)]] for k in range(1, 4)]
+    assert all(what == "turn" for what, _ in endpoint.events[n : 4 * n])
     assert all(sorted(order) == list(range(n)) for order in orders) and len(set(map(tuple, orders))) == 3
-    assert sorted(endpoint.events[4 * n:]) == [("close", place) for place in range(n)]
+    assert sorted(endpoint.events[4 * n :]) == [("close", place) for place in range(n)]
 
 
 def test_only_as_many_trials_are_alive_as_memory_has_room_for(make):
@@ -201,10 +201,19 @@ def test_same_work_in_turns():
         same.check("other", {"first_batch": 7, "rows": [1, 2, 3, 4], "turn_seconds": [0.1, 0.1]})
 
 
-@pytest.mark.parametrize("seconds, kept", [
-    (14 * 4, 14), (14 * 4 - 1, 8), (8 * 4, 8),
-    (8 * 4 - 1, 7), (7 * 3, 7),  # the essential ones take three rounds
-    (7 * 3 - 1, 5), (0, 5), (-9, 5)])
+@pytest.mark.parametrize(
+    "seconds, kept",
+    [
+        (14 * 4, 14),
+        (14 * 4 - 1, 8),
+        (8 * 4, 8),
+        (8 * 4 - 1, 7),
+        (7 * 3, 7),  # the essential ones take three rounds
+        (7 * 3 - 1, 5),
+        (0, 5),
+        (-9, 5),
+    ],
+)
 def test_how_many_contestants_fit(seconds, kept):
     chosen, given_up = choose(RANKED, seconds, 1.0)
     assert len(chosen) == kept

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import cgroup
-from bench.disturbance import (
+from ftbench.disturbance import (
     Counters,
     State,
     about_machine,
@@ -22,6 +21,7 @@ from bench.disturbance import (
     state,
     warning,
 )
+from ftrun import cgroup
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -34,8 +34,13 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 def test_cpu_times_are_those_of_the_cpus_that_may_be_used(tmp_path):
-    write(tmp_path, {"stat": f"cpu  1 1 1 1 1 1 1 1 0 0\ncpu0 {TICK} {TICK} {TICK} 9 9 {TICK} {TICK} {2 * TICK} 0 0\n"
-                             f"cpu1 {7 * TICK} 0 0 0 0 0 0 0 0 0\nintr 5\nbtime 3\n"})
+    write(
+        tmp_path,
+        {
+            "stat": f"cpu  1 1 1 1 1 1 1 1 0 0\ncpu0 {TICK} {TICK} {TICK} 9 9 {TICK} {TICK} {2 * TICK} 0 0\n"
+            f"cpu1 {7 * TICK} 0 0 0 0 0 0 0 0 0\nintr 5\nbtime 3\n"
+        },
+    )
     assert cpu_times({0}, tmp_path) == (5, 2)
     assert cpu_times({0, 1}, tmp_path) == (12, 2)
     assert cpu_times({5}, tmp_path) == (None, None)
@@ -44,13 +49,29 @@ def test_cpu_times_are_those_of_the_cpus_that_may_be_used(tmp_path):
     assert cpu_times({0}, tmp_path) == (None, None)
 
 
-@pytest.mark.parametrize("mountinfo, membership, stat", [
-    ("30 20 0:1 / {root}/cgroup rw - cgroup2 cgroup2 rw", "0::/", "usage_usec 5\nthrottled_usec 2500000\n"),
-    ("30 20 0:1 / {root}/cgroup rw - cgroup cgroup rw,cpu,cpuacct", "3:cpu,cpuacct:/",
-     "nr_throttled 4\nthrottled_time 2500000000\n")])
+@pytest.mark.parametrize(
+    "mountinfo, membership, stat",
+    [
+        ("30 20 0:1 / {root}/cgroup rw - cgroup2 cgroup2 rw", "0::/", "usage_usec 5\nthrottled_usec 2500000\n"),
+        (
+            "30 20 0:1 / {root}/cgroup rw - cgroup cgroup rw,cpu,cpuacct",
+            "3:cpu,cpuacct:/",
+            "nr_throttled 4\nthrottled_time 2500000000\n",
+        ),
+    ],
+)
 def test_throttling_of_both_hierarchies(tmp_path, mountinfo, membership, stat):
-    proc = write(tmp_path, {"proc/self/mountinfo": mountinfo.format(root=tmp_path) + "\n",
-                            "proc/self/cgroup": membership + "\n", "cgroup/cpu.stat": stat}) / "proc"
+    proc = (
+        write(
+            tmp_path,
+            {
+                "proc/self/mountinfo": mountinfo.format(root=tmp_path) + "\n",
+                "proc/self/cgroup": membership + "\n",
+                "cgroup/cpu.stat": stat,
+            },
+        )
+        / "proc"
+    )
     assert cgroup.throttled_seconds(proc) == 2.5
     (tmp_path / "cgroup/cpu.stat").unlink()
     assert cgroup.throttled_seconds(proc) is None
@@ -86,15 +107,19 @@ def test_marks_have_thresholds():
     assert marks({**quiet, "other_cpus": 0.11}, 2) == ["other processes used 0.11 of 2 CPUs"]
     assert marks({**quiet, "stolen_cpus": 0.05}, 2) == ["other virtual machines took 0.05 of 2 CPUs (steal time)"]
     assert marks({**quiet, "throttled_seconds": 12.0}, 1) == [
-        "other processes used 0.10 of 1 CPU", "other virtual machines took 0.04 of 1 CPU (steal time)",
-        "the control group's quota stopped it for 12.0 of 100 s"]
+        "other processes used 0.10 of 1 CPU",
+        "other virtual machines took 0.04 of 1 CPU (steal time)",
+        "the control group's quota stopped it for 12.0 of 100 s",
+    ]
 
 
 def test_a_round_is_the_mean_of_its_trials_and_the_warning_names_it():
     now = State((0.5, 0.4, 0.3), 2, None, 2600.0, None, None)
     unseen = {"stolen_cpus": None, "throttled_seconds": None}
-    trials = {"a": {"seconds": 30.0, "own_cpus": 1.0, "other_cpus": 0.0, **unseen},
-              "b": {"seconds": 10.0, "own_cpus": 2.0, "other_cpus": 1.0, **unseen}}
+    trials = {
+        "a": {"seconds": 30.0, "own_cpus": 1.0, "other_cpus": 0.0, **unseen},
+        "b": {"seconds": 10.0, "own_cpus": 2.0, "other_cpus": 1.0, **unseen},
+    }
     found = of_round(now, now, trials, 2)
     assert (found["seconds"], found["own_cpus"], found["other_cpus"]) == (40, 1.25, 0.25)
     assert found["stolen_cpus"] is None and found["marks"] == ["other processes used 0.25 of 2 CPUs"]
@@ -103,15 +128,23 @@ def test_a_round_is_the_mean_of_its_trials_and_the_warning_names_it():
     rounds = [{"number": 1, "disturbance": quiet}, {"number": 2, "disturbance": found}]
     assert warning("pillow", rounds[:1]) is None
     assert warning("pillow", rounds).startswith(
-        "pillow: 1 of 2 rounds disturbed: round 2: other processes used 0.25 of 2 CPUs.")
+        "pillow: 1 of 2 rounds disturbed: round 2: other processes used 0.25 of 2 CPUs."
+    )
 
 
 def test_the_state_of_this_machine_and_of_others(tmp_path):
     here = state()
     assert here.affinity == len(os.sched_getaffinity(0)) and len(here.load) == 3
     cpu = min(os.sched_getaffinity(0))
-    sys_ = write(tmp_path / "sys", {f"cpu{n}/cpufreq/{name}": text for n in os.sched_getaffinity(0) for name, text in (
-        ("scaling_cur_freq", "1800000\n"), ("scaling_governor", "powersave\n"))} | {"intel_pstate/no_turbo": "0\n"})
+    sys_ = write(
+        tmp_path / "sys",
+        {
+            f"cpu{n}/cpufreq/{name}": text
+            for n in os.sched_getaffinity(0)
+            for name, text in (("scaling_cur_freq", "1800000\n"), ("scaling_governor", "powersave\n"))
+        }
+        | {"intel_pstate/no_turbo": "0\n"},
+    )
     laptop = state(sys_, tmp_path)
     assert (laptop.frequency_mhz, laptop.governor, laptop.turbo) == (1800, "powersave", True)
     write(tmp_path, {"sys2/cpufreq/boost": "0\n", "proc/cpuinfo": f"processor\t: {cpu}\ncpu MHz\t\t: 2596.146\n"})
@@ -121,7 +154,8 @@ def test_the_state_of_this_machine_and_of_others(tmp_path):
     limited = {**virtual.document(), "quota": 1.5}
     assert about_machine({**limited, "affinity": 8}) == [
         "the control group leaves 1.5 of 8 CPUs: more threads than that are stopped together for the rest of each "
-        "period"]
+        "period"
+    ]
     assert about_machine(virtual.document() | {"quota": None}) == []
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageOps
 
-from bench import images, synthesis
+from ftbench import images, synthesis
 
 SIZE = (synthesis.WIDTH, synthesis.HEIGHT)
 # (package, folder below /usr/share/backgrounds, pattern): photographs, not drawings.
@@ -42,8 +42,9 @@ def folder_of(package: str, folder: str) -> Path:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     try:
-        got = subprocess.run(["apt-get", "download", "-q", package], cwd=work, text=True,
-                             capture_output=True, timeout=120)
+        got = subprocess.run(
+            ["apt-get", "download", "-q", package], cwd=work, text=True, capture_output=True, timeout=120
+        )
         archives = list(work.glob("*.deb"))
         if not archives:
             pytest.skip(f"no photographs: apt-get download {package} failed: {got.stderr.strip()[:200]}")

@@ -8,7 +8,7 @@ import sys
 import pytest
 from PIL import Image
 
-from bench import images, synthesis
+from ftbench import images, synthesis
 
 
 def ignore(_done: int, _total: int) -> None:
@@ -51,10 +51,19 @@ def test_interrupted_generation_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_two_first_uses_at_once(tmp_path, environment):
-    script = ("from bench import images; paths = images.default_images(lambda *_: None, count=8); "
-              "print(images.validate(paths, lambda *_: None), len(paths))")
-    users = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
-                              env={**environment, "FT_BENCH_CACHE": str(tmp_path)}) for _ in range(2)]
+    script = (
+        "from ftbench import images; paths = images.default_images(lambda *_: None, count=8); "
+        "print(images.validate(paths, lambda *_: None), len(paths))"
+    )
+    users = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**environment, "FT_BENCH_CACHE": str(tmp_path)},
+        )
+        for _ in range(2)
+    ]
     assert [user.communicate(timeout=60)[0] for user in users] == ["0 8\n", "0 8\n"]
     assert len(list(tmp_path.iterdir())) == 1
 

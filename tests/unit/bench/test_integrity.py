@@ -9,9 +9,8 @@ import random
 import fastjsonschema
 import pytest
 
-from bench.integrity import SCHEMA_FILE, Inconsistent, check, seal
-from bench.results import Results, ResultsError, find, load
-
+from ftbench.integrity import SCHEMA_FILE, Inconsistent, check, seal
+from ftbench.results import Results, ResultsError, find, load
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 
@@ -31,6 +30,7 @@ def test_what_was_written_passes(document):
 
 def edits():
     """(name, what is done to the document, what the message says)."""
+
     def first(document: dict) -> dict:
         return document["scenarios"][0]
 
@@ -44,22 +44,37 @@ def edits():
         return first(document)["rounds"][0]["trials"][0]
 
     return [
-        ("median", lambda d: summary(d).update(median=summary(d)["median"] * 1.01),
-         "the median of throughput of .* its rounds give"),
+        (
+            "median",
+            lambda d: summary(d).update(median=summary(d)["median"] * 1.01),
+            "the median of throughput of .* its rounds give",
+        ),
         ("maximum", lambda d: summary(d).update(max=1e9), "the max of throughput"),
         ("raw value", lambda d: trial(d)["metrics"].update(throughput=123.0), "throughput"),
-        ("ratio", lambda d: comparison(d).update(mean=comparison(d)["mean"] * 1.1, high=1e6),
-         "the ratio of throughput is said to be"),
+        (
+            "ratio",
+            lambda d: comparison(d).update(mean=comparison(d)["mean"] * 1.1, high=1e6),
+            "the ratio of throughput is said to be",
+        ),
         ("interval", lambda d: comparison(d).update(low=comparison(d)["mean"] * 1.1), "does not hold its ratio"),
-        ("verdict", lambda d: comparison(d).update(verdict="ten times faster"),
-         "changed after it was written: scenario pillow"),
+        (
+            "verdict",
+            lambda d: comparison(d).update(verdict="ten times faster"),
+            "changed after it was written: scenario pillow",
+        ),
         ("stranger", lambda d: comparison(d).update(numerator="ft/loader-thread/99"), "compares ft/loader-thread/99"),
-        ("trial of a stranger", lambda d: trial(d).update(contestant="gil/loop/7"),
-         "a trial of gil/loop/7, which is no contestant"),
+        (
+            "trial of a stranger",
+            lambda d: trial(d).update(contestant="gil/loop/7"),
+            "a trial of gil/loop/7, which is no contestant",
+        ),
         ("round lost", lambda d: first(d)["rounds"].pop(0), "round 1 is missing"),
         ("last round lost", lambda d: first(d)["rounds"].pop(), "is said to have 5 rounds of 4"),
-        ("trial twice", lambda d: first(d)["rounds"][0]["trials"].append(copy.deepcopy(trial(d))),
-         "a contestant twice"),
+        (
+            "trial twice",
+            lambda d: first(d)["rounds"][0]["trials"].append(copy.deepcopy(trial(d))),
+            "a contestant twice",
+        ),
         ("trial lost", lambda d: first(d)["rounds"][1]["trials"].pop(), "not there for every round"),
         ("contestant twice", lambda d: first(d)["contestants"].append(first(d)["contestants"][0]), "listed twice"),
         ("metric unknown", lambda d: first(d)["metrics"].append("happiness"), "metric 'happiness' is unknown"),
@@ -96,21 +111,39 @@ def test_every_cut_is_told(document, tmp_path):
     text = json.dumps(document, indent=1) + "\n"
     path = tmp_path / "results.json"
     rng = random.Random(0)
-    for length in [0, 1, 2, 100, len(text) - 3, *(rng.randrange(3, len(text) - 3) for _ in range(300)),
-                   text.index(": null") + 4]:
+    for length in [
+        0,
+        1,
+        2,
+        100,
+        len(text) - 3,
+        *(rng.randrange(3, len(text) - 3) for _ in range(300)),
+        text.index(": null") + 4,
+    ]:
         path.write_text(text[:length])
         with pytest.raises(ResultsError, match=f"not JSON: it is cut short, after {length} characters"):
             load(path)
 
 
-@pytest.mark.parametrize("content, message", [
-    (b"{", "not JSON"), (b"[]", "schema version None"), (b'{"schema_version": 99}', "schema version 99"),
-    (b'{"schema_version": 4}', "breaks the schema"), (b'{"schema_version": 2}', "this bench reads 4"),
-    (b"\xff\xfe\x00", "cannot read"), (b"{} trailing", "not JSON"), (b"null", "schema version None"),
-    (b'{"schema_version": 2, "environment": {"revision": {"commit": "0123456789abcdef"}}}',
-     "use the bench that wrote it .commit 0123456789ab."),
-    (b'{"schema_version": "4"}', "schema version 4; .*a results.json of"),
-    (b"[" * 100_000, "nested too deeply|not JSON")])
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"{", "not JSON"),
+        (b"[]", "schema version None"),
+        (b'{"schema_version": 99}', "schema version 99"),
+        (b'{"schema_version": 4}', "breaks the schema"),
+        (b'{"schema_version": 2}', "this bench reads 4"),
+        (b"\xff\xfe\x00", "cannot read"),
+        (b"{} trailing", "not JSON"),
+        (b"null", "schema version None"),
+        (
+            b'{"schema_version": 2, "environment": {"revision": {"commit": "0123456789abcdef"}}}',
+            "use the bench that wrote it .commit 0123456789ab.",
+        ),
+        (b'{"schema_version": "4"}', "schema version 4; .*a results.json of"),
+        (b"[" * 100_000, "nested too deeply|not JSON"),
+    ],
+)
 def test_what_is_no_results_file(tmp_path, content, message):
     (tmp_path / "results.json").write_bytes(content)
     with pytest.raises(ResultsError, match=message):

@@ -11,23 +11,30 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from bench import arrays, checksums
-from bench.bare_loop import BareLoop
-from bench.loaders import OPEN, open_loader
-from bench.scenario import Task
-from bench.scenarios import SCENARIOS
-from bench.scenarios.peers.overhead import SmallTensors
-from bench.scenarios.peers.pillow import PlainImages
-from bench.variants import VARIANTS
+from ftbench import arrays, checksums
+from ftbench.bare_loop import BareLoop
+from ftbench.loaders import OPEN, open_loader
+from ftbench.scenario import Task
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.peers.overhead import SmallTensors
+from ftbench.scenarios.peers.pillow import PlainImages
+from ftbench.variants import VARIANTS
 
 MODULES = {"torchdata": "torchdata.nodes", "spdl-core": "spdl.pipeline"}
 # Its worker processes are children of the test's process, and some peers end their threads late.
-pytestmark = [pytest.mark.thread_unsafe(reason="starts processes and other libraries' threads"),
-              pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")]
+pytestmark = [
+    pytest.mark.thread_unsafe(reason="starts processes and other libraries' threads"),
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+]
 
 
-def task_of(variant: str, workers: int = 2, batch_size: int = 3, scenario: str = "peers-pillow-128",
-            paths: list[str] | None = None) -> Task:
+def task_of(
+    variant: str,
+    workers: int = 2,
+    batch_size: int = 3,
+    scenario: str = "peers-pillow-128",
+    paths: list[str] | None = None,
+) -> Task:
     return Task(SCENARIOS[scenario], paths or [], variant, workers, batch_size, 1, 1, 2)
 
 
@@ -166,8 +173,15 @@ def test_arrays_are_made_once_and_read_as_they_were_written(tmp_path, monkeypatc
 
 
 # Of those with cases, the tests of the scenarios themselves; a million names take long.
-@pytest.mark.parametrize("name", [name for name, s in SCENARIOS.items() if not s.cases and s.source in (
-    "images", "nothing") and s.group == "peers" and name != "peers-memory"] + ["pillow"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, s in SCENARIOS.items()
+        if not s.cases and s.source in ("images", "nothing") and s.group == "peers" and name != "peers-memory"
+    ]
+    + ["pillow"],
+)
 def test_datasets_can_be_pickled(name, photos):
     """For start methods of processes other than fork."""
     paths = sorted(map(str, photos.iterdir()))

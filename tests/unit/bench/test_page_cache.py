@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from bench import page_cache
-from bench.page_cache import NotDropped, drop_all, resident, why_not_droppable
+from ftbench import page_cache
+from ftbench.page_cache import NotDropped, drop_all, resident, why_not_droppable
 
 
 @pytest.fixture

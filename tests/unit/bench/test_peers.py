@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from bench import run as runs
-from bench.arguments import choose_scenarios
-from bench.chosen import WITH_A_TARGET, Chosen, Comparison, Entry, at_most
-from bench.contestants import CONFIGS, duplicates
-from bench.integrity import SCHEMA_FILE
-from bench.report import findings, plot, words
-from bench.results import load
-from bench.scenarios import GROUPS, SCENARIOS, members
-from bench.trials import encode
-from bench.twins import Twins
-from bench.variants import VARIANTS
+from ftbench import run as runs
+from ftbench.arguments import choose_scenarios
+from ftbench.chosen import WITH_A_TARGET, Chosen, Comparison, Entry, at_most
+from ftbench.contestants import CONFIGS, duplicates
+from ftbench.integrity import SCHEMA_FILE
+from ftbench.report import findings, plot, words
+from ftbench.results import load
+from ftbench.scenarios import GROUPS, SCENARIOS, members
+from ftbench.trials import encode
+from ftbench.twins import Twins
+from ftbench.variants import VARIANTS
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
 ONLY_OF = {"ft": {"ft", "ft-gil"}, "gil": {"gil"}}
@@ -97,14 +97,13 @@ def test_groups_and_all():
 def test_list_shows_the_groups(run_bench):
     lines = run_bench("--list").stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("peers "))
-    members_of_it = lines[at + 1:lines.index("", at)]
+    members_of_it = lines[at + 1 : lines.index("", at)]
     assert [line.split()[0] for line in members_of_it] == [s.name for s in PEERS]
     assert all(line.startswith("  ") for line in members_of_it)
 
 
 def options(configs: tuple[str, ...]) -> runs.Options:
-    return runs.Options((SCENARIOS["peers-pillow-128"],), False, Path("out"), None, None, 60.0, (2,), None,
-                        configs, {})
+    return runs.Options((SCENARIOS["peers-pillow-128"],), False, Path("out"), None, None, 60.0, (2,), None, configs, {})
 
 
 class Noted:
@@ -121,8 +120,9 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
     display = Noted()
     this = runs.Run(options(CONFIGS), None, None, display)
     everything = {"torch": "2", "torchdata": "0.11.0", "spdl-core": "0.8.0"}
-    twins = Twins(environments={"ft": {"packages": {"torch": "2", "spdl-core": "0.8.0"}},
-                                "gil": {"packages": everything}})
+    twins = Twins(
+        environments={"ft": {"packages": {"torch": "2", "spdl-core": "0.8.0"}}, "gil": {"packages": everything}}
+    )
     ranked = this._candidates(SCENARIOS["peers-pillow-128"], twins, [2])
     keys = {c.key for _, c in ranked}
     assert "ft/nodes-thread/2" not in keys and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
@@ -139,8 +139,22 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
 def peers_run(run_bench, photos, twin, tmp_path_factory):
     """(CompletedProcess, document) of one round of the first scenario of peers in this twin."""
     out = tmp_path_factory.mktemp("peers")
-    done = run_bench("peers-pillow-128", "--data", photos, "--out", out, "--configs", twin, "--workers", 2,
-                     "--batch-size", 2, "--rounds", 1, timeout=280)
+    done = run_bench(
+        "peers-pillow-128",
+        "--data",
+        photos,
+        "--out",
+        out,
+        "--configs",
+        twin,
+        "--workers",
+        2,
+        "--batch-size",
+        2,
+        "--rounds",
+        1,
+        timeout=280,
+    )
     assert done.returncode == 0, done.stderr
     return done, load(out / "latest/results.json"), out / "latest"
 
@@ -153,8 +167,12 @@ def test_a_run_of_peers(peers_run, twin):
     assert (scenario["group"], scenario["metrics"][0]) == ("peers", "throughput")
     (only,) = scenario["rounds"]
     wanted = {c.key for _, c in SCENARIOS["peers-pillow-128"].contest.candidates((twin,), [2], quick=False)}
-    lacking = {c for c in wanted for each in document["skipped"] if "not installed" in each["why"]
-               and VARIANTS[c.split("/")[1]].title in each["what"]}
+    lacking = {
+        c
+        for c in wanted
+        for each in document["skipped"]
+        if "not installed" in each["why"] and VARIANTS[c.split("/")[1]].title in each["what"]
+    }
     assert {trial["contestant"] for trial in only["trials"]} == wanted - lacking
     # All decoded the same pixels, the loop without a loader included.
     assert len({(t["first_batch"], tuple(t["rows"])) for t in only["trials"]}) == 1
@@ -177,26 +195,50 @@ def test_targets_are_printed_with_what_came_of_them(peers_run):
     assert all(c["metric"] == "throughput" for c in wanted)
     # Told without a target too: memory and the first batch.
     assert {c["metric"] for c in scenario["analysis"]["comparisons"]} == {
-        "throughput", "time_to_first_batch", "pss_mib"}
+        "throughput",
+        "time_to_first_batch",
+        "pss_mib",
+    }
 
 
 def trial(command, environment, twin: str, **request: object) -> dict:
     """One trial's result, as an endpoint gets it."""
     done = subprocess.run(
-        command(module="bench.trial"),
+        command(module="ftbench.trial"),
         input=encode({"paths": [], "config": twin, "prefetch_factor": 2, **request}) + b"\n",
-        capture_output=True, timeout=200, env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment)
+        capture_output=True,
+        timeout=200,
+        env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
+    )
     assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("name, metrics", [
-    ("peers-startup", {"time_to_first_batch"}), ("peers-memory", {"pss_mib"}),
-    ("peers-overhead-int", {"overhead_us", "time_to_first_batch", "pss_mib"})])
+@pytest.mark.parametrize(
+    "name, metrics",
+    [
+        ("peers-startup", {"time_to_first_batch"}),
+        ("peers-memory", {"pss_mib"}),
+        ("peers-overhead-int", {"overhead_us", "time_to_first_batch", "pss_mib"}),
+    ],
+)
 def test_trials_of_the_other_measurements(command, environment, twin, photos, name, metrics):
     paths = sorted(map(str, photos.iterdir())) if SCENARIOS[name].source == "images" else []
-    found = [trial(command, environment, twin, scenario=name, paths=paths, variant=variant, workers=2, batch_size=3,
-                   warmup_batches=2, batches=4) for variant in ("loader-thread", "torch-process")]
+    found = [
+        trial(
+            command,
+            environment,
+            twin,
+            scenario=name,
+            paths=paths,
+            variant=variant,
+            workers=2,
+            batch_size=3,
+            warmup_batches=2,
+            batches=4,
+        )
+        for variant in ("loader-thread", "torch-process")
+    ]
     for result in found:
         assert set(result["metrics"]) == metrics and all(value > 0 for value in result["metrics"].values())
         assert result["batches"] == len(result["rows"]) == 4
@@ -205,9 +247,19 @@ def test_trials_of_the_other_measurements(command, environment, twin, photos, na
 
 def test_processes_multiply_a_list_of_names_and_threads_do_not(command, environment, twin):
     """What peers-memory is about, by one measurement each: real memory of real workers."""
+
     def pss(variant: str, workers: int) -> float:
-        return trial(command, environment, twin, scenario="peers-memory", variant=variant, workers=workers,
-                     batch_size=1000, warmup_batches=1, batches=40 * workers)["metrics"]["pss_mib"]
+        return trial(
+            command,
+            environment,
+            twin,
+            scenario="peers-memory",
+            variant=variant,
+            workers=workers,
+            batch_size=1000,
+            warmup_batches=1,
+            batches=40 * workers,
+        )["metrics"]["pss_mib"]
 
     # A second process copies the pages of the names it counts references in, which 130 MiB hold. A second thread
     # has memory of its own too (malloc's, buffers), as much in every run as chance has it.
@@ -218,8 +270,9 @@ def test_processes_multiply_a_list_of_names_and_threads_do_not(command, environm
 def test_words_for_targets(peers_run):
     _, document, _ = peers_run
     comparison = dict(next(c for c in document["scenarios"][0]["analysis"]["comparisons"] if c["target"]))
-    comparison.update(n=5, mean=2.0, low=1.95, high=2.05, verdict="faster",
-                      target={"at": "least", "value": 1.9, "verdict": "met"})
+    comparison.update(
+        n=5, mean=2.0, low=1.95, high=2.05, verdict="faster", target={"at": "least", "value": 1.9, "verdict": "met"}
+    )
     assert words.target(comparison) == ">= 1.9x: met"
     sentence = findings.conclusion(document["scenarios"][0], comparison)
     assert "are faster than" in sentence and "target >= 1.9x: met" in sentence and "1.95 to 2.05" in sentence
@@ -237,15 +290,29 @@ def forever():
 threading.Thread(target=forever, daemon=True).start()
 begun.wait()
 sys.argv = ["trial"]
-runpy.run_module("bench.trial", run_name="__main__")
+runpy.run_module("ftbench.trial", run_name="__main__")
 """
 
 
 def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
     """CPython 3.13 unwinds daemon threads at its end, which aborts a process that is in C++ code."""
-    request = {"scenario": "peers-overhead-tensor", "paths": [], "config": twin, "variant": "loader-thread",
-               "workers": 1, "batch_size": 4, "warmup_batches": 1, "batches": 2, "prefetch_factor": 2}
-    done = subprocess.run([sys.executable, "-P", "-c", WITH_DAEMON_THREADS], input=encode(request) + b"\n", timeout=200,
-                          capture_output=True, env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment)
+    request = {
+        "scenario": "peers-overhead-tensor",
+        "paths": [],
+        "config": twin,
+        "variant": "loader-thread",
+        "workers": 1,
+        "batch_size": 4,
+        "warmup_batches": 1,
+        "batches": 2,
+        "prefetch_factor": 2,
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WITH_DAEMON_THREADS],
+        input=encode(request) + b"\n",
+        timeout=200,
+        capture_output=True,
+        env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
+    )
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout.splitlines()[-1])["batches"] == 2

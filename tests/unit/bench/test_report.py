@@ -13,9 +13,9 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from bench import arguments, report, statistics
-from bench.integrity import check
-from bench.report import (
+from ftbench import arguments, report, statistics
+from ftbench.integrity import check
+from ftbench.report import (
     charts,
     distributions,
     figures,
@@ -29,7 +29,7 @@ from bench.report import (
     tables,
     words,
 )
-from bench.results import load
+from ftbench.results import load
 from tests.unit.bench import documents
 
 pytestmark = pytest.mark.thread_unsafe(reason="they share a page of many megabytes")
@@ -91,8 +91,11 @@ class Page(HTMLParser):
 
 def test_three_sentences_tell_what_was_found(many):
     threads, lock, build = opening.sentences({**many, "scenarios": [entry(many, "workers")]})
-    assert re.search(r"are [12]\.\d\dx \([12]\.\d\d to 2\.\d\d\) faster than processes in the GIL build "
-                     r"\(workers, 8 workers\)", threads)
+    assert re.search(
+        r"are [12]\.\d\dx \([12]\.\d\d to 2\.\d\d\) faster than processes in the GIL build "
+        r"\(workers, 8 workers\)",
+        threads,
+    )
     assert threads.startswith("On this machine (") and "CPU" in threads
     assert re.search(r"2\.[45]\dx .* faster than the same threads with the GIL forced on", lock)
     assert re.search(r"0\.(79|8\d)x .* slower than threads in the GIL build", build)
@@ -102,15 +105,21 @@ def test_three_sentences_count_where_there_are_many(many):
     grown = {**many, "scenarios": many["scenarios"][1:]}  # without the run of two rounds
     threads, lock, build = opening.sentences(grown)
     # One for each size, kind of work and so on: 3 + 2 + 1 + 2.
-    assert re.search(r"of 8 comparisons with processes in the GIL build, .* did better in all "
-                     r"\(typically by a factor of [12]\.\d, most [12]\.\d\dx", threads)
+    assert re.search(
+        r"of 8 comparisons with processes in the GIL build, .* did better in all "
+        r"\(typically by a factor of [12]\.\d, most [12]\.\d\dx",
+        threads,
+    )
     assert "did better in all" in lock and "did worse in all" in build
 
 
-@pytest.mark.parametrize("change, wanted", [
-    ({"mean": 1.01, "low": 0.98, "high": 1.04, "noise_floor": 1.03}, "1.01x, 0.98 to 1.04, within the noise of 3%"),
-    ({"mean": 1.2, "low": 0.9, "high": 1.6, "noise_floor": 1.03}, "1.20x (0.90 to 1.60), not certain"),
-])
+@pytest.mark.parametrize(
+    "change, wanted",
+    [
+        ({"mean": 1.01, "low": 0.98, "high": 1.04, "noise_floor": 1.03}, "1.01x, 0.98 to 1.04, within the noise of 3%"),
+        ({"mean": 1.2, "low": 0.9, "high": 1.6, "noise_floor": 1.03}, "1.20x (0.90 to 1.60), not certain"),
+    ],
+)
 def test_three_sentences_call_no_difference_what_shows_none(many, change, wanted):
     scenario = json.loads(json.dumps(entry(many, "workers")))
     for c in scenario["analysis"]["comparisons"]:
@@ -127,41 +136,68 @@ def test_three_sentences_say_what_is_not_known(document, twin):
     assert all("is not known: the " in sentence and "took no part" in sentence for sentence in (lock, build))
 
 
-@pytest.mark.parametrize("change, wanted", [
-    ({"mean": 1.21, "low": 1.18, "high": 1.25, "verdict": "faster"}, "1.21x (1.18 to 1.25) faster"),
-    ({"mean": 0.8, "low": 0.78, "high": 0.83, "verdict": "slower"}, "0.80x (0.78 to 0.83) slower"),
-    ({"mean": 1.01, "low": 0.99, "high": 1.02, "verdict": words.NO_DIFFERENCE}, "no difference beyond the noise of 3%"),
-    ({"mean": 1.2, "low": 0.9, "high": 1.6, "verdict": words.NO_DIFFERENCE},
-     "1.20x (0.90 to 1.60), not certain: the interval holds 1"),
-    ({"mean": 1.2, "low": 1.01, "high": 1.4, "verdict": words.NO_DIFFERENCE},
-     "1.20x (1.01 to 1.40), not certain among so many comparisons"),
-    ({"mean": 1.1, "low": 1.01, "high": 1.2, "verdict": words.NO_DIFFERENCE, "noise_floor": 1.12},
-     "no difference beyond the noise of 12%"),  # its case's own
-    ({"mean": 1.2, "low": None, "high": None, "n": 1, "verdict": words.TOO_FEW}, "1.20x, too few rounds for a verdict"),
-])
+@pytest.mark.parametrize(
+    "change, wanted",
+    [
+        ({"mean": 1.21, "low": 1.18, "high": 1.25, "verdict": "faster"}, "1.21x (1.18 to 1.25) faster"),
+        ({"mean": 0.8, "low": 0.78, "high": 0.83, "verdict": "slower"}, "0.80x (0.78 to 0.83) slower"),
+        (
+            {"mean": 1.01, "low": 0.99, "high": 1.02, "verdict": words.NO_DIFFERENCE},
+            "no difference beyond the noise of 3%",
+        ),
+        (
+            {"mean": 1.2, "low": 0.9, "high": 1.6, "verdict": words.NO_DIFFERENCE},
+            "1.20x (0.90 to 1.60), not certain: the interval holds 1",
+        ),
+        (
+            {"mean": 1.2, "low": 1.01, "high": 1.4, "verdict": words.NO_DIFFERENCE},
+            "1.20x (1.01 to 1.40), not certain among so many comparisons",
+        ),
+        (
+            {"mean": 1.1, "low": 1.01, "high": 1.2, "verdict": words.NO_DIFFERENCE, "noise_floor": 1.12},
+            "no difference beyond the noise of 12%",
+        ),  # its case's own
+        (
+            {"mean": 1.2, "low": None, "high": None, "n": 1, "verdict": words.TOO_FEW},
+            "1.20x, too few rounds for a verdict",
+        ),
+    ],
+)
 def test_verdicts_in_words(change, wanted):
     scenario = {"analysis": {"noise_floor": {"throughput": 1.03}}}
     assert words.short(scenario, {"metric": "throughput", "n": 5, "noise_floor": None, **change}) == wanted
 
 
-@pytest.mark.parametrize("floor, wanted", [
-    (1.04, "Noise floor: 1.04x (how far two measurements of the same thing lay apart"),
-    (statistics.LEAST_FLOOR, "Noise floor: 1.01x (two measurements of the same thing lay closer together;"),
-    (1.5, "That is a lot"), (None, "Noise floor: unknown"),
-])
+@pytest.mark.parametrize(
+    "floor, wanted",
+    [
+        (1.04, "Noise floor: 1.04x (how far two measurements of the same thing lay apart"),
+        (statistics.LEAST_FLOOR, "Noise floor: 1.01x (two measurements of the same thing lay closer together;"),
+        (1.5, "That is a lot"),
+        (None, "Noise floor: unknown"),
+    ],
+)
 def test_the_noise_floor_in_words(floor, wanted):
     assert wanted in words.noise({"metrics": ["pss_mib"], "analysis": {"noise_floor": {"pss_mib": floor}}})
 
 
 def test_disturbed_rounds_are_told():
     def one(number: int, *marks: str) -> dict:
-        return {"number": number, "seconds": 3.0, "disturbance": {
-            "marks": list(marks), "own_cpus": 1.9, "other_cpus": 0.25, "stolen_cpus": None, "throttled_seconds": None,
-            "before": {"load": [1.5, 1.0, 0.5]}}}
+        return {
+            "number": number,
+            "seconds": 3.0,
+            "disturbance": {
+                "marks": list(marks),
+                "own_cpus": 1.9,
+                "other_cpus": 0.25,
+                "stolen_cpus": None,
+                "throttled_seconds": None,
+                "before": {"load": [1.5, 1.0, 0.5]},
+            },
+        }
 
     scenario = {"rounds": [one(1), one(2, "other processes used 0.25 of 2 CPUs"), {**one(3), "disturbance": None}]}
-    assert words.disturbed(scenario) == [
-        "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."]
+    assert words.disturbed(scenario) == ["1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."]
     assert words.disturbed({"rounds": [one(1)]}) == []
     table = tables.rounds(scenario)
     assert table.head == ("round", "seconds", "load before", "CPUs used", "by others", "disturbed by")
@@ -170,8 +206,14 @@ def test_disturbed_rounds_are_told():
 
 
 def test_noise_in_words():
-    assert [words.noise_percent(f) for f in (None, 1.001, 1.034, 1.5, 2.5, 200.0)] == \
-        ["unknown size", "1%", "3%", "50%", "2.50x", ">100x"]
+    assert [words.noise_percent(f) for f in (None, 1.001, 1.034, 1.5, 2.5, 200.0)] == [
+        "unknown size",
+        "1%",
+        "3%",
+        "50%",
+        "2.50x",
+        ">100x",
+    ]
 
 
 def test_every_chart_has_its_figures_in_its_table(many):
@@ -182,8 +224,9 @@ def test_every_chart_has_its_figures_in_its_table(many):
         assert found[0].name == words.slug(f"{scenario['name']}-{first.name}")
         analysed = scenario["analysis"]["contestants"]
         place = found[0].table.head.index(f"median, {first.unit}")
-        assert sorted(row[place] for row in found[0].table.rows) == \
-            sorted(first.write(c["metrics"][first.name]["median"]) for c in analysed)
+        assert sorted(row[place] for row in found[0].table.rows) == sorted(
+            first.write(c["metrics"][first.name]["median"]) for c in analysed
+        )
         assert all(chart.alt and chart.caption and chart.table.rows for chart in found)
         ratios = next(c for c in found if c.name.endswith("-ratios"))
         outcomes = [words.short(scenario, c) for c in words.comparisons(scenario, first.name)]
@@ -237,13 +280,16 @@ def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
 
 def test_distributions_are_kept_with_their_tails(many):
     scenario = entry(many, "steps")
-    (unit, by_key), = distributions.pooled(scenario).values()
+    ((unit, by_key),) = distributions.pooled(scenario).values()
     values = by_key["ft/loader-thread/2@decode"]
     assert unit == "ms" and len(values) == 50 * documents.ROUNDS and values == sorted(values)
     (box,) = [c for c in charts.charts(scenario) if c.name == "steps-step-times"]
     row = next(r for r in box.table.rows if r[0] == "ft loader threads x2, decode only")
-    (own,) = [c["distributions"]["step-times"]["percentiles"]["99"] for c in scenario["analysis"]["contestants"]
-              if c["key"] == "ft/loader-thread/2@decode"]
+    (own,) = [
+        c["distributions"]["step-times"]["percentiles"]["99"]
+        for c in scenario["analysis"]["contestants"]
+        if c["key"] == "ft/loader-thread/2@decode"
+    ]
     assert box.table.head == ("contestant", "values", "median, ms", "90%", "99%", "largest")
     assert row[1] == "250" and row[5] == f"{values[-1]:.4g}"
     assert row[4] == f"{own['median']:.4g} ({own['min']:.4g} to {own['max']:.4g})"
@@ -255,11 +301,22 @@ def test_quantiles_are_values_that_were_measured():
     assert distributions.quantile([3.0], 0.5) == 3.0
 
 
-@pytest.mark.parametrize("value, unit, wanted", [
-    (64 * 1024, "bytes", "64 KiB"), (4 << 20, "bytes", "4 MiB"), (1000, "bytes", "1 kB"), (10 ** 9, "bytes", "1 GB"),
-    (1, "bytes", "1 B"), (0, "bytes", "0 B"), (0.005, "seconds", "5 ms"), (0, "seconds", "0 s"), (2, "seconds", "2 s"),
-    (1000, "names", "1,000 names"), (3, "", "3"),
-])
+@pytest.mark.parametrize(
+    "value, unit, wanted",
+    [
+        (64 * 1024, "bytes", "64 KiB"),
+        (4 << 20, "bytes", "4 MiB"),
+        (1000, "bytes", "1 kB"),
+        (10**9, "bytes", "1 GB"),
+        (1, "bytes", "1 B"),
+        (0, "bytes", "0 B"),
+        (0.005, "seconds", "5 ms"),
+        (0, "seconds", "0 s"),
+        (2, "seconds", "2 s"),
+        (1000, "names", "1,000 names"),
+        (3, "", "3"),
+    ],
+)
 def test_values_of_an_axis(value, unit, wanted):
     assert series.quantity(value, unit) == wanted
 
@@ -326,14 +383,20 @@ def test_what_a_screen_reader_finds(many, page):
 
 def test_commands_ask_for_the_same(document):
     """What the page says to repeat a run is understood, and means the options that it was run with."""
-    found = dict((what, shlex.split(line)) for what, line in repeat.commands(document))
+    found = {what: shlex.split(line) for what, line in repeat.commands(document)}
     line = found["The same measurement"]
     start = line.index("./twins")
-    assert line[start:start + 2] == ["./twins", "bench"]
-    given, said = arguments.parse(line[start + 2:]), document["options"]
+    assert line[start : start + 2] == ["./twins", "bench"]
+    given, said = arguments.parse(line[start + 2 :]), document["options"]
     assert [s.name for s in given.scenarios] == said["scenarios"]
-    assert (given.quick, given.rounds, list(given.workers), given.batch_size, str(given.data), list(given.configs)) == \
-        tuple(said[key] for key in ("quick", "rounds", "workers", "batch_size", "data", "configs"))
+    assert (
+        given.quick,
+        given.rounds,
+        list(given.workers),
+        given.batch_size,
+        str(given.data),
+        list(given.configs),
+    ) == tuple(said[key] for key in ("quick", "rounds", "workers", "batch_size", "data", "configs"))
     docker = found["The same with Docker"]
     assert docker[0] == f"DATA={said['data']}" and docker[docker.index("--data") + 1] == "/data"
 

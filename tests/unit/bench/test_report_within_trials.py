@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench import trial
-from bench.integrity import check
-from bench.report import bounds, charts, distributions, findings, words
-from bench.results import load
-from bench.statistics import median
+from ftbench import trial
+from ftbench.integrity import check
+from ftbench.report import bounds, charts, distributions, findings, words
+from ftbench.results import load
+from ftbench.statistics import median
 from tests.unit.bench import documents
 
 KEY = "ft/loader-thread/2@decode"
@@ -63,8 +63,9 @@ def test_a_curve_is_no_distribution(scenario):
 
 def test_a_step_stands_between_its_bounds(scenario, drawn):
     (own,) = [b for b in bounds.bounded(scenario) if b.contestant["key"] == KEY]
-    load, train, step = (median([median(one["values"]) for one in kept(scenario, KEY, name)])
-                         for name in ("load", "train", "step"))
+    load, train, step = (
+        median([median(one["values"]) for one in kept(scenario, KEY, name)]) for name in ("load", "train", "step")
+    )
     assert (own.least, own.most, own.step) == (max(load, train), load + train, step)
     chart = drawn["inside-bounds"]
     bar = chart.figure.data[0]
@@ -86,8 +87,10 @@ def test_single_values_are_bars_on_request(scenario, drawn):
 def test_verdict_tells_cases_in_one_sentence(scenario):
     first, *_ = sentences = findings.verdict(scenario)
     assert len(sentences) == 3
-    assert first.startswith("With 2 workers, of 2 comparisons with loader processes in the GIL build, loader threads "
-                            "in the free-threaded build did better in all (most ")
+    assert first.startswith(
+        "With 2 workers, of 2 comparisons with loader processes in the GIL build, loader threads "
+        "in the free-threaded build did better in all (most "
+    )
     told = {words.short(scenario, c) for c in scenario["analysis"]["comparisons"]}
     assert sum(outcome in first and "faster" in outcome for outcome in told) == 1
 

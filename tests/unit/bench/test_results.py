@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from bench.results import Results, ResultsError, load, write_atomically
+from ftbench.results import Results, ResultsError, load, write_atomically
 
 
 def test_a_run_makes_its_directory_with_its_first_file(tmp_path):
@@ -76,8 +76,9 @@ def test_a_failing_write_leaves_the_old_file(tmp_path):
 
 def test_full_disk(tmp_path):
     """On a real file system of 64 kB that fills up during the run."""
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)],
-                             capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"cannot mount a small tmpfs (needs root): {mounted.stderr.strip()}")
     try:
@@ -95,8 +96,11 @@ def test_full_disk(tmp_path):
 def test_disk_that_fills_up_during_a_run(run_bench, tiny, finished_run, tmp_path):
     """Room for one results.json, not for the next beside it."""
     size = (finished_run[1] / "results.json").stat().st_size
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={int(1.3 * size)}", "tmpfs", str(tmp_path)],
-                             capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={int(1.3 * size)}", "tmpfs", str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
     if mounted.returncode:
         pytest.skip(f"cannot mount a small tmpfs (needs root): {mounted.stderr.strip()}")
     try:
@@ -115,11 +119,15 @@ def test_disk_that_fills_up_during_a_run(run_bench, tiny, finished_run, tmp_path
 def test_saved_document_is_the_schemas(document):
     import fastjsonschema
 
-    from bench.integrity import SCHEMA_FILE
+    from ftbench.integrity import SCHEMA_FILE
 
     validate = fastjsonschema.compile(json.loads(SCHEMA_FILE.read_text()))
     validate(document)
-    for broken in ({**document, "status": "perhaps"}, {**document, "scenarios": []},
-                   {k: v for k, v in document.items() if k != "environment"}, {**document, "extra": 1}):
+    for broken in (
+        {**document, "status": "perhaps"},
+        {**document, "scenarios": []},
+        {k: v for k, v in document.items() if k != "environment"},
+        {**document, "extra": 1},
+    ):
         with pytest.raises(fastjsonschema.JsonSchemaValueException):
             validate(broken)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.results import load
+from ftbench.results import load
 
 
 def test_complete_run(finished_run, document, twin):
@@ -48,8 +48,10 @@ def test_what_a_person_reads(finished_run, document):
     assert build in done.stdout and build in (directory / "report.html").read_text()
     # No control codes where nobody looks at a terminal, and a line for each round.
     assert "\x1b" not in done.stdout + done.stderr
-    assert [line.split(":")[0] for line in done.stderr.splitlines() if line.startswith("round")] == \
-        ["round 1 of 2", "round 2 of 2"]
+    assert [line.split(":")[0] for line in done.stderr.splitlines() if line.startswith("round")] == [
+        "round 1 of 2",
+        "round 2 of 2",
+    ]
 
 
 def test_report_from_results_alone(finished_run, run_bench, tmp_path):
@@ -76,8 +78,7 @@ class Started:
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path):
         self.log = log
         with open(log, "w") as file:
-            self.process = subprocess.Popen(arguments, env=environment, text=True,
-                                            stdout=subprocess.PIPE, stderr=file)
+            self.process = subprocess.Popen(arguments, env=environment, text=True, stdout=subprocess.PIPE, stderr=file)
 
     def wait_for(self, text: str) -> None:
         """Until the run has said `text`."""

@@ -11,16 +11,15 @@ import pytest
 import torch
 from PIL import Image
 
-from bench import augmentation
-from bench.contestants import CONFIGS, Contestant, duplicates
-from bench.controller import CaseWork, Controller, Work, choose
-from bench.interruption import Interruption
-from bench.loaders import open_loader
-from bench.results import load
-from bench.scenario import Scenario, Task
-from bench.scenarios import SCENARIOS
-from bench.scenarios.augment import SEED
-
+from ftbench import augmentation
+from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench.controller import CaseWork, Controller, Work, choose
+from ftbench.loaders import open_loader
+from ftbench.results import load
+from ftbench.scenario import Scenario, Task
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.augment import SEED
+from ftrun.interruption import Interruption
 from tests.unit.bench.scripted import Script, Silent
 
 LIGHT, HEAVY = SCENARIOS["augment-light"], SCENARIOS["augment-heavy"]
@@ -89,8 +88,13 @@ def test_who_takes_part():
     assert len({c.key for c in contestants}) == len(contestants) == 3 * (1 + 2 * 3) + 2
     assert {c.workers for c in contestants if c.variant == "serial"} == {0}
     assert {c.key for rank, c in ranked if rank == 0} == {
-        "gil/serial/0", "ft/serial/0", "ft/loader-thread/4", "ft/loader-thread/4/again",
-        "gil/loader-process/4", "gil/loader-process/4/again"}
+        "gil/serial/0",
+        "ft/serial/0",
+        "ft/loader-thread/4",
+        "ft/loader-thread/4/again",
+        "gil/loader-process/4",
+        "gil/loader-process/4/again",
+    }
     pairs = LIGHT.contest.pairs(contestants)
     assert (pairs[0].numerator, pairs[0].denominator) == ("ft/loader-thread/4", "gil/loader-process/4")
     brought = [pair for pair in pairs if pair.kind == "workers"]
@@ -99,7 +103,11 @@ def test_who_takes_part():
     # Quick: the headline's curves from no worker on.
     quick = [c for _, c in LIGHT.contest.candidates(CONFIGS, [1, 2], quick=True)]
     assert {(c.config, c.variant) for c in quick} == {
-        ("gil", "serial"), ("ft", "serial"), ("gil", "loader-process"), ("ft", "loader-thread")}
+        ("gil", "serial"),
+        ("ft", "serial"),
+        ("gil", "loader-process"),
+        ("ft", "loader-thread"),
+    }
     for config in ("gil", "ft"):
         alone = [c for _, c in LIGHT.contest.candidates((config,), [2], quick=True)]
         assert duplicates(alone) and LIGHT.contest.pairs(alone)
@@ -107,8 +115,10 @@ def test_who_takes_part():
 
 def test_loading_without_workers_is_as_much_as_one_worker_does():
     work = Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)})
-    none, one, two = (work.request(Contestant("ft", variant, n)) for variant, n in (
-        ("serial", 0), ("loader-thread", 1), ("loader-thread", 2)))
+    none, one, two = (
+        work.request(Contestant("ft", variant, n))
+        for variant, n in (("serial", 0), ("loader-thread", 1), ("loader-thread", 2))
+    )
     assert (none["workers"], none["batches"], none["warmup_batches"]) == (0, 5, 2)
     assert (one["batches"], two["batches"]) == (5, 10)
     assert Contestant("ft", "serial", 0).title == "ft serial loading"
@@ -126,8 +136,14 @@ def test_a_full_run_repeats_everything_five_times():
             return {"first_batch": None, "rows": []}
 
     with Interruption() as interruption:
-        controller = Controller(Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)}), {"ft": Endpoint(), "gil": Endpoint()},
-                                Silent(), interruption, 1, LIGHT.repeats)
+        controller = Controller(
+            Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)}),
+            {"ft": Endpoint(), "gil": Endpoint()},
+            Silent(),
+            interruption,
+            1,
+            LIGHT.repeats,
+        )
         # The time is over before the first round begins.
         rounds = list(controller.rounds([(0, c) for c in kept], time.monotonic(), 0.001, None))
     assert len(rounds) == 5
@@ -141,15 +157,31 @@ def check_picture(content: bytes) -> None:
 
 @pytest.mark.timeout(400)
 def test_a_run_with_a_picture_of_its_samples(run_bench, photos, twin, tmp_path):
-    done = run_bench("augment-heavy", "--quick", "--data", photos, "--out", tmp_path / "out", "--configs", twin,
-                     "--workers", "1,2", "--batch-size", 2, "--rounds", 1, timeout=380)
+    done = run_bench(
+        "augment-heavy",
+        "--quick",
+        "--data",
+        photos,
+        "--out",
+        tmp_path / "out",
+        "--configs",
+        twin,
+        "--workers",
+        "1,2",
+        "--batch-size",
+        2,
+        "--rounds",
+        1,
+        timeout=380,
+    )
     assert done.returncode == 0, done.stderr
     directory = tmp_path / "out/latest"
     document = load(directory / "results.json")
     (scenario,) = document["scenarios"]
     trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
     assert {f"{twin}/serial/0", f"{twin}/loader-thread/1", f"{twin}/loader-process/2"} <= {
-        t["contestant"] for t in trials}
+        t["contestant"] for t in trials
+    }
     # Who has two workers measures twice as many batches a turn; the turns have other random numbers.
     lengths = {len(t["rows"]) for t in trials}
     assert scenario["turns"] > 1 and max(lengths) == 2 * min(lengths)

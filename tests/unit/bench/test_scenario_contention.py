@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from bench.contention import KINDS, UNROLLED, Kind, Processes, Threads, seconds
-from bench.contestants import CONFIGS, Contestant, duplicates
-from bench.scenarios import SCENARIOS
+from ftbench.contention import KINDS, UNROLLED, Kind, Processes, Threads, seconds
+from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process, and forks")
 SCENARIO = SCENARIOS["contention"]
@@ -59,8 +59,9 @@ def test_a_shared_lock_loses_no_count():
 
 def test_private_is_one_each():
     made = []
-    Threads(Kind("private", lambda: made.append(threading.current_thread()) or {}, lambda state, n: None,
-                 private=True), 3).run(10)
+    Threads(
+        Kind("private", lambda: made.append(threading.current_thread()) or {}, lambda state, n: None, private=True), 3
+    ).run(10)
     assert len(set(made)) == 3
 
 
@@ -82,13 +83,17 @@ def test_what_a_worker_thread_raises_is_raised():
 
 @pytest.mark.timeout(500)
 def test_a_run(run_few, twin):
-    contestants = [Contestant(twin, variant, 2, case=case) for case in ("reference", "pages")
-                   for variant in ("bare-thread", "bare-process")]
+    contestants = [
+        Contestant(twin, variant, 2, case=case)
+        for case in ("reference", "pages")
+        for variant in ("bare-thread", "bare-process")
+    ]
     entry, printed = run_few("contention", contestants, "--workers", 2)
     assert KINDS["pages"].title in printed
     for trial in entry["rounds"][0]["trials"]:
         assert len(trial["distributions"]["operation"]["values"]) == 2 * len(
-            trial["distributions"]["operation-alone"]["values"])
+            trial["distributions"]["operation-alone"]["values"]
+        )
         assert trial["metrics"]["scaling"] > 0 and trial["metrics"]["operation_ns"] > 0
 
 

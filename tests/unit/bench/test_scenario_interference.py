@@ -7,11 +7,11 @@ from statistics import median
 
 import pytest
 
-from bench.contestants import CONFIGS, Contestant, duplicates
-from bench.controller import choose
-from bench.interference import STEPS_PER_BATCH, _with_batches, note
-from bench.scenarios import SCENARIOS
-from bench.scenarios.interference import FULL, IDLE
+from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench.controller import choose
+from ftbench.interference import STEPS_PER_BATCH, _with_batches, note
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.interference import FULL, IDLE
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["interference"]
@@ -25,7 +25,7 @@ def test_who_is_compared():
     pairs = SCENARIO.contest.pairs(contestants)
     # What the question is about comes first: a rate against idle, of the same contestant.
     slowed = [p for p in pairs if p.kind == "interference"]
-    assert pairs[:len(slowed)] == slowed and len(slowed) == 2 * 6
+    assert pairs[: len(slowed)] == slowed and len(slowed) == 2 * 6
     for pair in slowed:
         assert pair.numerator.replace("@full", "@idle").replace("@half", "@idle") == pair.denominator
     assert {p.kind for p in pairs} >= {"headline", "gil", "build", "method"}
@@ -42,7 +42,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr("bench.interference.time.perf_counter", lambda: self.now)
+        monkeypatch.setattr("ftbench.interference.time.perf_counter", lambda: self.now)
 
     def every(self, seconds: float):
         """Batches, each of which has to be waited for so long."""

@@ -10,19 +10,22 @@ import numpy
 import psutil
 import pytest
 
-from bench import page_cache
-from bench.images import cache_directory
-from bench.results import load
-from bench.scenario import Task, without_pause
-from bench.scenarios import SCENARIOS
-from bench.scenarios.latency import SAMPLE_BYTES, RemoteSamples
-from bench.slow_server import content, slow_server
+from ftbench import page_cache
+from ftbench.images import cache_directory
+from ftbench.results import load
+from ftbench.scenario import Task, without_pause
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.latency import SAMPLE_BYTES, RemoteSamples
+from ftbench.slow_server import content, slow_server
 
 pytest.importorskip("fsspec", reason="fsspec is not installed here; it is in docker/requirements.lock")
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here; it is in docker/requirements.lock")
 SCENARIO = SCENARIOS["latency"]
-pytestmark = [pytest.mark.thread_unsafe(reason="starts processes"), pytest.mark.timeout(400),
-              pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")]
+pytestmark = [
+    pytest.mark.thread_unsafe(reason="starts processes"),
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+]
 
 
 def test_samples_are_what_the_server_has():
@@ -71,8 +74,23 @@ def left_running(mark: str) -> list[psutil.Process]:
 def test_real_runs_agree_and_leave_nothing_running(run_bench, environment, twin, tmp_path):
     """Of this scenario, with its server, and of raw-cache, with its files."""
     mark = uuid.uuid4().hex
-    done = run_bench("raw-cache", "latency", "--quick", "--rounds", 1, "--workers", 2, "--batch-size", 2,
-                     "--configs", twin, "--out", tmp_path, timeout=380, env={**environment, "FT_TEST_MARK": mark})
+    done = run_bench(
+        "raw-cache",
+        "latency",
+        "--quick",
+        "--rounds",
+        1,
+        "--workers",
+        2,
+        "--batch-size",
+        2,
+        "--configs",
+        twin,
+        "--out",
+        tmp_path,
+        timeout=380,
+        env={**environment, "FT_TEST_MARK": mark},
+    )
     assert done.returncode == 0, done.stderr
     assert left_running(mark) == []
     document = load(tmp_path / "latest/results.json")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import memory
-from bench.scenario import Task
-from bench.scenarios import SCENARIOS
-from bench.scenarios.memory import NAMES, FileNames
-from bench.trials import encode
+from ftbench import memory
+from ftbench.scenario import Task
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.memory import NAMES, FileNames
+from ftbench.trials import encode
 
 SCENARIO = SCENARIOS["memory"]
 pytestmark = [pytest.mark.thread_unsafe(reason="looks at the memory of processes"), pytest.mark.timeout(400)]
@@ -35,7 +35,8 @@ def test_a_series_over_the_epoch():
     result = memory.measure(task)
     series = result["distributions"]
     assert {name: len(one["values"]) for name, one in series.items()} == dict.fromkeys(
-        ("pss_mib", "uss_mib"), memory.LOOKS + 1)
+        ("pss_mib", "uss_mib"), memory.LOOKS + 1
+    )
     for name in ("pss_mib", "uss_mib"):
         loaded = series[name]["over"]["values"]
         assert len(loaded) == len(series[name]["values"]) and (loaded[0], loaded[-1]) == (5, 300)
@@ -47,11 +48,11 @@ def test_a_series_over_the_epoch():
 # A file that nobody else on the machine has mapped: who shares torch's libraries is the other tests' business.
 FILE_MIB = 160
 # Has the file mapped, as libraries are, and tells for each line that it is sent its tree's PSS, its own as the kernel
-# has it, and its children's USS, MiB. Every page is looked at first: kernels take back what nobody has used for a while.
+# has it, and its children's USS, MiB. Every page is looked at first: kernels take back what nobody uses.
 TELLS = """
 import mmap, sys
 import psutil
-from bench import memory
+from ftbench import memory
 with open(sys.argv[1], "rb") as file:
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 for line in sys.stdin:
@@ -85,8 +86,15 @@ def library() -> Iterator[Path]:
 @contextlib.contextmanager
 def telling(library: Path, environment, code: str = TELLS):
     """A process that tells its memory, and a function that asks it."""
-    with subprocess.Popen([sys.executable, "-c", code, str(library)], env=environment, stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(library)],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as process:
+
         def ask() -> list[float]:
             process.stdin.write("\n")
             return [float(word) for word in process.stdout.readline().split()]
@@ -118,11 +126,26 @@ def test_the_libraries_of_a_tree_count_once(library, environment):
 
 def grown(command, environment, twin: str, case: str) -> tuple[float, list]:
     """(MiB by which the process tree grows over an epoch of one forked worker, checksums)."""
-    request = {"scenario": "memory", "case": case, "parameters": SCENARIO.case(case).parameters, "paths": [],
-               "config": twin, "variant": "loader-process", "workers": 1, "batch_size": 1000, "warmup_batches": 1,
-               "batches": 60, "prefetch_factor": 2}
-    done = subprocess.run(command(module="bench.trial"), input=encode(request), capture_output=True, timeout=300,
-                          env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment)
+    request = {
+        "scenario": "memory",
+        "case": case,
+        "parameters": SCENARIO.case(case).parameters,
+        "paths": [],
+        "config": twin,
+        "variant": "loader-process",
+        "workers": 1,
+        "batch_size": 1000,
+        "warmup_batches": 1,
+        "batches": 60,
+        "prefetch_factor": 2,
+    }
+    done = subprocess.run(
+        command(module="ftbench.trial"),
+        input=encode(request),
+        capture_output=True,
+        timeout=300,
+        env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
+    )
     assert done.returncode == 0, done.stderr.decode()
     result = json.loads(done.stdout)
     values = result["distributions"]["pss_mib"]["values"]

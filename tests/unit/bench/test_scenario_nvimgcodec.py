@@ -10,14 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
-from bench import checksums, decoding, gpu
-from bench.contestants import CONFIGS
-from bench.results import load
-from bench.scenario import Task
-from bench.scenarios import SCENARIOS, members
-from bench.scenarios.nvimgcodec.images import CpuImages, _resized
-from bench.scenarios.pillow import HEIGHT, WIDTH, PillowDataset
-from bench.trials import encode
+from ftbench import checksums, decoding, gpu
+from ftbench.contestants import CONFIGS
+from ftbench.results import load
+from ftbench.scenario import Task
+from ftbench.scenarios import SCENARIOS, members
+from ftbench.scenarios.nvimgcodec.images import CpuImages, _resized
+from ftbench.scenarios.pillow import HEIGHT, WIDTH, PillowDataset
+from ftbench.trials import encode
 
 pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -60,7 +60,7 @@ def test_another_decoders_rows_are_held_against_pillows(paths):
     images = PillowDataset(paths)
     # The second batch, decoded a little differently.
     batch = numpy.stack([images[index] for index in (3, 4, 5)])
-    rows = batch[:, ::checksums.CHECKED_ROWS]
+    rows = batch[:, :: checksums.CHECKED_ROWS]
     near = numpy.clip(rows.astype(int) + numpy.random.default_rng(1).integers(-4, 5, rows.shape), 0, 255)
     reference = decoding.Reference(task)
     assert reference.compare(1, near.astype(numpy.uint8)) == checksums.part(torch.from_numpy(batch))
@@ -94,8 +94,11 @@ def test_without_a_gpu_the_reason_is_told():
 @pytest.mark.thread_unsafe(reason="starts processes")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_both_decoders_give_the_same_bits_to_threads_and_processes(paths):
-    found = [decoding.measure(task_of("combined", case, paths, variant))
-             for case in ("pillow", "nvimgcodec") for variant in ("loader-thread", "loader-process")]
+    found = [
+        decoding.measure(task_of("combined", case, paths, variant))
+        for case in ("pillow", "nvimgcodec")
+        for variant in ("loader-thread", "loader-process")
+    ]
     assert len({(f["first_batch"], tuple(f["rows"])) for f in found}) == 1
     for each in found:
         assert (each["samples"], each["batches"], each["last_batch"]) == (12, 4, 3)
@@ -107,8 +110,23 @@ def test_both_decoders_give_the_same_bits_to_threads_and_processes(paths):
 @off_gpu
 @pytest.mark.timeout(400)
 def test_a_run_says_what_it_measured_and_what_it_could_not(run_bench, photos, twin, tmp_path):
-    done = run_bench("nvimgcodec", "--quick", "--data", photos, "--out", tmp_path / "out", "--configs", twin,
-                     "--workers", 1, "--batch-size", 2, "--rounds", 1, timeout=380)
+    done = run_bench(
+        "nvimgcodec",
+        "--quick",
+        "--data",
+        photos,
+        "--out",
+        tmp_path / "out",
+        "--configs",
+        twin,
+        "--workers",
+        1,
+        "--batch-size",
+        2,
+        "--rounds",
+        1,
+        timeout=380,
+    )
     assert done.returncode == 0, done.stderr
     document = load(tmp_path / "out/latest/results.json")
     (scenario,) = document["scenarios"]
@@ -116,7 +134,8 @@ def test_a_run_says_what_it_measured_and_what_it_could_not(run_bench, photos, tw
     trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
     assert len({(t["first_batch"], tuple(t["rows"])) for t in trials}) == 1
     assert {t["contestant"] for t in trials} == {
-        f"{twin}/loader-{method}/1{again}" for method in ("thread", "process") for again in ("", "/again")}
+        f"{twin}/loader-{method}/1{again}" for method in ("thread", "process") for again in ("", "/again")
+    }
     assert all(t["gil_enabled"] == (twin == "gil") for t in trials)
     # Labelled in every output, and what needs a GPU is named with the reason.
     page = (tmp_path / "out/latest/report.html").read_text()
@@ -129,11 +148,26 @@ def test_a_run_says_what_it_measured_and_what_it_could_not(run_bench, photos, tw
 
 def trial(command, environment, twin: str, paths: list[str], name: str, case: str, variant: str) -> dict:
     """One trial's result, in a process of its own as an endpoint has it."""
-    request = {"scenario": name, "case": case, "parameters": dict(SCENARIOS[name].case(case).parameters),
-               "paths": paths, "config": twin, "variant": variant, "workers": 2, "batch_size": 3,
-               "warmup_batches": 2, "batches": 4, "prefetch_factor": 2}
-    done = subprocess.run(command(module="bench.trial"), input=encode(request), capture_output=True, timeout=280,
-                          env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment)
+    request = {
+        "scenario": name,
+        "case": case,
+        "parameters": dict(SCENARIOS[name].case(case).parameters),
+        "paths": paths,
+        "config": twin,
+        "variant": variant,
+        "workers": 2,
+        "batch_size": 3,
+        "warmup_batches": 2,
+        "batches": 4,
+        "prefetch_factor": 2,
+    }
+    done = subprocess.run(
+        command(module="ftbench.trial"),
+        input=encode(request),
+        capture_output=True,
+        timeout=280,
+        env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
+    )
     assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)
 
@@ -141,8 +175,10 @@ def trial(command, environment, twin: str, paths: list[str], name: str, case: st
 @on_gpu
 @pytest.mark.timeout(600)
 def test_threads_and_processes_on_the_gpu(command, environment, twin, paths):
-    found = {variant: trial(command, environment, twin, paths, "nvimgcodec-memory", "", variant)
-             for variant in ("loader-thread", "loader-process")}
+    found = {
+        variant: trial(command, environment, twin, paths, "nvimgcodec-memory", "", variant)
+        for variant in ("loader-thread", "loader-process")
+    }
     threads, processes = found["loader-thread"], found["loader-process"]
     assert (threads["first_batch"], threads["rows"]) == (processes["first_batch"], processes["rows"])
     for result in found.values():
@@ -155,6 +191,9 @@ def test_threads_and_processes_on_the_gpu(command, environment, twin, paths):
 @on_gpu
 @pytest.mark.timeout(600)
 def test_both_decoders_end_on_the_gpu(command, environment, twin, paths):
-    found = [trial(command, environment, twin, paths, "combined", case, variant)
-             for case in ("pillow", "nvimgcodec") for variant in ("loader-thread", "loader-process")]
+    found = [
+        trial(command, environment, twin, paths, "combined", case, variant)
+        for case in ("pillow", "nvimgcodec")
+        for variant in ("loader-thread", "loader-process")
+    ]
     assert len({(f["first_batch"], tuple(f["rows"])) for f in found}) == 1

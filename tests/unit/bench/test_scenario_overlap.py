@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bench.contestants import CONFIGS, Contestant, duplicates
-from bench.controller import choose
-from bench.overlap import _mean_step, note
-from bench.scenarios import SCENARIOS
-from bench.scenarios.overlap import EQUAL
-from bench.training_step import TorchStep
+from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench.controller import choose
+from ftbench.overlap import _mean_step, note
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.overlap import EQUAL
+from ftbench.training_step import TorchStep
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["overlap"]
@@ -83,8 +83,9 @@ def test_where_it_trained_is_told():
 
 @pytest.mark.timeout(500)
 def test_a_run(run_few, twin):
-    contestants = [Contestant(twin, variant, 1, case=EQUAL.name)
-                   for variant in ("loader-thread", "loader-process", "serial")]
+    contestants = [
+        Contestant(twin, variant, 1, case=EQUAL.name) for variant in ("loader-thread", "loader-process", "serial")
+    ]
     entry, printed = run_few("overlap", contestants, "--workers", 1, "--batch-size", 2)
     assert "serial loading" in printed and entry["note"] in printed
     assert entry["note"].startswith("trained on the GPU" if torch.cuda.is_available() else "trained on one CPU core")

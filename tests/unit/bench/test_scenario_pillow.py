@@ -8,12 +8,12 @@ import numpy
 import pytest
 from PIL import Image
 
-from bench import epochs
-from bench.contestants import CONFIGS
-from bench.grid import Grid
-from bench.scenario import Task, without_pause
-from bench.scenarios import SCENARIOS
-from bench.scenarios.pillow import GRID, HEIGHT, SIDE, WIDTH
+from ftbench import epochs
+from ftbench.contestants import CONFIGS
+from ftbench.grid import Grid
+from ftbench.scenario import Task, without_pause
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.pillow import GRID, HEIGHT, SIDE, WIDTH
 
 SCENARIO = SCENARIOS["pillow"]
 
@@ -71,9 +71,9 @@ def test_the_headline_is_what_it_was_before_there_were_cases():
     assert contest.candidates(CONFIGS, [1, 2], quick=True) == Grid().candidates(CONFIGS, [1, 2], quick=True)
     full = contest.candidates(CONFIGS, [1, 2, 4, 8], quick=False)
     before = Grid().candidates(CONFIGS, [1, 2, 4, 8], quick=False)
-    assert full[:len(before)] == before
+    assert full[: len(before)] == before
     # The other cases have everybody too, each under its name, and are given up first.
-    others = full[len(before):]
+    others = full[len(before) :]
     assert {c.case for _, c in others} == {"decode", "resize"}
     plain = {c for _, c in before if not c.duplicate}
     for case in ("decode", "resize"):
@@ -89,7 +89,8 @@ def test_the_headline_is_what_it_was_before_there_were_cases():
 @pytest.mark.parametrize("case", [case.name for case in SCENARIO.cases])
 def test_threads_and_processes_do_the_same_work(case, photos):
     paths = sorted(map(str, photos.iterdir()))
-    a, b = (without_pause(epochs.measure(task_of(case, paths, variant)))
-            for variant in ("loader-thread", "loader-process"))
+    a, b = (
+        without_pause(epochs.measure(task_of(case, paths, variant))) for variant in ("loader-thread", "loader-process")
+    )
     assert (a["first_batch"], a["rows"]) == (b["first_batch"], b["rows"])
     assert len(set(a["rows"])) == 2  # six photos are two batches of three, which come round again

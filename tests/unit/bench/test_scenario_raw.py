@@ -11,17 +11,19 @@ import numpy
 import pytest
 import torch
 
-from bench import page_cache, raw_samples
-from bench.epochs import measure as measure_epochs
-from bench.scenario import Task, without_pause
-from bench.scenarios import SCENARIOS
-from bench.scenarios.raw import pinned
-from bench.scenarios.raw.samples import Records, Shards, stacked
-from bench.sources import GENERATED
+from ftbench import page_cache, raw_samples
+from ftbench.epochs import measure as measure_epochs
+from ftbench.scenario import Task, without_pause
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.raw import pinned
+from ftbench.scenarios.raw.samples import Records, Shards, stacked
+from ftbench.sources import GENERATED
 
 KIB, MIB = 1024, 1024 * 1024
-pytestmark = [pytest.mark.thread_unsafe(reason="starts processes and drops files from the page cache"),
-              pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")]
+pytestmark = [
+    pytest.mark.thread_unsafe(reason="starts processes and drops files from the page cache"),
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_samples_are_the_bytes_of_their_place(files, tensors, forget):
         sample = dataset[index]
         assert isinstance(sample, torch.Tensor if tensors else numpy.ndarray) and tuple(sample.shape) == (32, 1024)
         begin = index % 16 * 64 * KIB
-        assert numpy.asarray(sample).tobytes() == data[index // 16][begin:begin + 64 * KIB]
+        assert numpy.asarray(sample).tobytes() == data[index // 16][begin : begin + 64 * KIB]
     again = pickle.loads(pickle.dumps(dataset))
     assert numpy.array_equal(numpy.asarray(again[7]), numpy.asarray(dataset[7]))
 
@@ -83,14 +85,27 @@ def small(name: str, files: dict, variant: str, case: str) -> Task:
     this = task(name, files, variant, case)
     if (this.scenario.case(case).source or this.scenario.source) != "shards":
         return this
-    return replace(this, parameters={**this.parameters, "sample_bytes": 64 * KIB}, scenario=replace(
-        this.scenario, dataset=lambda t: Shards(t.paths, 64 * KIB, t.parameters.get("kind") == "torch",
-                                                bool(t.parameters.get("cold")))))
+    return replace(
+        this,
+        parameters={**this.parameters, "sample_bytes": 64 * KIB},
+        scenario=replace(
+            this.scenario,
+            dataset=lambda t: Shards(
+                t.paths, 64 * KIB, t.parameters.get("kind") == "torch", bool(t.parameters.get("cold"))
+            ),
+        ),
+    )
 
 
-@pytest.mark.parametrize("name, case", [
-    ("raw-size", "64-KiB"), ("raw-cache", "warm"), ("raw-cache", "cold"),
-    *(("raw-transfer", case.name) for case in SCENARIOS["raw-transfer"].cases)])
+@pytest.mark.parametrize(
+    "name, case",
+    [
+        ("raw-size", "64-KiB"),
+        ("raw-cache", "warm"),
+        ("raw-cache", "cold"),
+        *(("raw-transfer", case.name) for case in SCENARIOS["raw-transfer"].cases),
+    ],
+)
 def test_threads_and_processes_give_the_same(name, case, files):
     """Measured as a trial does, in shared memory and pickled."""
     if case == "cold" and (why := page_cache.why_not_droppable(Path(files["shards"][0]).parent)):
@@ -100,16 +115,21 @@ def test_threads_and_processes_give_the_same(name, case, files):
         this = small(name, files, variant, case)
         result = without_pause(this.scenario.measure(this))
         assert result["metrics"]["gb_per_s"] == pytest.approx(
-            result["metrics"]["throughput"] * this.parameters["sample_bytes"] / 1e9)
+            result["metrics"]["throughput"] * this.parameters["sample_bytes"] / 1e9
+        )
         assert (result["batches"], result["last_batch"]) == (4, 3)
         found.append((result["first_batch"], result["rows"]))
     assert found[0] == found[1]
 
 
 def test_batches_that_are_arrays_have_the_checksums_of_tensors(files):
-    plain, arrays = (without_pause(measured) for measured in (
-        measure_epochs(task("raw-transfer", files, "loader-thread", "unpickled")),
-        SCENARIOS["raw-transfer"].measure(task("raw-transfer", files, "loader-thread", "unpickled-pickled"))))
+    plain, arrays = (
+        without_pause(measured)
+        for measured in (
+            measure_epochs(task("raw-transfer", files, "loader-thread", "unpickled")),
+            SCENARIOS["raw-transfer"].measure(task("raw-transfer", files, "loader-thread", "unpickled-pickled")),
+        )
+    )
     assert (plain["first_batch"], plain["rows"]) == (arrays["first_batch"], arrays["rows"])
 
 

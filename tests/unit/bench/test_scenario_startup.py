@@ -11,20 +11,23 @@ import time
 import numpy
 import pytest
 
-from bench.contestants import CONFIGS
-from bench.environment import MIB
-from bench.run import Options, Run
-from bench.scenario import Task
-from bench.scenarios import SCENARIOS
-from bench.scenarios.startup import Table
-from bench.sources import Sources
-from bench.trials import encode
-from bench.twins import Twins
+from ftbench.contestants import CONFIGS
+from ftbench.run import Options, Run
+from ftbench.scenario import Task
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.startup import Table
+from ftbench.sources import Sources
+from ftbench.trials import encode
+from ftbench.twins import Twins
+from ftrun.environment import MIB
 
 SCENARIO = SCENARIOS["startup"]
 METRICS = {"time_to_first_batch", "epoch_gap", "epoch_gap_persistent"}
-pytestmark = [pytest.mark.thread_unsafe(reason="starts processes"), pytest.mark.timeout(400),
-              pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")]
+pytestmark = [
+    pytest.mark.thread_unsafe(reason="starts processes"),
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+]
 
 
 def test_a_table_has_its_size_and_its_rows():
@@ -60,12 +63,27 @@ def group_ends(group: int) -> bool:
 @pytest.mark.parametrize("variant", ["loader-spawn", "loader-forkserver"])
 def test_processes_that_are_not_forked(command, environment, twin, variant):
     """A real trial, whose workers, server and resource tracker go with it."""
-    request = {"scenario": "startup", "case": "1-MiB", "parameters": {"bytes": MIB}, "paths": [], "config": twin,
-               "variant": variant, "workers": 1, "batch_size": 4, "warmup_batches": 1, "batches": 4,
-               "prefetch_factor": 2}
-    with subprocess.Popen(command(module="bench.trial"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, start_new_session=True,
-                          env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment) as trial:
+    request = {
+        "scenario": "startup",
+        "case": "1-MiB",
+        "parameters": {"bytes": MIB},
+        "paths": [],
+        "config": twin,
+        "variant": variant,
+        "workers": 1,
+        "batch_size": 4,
+        "warmup_batches": 1,
+        "batches": 4,
+        "prefetch_factor": 2,
+    }
+    with subprocess.Popen(
+        command(module="ftbench.trial"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
+    ) as trial:
         output, errors = trial.communicate(encode(request), timeout=300)
     assert trial.returncode == 0, errors.decode()
     assert group_ends(trial.pid)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from bench import training
-from bench.contestants import CONFIGS, Contestant, duplicates
-from bench.scenario import Task
-from bench.scenarios import SCENARIOS
-from bench.scenarios.training import SIDE, Quadrants, network, train
-from bench.training import EPOCHS, AcceleratorUse, CPUUse, note, steps_per_epoch
+from ftbench import training
+from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench.scenario import Task
+from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.training import SIDE, Quadrants, network, train
+from ftbench.training import EPOCHS, AcceleratorUse, CPUUse, note, steps_per_epoch
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["training"]
@@ -44,7 +44,7 @@ def test_samples_are_crops_with_their_brightest_quadrant(dataset):
     for index in range(6):
         image, label = dataset[index]
         assert image.shape == (3, SIDE, SIDE) and image.dtype == torch.uint8
-        quadrants = [image[:, y:y + half, x:x + half].double().mean() for y in (0, half) for x in (0, half)]
+        quadrants = [image[:, y : y + half, x : x + half].double().mean() for y in (0, half) for x in (0, half)]
         assert quadrants[label] == max(quadrants)
 
 
@@ -61,8 +61,11 @@ def test_it_learns_which_quadrant_is_the_brightest(dataset):
     torch.manual_seed(0)
     model = network()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-    losses = [float(loss) for _ in range(25)
-              for loss in train(model, optimiser, TorchDataLoader(dataset, batch_size=24), "cpu")]
+    losses = [
+        float(loss)
+        for _ in range(25)
+        for loss in train(model, optimiser, TorchDataLoader(dataset, batch_size=24), "cpu")
+    ]
     assert losses[-1] < losses[0] * 0.9
 
 

@@ -6,19 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from bench import progress, run
-from bench.interruption import Interruption
-from bench.results import Results
-from bench.scenarios import SCENARIOS
+from ftbench import progress, run
+from ftbench.results import Results
+from ftbench.scenarios import SCENARIOS
+from ftrun.interruption import Interruption
 
 
 @pytest.fixture
 def suite(tmp_path: Path):
     """Builds a run of pillow, contention and memory that has not begun."""
+
     def build(**options) -> run.Run:
         chosen = tuple(SCENARIOS[name] for name in ("pillow", "contention", "memory"))
-        given = {"quick": True, "out": tmp_path, "data": None, "rounds": None, "budget": 1000.0, "workers": None,
-                 "batch_size": None, "configs": ("gil", "ft"), "twins": {}, **options}
+        given = {
+            "quick": True,
+            "out": tmp_path,
+            "data": None,
+            "rounds": None,
+            "budget": 1000.0,
+            "workers": None,
+            "batch_size": None,
+            "configs": ("gil", "ft"),
+            "twins": {},
+            **options,
+        }
         with Interruption() as interruption:
             return run.Run(run.Options(chosen, **given), Results(tmp_path), interruption, progress.PlainDisplay())
 
@@ -31,7 +42,8 @@ def test_what_a_run_did_not_come_to_is_said(suite):
     this.document["scenarios"].append({"name": "contention"})  # some of its rounds are there
     this.stop("interrupted (SIGINT)")
     assert this.document["skipped"] == [
-        {"what": "memory", "why": "the run ended before its first round had: interrupted (SIGINT)"}]
+        {"what": "memory", "why": "the run ended before its first round had: interrupted (SIGINT)"}
+    ]
 
 
 def test_options_that_mean_nothing_to_a_scenario_are_named(suite, capsys):
@@ -57,10 +69,15 @@ def test_progress_tells_the_time_of_the_whole_run(capsys):
     display.scenario("memory", 3, 3, 0.0)
     display.round_done(2, 4, 20.0, 40.0)
     assert capsys.readouterr().err.splitlines() == [
-        "pillow (1 of 3); 1:02:05 for those after it", "round 2 of 4: 20 s, 0:40 left, 1:02:45 of the run",
-        "memory (3 of 3)", "round 2 of 4: 20 s, 0:40 left"]
+        "pillow (1 of 3); 1:02:05 for those after it",
+        "round 2 of 4: 20 s, 0:40 left, 1:02:45 of the run",
+        "memory (3 of 3)",
+        "round 2 of 4: 20 s, 0:40 left",
+    ]
 
 
 def test_notes_that_others_hold_are_said_once():
-    assert run.joined(["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"]) == \
-        "no GPU here, and 2 workers share 2 CPUs; CPU backend"
+    assert (
+        run.joined(["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"])
+        == "no GPU here, and 2 workers share 2 CPUs; CPU backend"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.sizing import MIB, USABLE, Demand, DoesNotFit, demand, fit, room, together
+from ftbench.sizing import MIB, USABLE, Demand, DoesNotFit, demand, fit, room, together
 
 SAMPLE = 640 * 408 * 3
 PLENTY = {"available": 10**12, "shm_free": 10**12}
@@ -36,9 +36,17 @@ def test_nothing_fits():
         fit(8, SAMPLE, 2, 2, True, {"ft": {**PLENTY, "shm_free": MIB}})
 
 
-@pytest.mark.parametrize("has, groups", [
-    (None, ["abcd"]), (Demand(40, 20), ["abcd"]), (Demand(39, 20), ["abc", "d"]), (Demand(40, 19), ["abc", "d"]),
-    (Demand(20, 100), ["ab", "cd"]), (Demand(1, 1), ["a", "b", "c", "d"])])
+@pytest.mark.parametrize(
+    "has, groups",
+    [
+        (None, ["abcd"]),
+        (Demand(40, 20), ["abcd"]),
+        (Demand(39, 20), ["abc", "d"]),
+        (Demand(40, 19), ["abc", "d"]),
+        (Demand(20, 100), ["ab", "cd"]),
+        (Demand(1, 1), ["a", "b", "c", "d"]),
+    ],
+)
 def test_who_fits_into_memory_together(has, groups):
     assert ["".join(group) for group in together("abcd", lambda _: Demand(10, 5), has)] == groups
 

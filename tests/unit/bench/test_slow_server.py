@@ -13,7 +13,7 @@ import zlib
 import psutil
 import pytest
 
-from bench.slow_server import content, slow_server
+from ftbench.slow_server import content, slow_server
 
 SIZE = 5000
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
@@ -109,7 +109,7 @@ def test_it_ends_with_the_context_and_with_an_exception():
 
 KILLED = """
 import sys
-from bench.slow_server import slow_server
+from ftbench.slow_server import slow_server
 with slow_server(0.0, 100) as running:
     print(running.pid, flush=True)
     sys.stdin.read()
@@ -117,8 +117,9 @@ with slow_server(0.0, 100) as running:
 
 
 def test_it_ends_with_a_parent_that_is_killed(environment):
-    with subprocess.Popen([sys.executable, "-c", KILLED], env=environment, text=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
         pid = int(parent.stdout.readline())
         assert psutil.pid_exists(pid)
         parent.send_signal(signal.SIGKILL)
@@ -128,14 +129,24 @@ def test_it_ends_with_a_parent_that_is_killed(environment):
 
 def test_it_ends_with_its_standard_input(environment):
     """Where nobody is its parent in the kernel's sense."""
-    with subprocess.Popen([sys.executable, "-m", "bench.slow_server", "--delay", "0", "--size", "10"],
-                          env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "ftbench.slow_server", "--delay", "0", "--size", "10"],
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
         assert int(process.stdout.readline()) > 0
         process.stdin.close()
         assert process.wait(30) == 0
 
 
 def test_wrong_usage(environment):
-    done = subprocess.run([sys.executable, "-m", "bench.slow_server", "--delay", "-1", "--size", "10"],
-                          env=environment, text=True, capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "ftbench.slow_server", "--delay", "-1", "--size", "10"],
+        env=environment,
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
     assert done.returncode == 2 and "--delay is 0 or more" in done.stderr

@@ -8,12 +8,12 @@ import random
 import pytest
 from scipy import stats
 
-from bench import contestants, statistics
-from bench.contestants import Target
-from bench.grid import Grid
-from bench.metrics import METRICS
-from bench.moderation import moderate
-from bench.statistics import LEAST_FLOOR, NO_DIFFERENCE, TOO_FEW, Ratio, noise_floor, ratio, reached, verdict
+from ftbench import contestants, statistics
+from ftbench.contestants import Target
+from ftbench.grid import Grid
+from ftbench.metrics import METRICS
+from ftbench.moderation import moderate
+from ftbench.statistics import LEAST_FLOOR, NO_DIFFERENCE, TOO_FEW, Ratio, noise_floor, ratio, reached, verdict
 
 THROUGHPUT = METRICS["throughput"]
 
@@ -107,7 +107,7 @@ def test_what_variances_have_in_common_is_smyths_fit():
     """Section 6.2 of the paper step by step, for variances of two degrees of freedom."""
     from scipy.special import polygamma, psi
 
-    from bench.moderation import _inverse_trigamma, _prior
+    from ftbench.moderation import _inverse_trigamma, _prior
 
     variances = [0.001, 0.02, 0.3, 0.004, 1.0, 0.0005]
     logs = [math.log(v) - psi(1.0) for v in variances]
@@ -127,8 +127,21 @@ def test_p_values_are_adjusted_over_a_whole_run():
     assert statistics.adjusted([]) == [] and statistics.adjusted([None]) == [None]
 
     def analysis(*p_values: float, n: int = 3) -> dict:
-        return {"comparisons": [{"mean": 1.5, "low": 1.2, "high": 1.9, "n": n, "p": p, "bootstrap": None,
-                                 "noise_floor": 1.05, "metric": "throughput"} for p in p_values]}
+        return {
+            "comparisons": [
+                {
+                    "mean": 1.5,
+                    "low": 1.2,
+                    "high": 1.9,
+                    "n": n,
+                    "p": p,
+                    "bootstrap": None,
+                    "noise_floor": 1.05,
+                    "metric": "throughput",
+                }
+                for p in p_values
+            ]
+        }
 
     alone, others = analysis(0.02), analysis(*[0.9] * 9)
     statistics.adjust([alone])
@@ -142,8 +155,11 @@ def test_p_values_are_adjusted_over_a_whole_run():
 
 
 def test_percentiles_are_taken_within_rounds():
-    rounds = [{"step": {"unit": "ms", "values": [float(v) for v in range(101)]}},
-              {"step": {"unit": "ms", "values": [10.0]}}, {}]
+    rounds = [
+        {"step": {"unit": "ms", "values": [float(v) for v in range(101)]}},
+        {"step": {"unit": "ms", "values": [10.0]}},
+        {},
+    ]
     found = statistics.distributions(rounds)
     assert found["step"]["unit"] == "ms" and found["step"]["values"] == 102
     assert found["step"]["percentiles"]["99"] == {"median": 54.5, "min": 10, "max": 99}
@@ -151,13 +167,23 @@ def test_percentiles_are_taken_within_rounds():
 
 
 def test_a_case_with_its_own_noise_is_held_against_it():
-    values = {"throughput": {"a@x": [1.0, 1.0, 1.0], "a@x/again": [1.5, 1.4, 1.6], "b@x": [1.0, 1.1, 1.0],
-                             "a@y": [1.0, 1.0, 1.0], "a@y/again": [1.01, 1.0, 1.01], "b@y": [1.2, 1.21, 1.2]}}
+    values = {
+        "throughput": {
+            "a@x": [1.0, 1.0, 1.0],
+            "a@x/again": [1.5, 1.4, 1.6],
+            "b@x": [1.0, 1.1, 1.0],
+            "a@y": [1.0, 1.0, 1.0],
+            "a@y/again": [1.01, 1.0, 1.01],
+            "b@y": [1.2, 1.21, 1.2],
+        }
+    }
     pair = contestants.Pair
     found = statistics.analyse(
-        values, [pair("chosen", "x", "b@x", "a@x"), pair("chosen", "y", "b@y", "a@y")],
+        values,
+        [pair("chosen", "x", "b@x", "a@x"), pair("chosen", "y", "b@y", "a@y")],
         [pair("noise", "x", "a@x/again", "a@x"), pair("noise", "y", "a@y/again", "a@y")],
-        {key: key[2] for key in values["throughput"]})
+        {key: key[2] for key in values["throughput"]},
+    )
     assert [round(c["noise_floor"], 2) for c in found["comparisons"]] == [1.5, 1.01]
     assert [c["verdict"] for c in found["comparisons"]] == [NO_DIFFERENCE, "faster"]
     assert found["noise_floor"]["throughput"] == pytest.approx(1.5, abs=0.01)
@@ -169,8 +195,10 @@ def test_equal_contestants_show_no_difference_and_different_ones_do():
     def runs_with_a_difference(effect: float) -> float:
         declared = 0
         for _ in range(500):
+
             def trial(speed: float = 1.0) -> list[float]:
                 return [speed * math.exp(rng.gauss(0, 0.03)) for _ in range(5)]
+
             floor = noise_floor([ratio(trial(), trial()) for _ in range(2)])
             declared += verdict(ratio(trial(effect), trial()), floor, THROUGHPUT) == "faster"
             if effect == 1:
@@ -189,50 +217,66 @@ def test_noise_floor_is_how_far_the_pair_that_is_farthest_from_1_came_out():
     assert noise_floor([]) is None
 
 
-@pytest.mark.parametrize("r, floor, expected", [
-    (Ratio(1.5, 1.4, 1.6, 3), 1.05, "faster"),
-    (Ratio(0.5, 0.4, 0.6, 3), 1.05, "slower"),
-    (Ratio(1.5, 0.9, 2.5, 3), 1.05, NO_DIFFERENCE),  # the interval holds 1
-    (Ratio(1.04, 1.03, 1.05, 9), 1.05, NO_DIFFERENCE),  # within the noise
-    (Ratio(0.96, 0.955, 0.965, 9), 1.05, NO_DIFFERENCE),
-    (Ratio(1.5, 1.4, 1.6, 2), 1.05, TOO_FEW),
-    (Ratio(1.5, 1.4, 1.6, 3), None, TOO_FEW),
-])
+@pytest.mark.parametrize(
+    "r, floor, expected",
+    [
+        (Ratio(1.5, 1.4, 1.6, 3), 1.05, "faster"),
+        (Ratio(0.5, 0.4, 0.6, 3), 1.05, "slower"),
+        (Ratio(1.5, 0.9, 2.5, 3), 1.05, NO_DIFFERENCE),  # the interval holds 1
+        (Ratio(1.04, 1.03, 1.05, 9), 1.05, NO_DIFFERENCE),  # within the noise
+        (Ratio(0.96, 0.955, 0.965, 9), 1.05, NO_DIFFERENCE),
+        (Ratio(1.5, 1.4, 1.6, 2), 1.05, TOO_FEW),
+        (Ratio(1.5, 1.4, 1.6, 3), None, TOO_FEW),
+    ],
+)
 def test_verdict(r, floor, expected):
     assert verdict(r, floor, THROUGHPUT) == expected
 
 
-@pytest.mark.parametrize("r, target, expected", [
-    (Ratio(2.0, 1.95, 2.1, 5), Target("least", 1.9), "met"),
-    (Ratio(2.0, 1.8, 2.2, 5), Target("least", 1.9), "unclear"),
-    (Ratio(1.5, 1.4, 1.6, 5), Target("least", 1.9), "missed"),
-    (Ratio(0.2, 0.1, 0.3, 5), Target("most", 1 / 3), "met"),
-    (Ratio(0.3, 0.2, 0.4, 5), Target("most", 1 / 3), "unclear"),
-    (Ratio(0.5, 0.4, 0.6, 5), Target("most", 1 / 3), "missed"),
-    (Ratio(9.0, 8.0, 10.0, 2), Target("least", 1.9), "unclear"),  # too few rounds
-    (Ratio(9.0, None, None, 1), Target("least", 1.9), "unclear"),
-])
+@pytest.mark.parametrize(
+    "r, target, expected",
+    [
+        (Ratio(2.0, 1.95, 2.1, 5), Target("least", 1.9), "met"),
+        (Ratio(2.0, 1.8, 2.2, 5), Target("least", 1.9), "unclear"),
+        (Ratio(1.5, 1.4, 1.6, 5), Target("least", 1.9), "missed"),
+        (Ratio(0.2, 0.1, 0.3, 5), Target("most", 1 / 3), "met"),
+        (Ratio(0.3, 0.2, 0.4, 5), Target("most", 1 / 3), "unclear"),
+        (Ratio(0.5, 0.4, 0.6, 5), Target("most", 1 / 3), "missed"),
+        (Ratio(9.0, 8.0, 10.0, 2), Target("least", 1.9), "unclear"),  # too few rounds
+        (Ratio(9.0, None, None, 1), Target("least", 1.9), "unclear"),
+    ],
+)
 def test_a_target_is_met_or_missed_by_the_whole_interval(r, target, expected):
     assert reached(r, target) == expected
 
 
 def test_targets_are_of_the_first_metric_and_pairs_of_theirs():
-    values = {"overhead_us": {"a": [1.0, 1.1, 0.9], "b": [4.0, 4.1, 4.2]},
-              "pss_mib": {"a": [5.0, 5.0, 5.0], "b": [5.0, 5.0, 5.0]}}
-    pairs = [contestants.Pair("peer", "a / b", "a", "b", target=Target("most", 0.5)),
-             contestants.Pair("scaling", "b / a", "b", "a", metrics=("pss_mib",))]
+    values = {
+        "overhead_us": {"a": [1.0, 1.1, 0.9], "b": [4.0, 4.1, 4.2]},
+        "pss_mib": {"a": [5.0, 5.0, 5.0], "b": [5.0, 5.0, 5.0]},
+    }
+    pairs = [
+        contestants.Pair("peer", "a / b", "a", "b", target=Target("most", 0.5)),
+        contestants.Pair("scaling", "b / a", "b", "a", metrics=("pss_mib",)),
+    ]
     found = statistics.analyse(values, pairs, [])
     assert [(c["title"], c["metric"], c["target"] and c["target"]["verdict"]) for c in found["comparisons"]] == [
-        ("a / b", "overhead_us", "met"), ("a / b", "pss_mib", None), ("b / a", "pss_mib", None)]
+        ("a / b", "overhead_us", "met"),
+        ("a / b", "pss_mib", None),
+        ("b / a", "pss_mib", None),
+    ]
     assert set(found["noise_floor"]) == set(found["contestants"][0]["metrics"]) == {"overhead_us", "pss_mib"}
 
 
 def test_a_difference_of_a_tenth_of_a_percent_is_none_however_certain():
     """Memory repeats as well as this; the report would say "1.00x more memory"."""
     values = {"pss_mib": {"a": [620.1, 620.0, 620.2], "again": [620.2, 620.1, 620.1], "b": [619.4, 619.4, 619.5]}}
-    found = statistics.analyse(values, [contestants.Pair("chosen", "a / b", "a", "b")],
-                               [contestants.Pair("noise", "a again / a", "again", "a")])
-    comparison, = found["comparisons"]
+    found = statistics.analyse(
+        values,
+        [contestants.Pair("chosen", "a / b", "a", "b")],
+        [contestants.Pair("noise", "a again / a", "again", "a")],
+    )
+    (comparison,) = found["comparisons"]
     assert comparison["low"] > 1 and comparison["q"] < 0.05
     assert comparison["verdict"] == NO_DIFFERENCE
 
@@ -246,10 +290,15 @@ def test_words_follow_the_metric():
 def test_analyse_compares_and_summarises():
     ranked = Grid().candidates(("gil", "ft"), [1], quick=False)
     all_of_them = [c for _, c in ranked]
-    speed = {"gil/loader-thread/1": 50, "gil/loader-process/1": 100, "ft/loader-thread/1": 200,
-             "ft/loader-process/1": 90, "gil/loader-process/1/again": 101, "ft/loader-thread/1/again": 199}
-    measured = {name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()}
-                for name in METRICS}
+    speed = {
+        "gil/loader-thread/1": 50,
+        "gil/loader-process/1": 100,
+        "ft/loader-thread/1": 200,
+        "ft/loader-process/1": 90,
+        "gil/loader-process/1/again": 101,
+        "ft/loader-thread/1/again": 199,
+    }
+    measured = {name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()} for name in METRICS}
     found = statistics.analyse(measured, Grid().pairs(all_of_them), contestants.duplicates(all_of_them))
     headline = found["comparisons"][0]
     assert (headline["kind"], headline["metric"]) == ("headline", "throughput")

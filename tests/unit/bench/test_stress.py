@@ -11,15 +11,17 @@ import time
 import psutil
 import pytest
 
-from bench import arguments, report, stress
-from bench.compare import compare
-from bench.endpoints import PeerEndpoint
-from bench.integrity import Inconsistent, check, seal
-from bench.interruption import Interruption
-from bench.report import changes, html, safety
-from bench.results import load
-from bench.supervise import supervise
-from bench.trials import TrialFailed, child_environment, command
+from ftbench import arguments, report, stress
+from ftbench.compare import compare
+from ftbench.endpoints import RemoteEndpoint
+from ftbench.integrity import Inconsistent, check, seal
+from ftbench.report import changes, html, safety
+from ftbench.results import load
+from ftbench.trials import TrialFailed
+from ftrun.child_process import supervise
+from ftrun.configurations import child_environment, command
+from ftrun.interruption import Interruption
+from tests.checkout import CHECKOUT
 from tests.unit.bench import documents, simulated
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and looks at what is left of them")
@@ -41,7 +43,12 @@ def test_its_lines_become_results(twin):
     lines: list[bytes] = []
     outcome = supervise(
         [*command(sys.executable, stress.PROGRAM), "--seed", "5", "-k", "ListAsResults or containers.Slots"],
-        b"", child_environment(twin), {}, 280, lines.append)
+        b"",
+        child_environment(twin, paths=[str(CHECKOUT)]),
+        {},
+        280,
+        lines.append,
+    )
     assert outcome.returncode == 0, outcome.stderr.decode()
     part = stress.begin(None, seed=5)
     taker, said = collector(part, twin)
@@ -68,37 +75,42 @@ def assert_gone(processes: list[psutil.Process]) -> None:
 
 
 def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command, environment, twin, tmp_path):
-    peer = subprocess.Popen(command("--socket", tmp_path / "s", module="bench.peer"), env=environment)
+    server = subprocess.Popen(command("--socket", tmp_path / "s", module="ftbench.trial_server"), env=environment)
     part = stress.begin(None)
     taker, _ = collector(part, twin)
     running: list[psutil.Process] = []
 
     def take(line: dict) -> None:
         taker.take(line)
-        running[:] = descendants(peer.pid)
+        running[:] = descendants(server.pid)
         if len(part["results"]) == 2:
             raise Enough
 
     try:
         with Interruption() as interruption:
-            endpoint = PeerEndpoint(tmp_path / "s", interruption)
+            endpoint = RemoteEndpoint(tmp_path / "s", interruption)
             with pytest.raises(Enough):
                 endpoint.stress(twin, {"minutes": None, "seed": 0}, take)
             endpoint.close()
-        assert peer.wait(timeout=60) == 0
+        assert server.wait(timeout=60) == 0
         assert len(running) >= 2  # pytest, and the process that runs the scenarios
         assert_gone(running)
     finally:
-        peer.kill()
-        peer.wait()
+        server.kill()
+        server.wait()
     assert taker.missing() == len(part["scenarios"]) - 2 > 30
 
 
 def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, tiny, twin, tmp_path):
     log = tmp_path / "log"
     with open(log, "w") as file:
-        run = subprocess.Popen(command(*tiny(tmp_path / "out", "--rounds", 1, "--stress")), env=environment,
-                               stdout=subprocess.PIPE, stderr=file, text=True)
+        run = subprocess.Popen(
+            command(*tiny(tmp_path / "out", "--rounds", 1, "--stress")),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+        )
     try:
         deadline = time.monotonic() + 240
         while not any('"stress": {' in path.read_text() for path in tmp_path.glob("out/*/results.json")):
@@ -123,27 +135,40 @@ def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, 
         assert "did not come to its end" in text and "bench --quick --stress" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("line, message", [
-    ({"scenario": "files.SharedZip"}, "lacks 'configuration'"),
-    ({"source": "b" * 64, "scenarios": []}, "another version"),
-    ({name: [] for name in stress.FIELDS} | {"configuration": "gil"}, "ran as gil, not as ft")])
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ({"scenario": "files.SharedZip"}, "lacks 'configuration'"),
+        ({"source": "b" * 64, "scenarios": []}, "another version"),
+        ({name: [] for name in stress.FIELDS} | {"configuration": "gil"}, "ran as gil, not as ft"),
+    ],
+)
 def test_lines_that_cannot_be_taken(line, message):
     taker, _ = collector({**stress.begin(None), "source": "a" * 64}, "ft")
     with pytest.raises(TrialFailed, match=message):
         taker.take(line)
 
 
-@pytest.mark.parametrize("given, wanted", [
-    ([], (True, None)), (["all"], (True, None)), (["--quick"], (False, None)), (["pillow"], (False, None)),
-    (["--quick", "--stress"], (True, None)), (["--no-stress"], (False, None)),
-    (["pillow", "--stress-minutes", "2.5"], (True, 2.5))])
+@pytest.mark.parametrize(
+    "given, wanted",
+    [
+        ([], (True, None)),
+        (["all"], (True, None)),
+        (["--quick"], (False, None)),
+        (["pillow"], (False, None)),
+        (["--quick", "--stress"], (True, None)),
+        (["--no-stress"], (False, None)),
+        (["pillow", "--stress-minutes", "2.5"], (True, 2.5)),
+    ],
+)
 def test_when_it_runs(given, wanted):
     found = arguments.parse(given)
     assert (found.stress, found.stress_minutes) == wanted
 
 
-@pytest.mark.parametrize("given", [["--no-stress", "--stress-minutes", "1"], ["--stress-minutes", "0"],
-                                   ["--stress-minutes", "long"]])
+@pytest.mark.parametrize(
+    "given", [["--no-stress", "--stress-minutes", "1"], ["--stress-minutes", "0"], ["--stress-minutes", "long"]]
+)
 def test_what_makes_no_sense(given):
     with pytest.raises((arguments.UsageError, SystemExit)):
         arguments.parse(given)
@@ -155,13 +180,17 @@ def test_documents_with_and_without_it_pass(measured):
     check(documents.with_stress(measured, failing=True))
 
 
-@pytest.mark.parametrize("change, message", [
-    (lambda part: part["results"].pop(), "are complete"),
-    (lambda part: part["results"].append(part["results"][0]), "two results"),
-    (lambda part: part["results"][0].update(failures=["x"]), "has passed, and 1 failures"),
-    (lambda part: part["results"][0].update(scenario="files.Other"), "was not to be run"),
-    (lambda part: part["results"][0].update(outcome="fine"), "breaks the schema"),
-    (lambda part: part["results"][0].update(iterations=99), "written: stress$")])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda part: part["results"].pop(), "are complete"),
+        (lambda part: part["results"].append(part["results"][0]), "two results"),
+        (lambda part: part["results"][0].update(failures=["x"]), "has passed, and 1 failures"),
+        (lambda part: part["results"][0].update(scenario="files.Other"), "was not to be run"),
+        (lambda part: part["results"][0].update(outcome="fine"), "breaks the schema"),
+        (lambda part: part["results"][0].update(iterations=99), "written: stress$"),
+    ],
+)
 def test_an_edit_is_noticed(measured, change, message):
     edited = documents.with_stress(measured)
     change(edited["stress"])
@@ -174,8 +203,10 @@ def test_an_edit_is_noticed(measured, change, message):
 def outputs(document: dict, directory, capsys) -> list[str]:
     """The report in all its forms, on one line each."""
     report.show(document, directory)
-    return [" ".join(text.split()) for text in
-            (capsys.readouterr().out, html.page(document).decode(), report.summary(document).replace("\\", ""))]
+    return [
+        " ".join(text.split())
+        for text in (capsys.readouterr().out, html.page(document).decode(), report.summary(document).replace("\\", ""))
+    ]
 
 
 def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys):
@@ -183,14 +214,18 @@ def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys
     (config,) = failing["options"]["configs"]
     table = safety.table(failing)
     assert table.head == ("scenario", "threads", f"{config}: iterations", f"{config}: failures")
-    assert table.rows == (("containers.Slots", "4", "1,234", "0"), ("files.SharedZip", "4", "1,234", "1"),
-                          ("loaders.Left", "4", "", "crashed"))
+    assert table.rows == (
+        ("containers.Slots", "4", "1,234", "0"),
+        ("files.SharedZip", "4", "1,234", "1"),
+        ("loaders.Left", "4", "", "crashed"),
+    )
     for text in outputs(failing, tmp_path, capsys):
         assert "2 did not pass: files.SharedZip failed, loaders.Left crashed" in text
         assert "BadZipFile" in text and "crashed: SIGSEGV" in text and "tests/stress/test_scenarios.py -k Left" in text
         assert "cpython/issues/86535" in text
     assert stress.problem(failing["stress"]) == (
-        f"thread-safety suite: files.SharedZip failed in {config}; loaders.Left crashed in {config}")
+        f"thread-safety suite: files.SharedZip failed in {config}; loaders.Left crashed in {config}"
+    )
     for text in outputs(documents.with_stress(measured), tmp_path, capsys):
         assert f"{config}: 3 scenarios, 3,702 rounds, no failure." in text and "did not pass" not in text
 
@@ -207,8 +242,10 @@ def test_compare_tells_changed_outcomes(measured):
     passing, failing = documents.with_stress(measured), documents.with_stress(measured, failing=True)
     (config,) = passing["options"]["configs"]
     found = compare(passing, failing)
-    assert found.outcomes == [f"files.SharedZip in {config}: passed in A, failed in B",
-                              f"loaders.Left in {config}: passed in A, crashed in B"]
+    assert found.outcomes == [
+        f"files.SharedZip in {config}: passed in A, failed in B",
+        f"loaders.Left in {config}: passed in A, crashed in B",
+    ]
     assert "changed   files.SharedZip" in changes.text(found, ("a", passing), ("b", failing))
     assert compare(passing, passing).outcomes == []
     assert ("thread-safety suite", "run in B alone") in compare(measured, passing).left_out

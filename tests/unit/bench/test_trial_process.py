@@ -11,9 +11,9 @@ import time
 import psutil
 import pytest
 
-from bench.supervise import Stopped
-from bench.trial_process import TrialProcess, to_its_end
-from bench.trials import TrialFailed
+from ftbench.trial_process import TrialProcess, to_its_end
+from ftbench.trials import TrialFailed
+from ftrun.child_process import Stopped
 
 pytestmark = [pytest.mark.thread_unsafe(reason="starts processes")]
 
@@ -22,10 +22,21 @@ pytestmark = [pytest.mark.thread_unsafe(reason="starts processes")]
 def start(photos, twin):
     """Starts trials of two batches a turn; what is left of them ends with the test."""
     with contextlib.ExitStack() as stack:
+
         def build(turns: int, variant: str = "loader-process", watch=None, **more: object) -> TrialProcess:
-            request = {"scenario": "pillow", "paths": sorted(map(str, photos.iterdir())), "config": twin,
-                       "variant": variant, "workers": 1, "batch_size": 2, "warmup_batches": 1, "batches": 2,
-                       "prefetch_factor": 2, "turns": turns, **more}
+            request = {
+                "scenario": "pillow",
+                "paths": sorted(map(str, photos.iterdir())),
+                "config": twin,
+                "variant": variant,
+                "workers": 1,
+                "batch_size": 2,
+                "warmup_batches": 1,
+                "batches": 2,
+                "prefetch_factor": 2,
+                "turns": turns,
+                **more,
+            }
             return stack.enter_context(contextlib.closing(TrialProcess(sys.executable, twin, request, watch or {})))
 
         yield build

@@ -1,6 +1,6 @@
 """Can the verdicts be trusted? Simulated runs whose truth is known, through all of the statistics.
 
-The same with real trials on the machine at hand: `python -m bench.trust`; its figures are in docs/method.md.
+The same with real trials on the machine at hand: `python -m ftbench.trust`; its figures are in docs/method.md.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import subprocess
 
 import pytest
 
-from bench import loaders, statistics, trust
-from bench.contestants import CONFIGS, duplicates
-from bench.grid import Grid
-from bench.scenario import Task, without_pause
-from bench.scenarios import trust as trust_scenario
-from bench.statistics import NO_DIFFERENCE, ratio
-
+from ftbench import loaders, statistics, trust
+from ftbench.contestants import CONFIGS, duplicates
+from ftbench.grid import Grid
+from ftbench.scenario import Task, without_pause
+from ftbench.scenarios import trust as trust_scenario
+from ftbench.statistics import NO_DIFFERENCE, ratio
 from tests.unit.bench.simulated import TRIAL_NOISE, values
 
 RUNS = 20
@@ -45,15 +44,23 @@ def test_a_against_a_reports_no_difference(rounds):
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_planted_difference_of_ten_percent_is_found(rounds):
     faster = {c.key: 110.0 for c in CONTESTANTS if c.config == "ft" and c.variant == "loader-thread"}
-    found = [c["verdict"] for seed in range(RUNS) for (a, b), c in run(seed, rounds, faster).items()
-             if a in faster and b not in faster]
+    found = [
+        c["verdict"]
+        for seed in range(RUNS)
+        for (a, b), c in run(seed, rounds, faster).items()
+        if a in faster and b not in faster
+    ]
     assert len(found) >= 100
     assert found.count("faster") / len(found) >= 0.90
     assert "slower" not in found
     # And the other way round, where it is a loss.
     slower = dict.fromkeys(faster, 100 / 1.1)
-    found = [c["verdict"] for seed in range(RUNS) for (a, b), c in run(seed, rounds, slower).items()
-             if a in slower and b not in slower]
+    found = [
+        c["verdict"]
+        for seed in range(RUNS)
+        for (a, b), c in run(seed, rounds, slower).items()
+        if a in slower and b not in slower
+    ]
     assert found.count("slower") / len(found) >= 0.90 and "faster" not in found
 
 
@@ -62,8 +69,12 @@ def test_noise_that_differs_between_contestants_deceives_nobody():
     wrong = total = 0
     for seed in range(RUNS):
         rng = random.Random(seed)
-        measured = {"throughput": {c.key: [math.exp(rng.gauss(0, 0.04 if "process" in c.variant else 0.01))
-                                           for _ in range(4)] for c in CONTESTANTS}}
+        measured = {
+            "throughput": {
+                c.key: [math.exp(rng.gauss(0, 0.04 if "process" in c.variant else 0.01)) for _ in range(4)]
+                for c in CONTESTANTS
+            }
+        }
         analysis = statistics.analyse(measured, Grid().pairs(CONTESTANTS), duplicates(CONTESTANTS))
         wrong += sum(c["verdict"] != NO_DIFFERENCE for c in analysis["comparisons"])
         total += len(analysis["comparisons"])
@@ -102,7 +113,7 @@ def test_why_intervals_of_few_rounds_are_not_bootstrapped():
 
 
 def simulated(rounds: int, noise: float) -> tuple[trust.Trust, list[dict[str, float]]]:
-    """What python -m bench.trust would measure with 10% planted; by contestant, for each round."""
+    """What python -m ftbench.trust would measure with 10% planted; by contestant, for each round."""
     of = trust.Trust(10, "ft", 2)
     assert [c.case for c in of.contestants].count("more") == 2 and len(of.contestants) == 8
     slower = {c.key: 100 / 1.1 for c in of.contestants if c.case == "more"}
@@ -141,22 +152,37 @@ def test_planted_work_is_loaded_and_not_counted(percent, workers, photos, monkey
     monkeypatch.setattr(loaders, "open_loader", noted)
     results = []
     for planted in (0, percent):
-        task = Task(trust_scenario.SCENARIO, sorted(map(str, photos.iterdir())), "loader-thread", workers, 2, 2,
-                    trust_scenario.FULL.batches_per_worker * workers, 2, parameters={"percent": planted}, turns=2)
+        task = Task(
+            trust_scenario.SCENARIO,
+            sorted(map(str, photos.iterdir())),
+            "loader-thread",
+            workers,
+            2,
+            2,
+            trust_scenario.FULL.batches_per_worker * workers,
+            2,
+            parameters={"percent": planted},
+            turns=2,
+        )
         results.append(without_pause(trust_scenario.measure(task)))
     same, more = results
     assert all(more[name] == same[name] for name in ("batches", "samples", "first_batch", "rows", "last_batch"))
     assert asked == [4, *[20 * workers] * 2, 4, *[20 * workers * (100 + percent) // 100] * 2]
     assert more["metrics"]["throughput"] == pytest.approx(
-        20 * workers / (more["turn_seconds"][0] * more["turn_seconds"][1]) ** 0.5)
+        20 * workers / (more["turn_seconds"][0] * more["turn_seconds"][1]) ** 0.5
+    )
 
 
 def test_interrupted_it_says_what_it_has(command, environment, tmp_path):
     """Real trials; the first of a run is on its way when Ctrl-C comes."""
     out = tmp_path / "trust.json"
     process = subprocess.Popen(
-        command("--quick", "--runs", 1, "--out", out, module="bench.trust"), env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        command("--quick", "--runs", 1, "--out", out, module="ftbench.trust"),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     seen = ""
     for line in process.stdout:
         seen += line

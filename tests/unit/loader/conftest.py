@@ -6,33 +6,20 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from loader import joining
+from ftloader import joining
+from tests.checkout import importable
 
 # A machine that stands still for some seconds is no failure. Programs that the tests start have the default.
 joining.JOIN_LIMIT = 60.0
-
-PROJECT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(params=["thread", "process"])
 def worker_method(request) -> str:
     return request.param
-
-
-def loader_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("loader-worker")]
-
-
-@pytest.fixture(name="loader_threads")
-def loader_threads_fixture() -> Callable[[], list[threading.Thread]]:
-    """The worker threads that exist at the moment of the call."""
-    return loader_threads
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +39,7 @@ def start_python(tmp_path):
         script.write_text(textwrap.dedent(source))
         process = subprocess.Popen(
             [sys.executable, str(script)],
-            env=os.environ | {"PYTHONPATH": str(PROJECT)},
+            env=os.environ | {"PYTHONPATH": importable()},
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -74,7 +61,7 @@ def start_python(tmp_path):
 _IMPORTED = """
 import json, os, sys
 import torch
-import loader
+import ftloader
 for line in sys.stdin:
     request = json.loads(line)
     child = os.fork()
@@ -100,7 +87,7 @@ class ImportedPython:
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _IMPORTED],
-                env=os.environ | {"PYTHONPATH": str(PROJECT)},
+                env=os.environ | {"PYTHONPATH": importable()},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

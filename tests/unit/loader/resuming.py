@@ -6,8 +6,8 @@ import json
 import pytest
 import torch
 
-from loader import DataLoader
-from loader.random import sample_rng
+from ftloader import DataLoader
+from ftloader.random import sample_rng
 
 WAYS = {
     "serial": {"num_workers": 0},

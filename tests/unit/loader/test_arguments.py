@@ -12,11 +12,11 @@ import pytest
 import torch
 import torch.utils.data
 
-import loader
-from loader import DataLoader
-from loader.process_iterator import ProcessDataLoaderIter
-from loader.serial_iterator import SerialDataLoaderIter
-from loader.thread_iterator import ThreadDataLoaderIter
+import ftloader
+from ftloader import DataLoader
+from ftloader.process_iterator import ProcessDataLoaderIter
+from ftloader.serial_iterator import SerialDataLoaderIter
+from ftloader.thread_iterator import ThreadDataLoaderIter
 
 ROWS = torch.arange(12)
 
@@ -31,8 +31,8 @@ def test_is_a_torch_dataloader_with_all_its_arguments():
 
 
 def test_version_and_names():
-    assert loader.__version__ == "0.1.0"
-    assert loader.get_worker_info is torch.utils.data.get_worker_info
+    assert ftloader.__version__ == "0.1.0"
+    assert ftloader.get_worker_info is torch.utils.data.get_worker_info
 
 
 @pytest.mark.parametrize("bad", ["threads", "", None, 1])
@@ -151,7 +151,7 @@ def test_importing_changes_neither_the_gil_nor_torch(start_python):
         import torch.utils.data
         init = torch.utils.data.DataLoader.__init__
         serial = torch.utils.data.DataLoader._get_iterator
-        import loader
+        import ftloader
         assert torch.utils.data.DataLoader.__init__ is init
         assert torch.utils.data.DataLoader._get_iterator is serial
         assert sys._is_gil_enabled() == before

@@ -3,11 +3,11 @@
 import torch
 from torch.utils.data import default_collate
 
-from loader.assembly import Assembly, Builder, Mode
-from loader.buffers import BufferPool
-from loader.fetch import Epoch, Fetched
-from loader.layout import Layout
-from loader.on_error import ErrorPolicy
+from ftloader.assembly import Assembly, Builder, Mode
+from ftloader.buffers import BufferPool
+from ftloader.fetch import Epoch, Fetched
+from ftloader.layout import Layout
+from ftloader.on_error import ErrorPolicy
 
 SAMPLES = [torch.full((100, 130), float(value)) for value in range(2)]
 
@@ -30,9 +30,7 @@ class AnotherFinishesABatch(Builder):
 
 def test_what_batches_look_like_may_change_between_two_looks():
     for earlier_looks in range(3):
-        builder = AnotherFinishesABatch(
-            SAMPLES, default_collate, ErrorPolicy("raise"), 2, BufferPool(2), None
-        )
+        builder = AnotherFinishesABatch(SAMPLES, default_collate, ErrorPolicy("raise"), 2, BufferPool(2), None)
         builder.looks = earlier_looks
         fetched = Assembly(builder, Epoch(), [0, 1]).build()
         assert isinstance(fetched, Fetched), fetched

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, Dataset, SequentialSampler, default_collate
 
-from loader import DataLoader
+from ftloader import DataLoader
 from tests.unit.loader.awkward import ReusedList
 
 pytestmark = [
@@ -17,14 +17,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
 
-WORKERS = [
-    ("thread", 0),
-    ("thread", 1),
-    ("thread", 2),
-    ("thread", 4),
-    ("process", 0),
-    ("process", 2),
-]
+WORKERS = [("thread", 0), ("thread", 1), ("thread", 2), ("thread", 4), ("process", 0), ("process", 2)]
 Point = collections.namedtuple("Point", "x y")
 
 
@@ -96,9 +89,7 @@ def test_same_sequence_as_torchs_serial_loader(method, workers, arguments):
         return torch.Generator().manual_seed(3)
 
     serial = torch.utils.data.DataLoader(Squares(), generator=seeded(), **arguments)
-    dl = DataLoader(
-        Squares(), num_workers=workers, worker_method=method, generator=seeded(), **arguments
-    )
+    dl = DataLoader(Squares(), num_workers=workers, worker_method=method, generator=seeded(), **arguments)
     assert len(dl) == len(serial)
     expected = list(serial)
     assert len(expected) == len(dl)
@@ -122,9 +113,7 @@ def test_getitems(method, workers):
 def test_a_sampler_may_reuse_its_list(workers):
     # Not with processes: torch pickles the list in another thread while the sampler
     # may be filling it again.
-    dl = DataLoader(
-        Batched(), batch_sampler=ReusedList(), num_workers=workers, worker_method="thread"
-    )
+    dl = DataLoader(Batched(), batch_sampler=ReusedList(), num_workers=workers, worker_method="thread")
     assert torch.equal(torch.cat(list(dl)), torch.arange(40))
 
 
@@ -158,18 +147,14 @@ def test_order_is_kept_when_batches_are_finished_out_of_order():
 
 
 def test_in_order_false_hands_over_what_is_finished():
-    dl = DataLoader(
-        Gated(), batch_size=None, num_workers=2, worker_method="thread", in_order=False
-    )
+    dl = DataLoader(Gated(), batch_size=None, num_workers=2, worker_method="thread", in_order=False)
     values = list(dl)
     assert values[0] != 0
     assert sorted(values) == [0, 1, 2, 3, 4, 5]
 
 
 def test_in_order_false_is_complete(worker_method):
-    dl = DataLoader(
-        Squares(), batch_size=3, num_workers=2, worker_method=worker_method, in_order=False
-    )
+    dl = DataLoader(Squares(), batch_size=3, num_workers=2, worker_method=worker_method, in_order=False)
     assert sorted(torch.cat(list(dl)).tolist()) == [i * i for i in range(50)]
 
 
@@ -179,9 +164,7 @@ def collate_by_hand(samples):
 
 @pytest.mark.parametrize("collate_fn", [None, collate_by_hand])
 def test_thread_batches_are_not_in_shared_memory(collate_fn):
-    dl = DataLoader(
-        Squares(), batch_size=5, num_workers=2, worker_method="thread", collate_fn=collate_fn
-    )
+    dl = DataLoader(Squares(), batch_size=5, num_workers=2, worker_method="thread", collate_fn=collate_fn)
     for batch in dl:
         for tensor in [batch] if collate_fn is None else batch:
             assert not tensor.is_shared()
@@ -275,9 +258,7 @@ def test_workers_work_ahead_up_to_the_bound_without_being_asked():
                 sixth.set()
             return index
 
-    dl = DataLoader(
-        Recorded(), batch_size=None, num_workers=2, prefetch_factor=3, worker_method="thread"
-    )
+    dl = DataLoader(Recorded(), batch_size=None, num_workers=2, prefetch_factor=3, worker_method="thread")
     with iter(dl) as iterator:
         assert sixth.wait(30)
         assert sorted(loaded) == [0, 1, 2, 3, 4, 5]

@@ -18,12 +18,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loader.canonical import canonical_bytes
+from ftloader.canonical import canonical_bytes
 
 
 class Split(enum.Enum):
     TRAIN = object()
-    TEST = object()
+    TEST = object()  # noqa: PIE796
 
 
 class Colour(enum.Enum):
@@ -181,7 +181,7 @@ def test_bytes_are_the_same_in_every_version():
 PRINT = """
 import dataclasses, enum, sys
 sys.path[:0] = {path}
-from loader.canonical import canonical_bytes
+from ftloader.canonical import canonical_bytes
 class Split(enum.Enum):
     TRAIN = object()
 key = ("name", frozenset(["a", "b", "c", Split.TRAIN]), {{"x": 1, "y": {{2, "z"}}}})

@@ -11,9 +11,9 @@ from torch.utils.data import IterDataPipe, MapDataPipe, get_worker_info
 from torch.utils.data.datapipes.iter import IterableWrapper
 from torch.utils.data.datapipes.map import SequenceWrapper
 
-from loader import DataLoader, data_pipes
-from loader.process_iterator import ProcessDataLoaderIter
-from loader.thread_iterator import ThreadDataLoaderIter
+from ftloader import DataLoader, data_pipes
+from ftloader.process_iterator import ProcessDataLoaderIter
+from ftloader.thread_iterator import ThreadDataLoaderIter
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -94,12 +94,8 @@ def epochs(kind, pipe, count=1, **arguments):
 @pytest.mark.parametrize("make", [shuffled, sharded_then_shuffled, branched])
 @pytest.mark.parametrize("shuffle", [None, True, False])
 def test_threads_give_what_torchs_processes_give(make, workers, shuffle):
-    expected = epochs(
-        torch.utils.data.DataLoader, make(), 2, num_workers=workers, shuffle=shuffle
-    )
-    threads = epochs(
-        DataLoader, make(), 2, num_workers=workers, shuffle=shuffle, worker_method="thread"
-    )
+    expected = epochs(torch.utils.data.DataLoader, make(), 2, num_workers=workers, shuffle=shuffle)
+    threads = epochs(DataLoader, make(), 2, num_workers=workers, shuffle=shuffle, worker_method="thread")
     assert threads == expected
     assert sorted(sum(threads[0], [])) == sorted(make())
 
@@ -137,8 +133,11 @@ def test_init_function_sees_its_sharded_copy_and_may_walk_it():
         seen[worker_id] = info.dataset
 
     dl = DataLoader(
-        IterableWrapper(range(8)).sharding_filter(), batch_size=None, num_workers=2,
-        worker_method="thread", worker_init_fn=init,
+        IterableWrapper(range(8)).sharding_filter(),
+        batch_size=None,
+        num_workers=2,
+        worker_method="thread",
+        worker_init_fn=init,
     )
     assert list(dl) == [1, 0, 3, 2, 5, 4, 7, 6]
     assert seen[0] is not seen[1]
@@ -208,7 +207,7 @@ def test_sharding_twice_is_torchs_error():
 
 def test_shards_of_ranks_come_before_shards_of_workers():
     made = [data_pipes.own_copy(IterableWrapper(range(24)).sharding_filter()) for _ in range(4)]
-    from loader.worker_info import WorkerInfo, acting_as
+    from ftloader.worker_info import WorkerInfo, acting_as
 
     shares = []
     for rank in (0, 1):
@@ -233,10 +232,7 @@ def test_loaders_over_pipes_in_several_threads_at_once():
         try:
             for _ in range(rounds):
                 barrier.wait(60)
-                got = epochs(
-                    DataLoader, shuffled(), num_workers=workers, shuffle=True,
-                    worker_method="thread",
-                )
+                got = epochs(DataLoader, shuffled(), num_workers=workers, shuffle=True, worker_method="thread")
                 assert sorted(sum(got[0], [])) == sorted(sum(expected[0], []))
         except BaseException as error:
             failures.append(error)
@@ -254,11 +250,6 @@ def test_loaders_over_pipes_in_several_threads_at_once():
 @pytest.mark.parametrize("workers", [0, 2])
 def test_no_more_draws_from_the_generator_than_torchs(workers, method):
     ours, torchs = seeded(), seeded()
-    list(
-        DataLoader(
-            shuffled(), num_workers=workers, generator=ours,
-            worker_method=method,
-        )
-    )
+    list(DataLoader(shuffled(), num_workers=workers, generator=ours, worker_method=method))
     list(torch.utils.data.DataLoader(shuffled(), num_workers=workers, generator=torchs))
     assert torch.equal(ours.get_state(), torchs.get_state())

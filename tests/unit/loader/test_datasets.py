@@ -11,17 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from loader import decode
-from loader.datasets import (
-    IMG_EXTENSIONS,
-    DatasetFolder,
-    ImageFolder,
-    Samples,
-    Targets,
-    find_classes,
-    make_dataset,
-)
-from loader.path_table import PathTable
+from ftloader import decode
+from ftloader.datasets import IMG_EXTENSIONS, DatasetFolder, ImageFolder, Samples, Targets, find_classes, make_dataset
+from ftloader.path_table import PathTable
 
 
 def save(path: Path, color=(10, 20, 30), size=(8, 6)) -> str:
@@ -283,7 +275,7 @@ def test_a_damaged_image_is_named(root):
 @pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_under_the_loader(root, worker_method, workers, batched):
-    from loader import DataLoader
+    from ftloader import DataLoader
 
     dataset = ImageFolder(
         root,

@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image, ImageFile, ImageOps
 
-from loader import DataLoader, decode, empty_sample
-from loader.decode import jpeg_fast, jpeg_header, pillow
+from ftloader import DataLoader, decode, empty_sample
+from ftloader.decode import jpeg_fast, jpeg_header, pillow
 
 
 def picture(width=40, height=30, mode="RGB", seed=0):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from loader import decode
+from ftloader import decode
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -51,7 +51,7 @@ def test_arguments_are_checked_before_the_gpu():
 def test_no_nvimgcodec_names_the_package(monkeypatch):
     import builtins
 
-    from loader.decode import nvimgcodec
+    from ftloader.decode import nvimgcodec
 
     real = builtins.__import__
 
@@ -85,9 +85,7 @@ def test_an_image_on_the_gpu(kind, mode):
 @pytest.mark.parametrize("cpu_threads", [1, 4])
 def test_a_batch_on_the_gpu(cpu_threads):
     files = [encoded(number, size=(100 + 30 * number, 80)) for number in range(20)]
-    for data, tensor in zip(
-        files, decode.read_images(files, device="cuda:0", cpu_threads=cpu_threads), strict=True
-    ):
+    for data, tensor in zip(files, decode.read_images(files, device="cuda:0", cpu_threads=cpu_threads), strict=True):
         assert_near(tensor, data)
 
 
@@ -141,7 +139,7 @@ def test_many_threads_on_the_gpu():
 
 @gpu
 def test_under_the_loader_on_the_gpu():
-    from loader import DataLoader
+    from ftloader import DataLoader
 
     class Files:
         files = [encoded(number) for number in range(32)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, UnidentifiedImageError
 
-from loader import DataLoader, decode
+from ftloader import DataLoader, decode
 
 
 @pytest.fixture

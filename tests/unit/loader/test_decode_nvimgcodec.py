@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from loader import decode
-from loader.decode import nvimgcodec
+from ftloader import decode
+from ftloader.decode import nvimgcodec
 
 pytest.importorskip("nvidia.nvimgcodec")
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from loader import decode
-from loader.decode import jpeg_fast
+from ftloader import decode
+from ftloader.decode import jpeg_fast
 
 THREADS = 12
 
@@ -98,7 +98,7 @@ def test_the_first_use_of_pillow_in_many_threads_at_once(start_python):
     program = start_python(
         """
         import threading
-        from loader import decode
+        from ftloader import decode
 
         # Written by hand, since saving an image would load all plugins.
         XBM = b"#define x_width 2\\n#define x_height 1\\nstatic char x_bits[] = {\\n0x01\\n};\\n"
@@ -177,7 +177,7 @@ def test_a_forked_child_decodes(start_python, backend):
         f"""
         import io, os, sys, threading
         from PIL import Image
-        from loader import decode
+        from ftloader import decode
 
         file = io.BytesIO()
         Image.new("RGB", (64, 48), (1, 2, 3)).save(file, "JPEG")

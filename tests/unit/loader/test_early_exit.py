@@ -10,9 +10,10 @@ import weakref
 import pytest
 import torch
 
-from loader import DataLoader, joining, lifetime
-from loader.thread_iterator import State
-from loader.worker_pool import WorkerPool
+from ftloader import DataLoader, joining, lifetime
+from ftloader.thread_iterator import State
+from ftloader.worker_pool import WorkerPool
+from tests.worker_threads import PREFIX, worker_threads
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -37,42 +38,42 @@ def endless(request):
     return DataLoader(Endless(), batch_size=8, num_workers=request.param, worker_method="thread")
 
 
-def test_break(endless, loader_threads):
-    for batch in endless:
-        assert len(loader_threads()) == endless.num_workers
+def test_break(endless):
+    for _batch in endless:
+        assert len(worker_threads()) == endless.num_workers
         break
-    assert loader_threads() == []
+    assert worker_threads() == []
 
 
-def test_exception_in_the_loop(endless, loader_threads):
+def test_exception_in_the_loop(endless):
     with pytest.raises(ZeroDivisionError):
-        for batch in endless:
-            1 / 0
-    assert loader_threads() == []
+        for _batch in endless:
+            raise ZeroDivisionError
+    assert worker_threads() == []
 
 
-def test_del(endless, loader_threads):
+def test_del(endless):
     iterator = iter(endless)
     next(iterator)
     del iterator
-    assert loader_threads() == []
+    assert worker_threads() == []
 
 
-def test_interrupted_right_after_the_start(endless, loader_threads, monkeypatch):
+def test_interrupted_right_after_the_start(endless, monkeypatch):
     start = WorkerPool.start
 
     def interrupted(pool):
         start(pool)
-        assert len(loader_threads()) == endless.num_workers
+        assert len(worker_threads()) == endless.num_workers
         raise KeyboardInterrupt
 
     monkeypatch.setattr(WorkerPool, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         iter(endless)
-    assert collect_until(lambda: loader_threads() == [])
+    assert collect_until(lambda: worker_threads() == [])
 
 
-def test_generator_around_the_loop(endless, loader_threads):
+def test_generator_around_the_loop(endless):
     def batches():
         for batch in endless:
             yield batch.sum()
@@ -80,28 +81,28 @@ def test_generator_around_the_loop(endless, loader_threads):
     generator = batches()
     next(generator)
     generator.close()
-    assert loader_threads() == []
+    assert worker_threads() == []
     generator = batches()
     with pytest.raises(ZeroDivisionError):
         generator.throw(ZeroDivisionError)  # before the first batch: not even started
-    assert loader_threads() == []
+    assert worker_threads() == []
     generator = (batch for batch in endless)
     next(generator)
     del generator
-    assert collect_until(lambda: loader_threads() == [])
+    assert collect_until(lambda: worker_threads() == [])
 
 
-def test_dropped_in_another_thread(endless, loader_threads):
+def test_dropped_in_another_thread(endless):
     """Whose workers it does not wait for: they end nevertheless."""
     box = [iter(endless)]
     next(box[0])
     dropper = threading.Thread(target=box.clear)
     dropper.start()
     dropper.join()
-    assert collect_until(lambda: loader_threads() == [])
+    assert collect_until(lambda: worker_threads() == [])
 
 
-def test_the_consumer_has_ended(endless, loader_threads):
+def test_the_consumer_has_ended(endless):
     """An iterator that a thread left to others, and what is in the thread's local storage."""
     box, local = [], threading.local()
 
@@ -115,10 +116,10 @@ def test_the_consumer_has_ended(endless, loader_threads):
     consumer.join()
     next(box[0])
     box.clear()
-    assert collect_until(lambda: loader_threads() == [])
+    assert collect_until(lambda: worker_threads() == [])
 
 
-def test_collected_by_a_worker_of_another_loader(loader_threads):
+def test_collected_by_a_worker_of_another_loader():
     """Garbage collection can hit any thread; the worker that it hits goes on."""
 
     class Collecting(Endless):
@@ -141,12 +142,12 @@ def test_collected_by_a_worker_of_another_loader(loader_threads):
         del iterator
     finally:
         gc.enable()
-    assert collect_until(lambda: loader_threads() == [])
+    assert collect_until(lambda: worker_threads() == [])
 
 
-def test_never_asked_for_a_batch(endless, loader_threads):
+def test_never_asked_for_a_batch(endless):
     iter(endless)
-    assert loader_threads() == []
+    assert worker_threads() == []
 
 
 def collect_until(condition) -> bool:
@@ -160,7 +161,7 @@ def collect_until(condition) -> bool:
     return condition()
 
 
-def test_reference_cycle(endless, loader_threads):
+def test_reference_cycle(endless):
     holder = {"iterator": iter(endless)}
     holder["self"] = holder
     next(holder["iterator"])
@@ -169,11 +170,11 @@ def test_reference_cycle(endless, loader_threads):
     assert reference() is not None
     del holder
     assert collect_until(lambda: reference() is None)
-    assert collect_until(lambda: loader_threads() == [])
+    assert collect_until(lambda: worker_threads() == [])
 
 
 @pytest.mark.parametrize("through", ["dataset", "collate_fn"])
-def test_reference_cycle_through_what_the_workers_use(through, loader_threads):
+def test_reference_cycle_through_what_the_workers_use(through):
     class Owner(Endless):
         def collate(self, samples):
             return samples
@@ -192,10 +193,10 @@ def test_reference_cycle_through_what_the_workers_use(through, loader_threads):
     reference = weakref.ref(owner)
     del owner, dl
     assert collect_until(lambda: reference() is None)
-    assert collect_until(lambda: loader_threads() == [])
+    assert collect_until(lambda: worker_threads() == [])
 
 
-def test_reference_cycle_through_an_exception_that_nobody_asked_for(loader_threads):
+def test_reference_cycle_through_an_exception_that_nobody_asked_for():
     failed = threading.Event()
 
     class Failing:
@@ -220,34 +221,32 @@ def test_reference_cycle_through_an_exception_that_nobody_asked_for(loader_threa
     reference = weakref.ref(owner)
     del owner, dl
     assert collect_until(lambda: reference() is None)
-    assert collect_until(lambda: loader_threads() == [])
+    assert collect_until(lambda: worker_threads() == [])
 
 
-def test_persistent_loader_is_dropped(loader_threads):
-    dl = DataLoader(
-        range(10), num_workers=2, worker_method="thread", persistent_workers=True
-    )
+def test_persistent_loader_is_dropped():
+    dl = DataLoader(range(10), num_workers=2, worker_method="thread", persistent_workers=True)
     assert len(list(dl)) == 10
-    assert len(loader_threads()) == 2
+    assert len(worker_threads()) == 2
     del dl
-    assert loader_threads() == []
+    assert worker_threads() == []
 
 
-def test_exhaustion_ends_the_workers(loader_threads):
+def test_exhaustion_ends_the_workers():
     iterator = iter(DataLoader(range(10), num_workers=2, worker_method="thread"))
     assert len(list(iterator)) == 10
-    assert loader_threads() == []
+    assert worker_threads() == []
     assert iterator.state is State.EXHAUSTED
     for _ in range(2):
         with pytest.raises(StopIteration):
             next(iterator)
 
 
-def test_states_and_close(endless, loader_threads):
+def test_states_and_close(endless):
     with iter(endless) as iterator:
         assert iterator.state is State.RUNNING
         next(iterator)
-    assert loader_threads() == []
+    assert worker_threads() == []
     assert iterator.state is State.SHUT_DOWN
     iterator.close()
     with pytest.raises(RuntimeError, match="was shut down"):
@@ -287,7 +286,7 @@ def test_close_wakes_a_consumer_in_another_thread():
     assert len(errors) == 1 and "was shut down" in errors[0]
 
 
-def test_the_rest_of_the_batch_in_hand_is_skipped(loader_threads):
+def test_the_rest_of_the_batch_in_hand_is_skipped():
     loaded = []
     started, go_on = threading.Event(), threading.Event()
 
@@ -302,7 +301,7 @@ def test_the_rest_of_the_batch_in_hand_is_skipped(loader_threads):
     assert started.wait(30)
     threading.Timer(0.05, go_on.set).start()
     del iterator
-    assert loader_threads() == []
+    assert worker_threads() == []
     assert loaded == [0]
 
 
@@ -310,10 +309,7 @@ def test_the_last_batches_of_an_epoch_are_freed_while_persistent_workers_wait():
     gc.collect()
     gc.disable()
     try:
-        dl = DataLoader(
-            torch.arange(8), batch_size=1, num_workers=2, worker_method="thread",
-            persistent_workers=True,
-        )
+        dl = DataLoader(torch.arange(8), batch_size=1, num_workers=2, worker_method="thread", persistent_workers=True)
         references = []
         for batch in dl:
             references.append(weakref.ref(batch))
@@ -346,14 +342,14 @@ def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch):
     iterator = iter(DataLoader(Stuck(), num_workers=1, worker_method="thread"))
     assert waiting.wait(30)
     try:
-        with pytest.warns(RuntimeWarning, match="loader-worker-0 did not end") as caught:
+        with pytest.warns(RuntimeWarning, match=f"{PREFIX}-0 did not end") as caught:
             iterator.close()
         assert "in wait_for_a_server" in str(caught[0].message)
     finally:
         release.set()
 
 
-def test_dropped_by_its_own_worker(loader_threads):
+def test_dropped_by_its_own_worker():
     """The last reference goes in a worker thread, which must not wait for itself."""
     box = []
     dropped = threading.Event()
@@ -368,13 +364,13 @@ def test_dropped_by_its_own_worker(loader_threads):
 
     box.append(iter(DataLoader(Dropping(), num_workers=2, worker_method="thread", batch_size=8)))
     assert dropped.wait(30)
-    assert collect_until(lambda: loader_threads() == [])
+    assert collect_until(lambda: worker_threads() == [])
 
 
 def test_no_record_is_kept_of_threads_that_have_ended():
     before = lifetime._running | lifetime._live
     for _ in range(3):
-        for batch in DataLoader(Endless(), num_workers=2, worker_method="thread"):
+        for _batch in DataLoader(Endless(), num_workers=2, worker_method="thread"):
             break
         box = [iter(DataLoader(Endless(), num_workers=2, worker_method="thread"))]
         dropper = threading.Thread(target=box.clear)
@@ -386,15 +382,15 @@ def test_no_record_is_kept_of_threads_that_have_ended():
     assert lifetime._running | lifetime._live <= before
 
 
-def test_a_thread_that_cannot_be_started(monkeypatch, loader_threads):
+def test_a_thread_that_cannot_be_started(monkeypatch):
     start = threading.Thread.start
 
     def refuse_the_second(thread):
-        if thread.name == "loader-worker-1":
+        if thread.name == f"{PREFIX}-1":
             raise RuntimeError("can't start new thread")
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refuse_the_second)
     with pytest.raises(RuntimeError, match="can't start new thread"):
         iter(DataLoader(Endless(), num_workers=2, worker_method="thread"))
-    assert loader_threads() == []
+    assert worker_threads() == []

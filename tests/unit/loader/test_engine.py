@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from loader import DataLoader, empty_sample
-from loader.buffers import BufferPool
-from loader.layout import Layout
+from ftloader import DataLoader, empty_sample
+from ftloader.buffers import BufferPool
+from ftloader.layout import Layout
 
 
 class Images(torch.utils.data.Dataset):

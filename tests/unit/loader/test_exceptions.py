@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset
 
-from loader import DataLoader, thread_worker
+from ftloader import DataLoader, thread_worker
 from tests.unit.loader.awkward import Failing, drain
+from tests.worker_threads import worker_threads
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -53,15 +54,12 @@ def test_the_object_itself_with_the_workers_traceback(error, workers):
     assert "in explode" in text and "raise self.error" in text
     assert any("dataset[7]" in note for note in error.__notes__)
     assert any(
-        "loader worker thread" in note and "batch 1 from samples [5, 6, 7, 8, 9]" in note
-        for note in error.__notes__
+        "loader worker thread" in note and "batch 1 from samples [5, 6, 7, 8, 9]" in note for note in error.__notes__
     )
 
 
 def test_processes_name_the_workers_function_too(worker_method):
-    dl = DataLoader(
-        Failing(ValueError("seven")), batch_size=5, num_workers=2, worker_method=worker_method
-    )
+    dl = DataLoader(Failing(ValueError("seven")), batch_size=5, num_workers=2, worker_method=worker_method)
     batches, errors = drain(iter(dl))
     assert batches == REST
     assert [type(error) for error in errors] == [ValueError]
@@ -96,9 +94,7 @@ def test_stop_iteration_from_collate_and_from_an_iterable_dataset():
             return iter([1, 2])
 
     for dataset in ([1, 2], Two()):
-        dl = DataLoader(
-            dataset, batch_size=2, num_workers=1, worker_method="thread", collate_fn=collate
-        )
+        dl = DataLoader(dataset, batch_size=2, num_workers=1, worker_method="thread", collate_fn=collate)
         batches, errors = drain(iter(dl))
         assert batches == []
         assert [type(error) for error in errors] == [RuntimeError]
@@ -123,10 +119,7 @@ def test_sampler_fails_in_its_place(workers):
             yield from range(5)
             raise LookupError("no more")
 
-    dl = DataLoader(
-        torch.arange(10), batch_size=2, sampler=Sampler(), num_workers=workers,
-        worker_method="thread",
-    )
+    dl = DataLoader(torch.arange(10), batch_size=2, sampler=Sampler(), num_workers=workers, worker_method="thread")
     iterator = iter(dl)
     assert next(iterator).tolist() == [0, 1]
     assert next(iterator).tolist() == [2, 3]
@@ -154,9 +147,7 @@ def test_sampler_that_goes_on_after_failing():
                 raise StopIteration
             return [self.position]
 
-    dl = DataLoader(
-        torch.arange(10), batch_sampler=Sampler(), num_workers=2, worker_method="thread"
-    )
+    dl = DataLoader(torch.arange(10), batch_sampler=Sampler(), num_workers=2, worker_method="thread")
     batches, errors = drain(iter(dl))
     assert batches == [[1], [2], [4], [5], [6]]
     assert [str(error) for error in errors] == ["the third"]
@@ -169,9 +160,7 @@ def test_one_worker_that_cannot_start_leaves_the_batches_to_the_others():
         if worker_id == 0:
             raise error
 
-    dl = DataLoader(
-        torch.arange(20), batch_size=5, num_workers=2, worker_method="thread", worker_init_fn=init
-    )
+    dl = DataLoader(torch.arange(20), batch_size=5, num_workers=2, worker_method="thread", worker_init_fn=init)
     batches, errors = drain(iter(dl))
     assert errors == [error]
     assert batches == [[*range(i, i + 5)] for i in (0, 5, 10, 15)]
@@ -190,10 +179,7 @@ def test_no_worker_can_start(kind, failure):
         raise failure
 
     dl = DataLoader(
-        range(100) if kind == "map" else Endless(),
-        num_workers=2,
-        worker_method="thread",
-        worker_init_fn=init,
+        range(100) if kind == "map" else Endless(), num_workers=2, worker_method="thread", worker_init_fn=init
     )
     iterator = iter(dl)
     raised = OSError if isinstance(failure, OSError) else RuntimeError
@@ -285,9 +271,7 @@ def test_odd_indices_and_odd_exceptions_do_not_hide_the_error():
         def __getitem__(self, index):
             raise NotesTaken
 
-    dl = DataLoader(
-        Dataset(), batch_size=None, sampler=[BadRepr()], num_workers=1, worker_method="thread"
-    )
+    dl = DataLoader(Dataset(), batch_size=None, sampler=[BadRepr()], num_workers=1, worker_method="thread")
     with pytest.raises(NotesTaken):
         next(iter(dl))
 
@@ -305,10 +289,7 @@ def test_timeout(in_order):
                 assert release.wait(30)
             return index
 
-    dl = DataLoader(
-        Slow(), batch_size=None, num_workers=2, worker_method="thread", timeout=0.2,
-        in_order=in_order,
-    )
+    dl = DataLoader(Slow(), batch_size=None, num_workers=2, worker_method="thread", timeout=0.2, in_order=in_order)
     iterator = iter(dl)
     before = [] if in_order else [next(iterator) for _ in range(3)]
     with pytest.raises(RuntimeError, match=r"^DataLoader timed out after 0\.2 seconds$"):
@@ -333,7 +314,7 @@ class Sample:
     """Something that can be referred to weakly."""
 
 
-def test_a_handled_exception_keeps_nothing_alive(loader_threads):
+def test_a_handled_exception_keeps_nothing_alive():
     gc.collect()
     gc.disable()
     try:
@@ -350,9 +331,7 @@ def test_a_handled_exception_keeps_nothing_alive(loader_threads):
                     raise ValueError("one")
                 return sample
 
-        dl = DataLoader(
-            Dataset(), batch_size=2, num_workers=1, worker_method="thread", collate_fn=len
-        )
+        dl = DataLoader(Dataset(), batch_size=2, num_workers=1, worker_method="thread", collate_fn=len)
         iterator = iter(dl)
         references.append(weakref.ref(iterator))
         try:
@@ -364,7 +343,7 @@ def test_a_handled_exception_keeps_nothing_alive(loader_threads):
             # There an object of a worker that waits is not freed by its count alone.
             gc.collect()
         del iterator
-        assert loader_threads() == []
+        assert worker_threads() == []
         assert [reference() for reference in references] == [None] * 5
     finally:
         gc.enable()

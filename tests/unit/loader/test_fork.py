@@ -16,7 +16,7 @@ import gc, os, subprocess, sys, threading, time, warnings
 import multiprocessing
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
-from loader import DataLoader
+from ftloader import DataLoader
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of fork() beside threads
 
@@ -191,7 +191,7 @@ def test_locks_are_free_in_a_child(run):
     thread while the process forks, free in the child. But for the one that a fork waits for."""
     body = """
 import importlib, pkgutil
-import loader as package
+import ftloader as package
 for module in pkgutil.walk_packages(package.__path__, "loader."):
     importlib.import_module(module.name)
 LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition)
@@ -205,7 +205,7 @@ def locks():
         if not name.startswith("loader."):
             continue
         for key, value in list(vars(module).items()):
-            if value is importlib.import_module("loader.fork_locks")._registering:
+            if value is importlib.import_module("ftloader.fork_locks")._registering:
                 continue
             if isinstance(value, LOCKS):
                 yield f"{name}.{key}", value
@@ -233,13 +233,13 @@ leave.set()
 """
     code, out, err = run(body)
     assert (code, err) == (0, "")
-    assert "loader.thread_worker._intra_op_lock free" in out
+    assert "ftloader.thread_worker._intra_op_lock free" in out
     assert "HELD" not in out
 
 
 def test_fork_locks(run):
     body = """
-from loader import fork_locks
+from ftloader import fork_locks
 locks = [fork_locks.lock() for _ in range(3)]
 thread = threading.Thread(target=lambda: [lock.acquire() for lock in locks])
 thread.start(); thread.join()

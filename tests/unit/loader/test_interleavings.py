@@ -4,9 +4,9 @@ import queue
 
 import pytest
 
-from loader.fetch import Epoch
-from loader.thread_iterator import State, ThreadDataLoaderIter
-from loader.worker_pool import WorkerPool
+from ftloader.fetch import Epoch
+from ftloader.thread_iterator import State, ThreadDataLoaderIter
+from ftloader.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tests.worker_threads import PREFIX
+
 pytestmark = [
     pytest.mark.timeout(120),
     pytest.mark.thread_unsafe(reason="the programs share one process that starts them"),
@@ -18,7 +20,7 @@ pytestmark = [
 PRELUDE = """
 import os, sys, threading, time
 import torch
-from loader import DataLoader
+from ftloader import DataLoader
 
 class Data:
     def __init__(self, seconds=0):
@@ -199,7 +201,7 @@ busy.wait()
 """
     code, out, err = run(body)
     assert code == status
-    assert "RuntimeWarning" not in err and "loader-worker" not in err
+    assert "RuntimeWarning" not in err and PREFIX not in err
 
 
 @pytest.mark.parametrize("dropped", [False, True])
@@ -245,8 +247,8 @@ print(next(iterator).item())
 
 STUCK = """
 import ctypes, signal, warnings
-import loader.joining
-loader.joining.JOIN_LIMIT = %s
+import ftloader.joining
+ftloader.joining.JOIN_LIMIT = %s
 inside = threading.Event()
 entered = threading.Semaphore(0)
 def block():
@@ -279,7 +281,7 @@ def stuck_iterator(**arguments):
 def test_worker_that_never_returns(run, block):
     code, out, err = run(STUCK % (0.5, block) + "iterator = stuck_iterator()\nsys.exit(5)")
     assert code == 5 and out == ""
-    assert "RuntimeWarning: loader-worker-0 did not end within 0.5 s" in err
+    assert f"RuntimeWarning: {PREFIX}-0 did not end within 0.5 s" in err
     assert "exits without waiting any longer" in err
     assert "in block\n" in err and "in __getitem__\n" in err
     assert "Traceback" not in err and "Fatal" not in err
@@ -325,7 +327,7 @@ atexit.register(lambda: setattr(sys, "held", stuck_iterator()))
 def test_stuck_in_other_places(run, program):
     code, out, err = run(STUCK % (0.5, "time.sleep(1000)") + program)
     assert code == 0
-    assert err.count("RuntimeWarning: loader-worker-0 did not end within 0.5 s") == 1
+    assert err.count(f"RuntimeWarning: {PREFIX}-0 did not end within 0.5 s") == 1
     assert "exits without waiting any longer" in err
     assert "in block\n" in err
     assert "Traceback" not in err and "Fatal" not in err

@@ -7,12 +7,9 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from loader import DataLoader
+from ftloader import DataLoader
 
-pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
+pytestmark = [pytest.mark.timeout(60), pytest.mark.filterwarnings("ignore:This DataLoader will create")]
 
 
 class Range(IterableDataset):
@@ -42,22 +39,14 @@ def shard(worker_id):
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
 def test_sharding_in_iter(worker_method, workers):
-    dl = DataLoader(
-        Range(3, 30, True), batch_size=4, num_workers=workers, worker_method=worker_method
-    )
+    dl = DataLoader(Range(3, 30, True), batch_size=4, num_workers=workers, worker_method=worker_method)
     assert sorted(torch.cat(list(dl)).tolist()) == [*range(3, 30)]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_sharding_in_worker_init_fn_leaves_the_original_alone(worker_method, workers):
     dataset = Range(3, 30, False)
-    dl = DataLoader(
-        dataset,
-        batch_size=4,
-        num_workers=workers,
-        worker_method=worker_method,
-        worker_init_fn=shard,
-    )
+    dl = DataLoader(dataset, batch_size=4, num_workers=workers, worker_method=worker_method, worker_init_fn=shard)
     for _ in range(2):
         assert sorted(torch.cat(list(dl)).tolist()) == [*range(3, 30)]
     assert (dataset.start, dataset.end) == (3, 30)
@@ -70,18 +59,10 @@ def test_without_sharding_every_worker_gives_everything(worker_method):
 
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_last_batches_and_no_auto_collation(worker_method, drop_last):
-    dl = DataLoader(
-        Range(0, 14, True),
-        batch_size=3,
-        num_workers=2,
-        worker_method=worker_method,
-        drop_last=drop_last,
-    )
+    dl = DataLoader(Range(0, 14, True), batch_size=3, num_workers=2, worker_method=worker_method, drop_last=drop_last)
     rest = [] if drop_last else [[6], [13]]
     assert [b.tolist() for b in dl] == [[0, 1, 2], [7, 8, 9], [3, 4, 5], [10, 11, 12], *rest]
-    dl = DataLoader(
-        Range(0, 4, True), batch_size=None, num_workers=2, worker_method=worker_method
-    )
+    dl = DataLoader(Range(0, 4, True), batch_size=None, num_workers=2, worker_method=worker_method)
     assert list(dl) == [0, 2, 1, 3]
 
 
@@ -95,9 +76,7 @@ class Uneven(IterableDataset):
 
 @pytest.mark.parametrize("in_order", [True, False])
 def test_workers_that_end_at_different_times(worker_method, in_order):
-    dl = DataLoader(
-        Uneven(), batch_size=2, num_workers=4, worker_method=worker_method, in_order=in_order
-    )
+    dl = DataLoader(Uneven(), batch_size=2, num_workers=4, worker_method=worker_method, in_order=in_order)
     assert sorted(torch.cat(list(dl)).tolist()) == [1] * 7 + [2] * 14 + [3] * 21
 
 
@@ -119,9 +98,7 @@ def test_in_order_false_goes_on_while_one_worker_is_slow():
                 assert release.wait(30)
             yield from [get_worker_info().id] * 20
 
-    dl = DataLoader(
-        OneSlow(), batch_size=None, num_workers=2, worker_method="thread", in_order=False
-    )
+    dl = DataLoader(OneSlow(), batch_size=None, num_workers=2, worker_method="thread", in_order=False)
     iterator = iter(dl)
     assert [next(iterator) for _ in range(20)] == [1] * 20
     release.set()
@@ -133,9 +110,7 @@ def test_warning_when_more_comes_than_len_said(worker_method):
         def __len__(self):
             return 4
 
-    dl = DataLoader(
-        Short(0, 4, False), batch_size=None, num_workers=2, worker_method=worker_method
-    )
+    dl = DataLoader(Short(0, 4, False), batch_size=None, num_workers=2, worker_method=worker_method)
     assert len(dl) == 4
     with pytest.warns(UserWarning, match="Length of IterableDataset .* was reported to be 4"):
         assert len(list(dl)) == 8

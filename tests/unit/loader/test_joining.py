@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from loader import DataLoader, joining
+from ftloader import DataLoader, joining
 
 pytestmark = [
     pytest.mark.timeout(60),

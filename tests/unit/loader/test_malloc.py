@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from loader.buffers import BufferPool
-from loader.malloc import advise_huge_pages
+from ftloader.buffers import BufferPool
+from ftloader.malloc import advise_huge_pages
 
 # Samples of 1 MB and three blocks of it at once, as an image, its copy and its array.
 PROGRAM = """
 import gc, resource, sys, threading
 import numpy as np
-from loader.malloc import keep_freed_memory
+from ftloader.malloc import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -60,9 +60,7 @@ def faults_per_sample(**variables):
     return [float(word) for word in answer.stdout.split()]
 
 
-glibc = pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="malloc's thresholds are glibc's"
-)
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc's thresholds are glibc's")
 
 
 @glibc
@@ -85,8 +83,7 @@ class Filler:
 
 
 huge_pages = pytest.mark.skipif(
-    not Path("/sys/kernel/mm/transparent_hugepage").is_dir()
-    or not Path("/proc/self/smaps").exists(),
+    not Path("/sys/kernel/mm/transparent_hugepage").is_dir() or not Path("/proc/self/smaps").exists(),
     reason="this kernel has no transparent huge pages",
 )
 

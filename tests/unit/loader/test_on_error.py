@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset
 
-from loader import DataLoader
-from loader.on_error import SKIP
+from ftloader import DataLoader
+from ftloader.on_error import SKIP
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -126,24 +126,16 @@ def test_policy_is_checked_when_set_later_and_kept():
 @left_out
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_skip_leaves_the_sample_out_and_says_so(method, workers):
-    dl = DataLoader(
-        Bad(2, 3, 11), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
-    )
-    assert lists(dl) == [
-        [0, 1], [4, 5, 6, 7], [8, 9, 10], [12, 13, 14, 15], [16, 17, 18, 19]
-    ]
+    dl = DataLoader(Bad(2, 3, 11), batch_size=4, num_workers=workers, worker_method=method, on_error="skip")
+    assert lists(dl) == [[0, 1], [4, 5, 6, 7], [8, 9, 10], [12, 13, 14, 15], [16, 17, 18, 19]]
     assert dl.skipped.count == 3
-    assert dl.skipped.samples == (
-        (2, "ValueError: bad 2"), (3, "ValueError: bad 3"), (11, "ValueError: bad 11")
-    )
+    assert dl.skipped.samples == ((2, "ValueError: bad 2"), (3, "ValueError: bad 3"), (11, "ValueError: bad 11"))
 
 
 @pytest.mark.parametrize(("method", "workers"), ways())
 @pytest.mark.thread_unsafe(reason="records warnings")
 def test_one_warning_at_the_end_of_an_epoch(method, workers):
-    dl = DataLoader(
-        Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
-    )
+    dl = DataLoader(Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error="skip")
     iterator = iter(dl)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -182,14 +174,9 @@ def substitute_image(error, index):
 @pytest.mark.parametrize("bad", [(0,), (3,), (0, 1, 2, 3), (5, 6), (1, 2, 9, 19), (16, 17, 18, 19)])
 @pytest.mark.parametrize(("method", "workers"), ways(of=FEW))
 def test_large_samples_close_up(method, workers, bad, kind):
-    dl = DataLoader(
-        BadImages(kind, *bad), batch_size=4, num_workers=workers, worker_method=method,
-        on_error="skip",
-    )
+    dl = DataLoader(BadImages(kind, *bad), batch_size=4, num_workers=workers, worker_method=method, on_error="skip")
     for _ in range(2):  # buffers are used again
-        expected = [
-            [i for i in range(start, start + 4) if i not in bad] for start in range(0, 20, 4)
-        ]
+        expected = [[i for i in range(start, start + 4) if i not in bad] for start in range(0, 20, 4)]
         expected = [indices for indices in expected if indices]
         seen = []
         for batch in dl:
@@ -211,8 +198,7 @@ def test_large_substitutes(method, workers, bad):
             return sample["image"], sample["index"]
 
     dl = DataLoader(
-        Tensors("tensor", *bad), batch_size=4, num_workers=workers, worker_method=method,
-        on_error=substitute_image,
+        Tensors("tensor", *bad), batch_size=4, num_workers=workers, worker_method=method, on_error=substitute_image
     )
     for number, (images, indices) in enumerate(dl):
         for position, (image, index) in enumerate(zip(images, indices, strict=True)):
@@ -225,8 +211,7 @@ def test_large_substitutes(method, workers, bad):
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_a_batch_without_samples_is_no_batch(method, workers):
     dl = DataLoader(
-        Bad(*range(4, 12), 16, 17, 18, 19), batch_size=4, num_workers=workers,
-        worker_method=method, on_error="skip",
+        Bad(*range(4, 12), 16, 17, 18, 19), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
     )
     assert lists(dl) == [[0, 1, 2, 3], [12, 13, 14, 15]]
     assert [s.index for s in dl.skipped.samples] == [*range(4, 12), 16, 17, 18, 19]
@@ -235,9 +220,7 @@ def test_a_batch_without_samples_is_no_batch(method, workers):
 @left_out
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_all_samples_bad(method, workers):
-    dl = DataLoader(
-        Bad(*range(20)), batch_size=3, num_workers=workers, worker_method=method, on_error="skip"
-    )
+    dl = DataLoader(Bad(*range(20)), batch_size=3, num_workers=workers, worker_method=method, on_error="skip")
     assert list(dl) == []
     assert dl.skipped.count == 20
 
@@ -245,9 +228,7 @@ def test_all_samples_bad(method, workers):
 @left_out
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_without_batches(method, workers):
-    dl = DataLoader(
-        Bad(0, 7), batch_size=None, num_workers=workers, worker_method=method, on_error="skip"
-    )
+    dl = DataLoader(Bad(0, 7), batch_size=None, num_workers=workers, worker_method=method, on_error="skip")
     assert list(dl) == [i for i in range(20) if i not in (0, 7)]
     assert [s.index for s in dl.skipped.samples] == [0, 7]
 
@@ -255,9 +236,7 @@ def test_without_batches(method, workers):
 @left_out
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_a_dataset_that_loads_batches_is_skipped_by_the_batch(method, workers):
-    dl = DataLoader(
-        BadBatches(5), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
-    )
+    dl = DataLoader(BadBatches(5), batch_size=4, num_workers=workers, worker_method=method, on_error="skip")
     batches = lists(dl)
     assert batches == [[0, 1, 2, 3], [8, 9, 10, 11], [12, 13, 14, 15], [16, 17, 18, 19]]
     assert "bad 5" in dl.skipped.samples[0].error
@@ -266,23 +245,17 @@ def test_a_dataset_that_loads_batches_is_skipped_by_the_batch(method, workers):
 @left_out
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_a_callable_substitutes_or_skips(method, workers):
-    dl = DataLoader(
-        Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error=only_even
-    )
+    dl = DataLoader(Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error=only_even)
     assert lists(dl)[0] == [0, 1, -2]
     assert [s.index for s in dl.skipped.samples] == [3]
-    dl = DataLoader(
-        Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error=minus
-    )
+    dl = DataLoader(Bad(2, 3), batch_size=4, num_workers=workers, worker_method=method, on_error=minus)
     assert lists(dl)[0] == [0, 1, -2, -3]
     assert dl.skipped.count == 0
 
 
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_a_callable_that_raises(method, workers):
-    dl = DataLoader(
-        Bad(6), batch_size=4, num_workers=workers, worker_method=method, on_error=gives_up
-    )
+    dl = DataLoader(Bad(6), batch_size=4, num_workers=workers, worker_method=method, on_error=gives_up)
     iterator = iter(dl)
     assert next(iterator).tolist() == [0, 1, 2, 3]
     with pytest.raises(LookupError, match="no substitute for 6"):
@@ -295,8 +268,7 @@ def test_a_callable_that_raises(method, workers):
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_an_error_in_collate_is_not_a_samples(method, workers):
     dl = DataLoader(
-        [torch.zeros(2), torch.zeros(3)], batch_size=2, num_workers=workers,
-        worker_method=method, on_error="skip",
+        [torch.zeros(2), torch.zeros(3)], batch_size=2, num_workers=workers, worker_method=method, on_error="skip"
     )
     with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
         list(dl)
@@ -306,10 +278,7 @@ def test_an_error_in_collate_is_not_a_samples(method, workers):
 @left_out
 @pytest.mark.parametrize(("method", "workers"), ways(most=1))
 def test_iterable_style(method, workers):
-    dl = DataLoader(
-        BadStream(0, 4, 9), batch_size=3, num_workers=workers, worker_method=method,
-        on_error="skip",
-    )
+    dl = DataLoader(BadStream(0, 4, 9), batch_size=3, num_workers=workers, worker_method=method, on_error="skip")
     assert sum(lists(dl), []) == [1, 2, 3, 5, 6, 7, 8]
     assert [s.index for s in dl.skipped.samples] == [(0, 0), (0, 4), (0, 9)]
 
@@ -319,8 +288,7 @@ def test_iterable_style(method, workers):
 @pytest.mark.parametrize(("method", "workers"), ways(most=1))
 def test_iterable_style_skips_at_the_very_end_are_recorded(method, workers, drop_last):
     dl = DataLoader(
-        BadStream(8, 9), batch_size=4, num_workers=workers, worker_method=method,
-        on_error="skip", drop_last=drop_last,
+        BadStream(8, 9), batch_size=4, num_workers=workers, worker_method=method, on_error="skip", drop_last=drop_last
     )
     assert lists(dl) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert dl.skipped.count == 2
@@ -329,9 +297,7 @@ def test_iterable_style_skips_at_the_very_end_are_recorded(method, workers, drop
 @pytest.mark.parametrize(("method", "workers"), ways(most=1))
 @pytest.mark.thread_unsafe(reason="records warnings")
 def test_a_generator_that_fails_has_ended_and_the_warning_says_so(method, workers):
-    dl = DataLoader(
-        Generator(), batch_size=2, num_workers=workers, worker_method=method, on_error="skip"
-    )
+    dl = DataLoader(Generator(), batch_size=2, num_workers=workers, worker_method=method, on_error="skip")
     with pytest.warns(UserWarning, match="bad 5.*generator"):
         assert lists(dl) == [[0, 1], [2, 3], [4]]
     assert dl.skipped.count == 1
@@ -349,9 +315,7 @@ class Broken(IterableDataset):
 
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_an_iterator_that_only_raises_is_given_up(method, workers):
-    dl = DataLoader(
-        Broken(), batch_size=2, num_workers=workers, worker_method=method, on_error="skip"
-    )
+    dl = DataLoader(Broken(), batch_size=2, num_workers=workers, worker_method=method, on_error="skip")
     with pytest.raises(RuntimeError, match="in a row") as caught:
         list(dl)
     assert "no server" in str(caught.value) or "no server" in str(caught.value.__cause__)
@@ -361,8 +325,7 @@ def test_an_iterator_that_only_raises_is_given_up(method, workers):
 @pytest.mark.parametrize(("method", "workers"), ways(least=1))
 def test_persistent_workers_go_on_counting(method, workers):
     dl = DataLoader(
-        Bad(3), batch_size=4, num_workers=workers, worker_method=method, on_error="skip",
-        persistent_workers=True,
+        Bad(3), batch_size=4, num_workers=workers, worker_method=method, on_error="skip", persistent_workers=True
     )
     for epoch in range(1, 4):
         assert len(sum(lists(dl), [])) == 19
@@ -374,9 +337,7 @@ def test_persistent_workers_go_on_counting(method, workers):
 @pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("duplicate", [copy.copy, lambda dl: pickle.loads(pickle.dumps(dl))])
 def test_copies_and_pickles_of_a_loader(duplicate, worker_method):
-    dl = DataLoader(
-        Bad(3), batch_size=4, num_workers=1, worker_method=worker_method, on_error="skip"
-    )
+    dl = DataLoader(Bad(3), batch_size=4, num_workers=1, worker_method=worker_method, on_error="skip")
     list(dl)
     other = duplicate(dl)
     assert other.on_error == "skip" and other.skipped.count == 1
@@ -387,9 +348,7 @@ def test_copies_and_pickles_of_a_loader(duplicate, worker_method):
 @left_out
 @pytest.mark.parametrize(("method", "workers"), ways())
 def test_abandoned_epochs_keep_their_record(method, workers):
-    dl = DataLoader(
-        Bad(0), batch_size=4, num_workers=workers, worker_method=method, on_error="skip"
-    )
+    dl = DataLoader(Bad(0), batch_size=4, num_workers=workers, worker_method=method, on_error="skip")
     iterator = iter(dl)
     next(iterator)
     del iterator

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from loader.on_error import SKIP, ErrorPolicy, SkipLog, Skipped
+from ftloader.on_error import SKIP, ErrorPolicy, SkipLog, Skipped
 
 
 def minus(error, index):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loader.path_table import PathTable, PathTableBuilder
+from ftloader.path_table import PathTable, PathTableBuilder
 
 # Every str, lone surrogates included: what os.fsdecode makes of names that are no valid UTF-8.
 ANY_PATH = st.text(st.characters(codec=None), max_size=30) | st.text("/ab.\udc80\udcff", max_size=12)
@@ -106,7 +106,7 @@ def test_forked_processes_share_the_memory(start_python):
     program = start_python(
         """
         import gc, os
-        from loader.path_table import PathTable
+        from ftloader.path_table import PathTable
 
         def private_dirty():
             with open("/proc/self/smaps_rollup") as rollup:

@@ -7,12 +7,10 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from loader import DataLoader
+from ftloader import DataLoader
+from tests.worker_threads import PREFIX, worker_threads
 
-pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.thread_unsafe(reason="counts the threads of the process; forks"),
-]
+pytestmark = [pytest.mark.timeout(60), pytest.mark.thread_unsafe(reason="counts the threads of the process; forks")]
 
 
 class Rows(Dataset):
@@ -32,14 +30,12 @@ class Share(IterableDataset):
 
 
 def test_every_epoch_is_complete(worker_method):
-    dl = DataLoader(
-        Rows(), batch_size=5, num_workers=2, worker_method=worker_method, persistent_workers=True
-    )
+    dl = DataLoader(Rows(), batch_size=5, num_workers=2, worker_method=worker_method, persistent_workers=True)
     for _ in range(3):
         assert torch.cat(list(dl)).tolist() == [*range(24)]
 
 
-def test_the_same_threads_and_one_init_per_worker(loader_threads):
+def test_the_same_threads_and_one_init_per_worker():
     started = []
     both = threading.Barrier(2)  # else one worker may build all batches before the other has begun
 
@@ -47,18 +43,12 @@ def test_the_same_threads_and_one_init_per_worker(loader_threads):
         started.append(worker_id)
         both.wait(timeout=30)
 
-    dl = DataLoader(
-        Rows(),
-        num_workers=2,
-        worker_method="thread",
-        persistent_workers=True,
-        worker_init_fn=start,
-    )
+    dl = DataLoader(Rows(), num_workers=2, worker_method="thread", persistent_workers=True, worker_init_fn=start)
     assert len(list(dl)) == 24
-    threads = loader_threads()
+    threads = worker_threads()
     assert len(threads) == 2
     assert len(list(dl)) == 24
-    assert loader_threads() == threads
+    assert worker_threads() == threads
     assert sorted(started) == [0, 1]
 
 
@@ -95,9 +85,7 @@ def test_a_slow_batch_of_the_old_epoch_is_dropped():
                 return -1  # must never be seen
             return index
 
-    dl = DataLoader(
-        Slow(), batch_size=1, num_workers=2, worker_method="thread", persistent_workers=True
-    )
+    dl = DataLoader(Slow(), batch_size=1, num_workers=2, worker_method="thread", persistent_workers=True)
     iter(dl)
     assert loading.wait(30)
     iterator = iter(dl)
@@ -107,9 +95,7 @@ def test_a_slow_batch_of_the_old_epoch_is_dropped():
 
 
 def test_iterable_dataset_starts_again(worker_method):
-    dl = DataLoader(
-        Share(), batch_size=3, num_workers=2, worker_method=worker_method, persistent_workers=True
-    )
+    dl = DataLoader(Share(), batch_size=3, num_workers=2, worker_method=worker_method, persistent_workers=True)
     for leave_early in (False, True, False):
         iterator = iter(dl)
         if leave_early:
@@ -127,15 +113,13 @@ def test_epoch_after_a_failed_batch():
                 raise ValueError("three")
             return index
 
-    dl = DataLoader(
-        Bad(), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True
-    )
+    dl = DataLoader(Bad(), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True)
     for _ in range(3):
         with pytest.raises(ValueError, match="three"):
             list(dl)
 
 
-def test_epoch_after_close_and_after_a_worker_failed_to_start(loader_threads):
+def test_epoch_after_close_and_after_a_worker_failed_to_start():
     fail = [True]
 
     def init(worker_id):
@@ -143,12 +127,7 @@ def test_epoch_after_close_and_after_a_worker_failed_to_start(loader_threads):
             raise OSError("no disk")
 
     dl = DataLoader(
-        Rows(),
-        batch_size=4,
-        num_workers=2,
-        worker_method="thread",
-        persistent_workers=True,
-        worker_init_fn=init,
+        Rows(), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True, worker_init_fn=init
     )
     raised = []
     for _ in range(2):
@@ -158,8 +137,8 @@ def test_epoch_after_close_and_after_a_worker_failed_to_start(loader_threads):
         except OSError as error:
             raised.append(str(error))
         # Worker 0 may be through before worker 1 has failed: then the next epoch says so.
-        for thread in loader_threads():
-            if thread.name == "loader-worker-1":
+        for thread in worker_threads():
+            if thread.name == f"{PREFIX}-1":
                 thread.join(30)
     assert raised and set(raised) == {"no disk"}
     fail[0] = False
@@ -167,19 +146,17 @@ def test_epoch_after_close_and_after_a_worker_failed_to_start(loader_threads):
         list(dl)
     assert torch.cat(list(dl)).tolist() == [*range(24)]
     # The worker that did start was told to end, and may not have got to it.
-    for thread in loader_threads():
+    for thread in worker_threads():
         if thread not in dl._iterator._pool.threads:
             thread.join(30)
-    assert len(loader_threads()) == 2
+    assert len(worker_threads()) == 2
     iter(dl).close()
-    assert loader_threads() == []
+    assert worker_threads() == []
     assert torch.cat(list(dl)).tolist() == [*range(24)]
 
 
 def test_iterator_taken_over_by_another_thread():
-    dl = DataLoader(
-        Rows(), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True
-    )
+    dl = DataLoader(Rows(), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True)
     epochs = []
     for _ in range(3):
         thread = threading.Thread(target=lambda: epochs.append(torch.cat(list(dl)).tolist()))

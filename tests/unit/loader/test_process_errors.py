@@ -14,8 +14,8 @@ import torch
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset
 
-from loader import DataLoader
-from loader.process_worker import NotedException
+from ftloader import DataLoader
+from ftloader.process_worker import NotedException
 from tests.unit.loader.awkward import Failing, drain
 
 pytestmark = [
@@ -74,9 +74,7 @@ def test_a_handled_exception_keeps_the_iterator_not_alive():
     gc.collect()
     gc.disable()
     try:
-        iterator = iter(
-            DataLoader(failing(KeyError(3)), batch_size=4, num_workers=1, worker_method="process")
-        )
+        iterator = iter(DataLoader(failing(KeyError(3)), batch_size=4, num_workers=1, worker_method="process"))
         with contextlib.suppress(KeyError):
             next(iterator)
         reference = weakref.ref(iterator)
@@ -90,9 +88,7 @@ def test_an_exception_of_a_local_class_does_not_hang():
     class Local(LookupError):
         pass
 
-    iterator = iter(
-        DataLoader(failing(Local("three")), batch_size=2, num_workers=1, worker_method="process")
-    )
+    iterator = iter(DataLoader(failing(Local("three")), batch_size=2, num_workers=1, worker_method="process"))
     batches, errors = drain(iterator)
     assert batches == [[0, 1], [4, 5], [6, 7]]
     assert [type(error) for error in errors] == [LookupError]
@@ -134,8 +130,7 @@ def test_an_index_that_cannot_be_pickled_is_an_error():
             return 1
 
     dl = DataLoader(
-        Some(), batch_size=None, sampler=[0, threading.Lock(), 2, 3], num_workers=2,
-        worker_method="process",
+        Some(), batch_size=None, sampler=[0, threading.Lock(), 2, 3], num_workers=2, worker_method="process"
     )
     iterator = iter(dl)
     assert next(iterator) == 1
@@ -157,8 +152,7 @@ def test_stop_iteration_of_the_users_code_does_not_end_the_epoch(kind):
             return iter(range(8))
 
     dl = DataLoader(
-        range(8) if kind == "map" else Eight(), batch_size=2, num_workers=1,
-        worker_method="process", collate_fn=collate,
+        range(8) if kind == "map" else Eight(), batch_size=2, num_workers=1, worker_method="process", collate_fn=collate
     )
     batches, errors = drain(iter(dl))
     assert batches == [[0, 1], [4, 5], [6, 7]]
@@ -167,9 +161,7 @@ def test_stop_iteration_of_the_users_code_does_not_end_the_epoch(kind):
 
 
 def test_a_failing_init_function_is_told_for_each_batch():
-    dl = DataLoader(
-        range(6), batch_size=2, num_workers=1, worker_method="process", worker_init_fn=explode
-    )
+    dl = DataLoader(range(6), batch_size=2, num_workers=1, worker_method="process", worker_init_fn=explode)
     batches, errors = drain(iter(dl))
     assert batches == []
     assert [type(error) for error in errors] == [OSError] * 3
@@ -190,8 +182,7 @@ class FailsFromTheSecondEpochOn(IterableDataset):
 
 def test_an_iter_that_fails_in_a_later_epoch_does_not_end_the_worker():
     dl = DataLoader(
-        FailsFromTheSecondEpochOn(), batch_size=3, num_workers=1, worker_method="process",
-        persistent_workers=True,
+        FailsFromTheSecondEpochOn(), batch_size=3, num_workers=1, worker_method="process", persistent_workers=True
     )
     assert [batch.tolist() for batch in dl] == [[0, 1, 2]]
     for _ in range(2):
@@ -218,10 +209,7 @@ class FailingSampler:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_samplers_exception_comes_after_its_batches(workers):
-    dl = DataLoader(
-        range(10), batch_size=2, sampler=FailingSampler(), num_workers=workers,
-        worker_method="process",
-    )
+    dl = DataLoader(range(10), batch_size=2, sampler=FailingSampler(), num_workers=workers, worker_method="process")
     iterator = iter(dl)
     assert [next(iterator).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
     with pytest.raises(LookupError, match="no more") as caught:

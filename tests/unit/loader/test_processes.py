@@ -14,12 +14,12 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter
 
-from loader import DataLoader, process_iterator
-from loader.fetch import EMPTY, Fetched
-from loader.on_error import Skipped
-from loader.process_iterator import ProcessDataLoaderIter
-from loader.process_worker import Enclosed, _enclose
-from loader.random import sample_rng
+from ftloader import DataLoader, process_iterator
+from ftloader.fetch import EMPTY, Fetched
+from ftloader.on_error import Skipped
+from ftloader.process_iterator import ProcessDataLoaderIter
+from ftloader.process_worker import Enclosed, _enclose
+from ftloader.random import sample_rng
 from tests.unit.loader.awkward import Failing, ReusedList
 
 pytestmark = [
@@ -92,8 +92,13 @@ def test_is_torchs_iterator_and_torch_is_left_alone():
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_worker_knows_itself(context):
     dl = DataLoader(
-        Telling(), batch_size=None, num_workers=2, worker_method="process",
-        multiprocessing_context=context, worker_init_fn=touch, generator=seeded(),
+        Telling(),
+        batch_size=None,
+        num_workers=2,
+        worker_method="process",
+        multiprocessing_context=context,
+        worker_init_fn=touch,
+        generator=seeded(),
     )
     iterator = iter(dl)
     told = list(iterator)
@@ -108,8 +113,13 @@ def test_a_worker_knows_itself(context):
 def test_start_methods_give_the_same_numbers(context):
     expected = torch.cat(list(DataLoader(Numbers(), batch_size=5, generator=seeded())))
     dl = DataLoader(
-        Numbers(), batch_size=5, num_workers=2, worker_method="process",
-        multiprocessing_context=context, generator=seeded(), on_error=minus,
+        Numbers(),
+        batch_size=5,
+        num_workers=2,
+        worker_method="process",
+        multiprocessing_context=context,
+        generator=seeded(),
+        on_error=minus,
     )
     assert torch.equal(torch.cat(list(dl)), expected)
 
@@ -118,8 +128,13 @@ def test_start_methods_give_the_same_numbers(context):
 def test_epochs_of_persistent_workers_are_those_of_threads(dataset):
     def epochs(method):
         dl = DataLoader(
-            dataset, batch_size=5, num_workers=2, worker_method=method,
-            persistent_workers=True, generator=seeded(), shuffle=dataset.__class__ is Numbers or None,
+            dataset,
+            batch_size=5,
+            num_workers=2,
+            worker_method=method,
+            persistent_workers=True,
+            generator=seeded(),
+            shuffle=dataset.__class__ is Numbers or None,
         )
         result = [torch.cat(list(dl)) for _ in range(3)]
         dl._iterator = None
@@ -133,9 +148,7 @@ def test_epochs_of_persistent_workers_are_those_of_threads(dataset):
 
 
 def test_an_epoch_left_early_does_not_disturb_the_next():
-    dl = DataLoader(
-        Numbers(), batch_size=2, num_workers=2, worker_method="process", persistent_workers=True
-    )
+    dl = DataLoader(Numbers(), batch_size=2, num_workers=2, worker_method="process", persistent_workers=True)
     next(iter(dl))
     assert torch.cat(list(dl))[:, 0].tolist() == list(range(12))
     dl._iterator = None
@@ -151,9 +164,7 @@ def test_a_batch_without_remarks_is_sent_as_it_is():
 
 
 def test_batches_are_in_shared_memory_also_if_something_was_skipped():
-    dl = DataLoader(
-        FailingTensors(), batch_size=2, num_workers=1, worker_method="process", on_error="skip"
-    )
+    dl = DataLoader(FailingTensors(), batch_size=2, num_workers=1, worker_method="process", on_error="skip")
     with pytest.warns(UserWarning, match="left them out"):
         batches = list(dl)
     assert [len(batch) for batch in batches] == [2, 1, 2, 2]
@@ -186,9 +197,7 @@ def test_an_enclosed_batch_is_pinned_as_one_that_is_not():
 
 
 def test_a_sampler_may_reuse_its_list():
-    dl = DataLoader(
-        torch.arange(40), batch_sampler=ReusedList(), num_workers=2, worker_method="process"
-    )
+    dl = DataLoader(torch.arange(40), batch_sampler=ReusedList(), num_workers=2, worker_method="process")
     assert torch.equal(torch.cat(list(dl)), torch.arange(40))
 
 
@@ -219,7 +228,10 @@ def test_torchs_loaders_in_a_worker_get_torchs_fetchers():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_on_error_that_cannot_be_pickled_needs_fork(workers):
     dl = DataLoader(
-        Failing(ValueError("three"), size=8, at=3), batch_size=2, num_workers=workers, worker_method="process",
+        Failing(ValueError("three"), size=8, at=3),
+        batch_size=2,
+        num_workers=workers,
+        worker_method="process",
         on_error=lambda error, index: 33,
     )
     if multiprocessing.get_start_method() != "fork":
@@ -229,8 +241,7 @@ def test_on_error_that_cannot_be_pickled_needs_fork(workers):
 
 def test_partials_as_init_functions_are_left_alone():
     dl = DataLoader(
-        Telling(), batch_size=None, num_workers=1, worker_method="process",
-        worker_init_fn=functools.partial(touch),
+        Telling(), batch_size=None, num_workers=1, worker_method="process", worker_init_fn=functools.partial(touch)
     )
     assert next(iter(dl))[4] == "by 0"
 
@@ -252,8 +263,12 @@ class GlobalDraws(Dataset):
 @pytest.mark.parametrize("strict", [True, False])
 def test_strict_workers_report_draws_from_global_generators(context, strict):
     dl = DataLoader(
-        GlobalDraws(), batch_size=None, num_workers=1, worker_method="process",
-        strict_rng=strict, multiprocessing_context=context,
+        GlobalDraws(),
+        batch_size=None,
+        num_workers=1,
+        worker_method="process",
+        strict_rng=strict,
+        multiprocessing_context=context,
     )
     # Once for each place in the code.
     assert list(dl) == [["GlobalRandomWarning"] if strict else [], [], []]
@@ -261,11 +276,7 @@ def test_strict_workers_report_draws_from_global_generators(context, strict):
 
 @pytest.mark.parametrize("persistent", [True, False])
 def test_workers_of_an_iterator_in_a_reference_cycle_end_by_themselves(persistent):
-    iterator = iter(
-        DataLoader(
-            Numbers(), num_workers=2, worker_method="process", persistent_workers=persistent
-        )
-    )
+    iterator = iter(DataLoader(Numbers(), num_workers=2, worker_method="process", persistent_workers=persistent))
     next(iterator)
     workers = iterator._workers
     iterator.myself = iterator

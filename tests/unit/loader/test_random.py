@@ -16,13 +16,7 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from loader.random import (
-    SampleRNG,
-    enter_sample,
-    leave_sample,
-    sample_rng,
-    sample_scope,
-)
+from ftloader.random import SampleRNG, enter_sample, leave_sample, sample_rng, sample_scope
 
 patient = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -212,7 +206,7 @@ def test_nothing_of_the_user_is_held_after_leaving():
 
 
 def test_outside_a_sample_the_error_says_what_to_do():
-    with pytest.raises(RuntimeError, match="not loading a sample.*loader.DataLoader"):
+    with pytest.raises(RuntimeError, match="not loading a sample.*ftloader.DataLoader"):
         sample_rng()
     enter_sample(FIRST, 1)
     leave_sample()
@@ -299,7 +293,7 @@ def test_an_exception_inside_leads_back_to_the_outer_sample():
 DRAW_IN_PROCESSES = """
 import multiprocessing
 from types import SimpleNamespace
-from loader.random import enter_sample, sample_rng
+from ftloader.random import enter_sample, sample_rng
 
 def draw(key):
     enter_sample(SimpleNamespace(base_seed=11, number=2), key)
@@ -335,7 +329,7 @@ def test_a_fork_inside_a_sample_does_not_repeat_its_numbers(run_program):
         """
         import os
         from types import SimpleNamespace
-        from loader.random import enter_sample, sample_rng
+        from ftloader.random import enter_sample, sample_rng
         enter_sample(SimpleNamespace(base_seed=1, number=0), 1)
         sample_rng()
         if os.fork():

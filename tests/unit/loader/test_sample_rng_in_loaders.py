@@ -2,7 +2,6 @@
 
 import random
 import sys
-import threading
 import warnings
 
 import numpy as np
@@ -11,8 +10,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loader import DataLoader
-from loader.random import GlobalRandomWarning, sample_rng
+from ftloader import DataLoader
+from ftloader.random import GlobalRandomWarning, sample_rng
+from tests.worker_threads import worker_threads
 
 WORKERS = [(0, None), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]
 every_kind_of_workers = pytest.mark.parametrize(
@@ -197,7 +197,6 @@ def test_monitoring_ends_with_the_workers():
     iterator = iter(make(Augmented(), 2, "thread", strict_rng=True))
     next(iterator)
     iterator.close()
-    for thread in threading.enumerate():
-        if thread.name.startswith("loader-worker"):
-            thread.join(60)
+    for thread in worker_threads():
+        thread.join(60)
     assert [sys.monitoring.get_tool(i) for i in range(6)] == before

@@ -8,9 +8,9 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from loader import DataLoader
-from loader.random import sample_rng
-from loader.serial_iterator import SerialDataLoaderIter
+from ftloader import DataLoader
+from ftloader.random import sample_rng
+from ftloader.serial_iterator import SerialDataLoaderIter
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -24,8 +24,7 @@ class Augmented(Dataset):
     def __getitem__(self, index):
         rng = sample_rng()
         return torch.tensor(
-            [index, rng.numpy.random(), rng.python.random(), torch.rand((), generator=rng.torch)],
-            dtype=torch.float64,
+            [index, rng.numpy.random(), rng.python.random(), torch.rand((), generator=rng.torch)], dtype=torch.float64
         )
 
 
@@ -96,8 +95,12 @@ def test_random_numbers_of_the_samples_repeat_and_differ():
 def test_the_same_numbers_with_workers(workers, worker_method):
     def epoch(num_workers):
         dl = DataLoader(
-            Augmented(), batch_size=5, num_workers=num_workers, worker_method=worker_method,
-            shuffle=True, generator=seeded(),
+            Augmented(),
+            batch_size=5,
+            num_workers=num_workers,
+            worker_method=worker_method,
+            shuffle=True,
+            generator=seeded(),
         )
         return torch.cat(list(dl))
 
@@ -108,8 +111,7 @@ def test_the_same_numbers_with_workers(workers, worker_method):
 def test_the_same_numbers_of_an_iterable_dataset_with_one_worker(worker_method):
     def epoch(num_workers):
         dl = DataLoader(
-            AugmentedStream(), batch_size=4, num_workers=num_workers,
-            worker_method=worker_method, generator=seeded(),
+            AugmentedStream(), batch_size=4, num_workers=num_workers, worker_method=worker_method, generator=seeded()
         )
         return torch.cat(list(dl))
 
@@ -128,7 +130,7 @@ def test_a_loader_inside_a_sample_leaves_the_samples_numbers_alone():
             return inner[0][0, 1]
 
     numbers = list(DataLoader(Outer(), batch_size=None))
-    assert len(numbers) == 3 and len(set(n.item() for n in numbers)) == 1
+    assert len(numbers) == 3 and len({n.item() for n in numbers}) == 1
 
 
 def test_no_sample_outside_a_sample():
@@ -138,9 +140,7 @@ def test_no_sample_outside_a_sample():
 
 
 @pytest.mark.thread_unsafe(reason="one exception object for all threads")
-@pytest.mark.parametrize(
-    "error", [ValueError("four"), KeyError(4), OSError(2, "gone"), SystemExit(4)]
-)
+@pytest.mark.parametrize("error", [ValueError("four"), KeyError(4), OSError(2, "gone"), SystemExit(4)])
 def test_the_exception_itself_with_a_note(error):
     iterator = iter(DataLoader(Failing(error), batch_size=3))
     assert next(iterator).tolist() == [0, 1, 2]

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import TensorDataset
 from torchdata.stateful_dataloader.stateful import Stateful
 
-from loader import DataLoader
+from ftloader import DataLoader
 from tests.unit.loader.resuming import (
     ALL_PAIRS,
     EACH_WAY,

@@ -3,17 +3,7 @@
 import pytest
 import torch
 
-from tests.unit.loader.resuming import (
-    EACH_WAY,
-    FEW_PAIRS,
-    contents,
-    interrupt,
-    param,
-    plain,
-    resume,
-    seeded,
-    shuffling,
-)
+from tests.unit.loader.resuming import EACH_WAY, FEW_PAIRS, contents, interrupt, param, plain, resume, seeded, shuffling
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from loader import DataLoader
+from ftloader import DataLoader
 from tests.unit.loader.resuming import contents, seeded
 
 pytestmark = pytest.mark.thread_unsafe(reason="the process's random generators")
@@ -60,7 +60,7 @@ def test_survives_every_way_to_save(loader, batches):
 def test_what_is_no_state():
     for state in (None, [], "state", 3):
         refused(state, make(), "must be a dictionary from state_dict")
-    refused({"epoch": 3, "model": {}}, make(), "not a state of loader.DataLoader.*'epoch', 'model'")
+    refused({"epoch": 3, "model": {}}, make(), "not a state of ftloader.DataLoader.*'epoch', 'model'")
 
 
 def test_torchdatas_state():

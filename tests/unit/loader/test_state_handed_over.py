@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DistributedSampler
 
-from loader import DataLoader
+from ftloader import DataLoader
 from tests.unit.loader.resuming import (
     EACH_WAY,
     FEW_PAIRS,

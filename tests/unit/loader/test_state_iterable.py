@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data.datapipes.iter import IterableWrapper
 
-from loader import DataLoader
-from loader.random import sample_rng
+from ftloader import DataLoader
+from ftloader.random import sample_rng
 from tests.unit.loader.resuming import ONE_STREAM, WAYS, contents, interrupt, param, resume, seeded
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -178,6 +178,7 @@ def test_a_state_is_loaded_rather_than_gone_through():
 @pytest.mark.thread_unsafe(reason="forks")
 def test_persistent_workers():
     for way in TWO_WORKERS.values():
+
         def make():
             return DataLoader(Resumable(), 4, persistent_workers=True, generator=seeded(), **way)
 

@@ -15,7 +15,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from loader import DataLoader
+from ftloader import DataLoader
 from tests.unit.loader.resuming import FEW_PAIRS, WAYS, contents, interrupt, param, plain, resume, seeded
 
 SIZE = 40
@@ -181,9 +181,7 @@ class Remembering(Sampler):
 def test_a_samplers_own_state_is_used(saving, loading, batch_size, every):
     def make(way, seed):
         sampler = Remembering(seed)
-        return DataLoader(
-            range(1000), batch_size, sampler=sampler, snapshot_every_n_steps=every, **WAYS[way]
-        )
+        return DataLoader(range(1000), batch_size, sampler=sampler, snapshot_every_n_steps=every, **WAYS[way])
 
     for handed_over in (0, 1, 5, 10):
         loader = make(saving, 1)

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from loader import DataLoader
-from loader.state.shares import begun, following, share_out
+from ftloader import DataLoader
+from ftloader.state.shares import begun, following, share_out
 from tests.unit.loader.resuming import contents, resume
 from tests.unit.loader.stateful_datasets import CountsAtBegin, Documented, ItsOwnIterator, OnlyIterator, Stream
 

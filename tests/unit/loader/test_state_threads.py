@@ -9,18 +9,9 @@ import threading
 import pytest
 import torch
 
-from loader import DataLoader
-from loader.state import keeper, progress
-from tests.unit.loader.resuming import (
-    EACH_WAY,
-    SIZE,
-    WAYS,
-    Noisy,
-    contents,
-    plain,
-    resume,
-    shuffling,
-)
+from ftloader import DataLoader
+from ftloader.state import keeper, progress
+from tests.unit.loader.resuming import EACH_WAY, SIZE, WAYS, Noisy, contents, plain, resume, shuffling
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -206,7 +197,7 @@ def test_a_dataset_may_change_the_indices_that_it_is_given(way, batch_size):
 def test_a_forked_child_can_ask_for_the_state(run_program):
     source = """
         import os, threading
-        from loader import DataLoader
+        from ftloader import DataLoader
 
         loader = DataLoader(range(20), batch_size=4)
         iterator = iter(loader)
@@ -242,7 +233,7 @@ def test_a_forked_child_can_ask_for_the_state(run_program):
 RESUME = """
     import json, pickle, sys
     import torch
-    from loader import DataLoader
+    from ftloader import DataLoader
 
     def plain(batch):
         return batch.tolist()

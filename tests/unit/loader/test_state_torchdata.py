@@ -6,7 +6,7 @@ import copy
 import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from loader import DataLoader
+from ftloader import DataLoader
 from tests.unit.loader.resuming import contents, plain
 from tests.unit.loader.stateful_datasets import KINDS, Documented, ItsOwnIterator, WithIterator
 

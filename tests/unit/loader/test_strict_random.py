@@ -24,9 +24,9 @@ import torch.nn.functional as F
 from numpy.random import rand
 from scipy import stats
 
-import loader.random
-from loader.random import GlobalRandomWarning, enter_sample, sample_rng, sample_scope
-from loader.strict_random import Watch
+import ftloader.random
+from ftloader.random import GlobalRandomWarning, enter_sample, sample_rng, sample_scope
+from ftloader.strict_random import Watch
 
 # Warnings, monitoring and the global generators belong to the whole process.
 pytestmark = pytest.mark.thread_unsafe(reason="records warnings")
@@ -74,7 +74,7 @@ def draws():
     sorted([1, 2], key=functools.partial(random.uniform, 1))
     random.Random.uniform(random._inst, 0, 1)
     random._inst.gauss()
-    random.choices(*[[1, 2]], **{"k": 2})
+    random.choices(*[[1, 2]], k=2)
     np.random.rand(3)
     rand(3)
     np.random.random_sample()
@@ -184,11 +184,11 @@ def test_a_report_names_the_function_and_what_to_use_instead():
         return str(entry.message)
 
     assert "random.randint() draws from the global generator of the module random" in advice(lambda: randint(1, 6))
-    assert advice(lambda: randint(1, 6)).endswith("loader.sample_rng().python")
+    assert advice(lambda: randint(1, 6)).endswith("ftloader.sample_rng().python")
     assert "numpy.random.rand() draws from NumPy's global generator" in advice(lambda: rand(3))
-    assert advice(lambda: rand(3)).endswith("loader.sample_rng().numpy")
+    assert advice(lambda: rand(3)).endswith("ftloader.sample_rng().numpy")
     assert "torch.nn.functional.dropout() draws from torch's default gen" in advice(lambda: F.dropout(torch.ones(2)))
-    assert advice(lambda: torch.rand(3)).endswith("loader.sample_rng().torch")
+    assert advice(lambda: torch.rand(3)).endswith("ftloader.sample_rng().torch")
     assert "random.seed() seeds the global generator" in advice(lambda: random.seed(3))
     assert "torch.random.manual_seed() seeds torch's default generator" in advice(lambda: torch.manual_seed(3))
     wrapped = torch._disable_dynamo(torch.random.manual_seed)  # as torch.manual_seed is by importing torch._dynamo
@@ -238,7 +238,7 @@ def test_a_draw_in_an_installed_package_is_reported_at_the_users_line(installed)
 
 
 def test_with_nothing_but_installed_packages_the_package_is_reported(installed):
-    package = loader.random.__file__.rpartition("random.py")[0]
+    package = ftloader.random.__file__.rpartition("random.py")[0]
     fetch = run_as(f"{package}fetch.py", "def fetch(sample):\n    return sample()\n").fetch
     dataset = run_as(f"{package}datasets.py", "def load(transform):\n    return transform()\n").load
     (entry,) = reports_of(lambda: fetch(lambda: dataset(installed.flip)))
@@ -456,7 +456,7 @@ def test_a_child_forked_in_a_watched_thread_is_not_watched(run_program):
         """
         import os, random, sys, threading, warnings
         import torch
-        from loader.strict_random import Watch
+        from ftloader.strict_random import Watch
         warnings.simplefilter("error")
         def work():
             with Watch().watching():

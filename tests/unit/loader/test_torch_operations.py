@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode, get_overridable_functions
 
-from loader.torch_operations import draws_from_default_generator, function_name
+from ftloader.torch_operations import draws_from_default_generator, function_name
 
 pytestmark = pytest.mark.thread_unsafe(reason="compares the state of torch's default generator")
 

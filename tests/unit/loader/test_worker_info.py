@@ -12,8 +12,9 @@ import torch.utils.data._utils.worker
 from torch.utils.data import Dataset
 from torch.utils.data import get_worker_info as imported_at_the_top
 
-import loader
-from loader import DataLoader
+import ftloader
+from ftloader import DataLoader
+from tests.worker_threads import PREFIX
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -26,11 +27,7 @@ class Info(Dataset):
 
     def __getitem__(self, index):
         info = torch.utils.data.get_worker_info()
-        others = (
-            imported_at_the_top(),
-            loader.get_worker_info(),
-            torch.utils.data._utils.worker.get_worker_info(),
-        )
+        others = (imported_at_the_top(), ftloader.get_worker_info(), torch.utils.data._utils.worker.get_worker_info())
         assert all(other is info for other in others)
         return info.id, info.num_workers, info.seed, info.dataset is self
 
@@ -38,12 +35,7 @@ class Info(Dataset):
 def test_every_way_to_ask(worker_method):
     generator = torch.Generator().manual_seed(5)
     dl = DataLoader(
-        Info(),
-        batch_size=None,
-        num_workers=2,
-        worker_method=worker_method,
-        generator=generator,
-        collate_fn=tuple,
+        Info(), batch_size=None, num_workers=2, worker_method=worker_method, generator=generator, collate_fn=tuple
     )
     infos = list(dl)
     assert {id for id, *_ in infos} <= {0, 1}
@@ -79,10 +71,7 @@ def test_in_init_function_and_collate_function(worker_method):
         assert imported_at_the_top().num_workers == 2
         return samples
 
-    dl = DataLoader(
-        [1, 2, 3], num_workers=2, worker_method=worker_method, worker_init_fn=init,
-        collate_fn=collate,
-    )
+    dl = DataLoader([1, 2, 3], num_workers=2, worker_method=worker_method, worker_init_fn=init, collate_fn=collate)
     assert list(dl) == [[1], [2], [3]]
 
 
@@ -113,8 +102,7 @@ def test_info_is_read_only_and_printable():
 
 def test_map_style_dataset_is_shared_not_copied():
     rows = [object() for _ in range(4)]
-    dl = DataLoader(rows, batch_size=None, num_workers=2, worker_method="thread",
-                    collate_fn=lambda row: row)
+    dl = DataLoader(rows, batch_size=None, num_workers=2, worker_method="thread", collate_fn=lambda row: row)
     assert all(a is b for a, b in zip(dl, rows, strict=True))
 
 
@@ -123,10 +111,7 @@ def test_global_generators_are_left_alone():
     np.random.seed(1)
     random.seed(1)
     states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    dl = DataLoader(
-        range(8), num_workers=2, worker_method="thread",
-        generator=torch.Generator().manual_seed(0),
-    )
+    dl = DataLoader(range(8), num_workers=2, worker_method="thread", generator=torch.Generator().manual_seed(0))
     list(dl)
     assert torch.equal(torch.get_rng_state(), states[0])
     assert (np.random.get_state()[1] == states[1]).all()
@@ -180,9 +165,7 @@ class WithPinMemory:
 
 
 def test_pin_memory(worker_method):
-    dl = DataLoader(
-        range(8), batch_size=4, num_workers=2, worker_method=worker_method, pin_memory=True
-    )
+    dl = DataLoader(range(8), batch_size=4, num_workers=2, worker_method=worker_method, pin_memory=True)
     if not torch.accelerator.is_available():
         with pytest.warns(UserWarning, match="no accelerator is found"):
             batches = list(dl)
@@ -197,9 +180,8 @@ def test_pin_memory_of_a_custom_type_happens_in_the_worker():
     if not torch.accelerator.is_available():
         pytest.skip("no accelerator: torch pins nothing")
     dl = DataLoader(
-        range(8), batch_size=4, num_workers=2, worker_method="thread", pin_memory=True,
-        collate_fn=WithPinMemory,
+        range(8), batch_size=4, num_workers=2, worker_method="thread", pin_memory=True, collate_fn=WithPinMemory
     )
     for batch in dl:
         assert batch.tensor.is_pinned()
-        assert batch.pinned_in.startswith("loader-worker")
+        assert batch.pinned_in.startswith(PREFIX)

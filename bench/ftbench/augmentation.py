@@ -1,0 +1,155 @@
+"""Augmentations of pictures for training a classifier, with NumPy and Pillow and this project's sample_rng.
+
+Every random number belongs to its sample (ftloader.sample_rng), so that the same pictures come out with
+any number of workers, threads or processes. Imported by trials alone.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter
+
+from ftloader import DataLoader, sample_rng
+
+SIDE = 224
+# The mean and the deviation of ImageNet's pixels, which most trained networks expect to be taken off.
+MEAN = np.array([0.485, 0.456, 0.406], np.float32)
+DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
+FILL = tuple(round(255 * float(value)) for value in MEAN)
+
+PICTURED = 8
+THUMBNAIL = 112
+MARGIN = 64
+
+
+def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
+    """A part of the picture, 25% to 100% of its area, 3:4 to 4:3, as SIDE x SIDE; mirrored half of the time.
+
+    Inception's crop: Szegedy et al., "Going Deeper with Convolutions", CVPR 2015.
+    """
+    area = image.width * image.height * random.uniform(0.25, 1)
+    aspect = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+    width = min(math.sqrt(area * aspect), image.width)
+    height = min(math.sqrt(area / aspect), image.height)
+    left, top = random.uniform(0, image.width - width), random.uniform(0, image.height - height)
+    image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, (left, top, left + width, top + height))
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if random.random() < 0.5 else image
+
+
+def random_affine(image: Image.Image, random: np.random.Generator) -> Image.Image:
+    """The picture turned by up to 30 degrees, moved by up to 10%, scaled by 0.8 to 1.2, sheared by up to 10 degrees."""
+    turn, shear = np.radians(random.uniform(-30, 30)), math.tan(np.radians(random.uniform(-10, 10)))
+    scale = random.uniform(0.8, 1.2)
+    centre = np.array([image.width, image.height]) / 2
+    moved = centre * (1 + 0.2 * random.uniform(-1, 1, 2))
+    cos, sin = math.cos(turn), math.sin(turn)
+    there = scale * np.array([[cos, -sin], [sin, cos]]) @ np.array([[1, shear], [0, 1]])
+    # Pillow asks where a pixel comes from.
+    back = np.linalg.inv(there)
+    offset = centre - back @ moved
+    matrix = (*back[0], offset[0], *back[1], offset[1])
+    return image.transform(
+        image.size, Image.Transform.AFFINE, tuple(map(float, matrix)), Image.Resampling.BILINEAR, fillcolor=FILL
+    )
+
+
+def random_blur(image: Image.Image, random: np.random.Generator) -> Image.Image:
+    """The picture through a Gaussian blur of up to 2 pixels."""
+    return image.filter(ImageFilter.GaussianBlur(random.uniform(0.1, 2)))
+
+
+def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Brightness, contrast and saturation of (height, width, 3) float32 in 0 to 1, each by 0.6 to 1.4."""
+    brightness, contrast, saturation = random.uniform(0.6, 1.4, 3).astype(np.float32)
+    pixels = pixels * brightness
+    pixels = (pixels - pixels.mean()) * contrast + pixels.mean()
+    grey = pixels.mean(axis=2, keepdims=True)
+    return np.clip((pixels - grey) * saturation + grey, 0, 1)
+
+
+def add_noise(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """The pixels with normal noise of up to 4% of their range."""
+    return pixels + random.standard_normal(pixels.shape, np.float32) * np.float32(random.uniform(0, 0.04))
+
+
+def random_erasing(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """The pixels with a rectangle of 2% to 20% of the area painted over, in place (Zhong et al., AAAI 2020)."""
+    height, width, _ = pixels.shape
+    area, aspect = height * width * random.uniform(0.02, 0.2), math.exp(random.uniform(-1, 1))
+    tall = min(height - 1, round(math.sqrt(area / aspect)))
+    wide = min(width - 1, round(math.sqrt(area * aspect)))
+    top, left = random.integers(height - tall), random.integers(width - wide)
+    pixels[top : top + tall, left : left + wide] = MEAN
+    return pixels
+
+
+def light(image: Image.Image, random: np.random.Generator) -> np.ndarray:
+    """A random crop, mirrored or not: (SIDE, SIDE, 3) float32 in 0 to 1."""
+    return np.asarray(random_crop(image, random), np.float32) / np.float32(255)
+
+
+def heavy(image: Image.Image, random: np.random.Generator) -> np.ndarray:
+    """All of the above: (SIDE, SIDE, 3) float32 about 0 to 1."""
+    image = random_blur(random_crop(random_affine(image, random), random), random)
+    pixels = random_colours(np.asarray(image, np.float32) / np.float32(255), random)
+    return random_erasing(add_noise(pixels, random), random)
+
+
+AUGMENTATIONS = {"light": light, "heavy": heavy}
+
+
+class Augmented:
+    """Decoded by Pillow, augmented, standardised: sample i is a (3, 224, 224) float32 array.
+
+    Immutable after construction, so threads may share it.
+    """
+
+    def __init__(self, paths: list[str], amount: str):
+        self._paths, self._augment = tuple(paths), AUGMENTATIONS[amount]
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        with Image.open(self._paths[index]) as file:
+            image = file.convert("RGB")
+        pixels = self._augment(image, sample_rng().numpy)
+        return np.ascontiguousarray(((pixels - MEAN) / DEVIATION).transpose(2, 0, 1))
+
+
+def picture(paths: list[str], amount: str, seed: int) -> bytes:
+    """The beginning of the first batch as a PNG: each image as it is, and augmented below.
+
+    The samples are those that every contestant loads first, by a loader without workers.
+    """
+    paths = paths[:PICTURED]
+    rows: dict[str, list[Image.Image]] = {"original": [], amount: []}
+    for path in paths:
+        with Image.open(path) as file:
+            rows["original"].append(file.convert("RGB"))
+    for one in first_batch(Augmented(paths, amount), len(paths), seed).numpy():
+        pixels = np.clip(one.transpose(1, 2, 0) * DEVIATION + MEAN, 0, 1) * 255
+        rows[amount].append(Image.fromarray(pixels.round().astype(np.uint8)))
+    sheet = Image.new("RGB", (MARGIN + len(paths) * THUMBNAIL, len(rows) * THUMBNAIL), "white")
+    draw = ImageDraw.Draw(sheet)
+    for row, (name, images) in enumerate(rows.items()):
+        draw.text((6, row * THUMBNAIL + THUMBNAIL // 2 - 6), name, fill="black")
+        for column, image in enumerate(images):
+            small = image.resize((THUMBNAIL - 2, THUMBNAIL - 2), Image.Resampling.BILINEAR)
+            sheet.paste(small, (MARGIN + column * THUMBNAIL + 1, row * THUMBNAIL + 1))
+    file = io.BytesIO()
+    # A palette's 256 colours are enough to look at, in a quarter of the bytes.
+    sheet.quantize(256).save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def first_batch(dataset: Augmented, batch_size: int, seed: int) -> Any:
+    """The first batch of a new loader over the dataset, without workers."""
+    import torch
+
+    torch.manual_seed(seed)
+    return next(iter(DataLoader(dataset, batch_size=batch_size)))

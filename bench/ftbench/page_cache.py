@@ -1,0 +1,116 @@
+"""The kernel's page cache: dropping files from it, and how much of a file it holds.
+
+Dropping needs no privilege: posix_fadvise(2) with POSIX_FADV_DONTNEED lets go of a file's clean
+pages, which is a request that some file systems ignore (tmpfs keeps its files nowhere else). How
+much is left is what mincore(2) says. Linux only; the functions hold nothing and may be called by
+any thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+PROBE_BYTES = 1 << 20
+# What may be left of a file that counts as dropped: the kernel may keep a few pages that are in use.
+LEFT_OVER = 0.05
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_ubyte)]
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+class NotDropped(Exception):
+    """A file is still in the page cache; the message says where, and what to do."""
+
+
+def drop(path: str | Path) -> None:
+    """Write the file's changes to its disk and ask the kernel to drop its pages; raises OSError."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        # Dirty pages are not dropped.
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+def resident(path: str | Path) -> float | None:
+    """The part of a file that is in the page cache, from 0 to 1 (0 for an empty file); raises OSError.
+
+    None where the kernel does not say: since Linux 5.2 it tells only who may write to a file.
+    """
+    if not os.access(path, os.W_OK):
+        return None
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        size = os.fstat(fd).st_size
+        if size == 0:
+            return 0.0
+        # Python's mmap gives no address of a read-only mapping.
+        address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+        if address == _MAP_FAILED:
+            raise _last_error(path)
+        try:
+            pages = -(-size // mmap.PAGESIZE)
+            found = (ctypes.c_ubyte * pages)()
+            if _libc.mincore(address, size, found) != 0:
+                raise _last_error(path)
+            return sum(page & 1 for page in found) / pages
+        finally:
+            _libc.munmap(address, size)
+    finally:
+        os.close(fd)
+
+
+def _last_error(path: str | Path) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), str(path))
+
+
+def drop_all(paths: Iterable[str | Path]) -> float:
+    """Drop the files; return the part of them that is left, as far as the kernel says.
+
+    Files have equal weight. Raises NotDropped if that is more than LEFT_OVER.
+    """
+    paths = list(paths)
+    for path in paths:
+        drop(path)
+    known = [part for part in map(resident, paths) if part is not None]
+    left = sum(known) / len(known) if known else 0.0
+    if left > LEFT_OVER:
+        raise NotDropped(
+            f"{left:.0%} of the files in {Path(paths[0]).parent} stay in the page cache though the kernel "
+            "was asked to drop them (another program has them open or mapped, or their file system "
+            "is in memory)"
+        )
+    return left
+
+
+def why_not_droppable(directory: Path) -> str | None:
+    """Why files in a directory (or its nearest parent that exists) cannot be dropped; None if they can.
+
+    Tries it with a file of its own, where it may make one.
+    """
+    while not directory.is_dir():
+        directory = directory.parent
+    try:
+        with tempfile.NamedTemporaryFile(prefix=".probe-", dir=directory) as probe:
+            probe.write(os.urandom(PROBE_BYTES))
+            probe.flush()
+            drop_all([probe.name])
+    except OSError:
+        return None  # a directory that is not ours to write; the kernel will not tell of its files either
+    except NotDropped:
+        return (
+            f"the file system of {directory} keeps its files in memory, so nothing can be read from a disk there; "
+            "name a directory on a disk in FT_BENCH_CACHE"
+        )
+    return None

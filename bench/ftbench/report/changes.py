@@ -1,0 +1,87 @@
+"""Two runs side by side, as text on a terminal or in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ftbench.compare import Comparison, describe
+from ftbench.metrics import METRICS
+from ftbench.report import words
+
+
+def _head(name: str, where: str, document: dict) -> Iterator[str]:
+    yield f"{name}: {where}"
+    yield f"   {document['started']}, revision {words.revision(document)}, {document['status']}"
+    yield f"   {words.machine(document)}"
+    for line in words.builds(document):
+        yield f"   {line}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
+def text(comparison: Comparison, a: tuple[str, dict], b: tuple[str, dict]) -> str:
+    """Everything in words; `a` and `b` are (path, document)."""
+    lines = [*_head("A", *a), *_head("B", *b), ""]
+    if comparison.differences:
+        lines.append("What differs in the runs themselves:")
+        lines += [f"  {what}: {x} in A, {y} in B" for what, x, y in comparison.differences]
+    else:
+        lines.append("The runs themselves differ in nothing that they recorded.")
+    lines += [f"caution: {each}" for each in comparison.cautions]
+    lines += [f"not compared: {what}: {why}" for what, why in comparison.left_out]
+    if comparison.outcomes:
+        lines += ["", "thread-safety suite:", *(f"  changed   {each}" for each in comparison.outcomes)]
+    elif a[1].get("stress") and b[1].get("stress"):
+        lines += ["", "thread-safety suite: the same outcome in both of every scenario that ran in both"]
+    for scenario in dict.fromkeys(c.scenario for c in comparison.changes):
+        of = [c for c in comparison.changes if c.scenario == scenario]
+        for is_ratio, title in ((True, "ratios within the runs"), (False, "values")):
+            lines += _block(f"{scenario}, {title}", [c for c in of if c.is_ratio == is_ratio])
+    lines += ["", conclusion(comparison)]
+    return "\n".join(lines)
+
+
+def _block(title: str, changes: list) -> Iterator[str]:
+    if not changes:
+        return
+    yield ""
+    yield f"{title}:"
+    changed = [c for c in changes if c.beyond_noise]
+    for c in sorted(changed, key=lambda c: -max(c.ratio, 1 / c.ratio)):
+        yield f"  changed   {describe(c)}"
+    for metric in dict.fromkeys(c.metric for c in changes):
+        rest = [c for c in changes if c.metric == metric and not c.beyond_noise]
+        if not rest:
+            continue
+        untold = [c for c in rest if c.low is None]
+        far = max(max(c.ratio, 1 / c.ratio) for c in rest)
+        why = (
+            "too few rounds to tell"
+            if untold
+            else f"no change beyond the noise (floor of both runs together {words.floor(rest[0].floor)})"
+        )
+        yield (
+            f"  {'unknown  ' if untold else 'unchanged'} {_count(len(rest), 'figure')} of {METRICS[metric].noun}, "
+            f"at most {words.times(far)} apart: {why}"
+        )
+
+
+def conclusion(comparison: Comparison) -> str:
+    """What came of it, in a sentence."""
+    if not comparison.changes:
+        return "Nothing could be compared."
+    changed = comparison.beyond_noise
+    of = _count(len(comparison.changes), "figure")
+    if not any(c.low is not None for c in comparison.changes):
+        return f"Of {of} none can be told from noise: three rounds are needed in both runs."
+    if not changed:
+        return f"Of {of} none changed beyond the noise; that is not to say that nothing changed."
+    values = [c for c in changed if not c.is_ratio]
+    better = sum(c.better for c in values)
+    ratios = _count(len(changed) - len(values), "ratio")
+    return (
+        f"Of {of} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
+        f"{_count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
+    )

@@ -1,0 +1,92 @@
+"""summary.md: the run in Markdown, for an issue or a chat."""
+
+from __future__ import annotations
+
+import re
+
+from ftbench.report import opening, repeat, safety, words
+
+
+def summary(document: dict) -> str:
+    """The three sentences, each scenario's comparisons in words, the machine and the command."""
+    parts = ["## What removing the GIL did to data loading"]
+    state = words.state(document)
+    if state:
+        parts.append(f"**{text(state)}**")
+    parts += [text(words.capital(sentence)) for sentence in opening.sentences(document)]
+    for scenario in document["scenarios"]:
+        parts.append(f"### {text(scenario['name'])}")
+        if scenario["question"]:
+            parts.append(f"*{text(scenario['question'])}*")
+        if scenario["note"]:
+            parts.append(f"**{text(scenario['note'])}**")
+        parts.append(text(words.work(scenario)) + ".")
+        table = _comparisons(scenario)
+        if table:
+            parts.append(table)
+        parts.append(" ".join(text(sentence) for sentence in (words.noise(scenario), *words.disturbed(scenario))))
+    parts += _safety(document)
+    lines = [
+        f"- {text(line)}"
+        for line in (*words.builds(document), words.machine(document), f"revision {words.revision(document)}")
+    ]
+    lines += [f"- left out: {text(each['what'])}: {text(each['why'])}" for each in document["skipped"]]
+    lines += [f"- **warning**: {text(warning)}" for warning in document["warnings"]]
+    parts += [
+        "### Environment",
+        "\n".join(lines),
+        "### Repeat it",
+        _code(line for _, line in repeat.commands(document)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def text(value: str) -> str:
+    """Text that Markdown shows as it is, on one line: no markup, no HTML, no mention of anybody."""
+    plain = " ".join(words.without_controls(value).split())
+    escaped = re.sub(r"([\\`*_\[\]<>|~#&!])", r"\\\1", plain)
+    # An empty comment between @ and a name keeps people from being called.
+    return re.sub(r"@(?=\w)", "@<!-- -->", escaped)
+
+
+def _safety(document: dict) -> list[str]:
+    """What the thread-safety suite found, its table folded."""
+    parts = ["### Thread safety", *(text(sentence) for sentence in safety.sentences(document))]
+    if safety.ran(document):
+        table = safety.table(document)
+        rows = [table.head, ["---:" if place in table.numbers else "---" for place in range(len(table.head))]]
+        rows += [[text(cell) for cell in row] for row in table.rows]
+        parts += [
+            "<details><summary>Scenario by scenario</summary>",
+            "\n".join("| " + " | ".join(row) + " |" for row in rows),
+            *(text(line) for line in safety.known(document)),
+            "</details>",
+        ]
+        for title, said in safety.failures(document):
+            parts += [text(title), _code(safety.beginning(said).splitlines())]
+    return parts
+
+
+def _comparisons(scenario: dict) -> str:
+    chosen = words.pictured(scenario)
+    if not chosen:
+        return ""
+    wanted = any(c["target"] for c in chosen)
+    head = ["comparison", f"{words.metric(scenario).noun}: ratio (95% CI)", *(["target"] if wanted else [])]
+    rows = [head, ["---"] * len(head)]
+    for c in chosen:
+        rows.append(
+            [
+                text(words.title_with_case(scenario, c)),
+                text(words.short(scenario, c)),
+                *([text(words.target(c))] if wanted else []),
+            ]
+        )
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _code(lines) -> str:
+    """A code block that nothing in it can end."""
+    content = "\n".join(lines)
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", content)), default=0))
+    return f"{fence}console\n{content}\n{fence}"

@@ -1,0 +1,69 @@
+"""The commands that repeat a run, from the options that its results.json records."""
+
+from __future__ import annotations
+
+import shlex
+
+from ftbench.contestants import CONFIGS
+from ftbench.report.words import without_controls
+
+
+def options(document: dict) -> list[str]:
+    """The arguments of `bench` that ask for the same: as few as say it."""
+    given = document["options"]
+    arguments = list(given["scenarios"])
+    if given["quick"]:
+        arguments.append("--quick")
+    if given["rounds"] is not None:
+        arguments += ["--rounds", str(given["rounds"])]
+    else:
+        arguments += ["--budget", f"{given['budget']:g}"]
+    if given["workers"]:
+        arguments += ["--workers", ",".join(map(str, given["workers"]))]
+    if given["batch_size"] is not None:
+        arguments += ["--batch-size", str(given["batch_size"])]
+    if given["data"] is not None:
+        arguments += ["--data", given["data"]]
+    if set(given["configs"]) != set(CONFIGS):
+        arguments += ["--configs", ",".join(given["configs"])]
+    if given.get("stress"):
+        arguments.append("--stress")
+    if given.get("stress_minutes"):
+        arguments += ["--stress-minutes", f"{given['stress_minutes']:g}"]
+    return [without_controls(argument) for argument in arguments]
+
+
+def commands(document: dict) -> list[tuple[str, str]]:
+    """(what it does, command line): the same sources, then the same measurement with and without Docker."""
+    asked = shlex.join(options(document))
+    before = _series(document)
+    found = []
+    commit = document["environment"]["revision"]["commit"]
+    if commit != "unknown":
+        found.append(
+            ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(without_controls(commit))}")
+        )
+    found.append(("The same measurement", f"{before}./twins bench {asked}"))
+    if document["options"]["data"] is None:
+        found.append(("The same with Docker", f"{before}docker compose run --rm ft-bench {asked}"))
+    else:
+        data = shlex.quote(without_controls(document["options"]["data"]))
+        inside = shlex.join(["/data" if a == document["options"]["data"] else a for a in options(document)])
+        found.append(("The same with Docker", f"DATA={data} {before}docker compose run --rm ft-bench {inside}"))
+    found.append(("This report again, from results.json alone", "python -m ftbench report results.json"))
+    return found
+
+
+def stress(document: dict) -> str:
+    """The command that runs the thread-safety suite, after the shortest measurement, in the way the run was made."""
+    peers = any(where.startswith("unix:") for where in document["options"]["twins"].values())
+    bench = "docker compose run --rm ft-bench" if peers else "./twins bench"
+    return f"{_series(document)}{bench} --quick --stress"
+
+
+def _series(document: dict) -> str:
+    """The variable that chooses the twins' series, where it is not the usual one."""
+    versions = {t["interpreter"]["version"] for t in document["environment"]["twins"].values()}
+    series = {".".join(version.split(".")[:2]) for version in versions}
+    only = without_controls(next(iter(series)))
+    return f"PYTHON_SERIES={shlex.quote(only)} " if len(series) == 1 and only != "3.13" else ""

@@ -1,0 +1,65 @@
+"""Colours and marks that pictures and charts have in common.
+
+The colours are Okabe and Ito's, which people with any kind of colour vision tell apart. They say which
+configuration it is; hatching, dashes and the shape of a mark say which kind of workers, without colour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ftbench.variants import VARIANTS
+
+COLOURS = {"gil": "#E69F00", "ft-gil": "#56B4E9", "ft": "#009E73"}
+# For ratios, which belong to two configurations; from the same palette.
+PAIR_COLOURS = ("#0072B2", "#D55E00", "#CC79A7", "#009E73", "#E69F00", "#56B4E9")
+SHOWN, UNCERTAIN, TARGET = "#0072B2", "#777777", "#D55E00"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a variant looks: matplotlib's hatching, plotly's pattern, the dashes and marks of both."""
+
+    hatch: str
+    pattern: str
+    dash: str
+    line: str
+    symbol: str
+    marker: str
+
+
+STYLES = (
+    Style("", "", "solid", "-", "circle", "o"),
+    Style("///", "/", "dash", "--", "square", "s"),
+    Style("**", "+", "longdash", (0, (8, 3)), "star", "*"),
+    Style("xxx", "x", "dot", ":", "x", "x"),
+    Style("...", ".", "dashdot", "-.", "diamond", "D"),
+    Style("\\\\\\", "\\", "longdashdot", (0, (8, 3, 1, 3)), "triangle-up", "^"),
+    Style("++", "-", "5px,2px", (0, (5, 2)), "cross", "P"),
+    Style("oo", "|", "2px,4px", (0, (2, 4)), "triangle-down", "v"),
+)
+
+
+# By place in STYLES. Variants that never meet in a chart may share a look: there are but eight patterns.
+LOOKS = {
+    "loader-thread": 0,
+    "bare-thread": 0,
+    "loader-process": 1,
+    "bare-process": 1,
+    "loader-decode": 2,
+    "torch-process": 3,
+    "loader-spawn": 3,
+    "nodes-thread": 4,
+    "loader-forkserver": 4,
+    "serial": 4,
+    "spdl": 5,
+    "spdl-samples": 6,
+    "loop": 7,
+}
+
+
+def style(variant: str) -> Style:
+    """The look of a variant; others than these have one of them, by their place among all."""
+    others = [name for name in VARIANTS if name not in LOOKS]
+    place = others.index(variant) if variant in others else len(others)
+    return STYLES[LOOKS.get(variant, 2 + place % (len(STYLES) - 2))]

@@ -1,0 +1,324 @@
+"""Sentences and labels that terminal, picture and page have in common."""
+
+from __future__ import annotations
+
+import base64
+import re
+import unicodedata
+
+from ftbench.contestants import CONFIG_TITLES, Contestant, plural
+from ftbench.metrics import METRICS, Metric
+from ftbench.statistics import LEAST_FLOOR, NO_DIFFERENCE, TOO_FEW
+from ftbench.variants import VARIANTS
+
+# With no more CPUs than these, contention between workers hardly shows.
+FEW_CPUS = 4
+# Of more disturbed rounds only so many are told one by one.
+MOST_ROUNDS = 5
+# Above this, differences that matter to people are below the noise.
+NOISY = 1.25
+
+
+def without_controls(text: str) -> str:
+    """Text without control characters, which a results file from elsewhere could send to a terminal."""
+    return "".join(
+        " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c
+        for c in str(text)
+        if unicodedata.category(c) not in ("Cf", "Cs")
+    )
+
+
+def capital(sentence: str) -> str:
+    """A sentence with its first letter in upper case."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def probability(p: float) -> str:
+    """A p-value: "0.012", "<0.001"."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def slug(name: str) -> str:
+    """A name as part of an id or a file name."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def times(value: float) -> str:
+    """A ratio: "1.43x"."""
+    return f"{_figure(value)}x"
+
+
+def _figure(value: float) -> str:
+    # Two rounds can give intervals over many powers of ten, whose digits say nothing.
+    if value < 0.1:
+        return f"{value:.3f}" if value >= 0.001 else "<0.001"
+    return ">100" if value > 100 else f"{value:.2f}"
+
+
+def interval(comparison: dict) -> str:
+    """A ratio's confidence interval, or a dash where one round gives none."""
+    if comparison["low"] is None:
+        return "-"
+    return f"{_figure(comparison['low'])} to {_figure(comparison['high'])}"
+
+
+def noise_percent(factor: float | None) -> str:
+    """How far the noise reaches: "3%", from twice on "2.10x"."""
+    if factor is None:
+        return "unknown size"
+    return f"{max(1, round((factor - 1) * 100))}%" if factor < 2 else times(factor)
+
+
+def short(scenario: dict, comparison: dict) -> str:
+    """A comparison's outcome: "1.21x (1.18 to 1.25) faster", "no difference beyond the noise of 3%"."""
+    ratio = (
+        f"{times(comparison['mean'])} ({interval(comparison)})"
+        if comparison["low"] is not None
+        else times(comparison["mean"])
+    )
+    if comparison["verdict"] == TOO_FEW:
+        return f"{ratio}, too few rounds for a verdict"
+    if comparison["verdict"] != NO_DIFFERENCE:
+        return f"{ratio} {comparison['verdict']}"
+    limit = noise_of(scenario, comparison)
+    if limit is not None and 1 / limit <= comparison["mean"] <= limit:
+        return f"no difference beyond the noise of {noise_percent(limit)}"
+    if comparison["low"] <= 1 <= comparison["high"]:
+        return f"{ratio}, not certain: the interval holds 1"
+    return f"{ratio}, not certain among so many comparisons"
+
+
+def noise_of(scenario: dict, comparison: dict) -> float | None:
+    """The noise floor that a comparison was held against: its case's, else the scenario's."""
+    return comparison["noise_floor"] or scenario["analysis"]["noise_floor"][comparison["metric"]]
+
+
+def floor(factor: float | None) -> str:
+    """A noise floor: "1.04x"."""
+    return "unknown" if factor is None else times(factor)
+
+
+def comparisons(scenario: dict, metric: str) -> list[dict]:
+    """The scenario's comparisons of one metric."""
+    return [c for c in scenario["analysis"]["comparisons"] if c["metric"] == metric]
+
+
+def metric_of(name: str) -> Metric:
+    """A metric by name; of a bench that knows more metrics than this one, as far as its name tells."""
+    return METRICS.get(name) or Metric(name, name.replace("_", " "), "?", "higher", "lower", ".4g", "higher", "are")
+
+
+def metric(scenario: dict) -> Metric:
+    """The metric that the scenario is about."""
+    return metric_of(scenario["metrics"][0])
+
+
+def workers_of(variant: str) -> str:
+    """A variant's workers in words, the variant's name if this bench does not know it."""
+    return plural(variant) if variant in VARIANTS else variant
+
+
+# For legends, which a phone has little room for.
+SHORT_TITLES = {"gil": "GIL build", "ft-gil": "free-threaded, GIL on", "ft": "free-threaded"}
+
+
+def label(config: str, variant: str) -> str:
+    """A series of a chart: "free-threaded, GIL on: loader threads"."""
+    return f"{SHORT_TITLES[config]}: {workers_of(variant)}"
+
+
+def pictured(scenario: dict) -> list[dict]:
+    """The comparisons of the scenario's metric that a picture has room for.
+
+    Those with targets; the headline and chosen ones for every number of workers; the GIL's effect, the
+    build's cost and threads against processes at the most workers alone. Of a scenario with cases, the
+    headline and chosen ones too are those of the most workers, and stand for threads against processes.
+    """
+    found = comparisons(scenario, metric(scenario).name)
+    workers = {c["numerator"]: contestant(scenario, c["numerator"])["workers"] for c in found}
+    most = max(workers.values(), default=0)
+    at_most = {"gil", "build", "method", "interference"}
+    left_out = {"scaling"}
+    if scenario["cases"]:
+        at_most |= {"headline", "chosen"}
+        if any(c["kind"] == "headline" for c in found):
+            left_out.add("method")
+    return [
+        c
+        for c in found
+        if c["target"] or c["kind"] not in left_out and (c["kind"] not in at_most or workers[c["numerator"]] == most)
+    ]
+
+
+def title(scenario: dict, comparison: dict) -> str:
+    """Who is compared, without the remark why and without the case: "ft threads / gil processes, x2"."""
+    text = comparison["title"].split(":")[0]
+    for case in scenario["cases"]:
+        for end in (f", {case['title']}", f" ({case['name']})"):
+            text = text.replace(end, "")
+    return text
+
+
+def title_with_case(scenario: dict, comparison: dict) -> str:
+    """Who is compared in which case, without the remark why."""
+    a, b = (contestant(scenario, comparison[side]).get("case") for side in ("numerator", "denominator"))
+    if a != b:
+        return comparison["title"]  # what follows a colon may say which cases
+    case = next((f", {each['title']}" for each in scenario["cases"] if each["name"] == a), "")
+    return title(scenario, comparison) + case
+
+
+def cases(scenario: dict) -> list[dict]:
+    """The scenario's cases; one without a name if it has none."""
+    return scenario["cases"] or [{"name": "", "title": ""}]
+
+
+def key(config: str, variant: str, workers: int, case: str = "") -> str:
+    """A contestant's key."""
+    return Contestant(config, variant, workers, case=case).key
+
+
+def contestant(scenario: dict, key: str) -> dict:
+    """A contestant of the scenario by its key."""
+    return next(c for c in scenario["contestants"] if c["key"] == key)
+
+
+def describe(scenario: dict, key: str, with_workers: bool = False, with_case: bool = True) -> str:
+    """A contestant in words: "loader threads in the free-threaded build"."""
+    c = contestant(scenario, key)
+    number = f" x{c['workers']}" if with_workers and c["workers"] else ""
+    case = next((f" ({case['title']})" for case in scenario["cases"] if with_case and case["name"] == c["case"]), "")
+    return f"{workers_of(c['variant'])}{number} in the {CONFIG_TITLES[c['config']]}{case}"
+
+
+def target(comparison: dict) -> str:
+    """What was wanted of a ratio and what came of it: ">= 1.9x: met"; "" where nothing was wanted."""
+    wanted = comparison["target"]
+    if wanted is None:
+        return ""
+    return f"{'>=' if wanted['at'] == 'least' else '<='} {wanted['value']:.3g}x: {wanted['verdict']}"
+
+
+def noise(scenario: dict) -> str:
+    """The noise floor in a sentence, with advice where it is too high to see much."""
+    factor = scenario["analysis"]["noise_floor"][metric(scenario).name]
+    why = (
+        "two measurements of the same thing lay closer together; less is no difference to anybody"
+        if factor == LEAST_FLOOR
+        else "how far two measurements of the same thing lay apart in this run"
+    )
+    text = f"Noise floor: {floor(factor)} ({why})."
+    if factor is not None and factor > NOISY:
+        text += (
+            " That is a lot: the machine was busy, or the rounds too few. Differences smaller than this "
+            "cannot be seen; a quiet machine or a larger --budget shows more."
+        )
+    return text
+
+
+def state(document: dict) -> str | None:
+    """What is to be said of a run that did not end as planned."""
+    if document["status"] == "complete":
+        return None
+    rounds = sum(len(s["rounds"]) for s in document["scenarios"])
+    return f"INCOMPLETE: {document['reason']}; {rounds} finished round{'s' if rounds != 1 else ''} reported"
+
+
+def builds(document: dict) -> list[str]:
+    """Each twin's interpreter on a line."""
+    lines = []
+    for twin, e in document["environment"]["twins"].items():
+        python = e["interpreter"]
+        kind = "free-threaded" if python["free_threaded"] else "with the GIL"
+        lines.append(f"{twin}: Python {python['version']} {kind}, {python['build']}, {python['compiler']}")
+    return lines
+
+
+def picture(scenario: dict) -> bytes | None:
+    """The scenario's picture of some samples as PNG, None if it has none."""
+    try:
+        content = base64.b64decode(scenario.get("picture") or "", validate=True)
+    except ValueError:
+        return None
+    return content if content.startswith(b"\x89PNG\r\n\x1a\n") else None
+
+
+def machine(document: dict) -> str:
+    """Processor, memory, system, in a line. Twins share a machine; the first one speaks."""
+    e = next(iter(document["environment"]["twins"].values()))
+    where = f"{e['os']['container']} container" if e["os"]["container"] else "no container"
+    usable = min(t["cpu"]["usable"] for t in document["environment"]["twins"].values())
+    return (
+        f"{e['cpu']['model']}, {usable} of {e['cpu']['count']} CPUs usable, "
+        f"{e['memory']['total'] / 2**30:.0f} GiB, {e['os']['name']}, Linux {e['os']['kernel']}, {where}"
+    )
+
+
+def revision(document: dict) -> str:
+    """The source's commit."""
+    r = document["environment"]["revision"]
+    return r["commit"][:12] + (" with changes" if r["dirty"] else "")
+
+
+def work(scenario: dict) -> str:
+    """What was measured, in a line."""
+    data = scenario["dataset"]
+    parts = [scenario["description"]]
+    if scenario["cases"]:
+        parts.append(f"{scenario['case_axis']}: {' · '.join(case['title'] for case in scenario['cases'])}")
+    else:
+        parts.append(
+            f"batches of {scenario['batch_size']}, {scenario['batches_per_worker']} a worker and "
+            + (f"turn, {scenario['turns']} turns a trial" if scenario["turns"] > 1 else "trial")
+        )
+    if data["source"] != "none":
+        source = (
+            f"generated {data['kind']}" if data["source"] == "generated" else f"{data['kind']} of {data['directory']}"
+        )
+        parts.append(f"{data['files']} {source}, {data['mean_bytes'] / 1000:.0f} kB on average")
+    return "; ".join([*parts, rounds(scenario)])
+
+
+def rounds(scenario: dict) -> str:
+    """How often everything was measured: "5 rounds"."""
+    number = len(scenario["rounds"])
+    return f"{number} round{'s' if number != 1 else ''}"
+
+
+def disturbed(scenario: dict) -> list[str]:
+    """Which rounds something else disturbed and how, in a sentence; none if none was."""
+    found = [
+        (one["number"], one["disturbance"]["marks"])
+        for one in scenario["rounds"]
+        if one["disturbance"] and one["disturbance"].get("marks")
+    ]
+    if not found:
+        return []
+    number = len(scenario["rounds"])
+    which = "; ".join(f"round {n}: {', '.join(marks)}" for n, marks in found[:MOST_ROUNDS])
+    more = f"; and {len(found) - MOST_ROUNDS} more" if len(found) > MOST_ROUNDS else ""
+    return [f"{len(found)} of {number} rounds {'was' if len(found) == 1 else 'were'} disturbed ({which}{more})."]
+
+
+def limits(document: dict) -> list[str]:
+    """What this machine cannot show, in sentences."""
+    e = next(iter(document["environment"]["twins"].values()))
+    usable = min(t["cpu"]["usable"] for t in document["environment"]["twins"].values())
+    found = []
+    if usable <= FEW_CPUS:
+        found.append(
+            f"{usable} CPUs cannot show what many workers do to each other: contention for locks, for "
+            "reference counts and for memory grows with their number."
+        )
+    if e["cpu"]["quota"] is not None:
+        found.append(
+            f"A cgroup limits this run to the time of {e['cpu']['quota']:g} of {e['cpu']['count']} CPUs; it "
+            "is held back whenever it has used its share."
+        )
+    elif e["cpu"]["affinity"] < e["cpu"]["count"]:
+        found.append(
+            f"This run may use {e['cpu']['affinity']} of {e['cpu']['count']} CPUs; the others' load is not its own."
+        )
+    if e["os"]["container"]:
+        found.append("It ran in a container: what else the host does shows in the noise alone.")
+    return found

@@ -1,0 +1,103 @@
+"""Remote storage: samples whose first byte comes 5 to 200 ms after the request.
+
+A real web server in a process of its own answers that late (ftbench.slow_server), and the dataset reads from it
+as from any web address, through fsspec. Workers wait and do not compute, so there are many more of them than
+cores: threads cost little, processes take memory and time to start.
+
+Threads have one thing against them here: fsspec sends all requests of a process through one thread, in which
+its event loop runs. Where answers come soon that thread is what many workers wait for (on two cores without the
+GIL it was busy for 86% of the time at 1,100 samples/s, with 64 threads and 5 ms), and processes have one each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ftbench import epochs
+from ftbench.by_case import USUAL, ByCase
+from ftbench.scenario import Amount, Case, Scenario, Task, Turns
+
+SAMPLE_BYTES = 100_000
+# So few that the server keeps all of them in memory.
+LENGTH = 1024
+WORKERS = (2, 4, 8, 16, 32, 64)
+
+
+class RemoteSamples:
+    """``fsspec.filesystem("http").cat_file(url)``: sample i is a uint8 numpy array of what the address holds.
+
+    fsspec keeps one file system for each process and thread. Immutable after construction, so threads may
+    share it.
+    """
+
+    def __init__(self, address: str):
+        self._address = address
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int):
+        import fsspec
+        import numpy
+
+        data = fsspec.filesystem("http").cat_file(f"{self._address}/samples/{index}")
+        # A copy: torch warns about arrays on read-only memory.
+        return numpy.frombuffer(data, numpy.uint8).copy()
+
+
+def dataset(task: Task) -> RemoteSamples:
+    """Samples of the server that `measure` has started."""
+    return RemoteSamples(str(task.parameters.get("address", "")))
+
+
+def measure(task: Task) -> Turns:
+    """Start the server and measure as ftbench.epochs does."""
+    # Before workers are forked, which then have not to import it each.
+    import fsspec.implementations.http  # noqa: F401
+
+    from ftbench.slow_server import slow_server
+
+    with slow_server(task.parameters["delay"], SAMPLE_BYTES) as server:
+        return (
+            yield from epochs.measure(
+                dataclasses.replace(task, parameters={**task.parameters, "address": server.address})
+            )
+        )
+
+
+def _case(milliseconds: int, quick_batches: int) -> Case:
+    return Case(
+        f"{milliseconds}-ms",
+        f"first byte after {milliseconds} ms",
+        {"delay": milliseconds / 1000},
+        milliseconds / 1000,
+        quick=Amount(8, quick_batches),
+        full=Amount(8, 2 * quick_batches),
+    )
+
+
+# More where waiting is short, though not so many that 64 workers, who compute then, take minutes.
+CASES = (_case(50, 4), _case(5, 8), _case(200, 2), _case(20, 6))
+
+SCENARIO = Scenario(
+    name="latency",
+    group="",
+    question="remote storage, first byte after 5 to 200 ms: threads or processes, many more than cores?",
+    description="samples of 100 kB from a web server that answers late, read through fsspec",
+    sample="100,000 bytes from a web server",
+    sample_bytes=SAMPLE_BYTES,
+    source="nothing",
+    dataset=dataset,
+    measure=measure,
+    metrics=("throughput", "time_to_first_batch", "pss_mib"),
+    note="fsspec's requests all go through one thread of a process, which its loader threads share",
+    contest=ByCase(CASES, USUAL, quick_cases=("50-ms", "5-ms", "200-ms"), every_count=True),
+    cases=CASES,
+    case_axis="delay of the first byte",
+    case_unit="s",
+    full=Amount(batch_size=8, batches_per_worker=8),
+    quick=Amount(batch_size=8, batches_per_worker=4),
+    seconds=900,
+    quick_seconds=215,
+    workers=lambda cpus: sorted({*WORKERS, cpus}) if cpus <= max(WORKERS) else (*WORKERS, cpus),
+)

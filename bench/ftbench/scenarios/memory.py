@@ -1,0 +1,91 @@
+"""Copy-on-access: what a dataset's million file names cost, times the number of workers.
+
+A forked worker shares its parent's memory until either writes to it, and counting references writes to
+every object that is looked at. So a list of strings is copied page by page while an epoch goes on, and a
+numpy array, which is one object, is not (pytorch/pytorch#13246). A spawned worker unpickles a copy of its own
+at once. Threads have nothing to copy.
+"""
+
+from __future__ import annotations
+
+from ftbench import memory
+from ftbench.by_case import ByCase, Versus
+from ftbench.scenario import Amount, Case, Scenario, Task
+
+NAMES = 1_000_000
+# Prime, so that the samples are names from all over the list, no name twice, as with shuffling.
+STRIDE = 611_953
+LONGEST_NAME = 87
+
+
+class FileNames:
+    """1,000,000 file names; sample i is the length of one of them, from anywhere among them.
+
+    Kept in a list of str, or with `as_array` in a numpy array of fixed-width bytes. Immutable after
+    construction, so threads may share it.
+    """
+
+    def __init__(self, as_array: bool):
+        names = (
+            f"/data/train/class-{i % 1000:04}/image-of-this-class-{i:08}-{'x' * (i % 32)}.jpg" for i in range(NAMES)
+        )
+        if as_array:
+            import numpy
+
+            self._names = numpy.fromiter((name.encode() for name in names), f"S{LONGEST_NAME}", NAMES)
+        else:
+            self._names = list(names)
+
+    def __len__(self) -> int:
+        return NAMES
+
+    def __getitem__(self, index: int) -> int:
+        return len(self._names[index * STRIDE % NAMES])
+
+
+def dataset(task: Task) -> FileNames:
+    """The names, kept as the case says."""
+    return FileNames(task.parameters["kept"] == "array")
+
+
+CASES = (
+    Case("list", "list of str", {"kept": "list"}, dataset_bytes=NAMES * (LONGEST_NAME + 57)),
+    Case("array", "numpy array", {"kept": "array"}, dataset_bytes=NAMES * LONGEST_NAME),
+)
+
+SCENARIO = Scenario(
+    name="memory",
+    group="",
+    question="copy-on-access: how much memory does a list of a million file names take, times N workers?",
+    description="memory of the whole process tree over an epoch that looks at up to 1,000,000 file names",
+    sample="the length of a file name",
+    sample_bytes=8,
+    source="nothing",
+    dataset=dataset,
+    measure=memory.measure,
+    metrics=("pss_mib", "uss_mib"),
+    contest=ByCase(
+        CASES,
+        (
+            Versus(
+                "headline",
+                ("ft", "loader-thread"),
+                ("gil", "loader-process"),
+                "threads without the GIL against forked processes",
+                quick=True,
+            ),
+            Versus("chosen", ("ft", "loader-thread"), ("gil", "loader-spawn"), "against spawned processes", quick=True),
+            Versus("chosen", ("gil", "loader-spawn"), ("gil", "loader-process"), "spawn against fork", quick=True),
+            Versus("method", ("ft", "loader-thread"), ("ft", "loader-process")),
+            Versus("gil", ("ft", "loader-thread"), ("ft-gil", "loader-thread"), "effect of the GIL"),
+        ),
+        every_count=True,
+    ),
+    cases=CASES,
+    case_axis="names kept in",
+    # Of a full run every name is looked at once with two workers, and again with more.
+    full=Amount(batch_size=1000, batches_per_worker=500),
+    quick=Amount(batch_size=1000, batches_per_worker=100),
+    seconds=420,
+    quick_seconds=180,
+)

@@ -1,0 +1,11 @@
+"""The group `nvimgcodec`: NVIDIA's decoder, on a GPU where there is one."""
+
+from __future__ import annotations
+
+from ftbench.scenario import Scenario
+from ftbench.scenarios.nvimgcodec import decode, memory
+
+NAME = "nvimgcodec"
+DESCRIPTION = "decoding with nvImageCodec: per-thread decoders in one CUDA context, or a context a process"
+
+SCENARIOS: tuple[Scenario, ...] = (decode.SCENARIO, memory.SCENARIO)

@@ -1,0 +1,125 @@
+"""JPEG decoding with Pillow: the loading experiment of NVIDIA's free-threading article.
+
+"Improved Data Loading with Threads", NVIDIA Technical Blog, 2024: 640x408 photographs,
+decoded by Pillow into batches, by threads and by processes.
+
+What follows the decoder decides how much memory moves, so there are three cases: the article's
+(the pixels become an array and a batch), the decoder alone, and the pipeline that most people
+have, which makes the pictures smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ftbench import epochs
+from ftbench.contestants import Contestant
+from ftbench.grid import Grid
+from ftbench.scenario import Amount, Case, Scenario, Task
+
+WIDTH, HEIGHT = 640, 408
+# What classifiers take.
+SIDE = 224
+# Of the pixels that stay with the decoder, so many in each direction are looked at.
+GRID = 8
+
+
+class PillowDataset:
+    """Decoded RGB images: sample i is a (408, 640, 3) uint8 numpy array.
+
+    Immutable after construction, so threads may share it. Images of another size are resized
+    after decoding (bilinear), which all contestants then do alike.
+    """
+
+    def __init__(self, paths: list[str]):
+        # Imported here: the controller reads this module, but decodes nothing.
+        import numpy
+        from PIL import Image
+
+        # No modules: a start method other than fork pickles the dataset.
+        self._array, self._open = numpy.array, Image.open
+        self._bilinear, self._nearest = Image.Resampling.BILINEAR, Image.Resampling.NEAREST
+        self._paths = tuple(paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int):
+        with self._open(self._paths[index]) as file:
+            image = file.convert("RGB")
+        if image.size != (WIDTH, HEIGHT):
+            image = image.resize((WIDTH, HEIGHT), self._bilinear)
+        # A copy: torch warns about tensors on read-only memory, which asarray would give.
+        return self._array(image)
+
+
+class DecodedOnly(PillowDataset):
+    """The whole image is decoded, and its pixels stay in Pillow's memory.
+
+    Sample i is 8x8 of them, picked at equal distances: an (8, 8, 3) uint8 array, which shows that
+    the decoder did its work and costs next to nothing.
+    """
+
+    def __getitem__(self, index: int):
+        with self._open(self._paths[index]) as file:
+            return self._array(file.resize((GRID, GRID), self._nearest).convert("RGB"))
+
+
+class Resized(PillowDataset):
+    """Images made smaller, as for a classifier: sample i is a (224, 224, 3) uint8 array (bilinear)."""
+
+    def __getitem__(self, index: int):
+        with self._open(self._paths[index]) as file:
+            image = file.convert("RGB")
+        return self._array(image.resize((SIDE, SIDE), self._bilinear))
+
+
+DATASETS = {"all": PillowDataset, "some": DecodedOnly, "resized": Resized}
+# The first is the article's and the headline. It has no name, so that its contestants are called as they
+# were before there were others, and runs of then and now can be compared.
+CASES = (
+    Case("", "decode, convert to an RGB array"),
+    Case("decode", "decode only, pixels stay in Pillow", {"pixels": "some"}, sample_bytes=GRID * GRID * 3),
+    Case("resize", f"decode, convert, resize to {SIDE}x{SIDE}", {"pixels": "resized"}, sample_bytes=SIDE * SIDE * 3),
+)
+# After the curve of the first case, which --quick leaves alone.
+LATER = 4
+
+
+class HeadlineFirst(Grid):
+    """The grid of the first case as if it were alone; then the others', beginning with their headlines."""
+
+    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
+        """(rank, contestant), as ftbench.contestants.Contest says; with --quick, the first case's alone."""
+        configs, workers = list(configs), list(workers)
+        first = Grid(self.cases[:1]).candidates(configs, workers, quick)
+        if quick:
+            return first
+        others = Grid(self.cases[1:]).candidates(configs, workers, quick)
+        return first + [(rank + LATER, c) for rank, c in others if not c.duplicate]
+
+
+def dataset(task: Task) -> PillowDataset:
+    """The dataset of the task's case."""
+    return DATASETS[task.parameters.get("pixels", "all")](task.paths)
+
+
+SCENARIO = Scenario(
+    name="pillow",
+    group="",
+    description="JPEG decoding with Pillow, 640x408, collated into uint8 batches",
+    sample="one 640x408 JPEG decoded to RGB uint8",
+    sample_bytes=HEIGHT * WIDTH * 3,
+    source="images",
+    dataset=dataset,
+    measure=epochs.measure,
+    metrics=("throughput", "time_to_first_batch", "pss_mib"),
+    contest=HeadlineFirst(CASES),
+    full=Amount(batch_size=128, batches_per_worker=6, turns=5),
+    quick=Amount(batch_size=64, batches_per_worker=4, turns=3),
+    seconds=1200,
+    quick_seconds=105,
+    question="Where the GIL is released already, as in decoding with Pillow: threads or processes?",
+    cases=CASES,
+    case_axis="what is done with the pixels",
+)

@@ -1,0 +1,142 @@
+"""What a training loop waits for before its first batch, and from one epoch to the next.
+
+Threads are there at once. A forked worker copies page tables; a spawned one is a new interpreter that imports
+what the dataset needs (torch alone takes a second) and unpickles the dataset, as does one of a fork server,
+whose server is started once. `persistent_workers=True` pays for all that once, instead of in every epoch.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from ftbench import checksums
+from ftbench.by_case import ByCase, Versus
+from ftbench.scenario import Amount, Case, Scenario, Task
+
+MIB = 1024 * 1024
+VALUES = 1024
+ITEM_BYTES = 8
+
+
+class Table:
+    """A table of int64 that the dataset holds in memory, `size` bytes; sample i is a row of 1024 values.
+
+    As annotations or features of all samples are kept. Read only after construction, so threads may share it.
+    """
+
+    def __init__(self, size: int):
+        import numpy
+
+        self._rows = numpy.arange(size // ITEM_BYTES, dtype=numpy.int64).reshape(-1, VALUES)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int):
+        return self._rows[index]
+
+
+def dataset(task: Task) -> Table:
+    """A table of the case's size."""
+    return Table(task.parameters["bytes"])
+
+
+def measure(task: Task) -> dict:
+    """Two epochs of a loader without persistent workers, then two of one with them.
+
+    Returns time_to_first_batch (s), from the start of the first epoch of a new loader to its first batch;
+    epoch_gap and epoch_gap_persistent (s), from an epoch's last batch to the first of the next, which is the
+    end of the old workers and the start of the new ones, or neither. Checksums of the first epoch's batches, and
+    then of the other epochs' first ones.
+    """
+    from ftbench.loaders import open_loader
+
+    data = task.dataset()
+    samples = task.batches * task.batch_size
+    first, rows, gaps, started = 0, [], {}, []
+    for persistent in (False, True):
+        with open_loader(task, data, persistent) as loader:
+            begin = time.perf_counter()
+            for number, batch in enumerate(loader.epoch(samples)):
+                if number == 0:
+                    started.append(time.perf_counter() - begin)
+                if not persistent:
+                    first = first if number else checksums.whole(batch)
+                    rows.append(checksums.part(batch))
+                if number == task.batches - 1:
+                    last, begin = len(batch), time.perf_counter()
+            epoch = loader.epoch(samples)
+            batch = next(epoch)
+            gaps[persistent] = time.perf_counter() - begin
+            rows.append(checksums.part(batch))
+            del epoch
+    _end_fork_server()
+    return {
+        "metrics": {"time_to_first_batch": started[0], "epoch_gap": gaps[False], "epoch_gap_persistent": gaps[True]},
+        "samples": samples,
+        "batches": len(rows) - 2,
+        "last_batch": last,
+        "first_batch": first,
+        "rows": rows,
+    }
+
+
+def _end_fork_server() -> None:
+    """End the fork server, if one was started, and wait for it.
+
+    It would outlive this process, and nobody would count its workers' CPU time as the trial's.
+    """
+    module = sys.modules.get("multiprocessing.forkserver")
+    if module is not None:
+        module._forkserver._stop()  # as CPython's own tests do; there is no public way
+
+
+def _case(name: str, size: int) -> Case:
+    title = name.replace("-", " ")
+    return Case(name, f"a dataset of {title}", {"bytes": size}, float(size), dataset_bytes=size)
+
+
+CASES = (_case("1-MiB", MIB), _case("256-MiB", 256 * MIB), _case("32-MiB", 32 * MIB), _case("1-GiB", 1024 * MIB))
+
+SCENARIO = Scenario(
+    name="startup",
+    group="",
+    question="how long until the first batch, and from epoch to epoch, with a dataset of 1 MB to 1 GB to ship?",
+    description="time to the first batch and between epochs, workers started in every way",
+    sample="one row of 1024 int64",
+    sample_bytes=VALUES * ITEM_BYTES,
+    source="nothing",
+    dataset=dataset,
+    measure=measure,
+    metrics=("time_to_first_batch", "epoch_gap", "epoch_gap_persistent"),
+    contest=ByCase(
+        CASES,
+        (
+            Versus(
+                "headline",
+                ("ft", "loader-thread"),
+                ("gil", "loader-process"),
+                "threads without the GIL against forked processes",
+                quick=True,
+            ),
+            Versus("chosen", ("ft", "loader-thread"), ("gil", "loader-spawn"), "against spawned processes", quick=True),
+            Versus(
+                "chosen", ("ft", "loader-thread"), ("gil", "loader-forkserver"), "against a fork server", quick=True
+            ),
+            Versus("chosen", ("gil", "loader-spawn"), ("gil", "loader-process"), "spawn against fork", quick=True),
+            Versus("chosen", ("ft", "loader-process"), ("gil", "loader-process"), "forked processes of both builds"),
+            Versus("method", ("ft", "loader-thread"), ("ft", "loader-process")),
+        ),
+        quick_cases=("1-MiB", "256-MiB"),
+    ),
+    cases=CASES,
+    case_axis="size of the dataset object",
+    case_unit="bytes",
+    # More than is prefetched, so that an epoch ends with workers that have had something to do.
+    full=Amount(batch_size=32, batches_per_worker=4),
+    quick=Amount(batch_size=32, batches_per_worker=4),
+    # A spawned worker takes seconds, one with a large dataset half a minute.
+    seconds=900,
+    quick_seconds=400,
+)

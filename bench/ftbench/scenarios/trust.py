@@ -1,0 +1,79 @@
+"""The suite's own test, for `python -m ftbench.trust`: the main job with a known difference in it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ftbench import epochs
+from ftbench.chosen import Chosen, Comparison, Entry
+from ftbench.scenario import Amount, Case, Scenario, Task, Turns
+from ftbench.scenarios import pillow
+
+VARIANTS = ("loader-thread", "loader-process")
+
+
+# Ten batches a worker, so that every 10% more work are a whole batch for each.
+FULL = Amount(batch_size=64, batches_per_worker=10, turns=8)
+QUICK = Amount(batch_size=16, batches_per_worker=10, turns=8)
+STEP = 10
+"""What can be planted are multiples of so many percent."""
+
+
+def measure(task: Task) -> Turns:
+    """ftbench.epochs, of the task's batches and some percent more, which are loaded like all others and not counted."""
+    wanted = task.batches
+    loaded = wanted + wanted * task.parameters["percent"] // 100
+    result = yield from epochs.measure(dataclasses.replace(task, batches=loaded))
+    rows = [row for place, row in enumerate(result["rows"]) if place % loaded < wanted]
+    return {
+        **result,
+        "metrics": {"throughput": result["metrics"]["throughput"] * wanted / loaded},
+        "samples": wanted * task.turns * task.batch_size,
+        "batches": len(rows),
+        "rows": rows,
+    }
+
+
+def case(name: str, title: str, percent: int) -> Case:
+    """A case that does so many percent more work."""
+    return Case(name, title, {"percent": percent}, percent)
+
+
+def contest(config: str) -> Chosen:
+    """Threads and processes: A again, and what does more work, each against A."""
+    return Chosen(
+        tuple(
+            Comparison(*(Entry(config, variant, case=name) for name in (other, "a")))
+            for other in ("b", "more")
+            for variant in VARIANTS
+        )
+    )
+
+
+def scenario(config: str, percent: int) -> Scenario:
+    """A against itself and against what does more work, in one configuration and the same rounds."""
+    main = pillow.SCENARIO
+    return Scenario(
+        name="trust",
+        group="",
+        description="the main job in two places, and with a difference planted",
+        sample=main.sample,
+        sample_bytes=main.sample_bytes,
+        source=main.source,
+        dataset=main.dataset,
+        measure=measure,
+        metrics=main.metrics[:1],
+        contest=contest(config),
+        full=FULL,
+        quick=QUICK,
+        seconds=3600,
+        quick_seconds=1800,
+        question="Does the suite find the differences that are there, and none that are not?",
+        cases=(case("a", "A", 0), case("b", "A again", 0), case("more", f"{percent}% more work", percent)),
+        case_axis="work",
+        case_unit="percent more",
+    )
+
+
+# As a trial looks it up; what it has to do is in the parameters of its case.
+SCENARIO = scenario("ft", 10)

@@ -1,0 +1,105 @@
+"""Synthetic photographs: images that cost a JPEG decoder what real photographs cost.
+
+Decoding time depends on the statistics that photographs share: amplitude spectra that
+fall as 1/f^a (Field, "Relations between the statistics of natural images", JOSA A 4,
+1987), edges from objects that occlude each other with a power law of sizes, the "dead
+leaves" model (Lee, Mumford, Huang, "Occlusion models for natural images", IJCV 41, 2001),
+large smooth regions beside textured ones, little chroma detail, and sensor noise. The
+constants were fitted against photographs resized to the same size and saved with the same
+settings; tests/unit/bench/test_image_realism.py holds them to within 20%.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter
+
+WIDTH, HEIGHT = 640, 408
+JPEG_SETTINGS = {"quality": 95, "subsampling": "4:2:0"}
+
+LEAVES = 75  # median
+SMALLEST, LARGEST = 6.0, 260.0  # radii in pixels
+TEXTURE = 2.6  # median standard deviation of texture, in grey levels
+CHROMA_TEXTURE = 3.0
+NOISE = 0.4
+
+
+@functools.cache
+def _fields(kind: str) -> np.ndarray:
+    """A few fields of unit variance with 1/f^slope amplitude spectra, (n, HEIGHT, WIDTH) float32.
+
+    Fourier transforms would be most of the work, and a field that is shifted (they are periodic)
+    and mirrored is as good as a new one, so that all photographs draw from these.
+    """
+    slopes = {"luminance": (0.9, 1.0, 1.1, 1.2, 1.3), "chroma": (1.4,) * 4, "shading": (2.0,) * 3, "noise": (0.0,) * 3}[
+        kind
+    ]
+    rng = np.random.default_rng([len(kind), *kind.encode()])
+    fy = np.fft.fftfreq(HEIGHT)[:, None]
+    fx = np.fft.rfftfreq(WIDTH)[None, :]
+    frequency = np.sqrt(fy * fy + fx * fx)
+    frequency[0, 0] = np.inf  # no mean
+    fields = []
+    for slope in slopes:
+        spectrum = np.fft.rfft2(rng.standard_normal((HEIGHT, WIDTH)))
+        # Below a few cycles per picture the leaves make the structure.
+        field = np.fft.irfft2(spectrum * np.maximum(frequency, 4 / WIDTH) ** -slope, s=(HEIGHT, WIDTH))
+        fields.append(field / field.std())
+    return np.array(fields, dtype=np.float32)
+
+
+def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
+    """One of the fields, shifted and mirrored at random."""
+    fields = _fields(kind)
+    field = fields[rng.integers(len(fields))][:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
+    return np.roll(field, (rng.integers(HEIGHT), rng.integers(WIDTH)), axis=(0, 1))
+
+
+def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
+    """Occluding shapes: their colours (RGB), and how textured each one is (L)."""
+    # A few related, muted hues at any brightness: photographs are seldom colourful.
+    grey = rng.uniform(40, 200, size=(6, 1))
+    palette = grey + rng.normal(0, 22, size=(6, 3))
+    colours = Image.new("RGB", (WIDTH, HEIGHT), tuple(int(c) for c in np.clip(palette[0], 0, 255)))
+    textures = Image.new("L", (WIDTH, HEIGHT), 40)
+    draw_colour, draw_texture = ImageDraw.Draw(colours), ImageDraw.Draw(textures)
+    # Radii with density r^-3, by inversion; painting from far to near needs no order.
+    count = round(LEAVES * rng.lognormal(0, 0.6))
+    u = rng.random(count)
+    radii = (SMALLEST**-2 - u * (SMALLEST**-2 - LARGEST**-2)) ** -0.5
+    radii[:12] = rng.uniform(120, LARGEST, len(radii[:12]))  # the far ones fill the picture
+    for radius in radii:
+        centre = rng.random(2) * (WIDTH, HEIGHT)
+        corners = int(rng.integers(5, 24))
+        angles = np.sort(rng.random(corners)) * 2 * np.pi
+        reach = radius * rng.uniform(0.6, 1.3, corners)
+        outline = [
+            (float(x), float(y))
+            for x, y in zip(centre[0] + reach * np.cos(angles), centre[1] + reach * np.sin(angles), strict=True)
+        ]
+        base = palette[rng.integers(len(palette))]
+        colour = np.clip(base + rng.normal(0, 14) + rng.normal(0, 6, 3), 0, 255)
+        draw_colour.polygon(outline, fill=tuple(int(c) for c in colour))
+        # Most surfaces are smooth or out of focus, some are grass: a skewed distribution.
+        draw_texture.polygon(outline, fill=int(255 * rng.beta(0.7, 1.8)))
+    return colours, textures
+
+
+def photograph(seed: int) -> Image.Image:
+    """The RGB picture, WIDTH x HEIGHT, that belongs to a seed."""
+    rng = np.random.default_rng(seed)
+    colours, textures = _leaves(rng)
+    focus = rng.uniform(0.7, 1.8)
+    picture = np.array(colours.filter(ImageFilter.GaussianBlur(focus)), dtype=np.float32)
+    contrast = np.array(textures.filter(ImageFilter.GaussianBlur(2)), dtype=np.float32) / 64
+    strength = TEXTURE * rng.lognormal(0, 0.6)
+    luminance = _field(rng, "luminance") * strength
+    blue, red = (_field(rng, "chroma") * CHROMA_TEXTURE for _ in range(2))
+    shading = _field(rng, "shading") * 12
+    # Chroma detail in RGB: green takes what keeps the luminance as it is.
+    for channel, tint in enumerate((red, -0.5 * red - 0.2 * blue, blue)):
+        detail = (luminance + tint) * contrast
+        picture[..., channel] += shading + detail + _field(rng, "noise") * NOISE
+    return Image.fromarray(np.clip(picture, 0, 255).astype(np.uint8))

@@ -1,0 +1,166 @@
+"""One trial: a fresh process that measures one contestant.
+
+``python -m ftbench.trial`` reads its request, a line of JSON, from stdin and writes its result, another one,
+to stdout. Whenever it could let other trials have their turns, it says so ({"waiting": true}) and stands still
+until it is sent a line. It measures and reports; what is compared with what is the controller's.
+
+The request: the fields of ftbench.scenario.Task, with the scenario's name, parent (the id of the
+process that started it) and draw (whether the scenario's picture is wanted too). The result: see `measure`.
+While it waits, it says how much CPU time it has used with its children so far: own_seconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import math
+import os
+import resource
+import signal
+import sys
+import sysconfig
+from dataclasses import fields
+
+from ftbench.scenario import DISTRIBUTION_LIMIT, Task, Turns
+from ftrun.parent_death import die_with_parent
+
+
+class TrialError(Exception):
+    """The trial cannot measure what it was asked to."""
+
+
+def check_configuration(config: str) -> dict:
+    """This interpreter's build and GIL; raises TrialError if it is not the configuration."""
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)()
+    expected = {"gil": (False, True), "ft-gil": (True, True), "ft": (True, False)}[config]
+    if (free_threaded, gil_enabled) != expected:
+        raise TrialError(
+            f"this is not the configuration {config!r}: {sys.executable} is "
+            f"{'free-threaded' if free_threaded else 'built with the GIL'}, and its GIL is "
+            f"{'on' if gil_enabled else 'off'} at the end of the trial"
+        )
+    return {"free_threaded": free_threaded, "gil_enabled": gil_enabled}
+
+
+def measure(request: dict) -> Turns:
+    """Do the task that the request describes; it yields wherever other trials may have a turn.
+
+    Returns metrics (by name, those of the scenario), samples, batches, first_batch and rows
+    (checksums; None and none if no batches are loaded), turn_seconds (none if there are no turns), distributions
+    and note, as the scenario's measurement gives them, and torch's version; where it was asked for, picture (a PNG
+    in base64). Where the scenario cannot run: {"unavailable": why}.
+    """
+    import torch
+
+    from ftbench.scenarios import find
+
+    # torch gives each worker process one thread; thread workers would share the process's pool of
+    # as many as there are CPUs. One thread for all: contestants differ in their workers alone.
+    torch.set_num_threads(1)
+    scenario = find(request["scenario"])
+    why = scenario.unavailable()
+    if why:
+        return {"unavailable": why}
+    names = {field.name for field in fields(Task)} - {"scenario"}
+    task = Task(scenario, **{name: value for name, value in request.items() if name in names})
+    measured = scenario.measure(task)
+    result = measured if isinstance(measured, dict) else (yield from measured)
+    last = result.pop("last_batch", None)
+    batches = task.batches * task.turns
+    if last is not None and (result["batches"] != batches or last != task.batch_size):
+        raise TrialError(
+            f"the loader gave {result['batches']} batches, the last of {last} samples; "
+            f"{batches} of {task.batch_size} were asked for"
+        )
+    note = scenario.note() if callable(scenario.note) else scenario.note
+    drawn = {"picture": base64.b64encode(scenario.picture(task)).decode()} if request.get("draw") else {}
+    return {
+        "batches": 0,
+        "first_batch": None,
+        "rows": [],
+        "turn_seconds": [],
+        "note": note or "",
+        **result,
+        "metrics": {name: _positive(name, result["metrics"][name]) for name in scenario.metrics},
+        "distributions": {name: _checked(name, of) for name, of in result.get("distributions", {}).items()},
+        "torch": torch.__version__,
+        **drawn,
+    }
+
+
+def _positive(name: str, value: float) -> float:
+    """A metric's value; raises TrialError if no ratio of it can be taken."""
+    if not (math.isfinite(value) and value > 0):
+        raise TrialError(f"{name} was measured as {value}, which no ratio can be taken of")
+    return value
+
+
+def _checked(name: str, distribution: dict) -> dict:
+    """A distribution as results.json keeps it; raises TrialError if it is too long or empty, or a curve has gaps."""
+    values = [float(value) for value in distribution["values"]]
+    if not 1 <= len(values) <= DISTRIBUTION_LIMIT:
+        raise TrialError(f"the distribution {name!r} has {len(values)} values, 1 to {DISTRIBUTION_LIMIT} are kept")
+    kept = {"unit": distribution["unit"], "values": [float(f"{value:.6g}") for value in values]}
+    if "over" in distribution:
+        over = distribution["over"]
+        if len(over["values"]) != len(values):
+            raise TrialError(f"the curve {name!r} has {len(values)} values over {len(over['values'])}")
+        kept["over"] = {"title": over["title"], "values": [float(value) for value in over["values"]]}
+    return kept
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and its descendants so far, those that run and those that have ended."""
+    import psutil
+
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = sum(u.ru_utime + u.ru_stime for u in usage)
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used += sum(child.cpu_times()[:4])  # its own and its children's, user and system
+    return used
+
+
+def main() -> int:
+    """Answer the request on stdin; exit status 1, with the reason on stderr, if it cannot be."""
+    # Libraries may print; the answer keeps the real stdout for itself.
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    # Ctrl-C at a terminal is the controller's to handle, which ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    request = json.loads(sys.stdin.readline())
+    die_with_parent(request["parent"])
+
+    def tell(message: dict) -> None:
+        answer.write(json.dumps(message) + "\n")
+        answer.flush()
+
+    turns = measure(request)
+    try:
+        while True:
+            try:
+                next(turns)
+            except StopIteration as end:
+                result = end.value
+                break
+            tell({"waiting": True, "own_seconds": cpu_seconds()})
+            if not sys.stdin.readline():
+                raise TrialError("whoever asked for it does not want it any more")
+        # At the end: any import or first use on the way could have turned the GIL on.
+        if "unavailable" not in result:
+            result.update(check_configuration(request["config"]))
+    except TrialError as error:
+        print(f"trial: {error}", file=sys.stderr)
+        return 1
+    tell(result)
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stderr.flush()
+    # The loader is closed and the answer written. Some peers leave daemon threads, which CPython 3.13
+    # unwinds at its end wherever they wait; in C++ code that aborts the process, after its measurement.
+    os._exit(status)

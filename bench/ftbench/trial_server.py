@@ -1,0 +1,89 @@
+"""``python -m ftbench.trial_server``: offers this interpreter's trials to a benchmark elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import sys
+
+from ftbench import stress, trials
+from ftbench.trial_process import TrialProcess
+from ftrun import environment, server
+from ftrun.child_process import Watch
+from ftrun.configurations import PYTHON_GIL
+from ftrun.interruption import Interruption
+from ftrun.protocol import Channel
+
+DESCRIPTION = """\
+Offer this Python interpreter as a twin to a benchmark that runs in another container:
+
+    here:   python -m ftbench.trial_server --socket /shared/ft.sock
+    there:  python -m ftbench --twin ft=unix:/shared/ft.sock --twin gil=/usr/bin/python3
+
+The socket's directory, the images (FT_BENCH_CACHE or --data) and the measured CPUs have to
+be the same in both. Each trial is a fresh process of this interpreter. The server serves one
+benchmark, refuses others meanwhile, and exits with status 0 when it has gone or when none
+came within --idle seconds. If the benchmark vanishes, its running trial is killed.
+"""
+
+
+class TrialServer(server.Server):
+    """Runs trials for one benchmark. The trials that wait for their next turn are the main thread's too."""
+
+    def __init__(self, listener: socket.socket, interruption: Interruption):
+        super().__init__(listener, interruption)
+        self._waiting: dict[int, TrialProcess] = {}
+        self._numbers = itertools.count(1)
+
+    def _client_gone(self) -> None:
+        for trial in self._waiting.values():
+            trial.close()
+
+    def _turn(self, trial: TrialProcess) -> dict:
+        """Let a trial go on; it is kept if it has more turns to come. Raises what TrialProcess.go_on does."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(trial.close)
+            result = trial.go_on()
+            if result is not None:
+                return {"result": result}
+            stack.pop_all()
+        number = next(self._numbers)
+        self._waiting[number] = trial
+        return {"waiting": number}
+
+    def _answer(self, request: dict, watch: Watch, channel: Channel) -> dict:
+        try:
+            if request["op"] == "describe":
+                return {"result": environment.describe()}
+            if request["op"] in ("trial", "stress"):
+                config = request["config"]
+                if config not in PYTHON_GIL:
+                    return {"error": f"unknown configuration {config!r}"}
+            if request["op"] == "stress":
+                stress.run(sys.executable, config, request["request"], lambda line: channel.send({"line": line}), watch)
+                return {"result": {}}
+            if request["op"] == "trial":
+                return self._turn(TrialProcess(sys.executable, config, request["request"], watch))
+            if request["op"] in ("turn", "end"):
+                trial = self._waiting.pop(request["trial"], None)
+                if trial is None:
+                    return {"error": f"no trial {request['trial']!r} is waiting"}
+                if request["op"] == "turn":
+                    return self._turn(trial)
+                trial.close()
+                return {"result": {}}
+        except (trials.TrialFailed, OSError) as error:
+            return {"error": str(error)}
+        except KeyError as error:
+            return {"error": f"the request lacks {error}"}
+        return {"error": f"unknown request {request['op']!r}"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    return server.run("ftbench.trial_server", DESCRIPTION, TrialServer, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

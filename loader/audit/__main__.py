@@ -1,8 +1,0 @@
-"""``python -m loader.audit MODULE:OBJECT``."""
-
-import sys
-
-from loader.audit.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())

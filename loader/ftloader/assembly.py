@@ -1,0 +1,268 @@
+"""A batch that all workers build at once.
+
+The consumer makes an assembly from the indices of one batch. Workers claim pieces of it,
+smaller and smaller ones (guided self-scheduling: Polychronopoulos and Kuck, 1987), load
+their samples and write them into the batch's slots. Whoever ends the last piece finishes
+the batch. So the first batch takes 1/N of the time that one worker needs for it, and no
+worker idles while another has half a batch to go.
+
+Which worker loads a sample does not show in the batch: not in its values, and not in the
+exception, which is that of the first failing sample in the order of the batch.
+"""
+
+import enum
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from ftloader.buffers import BufferPool
+from ftloader.error_notes import annotate_sample, without_stop_iteration
+from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched
+from ftloader.layout import Layout, is_torchs_collation
+from ftloader.messages import Failure
+from ftloader.on_error import SKIP, ErrorPolicy, Skipped
+from ftloader.random import enter_sample, leave_sample
+from ftloader.slots import Slots, place
+
+_PIECES_PER_WORKER = 2  # a piece is so small a part of what is left
+
+
+class Mode(enum.Enum):
+    """What a batch looks like, where that is not a ``Layout``."""
+
+    UNKNOWN = "unknown"
+    """Its first sample will tell."""
+    WHOLE = "whole"
+    """Samples are kept and collated all at once."""
+
+
+class Builder:
+    """How the batches of one iterator are made; shared by its workers.
+
+    ``expected`` is what the latest batch looked like. It is replaced by one assignment of
+    whoever finishes a batch and read without a lock: a wrong guess costs a copy.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        collate_fn: Callable[[Any], Any],
+        policy: ErrorPolicy,
+        workers: int,
+        buffers: BufferPool,
+        pin_device: str | None,
+    ) -> None:
+        self.dataset = dataset
+        self.collate_fn = collate_fn
+        self.policy = policy
+        self.workers = workers
+        self.buffers = buffers
+        self.pin_device = pin_device
+        self.can_have_slots = is_torchs_collation(collate_fn)
+        self.expected: Layout | Mode = Mode.UNKNOWN if self.can_have_slots else Mode.WHOLE
+
+    def collate(self, samples: list) -> Any:
+        batch = self.collate_fn(samples)
+        return batch if self.pin_device is None else pin_memory(batch, self.pin_device)
+
+
+class Assembly:
+    """One batch in the making.
+
+    ``_lock`` guards the claims (``_next``, ``_working``), the failure and the choice of
+    ``_slots``. A position of ``_samples`` or of the slots belongs to the worker that
+    claimed it until it has ended its piece, then to the one that finishes the batch.
+    """
+
+    __slots__ = (
+        "_builder",
+        "_failed_at",
+        "_failure",
+        "_finished",
+        "_index",
+        "_lock",
+        "_next",
+        "_samples",
+        "_slots",
+        "_undecided",
+        "_working",
+        "epoch",
+    )
+
+    def __init__(self, builder: Builder, epoch: Epoch, index: list) -> None:
+        self.epoch = epoch
+        self._builder = builder
+        self._index = index
+        self._lock = threading.Lock()
+        self._next = 0
+        self._working = 0
+        self._finished = False
+        self._failure: BaseException | None = None
+        self._failed_at = len(index)
+        # A sample, SKIP or a Skipped; _IN_SLOTS where it has been copied.
+        self._samples: list = [None] * len(index)
+        self._slots: Slots | None = None
+        self._undecided = builder.expected is not Mode.WHOLE
+
+    def build(self) -> Fetched | Failure | None:
+        """Works on the batch until nothing of it is left to claim. Returns the batch, or
+        what the dataset raised, in the one worker that finishes it, None in all others.
+
+        Raises ``Cancelled``, or what collate_fn raises.
+        """
+        piece = self._claim(done=False)
+        try:
+            while piece is not None:
+                self._load(piece)
+                self._check()
+                piece = self._claim(done=True)
+        finally:
+            leave_sample()
+            place.enter(None, 0)
+        return self._finish() if self._is_mine_to_finish() else None
+
+    def _check(self) -> None:
+        """After user code and before any lock: in a child that it forked, where the epoch is
+        cancelled, another worker may hold the lock for ever."""
+        if self.epoch.cancelled:
+            raise Cancelled
+
+    # Claims
+
+    def _claim(self, done: bool) -> range | None:
+        """The next piece, after the previous one is *done*."""
+        with self._lock:
+            if done:
+                self._working -= 1
+            begin = self._next
+            left = min(len(self._index), self._failed_at) - begin
+            if left <= 0:
+                return None
+            self._working += 1
+            self._next = begin + max(1, left // (_PIECES_PER_WORKER * self._builder.workers))
+            return range(begin, self._next)
+
+    def _is_mine_to_finish(self) -> bool:
+        """True once: for the first to ask when all is done."""
+        with self._lock:
+            left = min(len(self._index), self._failed_at) - self._next
+            if self._working or left > 0 or self._finished:
+                return False
+            self._finished = True
+            return True
+
+    # Samples
+
+    def _load(self, piece: range) -> None:
+        builder, epoch, index, samples = self._builder, self.epoch, self._index, self._samples
+        dataset = builder.dataset
+        position = piece.start
+        try:
+            expected = builder.expected  # once: another worker may replace it at any moment
+            if self._undecided and isinstance(expected, Layout):
+                self._open_slots(expected)
+            if builder.policy.raises and not self._undecided and self._slots is None:
+                for position in piece:
+                    if epoch.cancelled:
+                        raise Cancelled
+                    i = index[position]
+                    enter_sample(epoch, i)
+                    samples[position] = dataset[i]
+                return
+            for position in piece:
+                if position > self._failed_at:  # a moment old at worst: a sample too many
+                    return
+                enter_sample(epoch, index[position])
+                place.enter(self._slots, position)
+                try:
+                    sample = dataset[index[position]]
+                except Exception as error:
+                    if builder.policy.raises:
+                        raise
+                    sample = self._resolve(error, position)
+                self._check()
+                self._keep(position, sample)
+                sample = None  # the next one may take its memory, which is in the caches
+        except Cancelled:
+            raise
+        except BaseException as error:
+            self._check()
+            annotate_sample(error, index[position])
+            # Without this frame, which is of no interest to the reader of the traceback.
+            error.__traceback__ = error.__traceback__.tb_next
+            with self._lock:
+                if position < self._failed_at:
+                    self._failed_at = position
+                    self._failure = without_stop_iteration(error, "the dataset")
+            # The frames of the traceback refer to this one (f_back): no cycle through it.
+            del self, builder, samples, dataset, index
+
+    def _resolve(self, error: Exception, position: int) -> Any:
+        annotate_sample(error, self._index[position])
+        substitute = self._builder.policy.resolve(error, self._index[position])
+        if substitute is SKIP:
+            return Skipped.because_of(error, self._index[position])
+        return substitute
+
+    def _keep(self, position: int, sample: Any) -> None:
+        """Puts *sample* where it belongs: into its slot, or as it is into the list."""
+        if self._slots is None and self._undecided:
+            self._decide(sample)
+        if self._slots is not None and self._slots.write(position, sample):
+            self._samples[position] = _IN_SLOTS
+        else:
+            self._samples[position] = sample
+
+    def _decide(self, sample: Any) -> None:
+        """Whether this batch has slots, from its first *sample*."""
+        if type(sample) is not Skipped:
+            self._open_slots(Layout.of(sample))
+
+    def _open_slots(self, layout: Layout | None) -> None:
+        """Makes the slots for samples of *layout*, or none, unless another worker was faster."""
+        builder = self._builder
+        with self._lock:
+            if self._undecided:
+                if layout is not None:
+                    self._slots = Slots(layout, len(self._index), builder.buffers, builder.pin_device)
+                self._undecided = False
+
+    # The batch
+
+    def _finish(self) -> Fetched | Failure:
+        if self.epoch.cancelled:
+            raise Cancelled
+        if self._failure is not None:
+            failure, self._failure = Failure(self._failure), None
+            return failure
+        skipped = tuple(s for s in self._samples if type(s) is Skipped)
+        if self._slots is not None and all(s is _IN_SLOTS for s in self._samples):
+            try:
+                self._slots.collate_columns()
+            except Exception:
+                pass  # collated as a whole below, it raises torch's own error
+            else:
+                self._builder.expected = self._slots.layout
+                return Fetched(self._slots)
+        samples = self._remaining()
+        if not samples and skipped:
+            return Fetched(EMPTY, skipped)
+        if self._builder.can_have_slots:
+            self._builder.expected = Layout.of(samples[0]) or Mode.WHOLE
+        return Fetched(self._builder.collate(samples), skipped)
+
+    def _remaining(self) -> list:
+        """All samples but the skipped; those that are in slots are copied out of them."""
+        samples = [
+            self._slots.sample(position) if sample is _IN_SLOTS else sample
+            for position, sample in enumerate(self._samples)
+            if type(sample) is not Skipped
+        ]
+        if self._slots is not None:
+            self._slots.release()
+        return samples
+
+
+_IN_SLOTS: Any = type("InSlots", (), {})()

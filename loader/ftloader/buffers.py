@@ -1,0 +1,120 @@
+"""The memory of batches, used again once nobody can reach it any more.
+
+A fresh batch of 100 MB costs tens of thousands of page faults, about as much time as
+filling it. So the memory of an earlier batch is taken where it is free, and that is known
+from its reference counts alone, whatever the consumer did with the batch: every tensor,
+view, NumPy array, memoryview or DLPack capsule on it keeps torch's storage (a C++ object)
+or its Python object alive. Nobody can get a new reference to a storage that only the pool
+refers to, so there is no gap between looking and taking.
+
+Two uses of memory go unseen by reference counts, and such memory is given up:
+
+- a storage moved into shared memory (sent through a ``torch.multiprocessing`` queue) is
+  mapped by another process;
+- a pinned batch may be the source of a copy that the GPU has not finished. Pinned memory
+  is therefore never kept here: torch's caching host allocator, which records those copies,
+  makes taking it cheap.
+"""
+
+import sys
+import threading
+import weakref
+from typing import Any
+
+import torch
+
+from ftloader.malloc import advise_huge_pages
+
+
+class Buffer:
+    """A storage and who fills it. Made and lent by a ``BufferPool``.
+
+    The one reference to ``storage`` that lasts is this object's own; all others that this
+    package makes are dropped by the thread that made them. So its count is right at once:
+    without the GIL, a reference that another thread drops counts until the thread that
+    made it comes round to it (biased reference counting, PEP 703).
+    """
+
+    __slots__ = ("_filler", "storage")
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.storage = storage
+        self._filler: weakref.ref | None = None
+
+    def lend_to(self, filler: Any) -> None:
+        """*filler* fills it: until ``release()``, or until *filler* is gone."""
+        self._filler = weakref.ref(filler)
+
+    def release(self) -> None:
+        """It has been filled, and is free once all tensors on it are gone."""
+        self._filler = None
+
+    def is_free(self) -> bool:
+        """Whether nobody fills it, nobody can reach it and no other process maps it."""
+        filler = self._filler
+        if filler is not None and filler() is not None:
+            return False
+        # Python's count first: with that at its lowest, nobody can make another tensor.
+        return (
+            sys.getrefcount(self.storage) == _PYTHON_REFERENCES
+            and torch._C._storage_Use_Count(self.storage._cdata) == _TENSOR_REFERENCES
+            and not self.storage.is_shared()
+        )
+
+
+class BufferPool:
+    """Storages on the CPU by size in bytes.
+
+    One lock guards the list and the lending; it is held for a few reference counts or one
+    allocation.
+
+    Args:
+        most: how many storages to remember. If the consumer keeps more batches than
+            that, the oldest are forgotten (and freed when the consumer drops them).
+        pinned: take page-locked memory; none is remembered then.
+    """
+
+    def __init__(self, most: int, pinned: bool = False) -> None:
+        self._most = most
+        self._pinned = pinned
+        self._lock = threading.Lock()
+        self._buffers: list[Buffer] = []
+
+    def take(self, nbytes: int, filler: Any) -> Buffer:
+        """Memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill."""
+        if self._pinned:
+            pinned = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+            return Buffer(pinned.untyped_storage())
+        with self._lock:
+            buffer = self._find(nbytes)
+            if buffer is None:
+                if len(self._buffers) >= self._most:
+                    # Rather one of a size that is no longer asked for than one in use.
+                    free = (n for n, other in enumerate(self._buffers) if other.is_free())
+                    del self._buffers[next(free, 0)]
+                buffer = Buffer(torch.UntypedStorage(nbytes))
+                advise_huge_pages(buffer.storage.data_ptr(), nbytes)
+                self._buffers.append(buffer)
+            buffer.lend_to(filler)
+            return buffer
+
+    def _find(self, nbytes: int) -> Buffer | None:
+        for buffer in self._buffers:
+            if buffer.storage.nbytes() == nbytes and buffer.is_free():
+                return buffer
+        return None
+
+    def __len__(self) -> int:
+        """How many storages are remembered."""
+        with self._lock:
+            return len(self._buffers)
+
+
+def _references_of_a_free_one() -> tuple[int, int]:
+    """What the two counts say of a storage that only a buffer refers to; measured, since it
+    depends on the interpreter's calling convention."""
+    buffer = Buffer(torch.UntypedStorage(1))
+    return (sys.getrefcount(buffer.storage), torch._C._storage_Use_Count(buffer.storage._cdata))
+
+
+_PYTHON_REFERENCES, _TENSOR_REFERENCES = _references_of_a_free_one()

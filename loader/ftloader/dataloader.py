@@ -1,0 +1,256 @@
+"""The public class: torch's ``DataLoader`` with a choice of worker method."""
+
+import copy
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import torch.utils.data
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from ftloader import data_pipes
+from ftloader.on_error import ErrorPolicy, OnError, SkipLog
+from ftloader.process_iterator import ProcessDataLoaderIter
+from ftloader.serial_iterator import SerialDataLoaderIter
+from ftloader.state.keeper import StateKeeper
+from ftloader.strict_random import Watch
+from ftloader.thread_iterator import ThreadDataLoaderIter
+
+WorkerMethod = Literal["auto", "thread", "process"]
+_CHOICES = get_args(WorkerMethod)
+
+
+class DataLoader(torch.utils.data.DataLoader):
+    """``torch.utils.data.DataLoader`` with workers that may be threads.
+
+    Takes every argument of torch's class, with the same meaning, and these:
+
+    Args:
+        worker_method: what a worker is when ``num_workers > 0``.
+
+            - ``"thread"``: a thread of this process. Batches are handed over without a
+              copy, the dataset is shared, and nothing needs to be picklable.
+            - ``"process"``: torch's own worker processes.
+            - ``"auto"`` (default): threads if the GIL is off when the iterator is made,
+              else processes; processes also if ``multiprocessing_context`` is given, and
+              for data pipes that cannot be copied.
+        on_error: what becomes of a sample whose loading raises an ``Exception``:
+            ``"raise"`` (default) it, ``"skip"`` the sample, or a callable
+            ``on_error(error, index)`` that returns a sample to use instead or
+            ``ftloader.SKIP``. See ``ftloader.on_error``. What was left out is counted and
+            described in the attribute ``skipped``, and warned of at the end of the epoch.
+        strict_rng: report draws from the global random generators in workers, once for
+            each place in the code; see ``ftloader.random``.
+        snapshot_every_n_steps: after how many batches a sampler, or a worker's iterable-style
+            dataset, is asked for its ``state_dict()`` if it has one. A higher number makes
+            large states cheaper; ``load_state_dict`` then loads the samples since the last
+            again. None: only at the epoch's begin, a worker's dataset after its first batch.
+
+    With threads, ``multiprocessing_context`` must be None, ``prefetch_factor`` at least
+    1, and the following differs from processes:
+
+    - A map-style dataset is one object for all workers, so its ``__getitem__`` runs in
+      several threads at once and must be thread-safe (PEP 703 describes what the
+      interpreter guarantees without the GIL). An iterable-style dataset is shallow-copied
+      for each worker; an ``IterDataPipe`` is deep-copied, seeded and sharded as torch does
+      it for processes.
+    - ``get_worker_info()``, torch's own function included, answers per worker thread;
+      threads that a dataset starts by itself see None.
+    - ``random``, ``numpy.random`` and torch's default generator are shared by all threads
+      and are not seeded by the workers; draw from ``ftloader.sample_rng()``, whose numbers
+      belong to the sample (``strict_rng`` finds draws that do not).
+    - An exception of a worker is raised as the same object, with the worker's traceback
+      and a note that names worker, batch and samples. ``StopIteration`` becomes
+      ``RuntimeError``. The epoch can be continued after it.
+
+    Raises:
+        ValueError: for an unknown ``worker_method`` or ``on_error``; for
+            ``multiprocessing_context``, or a ``MapDataPipe`` that is to be sharded, together
+            with ``worker_method="thread"``; and as torch's class does.
+        TypeError: for an ``on_error`` that cannot be called, a ``strict_rng`` that is no bool.
+
+    See pytorch/pytorch#161044 for torch's own, unmerged, thread workers.
+    """
+
+    worker_method: WorkerMethod
+    on_error: OnError
+    strict_rng: bool
+    snapshot_every_n_steps: int | None
+    skipped: SkipLog
+    """What ``on_error`` has left out so far, over all iterators and epochs."""
+
+    def __init__(
+        self,
+        dataset,
+        *args: Any,
+        worker_method: WorkerMethod = "auto",
+        on_error: OnError = "raise",
+        strict_rng: bool = False,
+        snapshot_every_n_steps: int | None = 1,
+        **kwargs: Any,
+    ) -> None:
+        # Before torch's own arguments, whose checks depend on it.
+        self.worker_method = worker_method
+        self.on_error = on_error
+        self.strict_rng = strict_rng
+        self.snapshot_every_n_steps = snapshot_every_n_steps
+        self.skipped = SkipLog()
+        self._states = StateKeeper()
+        self._watch = Watch()  # used if strict
+        self._suits_threads: bool | None = None  # a data pipe; None: not tried yet
+        with data_pipes.exclusive(dataset):
+            super().__init__(dataset, *args, **kwargs)
+
+    def __setattr__(self, attr: str, val: Any) -> None:
+        # Here rather than in properties: torch's class guards attributes this way too,
+        # and worker_method stays visible in vars(), where tools look for arguments.
+        if attr == "worker_method":
+            if val not in _CHOICES:
+                raise ValueError(f"worker_method must be one of {', '.join(map(repr, _CHOICES))}, got {val!r}")
+        elif attr == "on_error":
+            ErrorPolicy(val)  # raises if it is none
+        elif attr == "strict_rng" and not isinstance(val, bool):
+            raise TypeError(f"strict_rng must be True or False, got {val!r}")
+        elif attr == "snapshot_every_n_steps" and val is not None:
+            if type(val) is not int or val < 1:
+                raise ValueError(f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}")
+        if attr in ("worker_method", "multiprocessing_context", "dataset"):
+            # As the three would be; the constructor sets them one after the other.
+            _check_for_threads(
+                **{
+                    name: val if name == attr else getattr(self, name, None)
+                    for name in ("worker_method", "multiprocessing_context", "dataset")
+                }
+            )
+        super().__setattr__(attr, val)
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        with data_pipes.exclusive(self.dataset):
+            return super().__iter__()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the latest iterator is: what ``load_state_dict`` goes on from.
+
+        Counts the batches that the loop was given, not those prefetched. Before the first
+        iterator, and once one has ended, it stands for the whole epoch that follows. May be
+        asked at any time, in any thread, also after a ``break`` and when the iterator is
+        gone; it draws nothing and disturbs nothing. The size does not depend on the length
+        of the dataset.
+
+        With ``on_error``, samples left out count as handed over. A batch that raised an
+        exception does once a later one is handed over.
+
+        Returns:
+            A dictionary for ``pickle``, ``torch.save`` and, if the ``state_dict()`` of
+            sampler and dataset give what JSON knows, JSON. See ``ftloader.state.format``.
+        """
+        return self._states.state(self)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Lets the next ``iter()`` go on where *state_dict* was taken; those after it go
+        through whole epochs.
+
+        The remaining batches are those that the saved loader had left, whatever
+        ``num_workers``, ``worker_method`` and ``prefetch_factor`` are here. Iterable-style
+        datasets share themselves out among the workers, so their number must be the same
+        (0 and 1 are). An explicit ``generator`` is put into the state that it had; torch's,
+        NumPy's and Python's own generators are left as they are. An empty dictionary stands
+        for no state.
+
+        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as
+        torchdata does: its own state is loaded before ``iter(dataset)``, its iterator's after
+        it, and with ``num_workers=0`` or ``persistent_workers`` it lives on over the end of an
+        epoch. Three things differ, so that what comes is what would have come:
+
+        - A state is never one of a pass that has ended. The worker loads the one before and
+          loads the samples since then again, so the dataset finds its end as it did at first,
+          whatever it does with its state there. (torchdata loads the state from the end, and
+          gives a worker's share twice if it ended before the others'.)
+        - Between two epochs the state of the loader's own dataset is loaded here rather than by
+          ``iter()``, so that the program may then set another one, with ``set_epoch`` say; not
+          at all if the dataset is in it already.
+        - Between two epochs the number of workers may be another one, except with persistent
+          workers whose datasets are in different states.
+
+        Raises:
+            ValueError: if it is no state of a loader like this one; nothing has changed
+                then. Where only the sampler can tell, the next ``iter()`` or ``next()``
+                raises it.
+        """
+        self._states.load(state_dict, self)
+        self._iterator = None  # persistent workers start anew
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies and pickles have a state of their own.
+        return self.__dict__ | {"_states": copy.copy(self._states)}
+
+    def _get_iterator(self) -> _BaseDataLoaderIter:
+        if self.num_workers == 0:
+            return SerialDataLoaderIter(self)
+        self.check_worker_number_rationality()
+        if self._resolve_worker_method() == "process":
+            return ProcessDataLoaderIter(self)
+        return ThreadDataLoaderIter(self)
+
+    def _resolve_worker_method(self) -> Literal["thread", "process"]:
+        if self.worker_method != "auto":
+            return self.worker_method
+        if self.multiprocessing_context is not None or sys._is_gil_enabled():
+            return "process"
+        if data_pipes.is_data_pipe(self.dataset):
+            if self._suits_threads is None:
+                self._suits_threads = data_pipes.suits_threads(self.dataset)
+            return "thread" if self._suits_threads else "process"
+        return "thread"
+
+    def check_worker_number_rationality(self) -> None:
+        """Warns, as torch's class does, if there are more workers than usable CPUs."""
+        if self.num_workers == 0 or self._resolve_worker_method() == "process":
+            super().check_worker_number_rationality()
+            return
+        cpus = os.process_cpu_count()
+        if cpus is not None and self.num_workers > cpus:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker threads in total, more "
+                f"than the {cpus} CPUs that this process may use. That helps where samples are "
+                "waited for (files, network) and slows down where they are computed.",
+                stacklevel=4,
+            )
+
+
+def _check_for_threads(worker_method: Any, multiprocessing_context: Any, dataset: Any) -> None:
+    if worker_method != "thread":
+        return
+    if multiprocessing_context is not None:
+        raise ValueError(
+            "multiprocessing_context says how worker processes are started, but "
+            "worker_method='thread' uses none: leave it out, or use "
+            "worker_method='process' (or 'auto', which then uses processes)"
+        )
+    if data_pipes.needs_processes(dataset):
+        raise ValueError(
+            "this MapDataPipe has a pipe that is to be sharded by worker, but with threads it is "
+            "not fixed which worker builds which batch: use worker_method='process' (or 'auto')"
+        )
+
+
+def _full_signature() -> inspect.Signature:
+    torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
+    ours = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, default, kind in (
+            ("worker_method", "auto", WorkerMethod),
+            ("on_error", "raise", OnError),
+            ("strict_rng", False, bool),
+            ("snapshot_every_n_steps", 1, int | None),
+        )
+    ]
+    return torchs.replace(parameters=[*torchs.parameters.values(), *ours])
+
+
+# help(), and tools that rebuild a loader from its arguments (Lightning among them), see
+# every argument by its name, also one that a later torch adds.
+DataLoader.__init__.__signature__ = _full_signature()  # type: ignore[attr-defined]

@@ -1,0 +1,168 @@
+"""Images to CUDA tensors with nvImageCodec: batch decoding on the GPU.
+
+Each thread has its own decoder and its own CUDA stream a GPU, so threads decode at the same
+time without a lock; both are freed with the thread.
+
+**Order.** A decode runs on the thread's own stream. Its pixels are then copied, on the stream
+that is current in the calling thread (the default stream, in a loader's workers), into memory
+of torch's allocator. So the tensors behave as the result of any torch operation called at
+that place: whoever uses them on the same stream needs no synchronisation, and freeing them is
+safe. nvImageCodec's own buffer is freed once the copy has been made.
+
+The copy within the GPU is some microseconds for an image; sharing nvImageCodec's buffer
+instead would leave torch's allocator unaware of kernels that still read it.
+"""
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ftloader.decode import nvimgcodec
+from ftloader.decode.errors import BackendUnavailable, describe
+from ftloader.decode.source import Encoded
+
+# Decoded batches whose copy may be waited for, per thread: bounds nvImageCodec's memory.
+_IN_FLIGHT = 4
+
+_ADVICE = "pass device='cpu', or run where there is one"
+
+
+def resolve(device: torch.device) -> torch.device:
+    """*device* with the index of the GPU to use.
+
+    Raises ``BackendUnavailable`` where there is no such GPU, and ``ValueError`` for plain
+    ``"cuda"`` where that would be a guess.
+    """
+    if not torch.cuda.is_available():
+        raise BackendUnavailable(
+            f"device={str(device)!r} needs an NVIDIA GPU with its driver, and torch "
+            f"{torch.__version__} sees none: {_ADVICE}"
+        )
+    count = torch.cuda.device_count()
+    if device.index is None:
+        if count > 1 and threading.current_thread() is not threading.main_thread():
+            # CUDA's current device belongs to the thread; a new thread begins with GPU 0
+            # whatever torch.cuda.set_device said in the main thread.
+            raise ValueError(
+                f"device='cuda' in a worker thread could be any of {count} GPUs: name it, as in "
+                "device=f'cuda:{local_rank}'"
+            )
+        return torch.device("cuda", torch.cuda.current_device())
+    if device.index >= count:
+        raise BackendUnavailable(
+            f"device={str(device)!r} is not there: torch sees {count} GPUs, 'cuda:0' to 'cuda:{count - 1}'"
+        )
+    return device
+
+
+class _ThreadDecoder:
+    """One thread's decoder and stream on one GPU, and what its copies still read."""
+
+    def __init__(self, device: torch.device, cpu_threads: int) -> None:
+        self._device = device
+        try:
+            self._stream = torch.cuda.Stream(device)
+        except RuntimeError as error:
+            # torch's own message about CUDA in a forked process names spawn.
+            raise BackendUnavailable(
+                f"device={str(device)!r} cannot be used in this process ({describe(error)}): use "
+                "worker_method='thread', or device='cpu' in the workers"
+            ) from error
+        try:
+            self._decoder = nvimgcodec.library().Decoder(device_id=device.index, max_num_cpu_threads=cpu_threads)
+        except RuntimeError as error:
+            raise BackendUnavailable(
+                f"nvImageCodec cannot use {device} ({describe(error)}): its CUDA version must "
+                "suit the driver; pass device='cpu' else"
+            ) from error
+        # (event after the copies, images and streams that must live until then)
+        self._in_flight: deque[tuple[torch.cuda.Event, list, list]] = deque()
+
+    def decode(
+        self, encoded: Sequence[Encoded], mode: str | None, out: Sequence[torch.Tensor] | None
+    ) -> list[torch.Tensor]:
+        parameters = nvimgcodec.params(mode)
+        self._free(_IN_FLIGHT - 1)
+        with torch.cuda.device(self._device):
+            streams = nvimgcodec.open_streams(encoded)
+            images = self._decoder.decode(streams, params=parameters, cuda_stream=self._stream.cuda_stream)
+            if None in images:
+                self._stream.synchronize()  # the others are dropped with the error
+            nvimgcodec.check_all(images, encoded, "GPU")
+            current = torch.cuda.current_stream(self._device)
+            current.wait_stream(self._stream)
+            try:
+                tensors = []
+                for number, image in enumerate(images):
+                    pixels = self._pixels(image, mode)
+                    tensors.append(_copy(pixels, None if out is None else out[number]))
+            finally:
+                # Also when *out* did not fit: copies made before that are still under way.
+                event = torch.cuda.Event()
+                event.record(current)
+                self._in_flight.append((event, images, streams))
+        return tensors
+
+    def _pixels(self, image: Any, mode: str | None) -> torch.Tensor:
+        """A view of *image* as HWC or HW, ordered on the current stream."""
+        codec = nvimgcodec.library()
+        if image.buffer_kind == codec.ImageBufferKind.STRIDED_HOST:
+            pixels = torch.from_numpy(np.asarray(image)).to(self._device)
+        else:
+            pixels = torch.from_dlpack(image)
+        return pixels[:, :, 0] if mode == "L" else pixels
+
+    def _free(self, at_most: int) -> None:
+        """Drops the images whose copies have been made; waits until *at_most* are left."""
+        while self._in_flight and (len(self._in_flight) > at_most or self._in_flight[0][0].query()):
+            event, *_ = self._in_flight[0]
+            event.synchronize()
+            self._in_flight.popleft()
+
+    def __del__(self) -> None:
+        # At the end of the thread: the copies read what is about to be freed.
+        if getattr(self, "_in_flight", None):
+            with contextlib.suppress(RuntimeError):  # CUDA may be gone at interpreter exit
+                self._free(0)
+
+
+class _Decoders(threading.local):
+    """A thread's decoders, by GPU and number of CPU threads."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[int, int], _ThreadDecoder] = {}
+
+
+_decoders = _Decoders()
+
+
+def read_tensors(
+    encoded: Sequence[Encoded],
+    mode: str | None,
+    device: torch.device,
+    out: Sequence[torch.Tensor] | None,
+    cpu_threads: int,
+) -> list[torch.Tensor]:
+    """*encoded* as uint8 tensors on *device*, which ``resolve`` gave. See ``read_images``."""
+    key = device.index, cpu_threads
+    decoder = _decoders.made.get(key)
+    if decoder is None:
+        decoder = _decoders.made[key] = _ThreadDecoder(device, cpu_threads)
+    return decoder.decode(encoded, mode, out)
+
+
+def _copy(pixels: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+    if out is None:
+        return pixels.clone(memory_format=torch.contiguous_format)
+    if out.shape != pixels.shape or out.dtype != pixels.dtype or out.device != pixels.device:
+        raise ValueError(
+            f"out has shape {tuple(out.shape)}, dtype {out.dtype} and is on {out.device}; the "
+            f"image has shape {tuple(pixels.shape)}, dtype {pixels.dtype} and is on "
+            f"{pixels.device}"
+        )
+    return out.copy_(pixels)

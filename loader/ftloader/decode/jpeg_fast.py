@@ -1,0 +1,135 @@
+"""JPEG to array through Pillow's codecs, without the copies and shared state of its images.
+
+``np.array(Image.open(path).convert("RGB"))`` allocates and clears an image in the arena that
+all threads share behind a mutex (python-pillow/Pillow #8692), copies it (``convert`` copies
+also what is RGB already), packs it into pieces, joins these and copies the result again. Here
+the same libjpeg code decodes into scratch memory that the thread keeps, and the pixels are
+packed from there straight into the array: one copy, no arena, no plugin registry.
+
+``decode`` answers only where the result is certain to be Pillow's, and None otherwise: for any
+unusual file, any error, any Pillow whose codecs have another shape. The caller then takes
+Pillow's public way, which also words the errors.
+"""
+
+import io
+import threading
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageFile
+
+from ftloader.decode import jpeg_header
+from ftloader.decode.output import Out, array_for
+
+# A thread keeps scratch memory for images of up to this many pixels (16 MiB at 4 bytes each).
+_KEPT_PIXELS = 4 * 1024 * 1024
+
+# Pixels are packed in pieces that stay in the processor's cache between pack and copy.
+_PIECE = 96 * 1024
+
+_CORE: Any = Image.core
+
+_scratch = threading.local()  # per mode an ImagingCore and its size: never seen by another thread
+
+
+def decode(data: bytes, mode: str, out: Out) -> np.ndarray | None:
+    """The pixels of the JPEG *data* as *mode* ("RGB" or "L"), uint8, HWC or HW; or None.
+
+    Raises ``ValueError`` for an *out* that does not fit.
+    """
+    header = jpeg_header.parse(data)
+    if header is None:
+        return None
+    stored = {1: "L", 3: "RGB"}.get(header.components)
+    # A colour image as "L" is left to convert(): libjpeg would round differently.
+    if stored is None or (stored != mode and mode != "RGB"):
+        return None
+    size = header.width, header.height
+    limit = Image.MAX_IMAGE_PIXELS
+    if limit is not None and size[0] * size[1] > limit:
+        return None  # Pillow warns or raises
+    if ImageFile.LOAD_TRUNCATED_IMAGES:
+        return None  # the scratch memory's old pixels would show through what is missing
+    image = _scratch_image(stored, size)
+    if not _decode_into(image, data, stored, size):
+        return None
+    plane = size[1], size[0]
+    array = array_for(out, (*plane, 3) if mode == "RGB" else plane)
+    if stored == mode:
+        pack_into(array, image, stored, size)
+    else:
+        gray = np.empty(plane, np.uint8)
+        pack_into(gray, image, stored, size)
+        array[...] = gray[:, :, np.newaxis]
+    return array
+
+
+def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -> None:
+    """Writes the top left *size* pixels of the core image into *array*: uint8, of their shape."""
+    if not array.flags.c_contiguous:
+        dense = np.empty(array.shape, np.uint8)
+        pack_into(dense, image, mode, size)
+        array[...] = dense
+        return
+    target = memoryview(array).cast("B")
+    line = target.nbytes // size[1]
+    encoder = _CORE.raw_encoder(mode, mode, 0, 1)
+    encoder.setimage(image, (0, 0, *size))
+    at = 0
+    while True:
+        # The encoder writes whole lines, so a piece holds at least one.
+        _, status, piece = encoder.encode(max(_PIECE, line))
+        target[at : at + len(piece)] = piece  # ValueError if that is too much
+        at += len(piece)
+        if status:
+            break
+    if status < 0 or at != target.nbytes:
+        raise RuntimeError(f"Pillow packed {at} of {target.nbytes} bytes (status {status})")
+
+
+def _decode_into(image: Any, data: bytes, mode: str, size: tuple[int, int]) -> bool:
+    """Whether libjpeg decoded all of *data* into the top left corner of the core image."""
+    # Mode, raw mode, JPEG mode, scale, draft: as JpegImageFile gives them.
+    decoder = _CORE.jpeg_decoder(mode, mode, "", 1, 0)
+    try:
+        decoder.setimage(image, (0, 0, *size))
+        consumed, error = decoder.decode(data)
+    except (OSError, ValueError):
+        return False
+    finally:
+        decoder.cleanup()
+    # Negative when the decoder has finished; else it waits for more: the file is truncated.
+    return consumed < 0 and error == 0
+
+
+def _scratch_image(mode: str, size: tuple[int, int]) -> Any:
+    """This thread's core image of *mode*, at least *size* large. Its pixels are anything."""
+    width, height = size
+    kept = getattr(_scratch, mode, None)
+    if kept is not None:
+        image, (kept_width, kept_height) = kept
+        if width <= kept_width and height <= kept_height:
+            return image
+        # Grown in both directions, so portraits and landscapes by turns share one.
+        grown = max(width, kept_width), max(height, kept_height)
+        if grown[0] * grown[1] <= _KEPT_PIXELS:
+            width, height = grown
+    image = _CORE.new(mode, (width, height))
+    if width * height <= _KEPT_PIXELS:
+        setattr(_scratch, mode, (image, (width, height)))
+    return image
+
+
+def works() -> bool:
+    """Whether this Pillow's codecs work as they are used here: once, on a real JPEG."""
+    pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
+    try:
+        for picture in (Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())):
+            file = io.BytesIO()
+            picture.save(file, "JPEG")
+            decoded = decode(file.getvalue(), "RGB", None)
+            if decoded is None or not np.array_equal(decoded, np.array(Image.open(file).convert("RGB"))):
+                return False
+    except Exception:
+        return False  # no JPEG in this Pillow, or codecs of another shape
+    return True

@@ -1,0 +1,69 @@
+"""Where an image's bytes come from: a file's path, the bytes themselves, or an open file."""
+
+import os
+from typing import Any, BinaryIO, NamedTuple
+
+from ftloader.decode.errors import DecodeError
+
+# What read_image takes. bytes are always the encoded image, never a path.
+ImageSource = str | os.PathLike | bytes | bytearray | memoryview | BinaryIO
+
+
+class Encoded(NamedTuple):
+    """An encoded image in memory, and what to call it in an error."""
+
+    data: bytes
+    path: str | None
+    name: str
+
+    def error(self, cause: BaseException) -> DecodeError:
+        return DecodeError.of(self.name, self.path, cause)
+
+    def error_because(self, reason: str) -> DecodeError:
+        return DecodeError(f"cannot decode {self.name}: {reason}", self.path)
+
+
+def fetch(source: Any) -> Encoded:
+    """The bytes of *source*, read in one go.
+
+    Raises ``DecodeError`` for a file that cannot be read (the ``OSError`` is its cause), and
+    ``TypeError`` for what is none of ``ImageSource``.
+    """
+    # The two usual cases first; str before os.fspath, which would take bytes for a path.
+    if isinstance(source, str):
+        return _read_file(source)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        data = bytes(source)  # the same object if it is bytes already
+        return Encoded(data, None, f"an image of {len(data)} bytes in memory")
+    if isinstance(source, os.PathLike):
+        return _read_file(os.fsdecode(os.fspath(source)))
+    if hasattr(source, "read"):
+        return _read_stream(source)
+    raise TypeError(
+        "an image is given as a path (str or os.PathLike), as its encoded bytes or as a binary "
+        f"file, not as {type(source).__name__}"
+    )
+
+
+def _read_file(path: str) -> Encoded:
+    name = f"image {path!r}"  # repr: names that are no valid UTF-8 can be printed too
+    try:
+        # Unbuffered: one read of the file's size instead of a copy through a buffer.
+        with open(path, "rb", buffering=0) as file:
+            data = file.read()
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise DecodeError.of(name, path, error) from error
+    return Encoded(data, path, name)
+
+
+def _read_stream(stream: Any) -> Encoded:
+    path = getattr(stream, "name", None)
+    path = path if isinstance(path, str) else None
+    name = f"image {path!r}" if path else "an image from an open file"
+    try:
+        data = stream.read()
+    except OSError as error:
+        raise DecodeError.of(name, path, error) from error
+    if not isinstance(data, bytes):
+        raise TypeError(f"{name} must be opened in binary mode ('rb'): it gave {type(data)}")
+    return Encoded(data, path, name)

@@ -1,0 +1,271 @@
+"""From what the sampler yielded to a batch: ``dataset[i]`` and collate.
+
+The same contract as ``torch.utils.data._utils.fetch``, with what all three kinds of
+iterators (serial, threads, processes) add to it: random numbers of the sample
+(``ftloader.random``), the error policy (``ftloader.on_error``), a note that names the failing
+sample, an own exception for the end of an iterable dataset (so a ``StopIteration`` from
+user code is never mistaken for it), and the question, between two samples, whether the
+epoch is still wanted.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import GeneratorType
+from typing import Any, Final, Protocol
+
+from ftloader.error_notes import annotate, annotate_sample
+from ftloader.on_error import MOST_FAILURES_IN_A_ROW, SKIP, ErrorPolicy, Skipped
+from ftloader.random import enter_sample, sample_scope
+
+
+class _Empty(enum.Enum):
+    """One member, which stays the same object through pickling."""
+
+    EMPTY = "empty"
+
+
+EMPTY: Final = _Empty.EMPTY
+"""The data of a batch all of whose samples were skipped; iterators go on to the next."""
+
+
+class Cancelled(Exception):
+    """The consumer has left this epoch; the batch is no longer wanted."""
+
+
+class Exhausted(Exception):
+    """This worker's share of an iterable dataset has ended."""
+
+    def __init__(self, skipped: tuple[Skipped, ...] = ()) -> None:
+        super().__init__(skipped)
+        self.skipped = skipped
+        """What the policy skipped on the way to the end."""
+
+
+class Epoch:
+    """One pass over the data, as the workers see it.
+
+    ``cancelled`` goes from False to True once. Anyone may set it and workers read it
+    without a lock: a late reader merely loads one sample too many. An epoch refers to
+    nothing of the user's, so it may be held by anyone for any time.
+
+    Args:
+        base_seed: the iterator's, as torch draws it (an int64).
+        number: which of the iterator's epochs this is, from 0; more than one with
+            persistent workers only.
+        shared_seed: what the shufflers of data pipes are seeded with (an int64); None for
+            any other dataset.
+    """
+
+    __slots__ = ("base_seed", "cancelled", "number", "shared_seed")
+
+    def __init__(self, base_seed: int = 0, number: int = 0, shared_seed: int | None = None) -> None:
+        self.base_seed = base_seed
+        self.number = number
+        self.shared_seed = shared_seed
+        self.cancelled = False
+
+    def check(self) -> None:
+        """Raises ``Cancelled`` if the epoch is no longer wanted."""
+        if self.cancelled:
+            raise Cancelled
+
+
+@dataclass(slots=True)
+class Fetched:
+    """A batch and what came about on the way to it."""
+
+    data: Any
+    """What ``collate_fn`` made, or ``EMPTY``."""
+    skipped: tuple[Skipped, ...] = ()
+    state: Any = None
+    """Iterable-style: where the worker stands after this batch, if somebody asked."""
+
+
+class Fetcher(Protocol):
+    def fetch(self, index: Any, epoch: Epoch) -> Fetched: ...
+
+
+class MapFetcher:
+    """Batches of a map-style dataset (``__getitem__``, ``__getitems__`` if there is one)."""
+
+    def __init__(
+        self, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any], policy: ErrorPolicy
+    ) -> None:
+        self._dataset = dataset
+        self._auto_collation = auto_collation
+        self._collate_fn = collate_fn
+        self._policy = policy
+
+    def fetch(self, index: Any, epoch: Epoch) -> Fetched:
+        """The batch for *index*, which is a list of indices with automatic batching.
+
+        Raises ``Cancelled``, or whatever the dataset or collate_fn raises.
+        """
+        skipped: list[Skipped] = []
+        with sample_scope():
+            if not self._auto_collation:
+                samples = load_sample(self._dataset, index, epoch, self._policy, skipped)
+                nothing = samples is SKIP
+            else:
+                samples = self._load_all(index, epoch, skipped)
+                nothing = bool(skipped) and not len(samples)
+        return collate(samples, nothing, self._collate_fn, skipped)
+
+    def _load_all(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
+        dataset = self._dataset
+        if has_getitems(dataset):
+            enter_sample(epoch, tuple(index))
+            try:
+                return dataset.__getitems__(index)
+            except Exception as error:
+                if self._policy.raises:
+                    raise
+                # The dataset builds batches only: they are skipped whole.
+                substitute = self._policy.resolve(error, index)
+                if substitute is not SKIP:
+                    return substitute
+                skipped.append(Skipped.because_of(error, index))
+                return []
+        if not self._policy.raises:
+            samples = (load_sample(dataset, i, epoch, self._policy, skipped) for i in index)
+            return [sample for sample in samples if sample is not SKIP]
+        samples = []
+        i = None
+        try:
+            for i in index:
+                if epoch.cancelled:
+                    raise Cancelled
+                enter_sample(epoch, i)
+                samples.append(dataset[i])
+        except Cancelled:
+            raise
+        except BaseException as error:
+            annotate_sample(error, i)
+            raise
+        return samples
+
+
+class IterableFetcher:
+    """Batches of an iterable-style dataset; one instance makes one pass.
+
+    Owned by the one worker that uses it. ``iterator`` is the dataset's own, ``position``
+    how many samples were asked of it, ``ended`` whether it has none left.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        auto_collation: bool,
+        collate_fn: Callable[[Any], Any],
+        drop_last: bool,
+        policy: ErrorPolicy,
+        worker_id: int,
+    ) -> None:
+        self.iterator: Iterator = iter(dataset)
+        self._auto_collation = auto_collation
+        self._collate_fn = collate_fn
+        self._drop_last = drop_last
+        self._policy = policy
+        self._worker_id = worker_id
+        self.position = 0
+        self._failures_in_a_row = 0
+        self.ended = False
+
+    def fetch(self, index: Any, epoch: Epoch) -> Fetched:
+        """The next batch, of ``len(index)`` samples with automatic batching, else of one.
+
+        Raises ``Exhausted`` at the end, ``Cancelled``, or what the dataset or collate_fn
+        raises.
+        """
+        skipped: list[Skipped] = []
+        try:
+            with sample_scope():
+                samples = self._load(index, epoch, skipped)
+        except Exhausted:
+            raise Exhausted(tuple(skipped)) from None
+        return collate(samples, samples is SKIP, self._collate_fn, skipped)
+
+    def skip(self, index: Any, epoch: Epoch) -> None:
+        """Goes past the next batch: loads its samples, and collates nothing. Raises as
+        ``fetch`` does."""
+        with sample_scope():
+            self._load(index, epoch, [])
+
+    def _load(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
+        if self.ended:
+            raise Exhausted
+        if not self._auto_collation:
+            return self._next_sample(epoch, skipped)
+        samples: list = []
+        while len(samples) < len(index):
+            epoch.check()
+            try:
+                sample = self._next_sample(epoch, skipped)
+            except Exhausted:
+                break
+            if sample is not SKIP:
+                samples.append(sample)
+        if not samples or (self._drop_last and len(samples) < len(index)):
+            raise Exhausted
+        return samples
+
+    def _next_sample(self, epoch: Epoch, skipped: list[Skipped]) -> Any:
+        key = (self._worker_id, self.position)
+        enter_sample(epoch, key)
+        try:
+            sample = next(self.iterator)
+        except StopIteration:
+            self.ended = True
+            raise Exhausted from None
+        except BaseException as error:
+            annotate(error, f"raised by the dataset's iterator, asked for its sample {key[1]}")
+            if self._policy.raises or not isinstance(error, Exception):
+                raise
+            self.position += 1
+            return self._after_failure(error, key, skipped)
+        self._failures_in_a_row = 0
+        self.position += 1
+        return sample
+
+    def _after_failure(self, error: Exception, key: Any, skipped: list[Skipped]) -> Any:
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row >= MOST_FAILURES_IN_A_ROW:
+            self.ended = True
+            raise RuntimeError(
+                f"the dataset's iterator raised {self._failures_in_a_row} times in a row, the "
+                f"last time {type(error).__name__}: {error}; on_error goes on no longer"
+            ) from error
+        sample = self._policy.resolve(error, key)
+        # A generator has ended with its exception, so no policy can keep what came after.
+        ended = isinstance(self.iterator, GeneratorType) and self.iterator.gi_frame is None
+        if sample is SKIP or ended:
+            skipped.append(Skipped.because_of(error, key, with_the_rest=ended))
+        return sample
+
+
+def has_getitems(dataset: Any) -> bool:
+    """Whether a map-style dataset loads batches at once. As in torch it may switch that off
+    by setting ``__getitems__`` to None."""
+    return bool(getattr(dataset, "__getitems__", None))
+
+
+def load_sample(dataset: Any, index: Any, epoch: Epoch, policy: ErrorPolicy, skipped: list[Skipped]) -> Any:
+    """``dataset[index]`` with its random numbers and the error policy; SKIP if skipped."""
+    epoch.check()
+    enter_sample(epoch, index)
+    try:
+        return dataset[index]
+    except BaseException as error:
+        annotate_sample(error, index)
+        if policy.raises or not isinstance(error, Exception):
+            raise
+        substitute = policy.resolve(error, index)
+        if substitute is SKIP:
+            skipped.append(Skipped.because_of(error, index))
+        return substitute
+
+
+def collate(samples: Any, nothing: bool, collate_fn: Callable[[Any], Any], skipped: Iterable[Skipped]) -> Fetched:
+    """The batch of *samples*; EMPTY if there is *nothing* to collate."""
+    return Fetched(EMPTY if nothing else collate_fn(samples), tuple(skipped))

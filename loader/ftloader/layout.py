@@ -1,0 +1,216 @@
+"""What samples look like, so that their arrays can be written into a batch one by one.
+
+A layout is the nesting of dicts, lists and (named) tuples of one sample with its leaves in
+a fixed order. Large arrays and tensors have a slot in the batch's memory; all else (numbers,
+strings, small arrays) is collected in columns and goes through torch's ``default_collate``.
+Only what torch's ``default_collate`` would make of exactly these types is described;
+anything else has no layout and is collated by torch as a whole.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data._utils import collate as _torch_collate
+
+SMALLEST_SLOT = 4096
+"""Bytes. Copying a smaller array into its slot costs more than torch's stacking."""
+SMALLEST_SAMPLE = 16384
+"""Bytes in slots, below which samples have no layout."""
+
+_TORCHS_COLLATE_FUNCTIONS = dict(_torch_collate.default_collate_fn_map)
+
+
+def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
+    """Whether *collate_fn* is torch's ``default_collate``, and nobody has registered other
+    types or functions with it."""
+    return (
+        collate_fn is _torch_collate.default_collate
+        and _torch_collate.default_collate_fn_map == _TORCHS_COLLATE_FUNCTIONS
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A leaf with a place in the batch: an array or a tensor of one shape and type."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    numpy_dtype: np.dtype | None
+    """None for tensors."""
+    nbytes: int
+
+    def fits(self, value: Any) -> bool:
+        """Whether *value* can be copied into the slot, and torch would take it too."""
+        if self.numpy_dtype is not None:
+            return (
+                type(value) is np.ndarray
+                and value.dtype == self.numpy_dtype
+                and value.shape == self.shape
+                and (value.flags.c_contiguous or _has_torchs_strides(value))
+                and not _is_channels_last(value.ndim, value.flags.c_contiguous)
+            )
+        return (
+            type(value) is torch.Tensor and value.dtype is self.dtype and _is_plain(value) and value.shape == self.shape
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A leaf that is collected and collated by torch; of a tuple's or list's elements
+    torch makes a tuple (which shows for strings), else a list."""
+
+    container: type
+
+
+@dataclass(frozen=True, slots=True)
+class _Dict:
+    keys: tuple[Any, ...]
+    children: tuple["_Node", ...]
+
+    def flatten(self, value: Any, leaves: list) -> bool:
+        # Also the order, which the batch has from its first sample.
+        if type(value) is not dict or tuple(value) != self.keys:
+            return False
+        return all(_flatten(c, value[k], leaves) for k, c in zip(self.keys, self.children))
+
+    def unflatten(self, leaves: Any, batched: bool) -> Any:
+        return {k: _unflatten(c, leaves, batched) for k, c in zip(self.keys, self.children)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    type: type
+    children: tuple["_Node", ...]
+
+    def flatten(self, value: Any, leaves: list) -> bool:
+        if type(value) is not self.type or len(value) != len(self.children):
+            return False
+        return all(_flatten(c, v, leaves) for c, v in zip(self.children, value))
+
+    def unflatten(self, leaves: Any, batched: bool) -> Any:
+        values = [_unflatten(c, leaves, batched) for c in self.children]
+        if self.type is list or (self.type is tuple and batched):  # torch makes lists of both
+            return values
+        return tuple(values) if self.type is tuple else self.type(*values)
+
+
+_Node = Slot | Column | _Dict | _Sequence
+
+
+def _flatten(node: _Node, value: Any, leaves: list) -> bool:
+    if isinstance(node, (_Dict, _Sequence)):
+        return node.flatten(value, leaves)
+    if isinstance(node, Slot) and not node.fits(value):
+        return False
+    leaves.append(value)
+    return True
+
+
+def _unflatten(node: _Node, leaves: Any, batched: bool) -> Any:
+    if isinstance(node, (_Dict, _Sequence)):
+        return node.unflatten(leaves, batched)
+    return next(leaves)
+
+
+class Layout:
+    """The structure of a sample. Immutable; shared by all threads."""
+
+    __slots__ = ("_root", "leaves")
+
+    def __init__(self, root: _Node) -> None:
+        self._root = root
+        self.leaves: tuple[Slot | Column, ...] = tuple(_leaves(root))
+        """In the order of ``flatten``."""
+
+    @classmethod
+    def of(cls, sample: Any) -> "Layout | None":
+        """The layout of *sample*; None if it has nothing that is worth a slot."""
+        try:
+            layout = cls(_describe(sample, list))
+        except RecursionError:  # a container in itself: torch's error is the right one
+            return None
+        nbytes = sum(leaf.nbytes for leaf in layout.leaves if isinstance(leaf, Slot))
+        return layout if nbytes >= SMALLEST_SAMPLE else None
+
+    def flatten(self, sample: Any) -> list | None:
+        """The values of the leaves; None if *sample* has another layout."""
+        leaves: list = []
+        return leaves if _flatten(self._root, sample, leaves) else None
+
+    def batch(self, leaves: list) -> Any:
+        """The batch whose collated leaves these are, nested as torch nests it."""
+        return _unflatten(self._root, iter(leaves), batched=True)
+
+    def sample(self, leaves: list) -> Any:
+        """The sample whose leaves these are."""
+        return _unflatten(self._root, iter(leaves), batched=False)
+
+
+def _leaves(node: _Node) -> list[Slot | Column]:
+    if isinstance(node, (_Dict, _Sequence)):
+        return [leaf for child in node.children for leaf in _leaves(child)]
+    return [node]
+
+
+def _describe(value: Any, container: type) -> _Node:
+    kind = type(value)
+    if kind is dict:
+        return _Dict(tuple(value), tuple(_describe(v, list) for v in value.values()))
+    if kind is list or kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        return _Sequence(kind, tuple(_describe(v, tuple) for v in value))
+    return _slot(value) or Column(container)
+
+
+def _slot(value: Any) -> Slot | None:
+    if type(value) is np.ndarray:
+        dtype, numpy_dtype = _torch_dtype(value.dtype), value.dtype
+        nbytes = value.nbytes
+    elif type(value) is torch.Tensor and _is_plain(value):
+        dtype, numpy_dtype = value.dtype, None
+        nbytes = prod(value.shape) * value.element_size()
+    else:
+        return None
+    if dtype is None or nbytes < SMALLEST_SLOT:
+        return None
+    slot = Slot(tuple(value.shape), dtype, numpy_dtype, nbytes)
+    return slot if slot.fits(value) else None
+
+
+def _torch_dtype(dtype: np.dtype) -> torch.dtype | None:
+    """torch's name for *dtype*; None if it has none (strings, objects, foreign byte order)."""
+    try:
+        return torch.from_numpy(np.empty(0, dtype)).dtype
+    except (TypeError, ValueError):
+        return None
+
+
+def _has_torchs_strides(array: np.ndarray) -> bool:
+    """Whether ``torch.as_tensor`` takes the array: it refuses negative strides and such as
+    are not a multiple of the element's size."""
+    size = array.itemsize
+    return all(stride >= 0 and stride % size == 0 for stride in array.strides)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """A tensor that is just its values: no gradient, no lazy conjugation or negation."""
+    return (
+        tensor.layout is torch.strided
+        and not tensor.is_nested  # which has no shape
+        and not _is_channels_last(tensor.dim(), tensor.is_contiguous())
+        and tensor.device.type == "cpu"
+        and not tensor.requires_grad
+        and not tensor.is_quantized
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and not tensor.is_inference()
+    )
+
+
+def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
+    """Whether ``torch.stack`` might give the batch other strides than a slot's: it does for
+    samples of four dimensions in the memory format ``channels_last``."""
+    return dimensions == 4 and not contiguous

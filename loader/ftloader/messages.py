@@ -1,0 +1,71 @@
+"""What the consumer and its worker threads say to each other, through two kinds of queues:
+tasks (or orders) to the workers, results and departures to the consumer."""
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftloader.fetch import Epoch, Fetched
+from ftloader.on_error import Skipped
+
+if TYPE_CHECKING:
+    from ftloader.assembly import Assembly
+    from ftloader.thread_worker import WorkerContext
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Consumer to worker: build batch *number* of *epoch* from *index*; if there is an
+    *assembly*, together with the other workers, each of which may get this same task."""
+
+    epoch: Epoch
+    contexts: tuple["WorkerContext", ...]
+    number: int
+    index: Any
+    assembly: "Assembly | None" = None
+
+
+class Order(enum.Enum):
+    """Consumer to worker: what is not a task."""
+
+    END = "end"
+    LOOK_UP = "look up"
+    """Do nothing, but run; see ``WorkerPool.wake``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Outcome of a task: an exception to raise in the consumer."""
+
+    exception: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExhausted:
+    """Outcome of a task: the worker's share of an iterable dataset has ended."""
+
+    worker_id: int
+    skipped: tuple[Skipped, ...] = ()
+
+
+Outcome = Fetched | Failure | WorkerExhausted
+"""Outcome of a task; ``Fetched.data`` may be ``Slots``, of which the consumer makes a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Worker to consumer: every task of an epoch not cancelled gets exactly one."""
+
+    epoch: Epoch
+    number: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Worker to consumer: this worker has ended early, because of *exception*: while
+    starting up, or (*task_lost*) with a task in hand that nobody will answer now."""
+
+    worker_id: int
+    exception: BaseException
+    task_lost: bool

@@ -1,0 +1,138 @@
+"""Iterator over batches of worker processes: torch's own, fetching by our fetchers.
+
+Processes, queues, shared memory, the memory pinning thread, dead worker detection and
+the order of batches are torch's (``_MultiProcessingDataLoaderIter``); see
+``process_worker`` for what differs inside a worker.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from ftloader.error_notes import annotate
+from ftloader.on_error import ErrorPolicy
+from ftloader.process_worker import Enclosed, Task, WorkerStart, answer_what_cannot_be_pickled
+from ftloader.state.iterator import ResumableDataLoaderIter
+
+# Keeps the queues of running iterators alive. When an iterator is collected as a part of a
+# reference cycle, its queues would close with it, before torch's __del__ asks the workers
+# through them to end, and the wait for each of these would run into its limit of 5 s.
+# Keyed by id(iterator), and without a lock, which a finalizer could not take: each
+# operation on the dictionary is a single atomic one.
+_queues_in_use: dict[int, tuple[Any, ...]] = {}
+
+
+class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
+    """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
+
+    Raises what torch's does: an exception of a worker as its type, with the worker's
+    traceback in the text (and notes that name sample and worker), ``RuntimeError`` for a
+    worker that died or a timeout. Two things differ from torch's. The sampler's exception
+    comes after the batches that the sampler gave before, none of which is lost, and ends
+    the epoch. A ``StopIteration`` of the user's code becomes a ``RuntimeError``.
+    """
+
+    _copies_dataset = True
+    _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
+
+    def __init__(self, loader: Any) -> None:
+        self._policy = ErrorPolicy(loader.on_error)
+        self._skip_log = loader.skipped
+        self._watch = loader._watch if loader.strict_rng else None
+        super().__init__(loader)  # calls _reset
+        _queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
+
+    # torch sets this in its __init__ and passes it to the processes; the attribute of the
+    # loader stays the user's.
+    @property
+    def _worker_init_fn(self) -> WorkerStart:
+        return self._worker_start
+
+    @_worker_init_fn.setter
+    def _worker_init_fn(self, init_fn: Callable[[int], Any] | None) -> None:
+        wrapped = init_fn.args[:1] if isinstance(init_fn, functools.partial) else ()
+        if wrapped and isinstance(wrapped[0], WorkerStart):
+            # For data pipes torch wraps what it just got in one that shards them.
+            users = wrapped[0].worker_init_fn
+            init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
+        self._worker_start = WorkerStart(init_fn, self._policy, tuple(self.worker_states()), self._watch)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        self._sampler_error: Exception | None = None
+        self._sampler_ended = False
+        if first_iter:
+            for worker_id, queue in enumerate(self._index_queues):
+                answer_what_cannot_be_pickled(
+                    queue,
+                    self._worker_result_queue,
+                    "what the sampler yielded cannot be sent to a worker process: it must be "
+                    "picklable; with worker_method='thread' it need not be",
+                    f"in sending indices to DataLoader worker process {worker_id}",
+                )
+        super()._reset(loader, first_iter)
+
+    def _next_index(self) -> Task:
+        if self._sampler_ended:
+            raise StopIteration
+        try:
+            index = super()._next_index()
+        except StopIteration:
+            raise
+        except Exception as error:
+            annotate(error, f"raised by the sampler, asked for batch {self._send_idx}")
+            self._sampler_error = error
+            self._sampler_ended = True
+            raise StopIteration from None
+        return (self._base_seed, self._epoch_number, index)
+
+    def _next_data(self) -> Any:
+        while True:
+            try:
+                data = super()._next_data()
+            except StopIteration:
+                break
+            enclosed = type(data) is Enclosed
+            if enclosed and data.ended:
+                self._skip_log.add(data.skipped)
+                continue
+            state = data.state if enclosed else None
+            self._progress.handed_over(*self._current, state=state, turns=self._num_workers)
+            if not enclosed:
+                return data
+            self._skip_log.add(data.skipped)
+            if not data.empty:
+                return data.data
+        if self._sampler_error is not None:
+            error, self._sampler_error = self._sampler_error, None
+            raise error
+        self._skip_log.report()
+        raise StopIteration
+
+    def _shutdown_workers(self) -> None:
+        try:
+            super()._shutdown_workers()
+        finally:
+            if self._shutdown:
+                _queues_in_use.pop(id(self), None)
+
+    def _get_data(self) -> Any:
+        number, data = super()._get_data()
+        self._received = number
+        return number, data
+
+    def _process_data(self, data: Any, worker_idx: int) -> Any:
+        # torch has just taken the batch out of its books. In order it is the one before the
+        # next; else it is the one that came in last.
+        number = self._rcvd_idx - 1 if self._in_order else self._received
+        self._current = (number, worker_idx)
+        try:
+            return super()._process_data(data, worker_idx)
+        except Exception:
+            self._progress.failed(number, worker_idx)
+            raise
+
+    def _skip_turns(self, worker_id: int) -> None:
+        for _ in range(worker_id % self._num_workers):
+            next(self._worker_queue_idx_cycle)

@@ -1,0 +1,260 @@
+"""What makes a worker process of torch's fetch by our fetchers.
+
+The process is torch's own, from its start to its end: queues, shared memory, watchdog
+and signal handlers are not touched. Its loop calls the worker's init function and then
+asks ``_DatasetKind.create_fetcher`` for a fetcher, once for each epoch. ``WorkerStart``
+is an init function that, having called the user's, answers this question in that
+process. Nothing else is replaced, and nothing at all in the main process.
+
+What passes through torch's queues instead of index and batch:
+
+- To the worker: ``(base seed, epoch number, index)``, a plain tuple, since it is pickled
+  for each batch. With it a worker needs no message of its own at the start of an epoch.
+- From the worker: the batch, as it is. Only a batch that something is to be said about
+  (samples left out, the state of an iterable-style dataset) is put into ``Enclosed``.
+- From the worker: an exception as ``NotedException``.
+"""
+
+import contextlib
+import itertools
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch._utils import ExceptionWrapper
+from torch.utils.data._utils import worker as _torch_worker
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _DatasetKind
+
+from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
+from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from ftloader.malloc import keep_freed_memory
+from ftloader.on_error import ErrorPolicy, Skipped
+from ftloader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
+from ftloader.strict_random import Watch
+
+Task = tuple[int, int, Any]
+"""Base seed, epoch number, index."""
+
+# What a worker process enters once and never leaves. Of this process; nobody else's.
+_life = contextlib.ExitStack()
+
+
+@dataclass(slots=True)
+class Enclosed:
+    """A batch with what came about on the way to it; unpacked in the main process."""
+
+    data: Any
+    """``None`` if ``empty``."""
+    empty: bool
+    """All samples were left out: there is no batch."""
+    skipped: tuple[Skipped, ...]
+    state: Any
+    """As ``Fetched.state``."""
+    ended: bool = False
+    """No batch at all, but what was left out on the way to the end of the worker's share."""
+
+    def pin_memory(self) -> "Enclosed":
+        """Called by torch's memory pinning thread, as for any custom batch type."""
+        self.data = pin_memory(self.data)
+        return self
+
+
+class NotedException(ExceptionWrapper):
+    """torch's description of an exception in a worker, which keeps the notes (PEP 678).
+
+    ``reraise()`` raises what torch raises: the type with a text that holds the worker's
+    traceback. The notes are notes again instead of a part of that text.
+    """
+
+    def __init__(self, error: BaseException, where: str) -> None:
+        text = traceback.TracebackException.from_exception(error)
+        text.__notes__ = None  # they are printed below the new exception
+        super().__init__((type(error), error, None), where)
+        self.exc_type = _nearest_picklable(type(error))
+        if issubclass(self.exc_type, BaseExceptionGroup):
+            self.exc_type = RuntimeError  # a group cannot be made from a text alone
+        self.exc_msg = "".join(text.format())
+        self.notes = notes_of(error)
+
+    def reraise(self) -> None:
+        """Raises the exception again, in this thread."""
+        try:
+            super().reraise()
+        except BaseException as error:
+            for note in self.notes:
+                annotate(error, note)
+            # Without torch's frame, which refers to the error: in that cycle the iterator,
+            # and so the workers, would live on until a garbage collection.
+            raise error.with_traceback(None)  # noqa: B904
+
+
+class WorkerFetcher:
+    """torch's interface of a fetcher, over ours. Owned by the worker process."""
+
+    def __init__(self, fetcher: Fetcher, worker_id: int) -> None:
+        self._fetcher = fetcher
+        self._worker_id = worker_id
+        self._epoch = Epoch()
+        self._ended = False
+
+    def fetch(self, task: Task) -> Any:
+        """The batch, ``Enclosed``, or a ``NotedException``.
+
+        Raises ``StopIteration`` at the end of an iterable-style dataset, for torch's loop.
+        """
+        base_seed, number, index = task
+        if number != self._epoch.number or base_seed != self._epoch.base_seed:
+            self._epoch = Epoch(base_seed, number)
+        if self._ended:
+            raise StopIteration
+        try:
+            return _enclose(self._fetcher.fetch(index, self._epoch))
+        except Exhausted as end:
+            self._ended = True
+            if end.skipped:
+                return Enclosed(None, True, end.skipped, None, ended=True)
+        except Exception as error:
+            return _describe(error, self._worker_id, index)
+        raise StopIteration
+
+
+class FailedStart:
+    """In place of a fetcher where there is none: each batch is answered with the error."""
+
+    def __init__(self, error: Exception, worker_id: int) -> None:
+        self._error = error
+        self._traceback = error.__traceback__
+        self._worker_id = worker_id
+
+    def fetch(self, task: Task) -> Any:
+        return NotedException(self._error.with_traceback(self._traceback), _where(self._worker_id))
+
+
+class WorkerStart:
+    """The init function of a worker process; picklable if what it is made of is.
+
+    Args:
+        worker_init_fn: the user's, or torch's that shards data pipes and calls the user's.
+        policy: the loader's.
+        states: what each worker goes on from, in its first epoch.
+        watch: reports draws from global generators, if the loader is strict.
+    """
+
+    def __init__(
+        self,
+        worker_init_fn: Callable[[int], Any] | None,
+        policy: ErrorPolicy,
+        states: tuple[WorkerState, ...],
+        watch: Watch | None,
+    ) -> None:
+        self.worker_init_fn = worker_init_fn
+        self._policy = policy
+        self._states = states
+        self._watch = watch
+
+    def __call__(self, worker_id: int) -> None:
+        keep_freed_memory()
+        failure = None
+        if self.worker_init_fn is not None:
+            try:
+                self.worker_init_fn(worker_id)
+            except Exception as error:
+                failure = without_stop_iteration(error, "worker_init_fn")
+                annotate(failure, f"raised by worker_init_fn of worker process {worker_id}")
+        self._install(worker_id, failure)
+        if self._watch is not None:
+            _life.enter_context(self._watch.watching())
+
+    def _install(self, worker_id: int, failure: Exception | None) -> None:
+        torchs = _DatasetKind.create_fetcher
+        first = self._states[worker_id]
+        states = itertools.chain([first], itertools.repeat(WorkerState(every=first.every)))
+        process = os.getpid()
+
+        def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
+            # Loaders that the dataset itself makes in this process, or in one forked from
+            # it, get torch's fetchers: only torch's worker loop, here, gets ours.
+            loop = sys._getframe(1)
+            if loop.f_globals is not vars(_torch_worker) or os.getpid() != process:
+                return torchs(kind, dataset, auto_collation, collate_fn, drop_last)
+            results = loop.f_locals["data_queue"]
+            answer_what_cannot_be_pickled(
+                results,
+                results,
+                f"in loader worker process {worker_id}: the batch cannot be sent to the main "
+                "process. What collate_fn returns must be picklable; with "
+                "worker_method='thread' it need not be",
+                _where(worker_id),
+            )
+            if failure is not None:
+                return FailedStart(failure, worker_id)
+            try:
+                fetcher: Fetcher
+                if kind == _DatasetKind.Iterable:
+                    fetcher = StatefulIterableFetcher(
+                        dataset,
+                        lambda: IterableFetcher(
+                            dataset, auto_collation, collate_fn, drop_last, self._policy, worker_id
+                        ),
+                        next(states),
+                    )
+                else:
+                    fetcher = MapFetcher(dataset, auto_collation, collate_fn, self._policy)
+                    fetcher = StatefulMapFetcher(dataset, fetcher, next(states))
+            except Exception as error:
+                # torch would end the process here in all epochs but the first.
+                return FailedStart(without_stop_iteration(error, "iter(dataset)"), worker_id)
+            return WorkerFetcher(fetcher, worker_id)
+
+        _DatasetKind.create_fetcher = staticmethod(create_fetcher)
+
+
+def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: str) -> None:
+    """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the
+    error, in *results*.
+
+    A queue pickles in a thread of its own. What fails there is printed and dropped, and
+    the main process would wait for the batch for ever. multiprocessing.Queue has a hook
+    for this, made for concurrent.futures. To be called before the first message.
+    """
+
+    def answer(error: Exception, message: Any) -> None:
+        annotate(error, note)
+        results.put((message[0], NotedException(error, where)))
+
+    queue._on_queue_feeder_error = answer
+
+
+def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
+    """*error_type*, or where it cannot be found by its name (defined in a function, say)
+    the first of its bases that can: the main process would never receive it."""
+    for candidate in error_type.__mro__:
+        try:
+            pickle.dumps(candidate)
+        except Exception:
+            continue
+        return candidate
+    return RuntimeError
+
+
+def _enclose(fetched: Fetched) -> Any:
+    if fetched.data is EMPTY:
+        return Enclosed(None, True, fetched.skipped, fetched.state)
+    if fetched.skipped or fetched.state is not None:
+        return Enclosed(fetched.data, False, fetched.skipped, fetched.state)
+    return fetched.data
+
+
+def _describe(error: Exception, worker_id: int, index: Any) -> NotedException:
+    error = without_stop_iteration(error, "the dataset or collate_fn")
+    annotate(error, f"in loader worker process {worker_id}, building a batch {describe_index(index)}")
+    return NotedException(error, _where(worker_id))
+
+
+def _where(worker_id: int) -> str:
+    return f"in DataLoader worker process {worker_id}"  # torch's words

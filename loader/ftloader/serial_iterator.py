@@ -1,0 +1,91 @@
+"""Iterator for ``num_workers=0``: batches are built by the thread that asks for them.
+
+torch's iterator in everything but the fetcher, which is the one that threads and
+processes use too. So ``sample_rng()``, ``on_error`` and the notes on exceptions are the
+same with and without workers, and a data loading bug can be looked at in a debugger
+under ``num_workers=0`` as it happened.
+"""
+
+from typing import Any
+
+from torch.utils.data import IterDataPipe, MapDataPipe
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
+from torch.utils.data.graph_settings import apply_sharding
+
+from ftloader.error_notes import without_stop_iteration
+from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from ftloader.on_error import ErrorPolicy
+from ftloader.state.iterator import ResumableDataLoaderIter
+from ftloader.state.workers import StatefulIterableFetcher
+
+
+class SerialDataLoaderIter(_SingleProcessDataLoaderIter, ResumableDataLoaderIter):
+    """Iterator over a loader's batches, built in the calling thread.
+
+    As torch's own iterators it is for one thread at a time. ``__next__`` raises what the
+    dataset, the sampler or collate_fn raises, with a note that names the sample. A
+    ``StopIteration`` of theirs, which would end the epoch in silence, becomes a
+    ``RuntimeError``, as it does in a generator (PEP 479). The epoch can be continued
+    after an exception.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        # Not torch's __init__ of the class in between: it would make torch's fetcher, and
+        # so call iter(dataset) once more than needed. The rest of it is repeated here.
+        ResumableDataLoaderIter.__init__(self, loader)
+        if self._timeout != 0 or self._num_workers != 0:
+            raise AssertionError(f"{type(self).__name__} requires timeout == 0 and num_workers == 0")
+        if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
+            apply_sharding(self._dataset, self._world_size, self._rank)
+        self._skip_log = loader.skipped
+        self._epoch = Epoch(self._base_seed, self._epoch_number)
+        self._number = 0  # of the next batch
+        self._dataset_fetcher = self._make_fetcher(ErrorPolicy(loader.on_error))
+
+    def _make_fetcher(self, policy: ErrorPolicy) -> Fetcher:
+        if self._dataset_kind == _DatasetKind.Iterable:
+
+            def make() -> IterableFetcher:
+                return IterableFetcher(
+                    self._dataset, self._auto_collation, self._collate_fn, self._drop_last, policy, worker_id=0
+                )
+
+            (state,) = self.worker_states()
+            return StatefulIterableFetcher(self._dataset, make, state)
+        return MapFetcher(self._dataset, self._auto_collation, self._collate_fn, policy)
+
+    def _next_data(self) -> Any:
+        while True:
+            number, self._number = self._number, self._number + 1
+            try:
+                index = self._next_index()
+            except StopIteration:
+                self._skip_log.report()
+                raise
+            except Exception:
+                self._progress.failed(number)
+                raise
+            try:
+                fetched = self._fetch(index)
+            except Exception as error:
+                if not isinstance(error, StopIteration):
+                    self._progress.failed(number)
+                raise
+            self._skip_log.add(fetched.skipped)
+            self._progress.handed_over(number, state=fetched.state)
+            if fetched.data is not EMPTY:
+                break
+        if self._pin_memory:
+            return pin_memory(fetched.data, self._pin_memory_device)
+        return fetched.data
+
+    def _fetch(self, index: Any) -> Fetched:
+        try:
+            return self._dataset_fetcher.fetch(index, self._epoch)
+        except Exhausted as end:
+            self._skip_log.add(end.skipped)
+            self._skip_log.report()
+        except StopIteration as error:
+            raise without_stop_iteration(error, "the dataset or collate_fn") from error
+        raise StopIteration

@@ -1,0 +1,252 @@
+"""The memory of one batch, into which several workers write their samples."""
+
+import threading
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from ftloader.buffers import BufferPool
+from ftloader.layout import Layout, Slot
+
+
+class _Memory:
+    """Memory as NumPy sees it. Not through ``tensor.numpy()``, which would mark the storage
+    as not resizable for all time.
+
+    Arrays on it refer to this object, and so keep *owner*.
+    """
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, address: int, shape: tuple, dtype: np.dtype, owner: Any) -> None:
+        self.owner = owner
+        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": dtype.str, "version": 3}
+
+
+class _Array:
+    """One leaf's slots: *size* arrays of the leaf's shape, one behind the other.
+
+    The memory is its own until ``release()``. See ``Buffer`` for why nothing here refers to
+    the storage for long: workers write through an array that does not own its memory, or
+    through tensors that they make and drop in one go.
+    """
+
+    __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
+
+    def __init__(self, slot: Slot, size: int, pool: BufferPool) -> None:
+        self._slot = slot
+        self._shape = (size, *slot.shape)
+        self._strides = tuple(prod(self._shape[axis + 1 :]) for axis in range(len(self._shape)))
+        self._buffer = pool.take(size * slot.nbytes, self)
+        self._address = self._buffer.storage.data_ptr()
+        self._view = (
+            None
+            if slot.numpy_dtype is None
+            else np.asarray(_Memory(self._address, self._shape, slot.numpy_dtype, None))
+        )
+
+    def write(self, position: int, value: Any) -> None:
+        if self._view is None:
+            self._tensor_at(position).copy_(value)
+        elif not (_may_be_a_slot(value) and self._is_at(value, position)):
+            self._view[position] = value
+
+    def takes(self, shape: tuple[int, ...], dtype: np.dtype) -> bool:
+        return self._slot.numpy_dtype == dtype and self._slot.shape == shape
+
+    def apart(self, position: int, values: list, own: int) -> list:
+        """*values* of a sample that was given this slot by ``empty_sample``, such that writing
+        the one at *own*, this slot's, changes no other."""
+        if _may_be_a_slot(values[own]) and self._is_at(values[own], position):
+            return values  # nothing will be written
+        begin = self._address_of(position)
+        end = begin + self._slot.nbytes
+        return [
+            _copied(value) if leaf != own and _lies_in(value, begin, end) else value
+            for leaf, value in enumerate(values)
+        ]
+
+    def empty(self, position: int) -> np.ndarray:
+        """The slot as an array that keeps the memory."""
+        address, dtype = self._address_of(position), self._view.dtype
+        return np.asarray(_Memory(address, self._slot.shape, dtype, self._buffer.storage))
+
+    def copy(self, position: int) -> Any:
+        """The sample's value, in memory of its own."""
+        if self._view is None:
+            return self._tensor_at(position).clone()
+        return self._view[position].copy()
+
+    def tensor(self) -> torch.Tensor:
+        """A new tensor on all slots, of shape (size, *slot.shape)."""
+        return self._new_tensor(0, self._shape, self._strides)
+
+    def release(self) -> None:
+        """Lets go of the memory; nothing else may be called after it."""
+        self._buffer.release()
+
+    def _tensor_at(self, position: int) -> torch.Tensor:
+        return self._new_tensor(position * self._strides[0], self._slot.shape, self._strides[1:])
+
+    def _new_tensor(self, offset: int, shape: tuple, strides: tuple) -> torch.Tensor:
+        return torch.empty(0, dtype=self._slot.dtype).set_(self._buffer.storage, offset, shape, strides)
+
+    def _address_of(self, position: int) -> int:
+        return self._address + position * self._slot.nbytes
+
+    def _is_at(self, value: np.ndarray, position: int) -> bool:
+        """Whether *value* was written in place already (see ``empty_sample``)."""
+        address = value.__array_interface__["data"][0]
+        return address == self._address_of(position) and value.flags.c_contiguous
+
+
+def _may_be_a_slot(value: np.ndarray) -> bool:
+    """Tells nearly all other arrays apart at once: they own their memory."""
+    return value.base is not None
+
+
+def _lies_in(value: Any, begin: int, end: int) -> bool:
+    """Whether *value*'s memory may be that from address *begin* to *end*, in part."""
+    if isinstance(value, np.ndarray):
+        first, last = np.lib.array_utils.byte_bounds(value)
+    elif type(value) is torch.Tensor and value.device.type == "cpu" and _has_storage(value):
+        storage = value.untyped_storage()
+        first, last = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    else:
+        return False
+    return first < end and begin < last
+
+
+def _has_storage(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
+def _copied(value: np.ndarray | torch.Tensor) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value.copy(order="K")
+
+
+class Slots:
+    """The slots and columns of one batch of *size* samples.
+
+    Each position is written by the one worker that claimed it, and read when all have
+    finished; hence no lock. The batch's tensors are made by the thread that is to own
+    them, in ``batch()``: without the GIL an object is freed at once only in the thread
+    that created it.
+    """
+
+    __slots__ = ("_arrays", "_collated", "_columns", "_pin_device", "layout")
+
+    def __init__(self, layout: Layout, size: int, pool: BufferPool, pin_device: str | None) -> None:
+        self.layout = layout
+        self._pin_device = pin_device
+        self._arrays: list[_Array | None] = []
+        self._columns: list[list | None] = []
+        for leaf in layout.leaves:
+            slot = isinstance(leaf, Slot)
+            self._arrays.append(_Array(leaf, size, pool) if slot else None)
+            self._columns.append(None if slot else [None] * size)
+        self._collated: list = []
+
+    def write(self, position: int, sample: Any) -> bool:
+        """Copies *sample* to *position*; False, with nothing written that counts, if it has
+        another layout."""
+        values = self.layout.flatten(sample)
+        if values is None:
+            return False
+        if place.given is not None:
+            # Another value may be the array in that slot, or a part of it.
+            values = self._arrays[place.given].apart(position, values, place.given)
+        for array, column, value in zip(self._arrays, self._columns, values):
+            if array is not None:
+                array.write(position, value)
+            else:
+                column[position] = value
+        return True
+
+    def sample(self, position: int) -> Any:
+        """The sample that was written to *position*, its arrays copied."""
+        return self.layout.sample(
+            [
+                column[position] if array is None else array.copy(position)
+                for array, column in zip(self._arrays, self._columns)
+            ]
+        )
+
+    def collate_columns(self) -> None:
+        """What is not in slots, by torch's ``default_collate``. Raises what that raises."""
+        for leaf, column in zip(self.layout.leaves, self._columns):
+            data = None
+            if column is not None:
+                data = default_collate(tuple(column) if leaf.container is tuple else column)
+                if self._pin_device is not None:
+                    data = pin_memory(data, self._pin_device)
+            self._collated.append(data)
+
+    def batch(self) -> Any:
+        """The batch: new tensors on the slots, and the collated columns. Once only."""
+        batch = self.layout.batch(
+            [collated if array is None else array.tensor() for array, collated in zip(self._arrays, self._collated)]
+        )
+        self.release()
+        return batch
+
+    def release(self) -> None:
+        """Lets go of the memory; nothing else may be called after it."""
+        for array in self._arrays:
+            if array is not None:
+                array.release()
+
+    def leaf_for(self, shape: tuple[int, ...], dtype: np.dtype) -> int | None:
+        """The first leaf whose slots take such an array; None if there is none."""
+        for leaf, array in enumerate(self._arrays):
+            if array is not None and array.takes(shape, dtype):
+                return leaf
+        return None
+
+    def array_at(self, position: int, leaf: int) -> np.ndarray:
+        """The slot of *leaf*, of which ``leaf_for`` spoke, at *position*."""
+        return self._arrays[leaf].empty(position)
+
+
+class _Place(threading.local):
+    """Where the sample that this thread is loading will be written; hence no lock."""
+
+    slots: Slots | None = None
+    """None also once ``empty_sample`` has given a slot of them away."""
+    position = 0
+    given: int | None = None
+    """The leaf whose slot that was."""
+
+    def enter(self, slots: Slots | None, position: int) -> None:
+        """The sample that this thread loads now goes to *position* of *slots*."""
+        self.slots, self.position, self.given = slots, position, None
+
+
+place = _Place()
+
+
+def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
+    """An uninitialised array for the sample being loaded, if possible in its batch's memory.
+
+    A dataset (or decoder) that fills this array and returns it saves the copy into the
+    batch. In a worker thread it is the sample's slot of the batch where samples of this
+    shape and type are expected there; anywhere else (worker processes, outside loaders,
+    the first samples) it is an array like ``numpy.empty``'s. Ask once per sample, return
+    the array or a whole one made from it, and do not keep it: it belongs to the batch.
+
+    Args:
+        shape: of the sample, without the batch's dimension.
+        dtype: anything that ``numpy.dtype`` takes.
+    """
+    slots = place.slots
+    if slots is not None:
+        leaf = slots.leaf_for(tuple(shape), np.dtype(dtype))
+        if leaf is not None:
+            # A second array of the same sample must be another one.
+            place.slots, place.given = None, leaf
+            return slots.array_at(place.position, leaf)
+    return np.empty(shape, dtype)

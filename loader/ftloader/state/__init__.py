@@ -1,0 +1,1 @@
+"""``state_dict()`` and ``load_state_dict()`` of a loader; see ``ftloader.state.format``."""

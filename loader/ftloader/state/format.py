@@ -1,0 +1,260 @@
+"""What a state of a loader consists of, and whether a given one is such a state.
+
+``DataLoader.state_dict()`` gives a dictionary of plain values (dictionaries with string
+keys, lists, strings, numbers, None), apart from what the user's own ``state_dict()`` methods
+return. So it survives ``pickle``, ``torch.save`` (``weights_only=True`` included) and, where
+the user's parts do, JSON.
+
+=============== ==========================================================================
+``format``      ``"ftloader.DataLoader"``
+``version``     2
+``loader``      what the loader must have in common with the saved one: ``style`` ("map" or
+                "iterable"), ``batch_size`` and ``drop_last``
+``phase``       "begin": before an epoch; "midst"; "end": after one. For the first and the
+                last the epoch that follows is whole.
+``base_seed``   of the epoch (of the next one), None if that is still to be drawn
+``epoch``       the iterator's number of that epoch (persistent workers count on)
+``shared_seed`` of data pipes, or None
+``order``       where the order comes from (``ftloader.state.samplers``): ``generators``, maybe
+                ``generators_at_iter``, ``seed``; ``epochs`` of samplers with ``set_epoch``
+``sampler``     states of samplers that have one, and after how many batches, or None
+``handed_over`` the batches before this number have been handed over
+``ahead``       with ``in_order=False``: further ones that have been
+``last``        the last of them, and a digest of its indices, or None
+``workers``     iterable-style, in the midst, and between epochs if the workers' datasets live
+                on: each worker's share (``ftloader.state.shares``), else None
+``next_worker`` whose turn it is
+``datasets``    map-style, processes: the state of each worker's dataset, or None
+``dataset``     the state of the loader's own dataset, or None; iterable-style: as it was
+                when the workers' copies were made
+=============== ==========================================================================
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.utils.data.dataloader import _DatasetKind
+
+from ftloader.state.shares import has_keys, is_count, is_share, same, share_out
+
+FORMAT = "ftloader.DataLoader"
+VERSION = 2
+
+_PHASES = ("begin", "midst", "end")
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A checked state, as what begins an epoch reads it. Nobody changes what is in it."""
+
+    phase: str = "begin"
+    base_seed: int | None = None
+    epoch: int = 0
+    shared_seed: int | None = None
+    order: Mapping[str, Any] = field(default_factory=dict)
+    sampler: Mapping[str, Any] | None = None
+    handed_over: int = 0
+    ahead: tuple[int, ...] = ()
+    last: Mapping[str, Any] | None = None
+    workers: tuple[Mapping[str, Any], ...] | None = None
+    next_worker: int = 0
+    datasets: tuple[Any, ...] | None = None
+    dataset: Any = None
+
+    @property
+    def midst(self) -> bool:
+        return self.phase == "midst"
+
+    def dataset_of(self, worker_id: int, copies: int) -> Any:
+        """The state of a map-style dataset in one of *copies* worker processes."""
+        if self.datasets is None:
+            return None
+        return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
+
+    def only_dataset(self) -> Any:
+        """The state that all worker processes had in common.
+
+        Raises ``ValueError`` if they had not.
+        """
+        first, *others = self.datasets or (None,)
+        if not all(same(other, first) for other in others):
+            raise ValueError(
+                f"the state holds {len(others) + 1} different states of the dataset, one of each "
+                "worker process, so it can only be loaded with worker_method='process' and "
+                f"num_workers={len(others) + 1}"
+            )
+        return first
+
+
+def is_stateful(value: Any) -> bool:
+    """Whether *value* takes part in states: it has ``state_dict`` and ``load_state_dict``."""
+    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+
+
+def dataset_state(dataset: Any) -> Any:
+    """A copy of the dataset's state, since that may be its own dictionary; None without."""
+    return copy.deepcopy(dataset.state_dict()) if is_stateful(dataset) else None
+
+
+def load_iterable(dataset: Any, state: Any) -> None:
+    """Loads the state of a loader's own iterable-style dataset.
+
+    Not if the dataset is in it already: that of a dataset fresh or between two passes, once
+    loaded, may stand for a pass that has begun.
+    """
+    if not same(dataset.state_dict(), state):
+        dataset.load_state_dict(copy.deepcopy(state))
+
+
+def describe_loader(loader: Any) -> dict[str, Any]:
+    """The part ``loader`` of a state."""
+    iterable = loader._dataset_kind == _DatasetKind.Iterable
+    batch_size, drop_last = loader.batch_size, loader.drop_last
+    if batch_size is None and loader.batch_sampler is not None:
+        # As if torch had made the batch sampler: wrappers of loaders turn one into the other.
+        batch_size = getattr(loader.batch_sampler, "batch_size", None)
+        drop_last = getattr(loader.batch_sampler, "drop_last", False)
+        if type(batch_size) is not int:
+            batch_size = "batch_sampler"
+    return {"style": "iterable" if iterable else "map", "batch_size": batch_size, "drop_last": bool(drop_last)}
+
+
+def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
+    """A state with the *parts* given and nothing in the others."""
+    state: dict[str, Any] = {"format": FORMAT, "version": VERSION, "loader": dict(loader)}
+    empty = Resume()
+    for name in Resume.__dataclass_fields__:
+        value = parts.pop(name, getattr(empty, name))
+        state[name] = list(value) if isinstance(value, tuple) else value
+    assert not parts, parts
+    return state
+
+
+def parse(state: Any) -> Resume:
+    """*state* as what ``state_dict()`` gave, copied.
+
+    Raises:
+        ValueError: if it is not such a state, or one of a newer version.
+    """
+    if not isinstance(state, Mapping):
+        raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
+    if state.get("format") != FORMAT:
+        raise ValueError(_foreign(state))
+    if state.get("version") != VERSION:
+        raise ValueError(
+            f"the state has version {state.get('version')!r}, and this loader reads version "
+            f"{VERSION}: load it with the release of the loader that saved it, or a newer one"
+        )
+    expected = {"format", "version", "loader", *Resume.__dataclass_fields__}
+    if set(state) != expected:
+        raise _damaged(f"its keys are {sorted(map(str, state))}, not {sorted(expected)}")
+    _check_parts(state)
+    parts = {name: copy.deepcopy(state[name]) for name in Resume.__dataclass_fields__}
+    for name in ("ahead", "workers", "datasets"):
+        if parts[name] is not None:
+            parts[name] = tuple(parts[name])
+    return Resume(**parts)
+
+
+def check_fit(state: Mapping[str, Any], resume: Resume, loader: Any) -> None:
+    """Raises ``ValueError`` if the state is that of a loader unlike *loader*."""
+    own, saved = describe_loader(loader), state["loader"]
+    for name, value in saved.items():
+        if own[name] != value:
+            what = "the dataset's style" if name == "style" else name
+            raise ValueError(
+                f"the state comes from a loader with another {what}: {value!r} there, "
+                f"{own[name]!r} here. The remaining batches are only defined for the same: create "
+                "the DataLoader with the arguments of the saved one (num_workers, worker_method "
+                "and prefetch_factor may differ)"
+            )
+    check_workers(resume, loader)
+
+
+def lives_on(loader: Any) -> bool:
+    """Whether the dataset that an epoch is loaded from is that of the epoch before."""
+    return loader.num_workers == 0 or bool(loader.persistent_workers)
+
+
+def check_workers(resume: Resume, loader: Any) -> None:
+    """Raises ``ValueError`` if the loader's number of workers cannot go on from the state."""
+    num_workers = loader.num_workers
+    if resume.workers is None:
+        return
+    if not resume.midst:
+        if lives_on(loader):
+            share_out(resume.workers, num_workers, stateful=is_stateful(loader.dataset))
+        return
+    # No worker and one worker read the same stream; any other number shares it out anew.
+    if max(1, num_workers) != len(resume.workers):
+        raise ValueError(
+            f"the state is from the midst of an epoch of an iterable-style dataset with "
+            f"{len(resume.workers)} worker(s), and this loader has {num_workers}. Such a dataset "
+            "shares itself out among the workers, so another number gives other batches: use "
+            f"num_workers={len(resume.workers)} for the rest of this epoch (threads or processes"
+            + (", or 0)" if len(resume.workers) == 1 else ")")
+        )
+
+
+def _check_parts(state: Mapping[str, Any]) -> None:
+    loader, order = state["loader"], state["order"]
+    checks = {
+        "loader": has_keys(loader, "style", "batch_size", "drop_last"),
+        "phase": state["phase"] in _PHASES,
+        "base_seed": _is_int(state["base_seed"]) or (state["base_seed"] is None and state["phase"] != "midst"),
+        "epoch": is_count(state["epoch"]),
+        "shared_seed": state["shared_seed"] is None or _is_int(state["shared_seed"]),
+        "order": has_keys(order, "generators", "epochs")
+        and all(_is_generator_state(v, order["generators"]) for v in order["generators"].values())
+        and isinstance(order["epochs"], Mapping)
+        and all(_is_int(v) and k.isdecimal() for k, v in order["epochs"].items())
+        and _is_int(order.get("seed", 0)),
+        "sampler": state["sampler"] is None
+        or has_keys(state["sampler"], "drawn", "states")
+        and is_count(state["sampler"]["drawn"])
+        and isinstance(state["sampler"]["states"], Mapping),
+        "handed_over": is_count(state["handed_over"]),
+        "ahead": isinstance(state["ahead"], list)
+        and all(is_count(n) and n >= state["handed_over"] for n in state["ahead"]),
+        "last": state["last"] is None
+        or has_keys(state["last"], "batch", "digest")
+        and is_count(state["last"]["batch"]),
+        "workers": state["workers"] is None
+        or isinstance(state["workers"], list)
+        and len(state["workers"]) > 0
+        and all(is_share(worker) for worker in state["workers"]),
+        "next_worker": is_count(state["next_worker"]),
+        "datasets": state["datasets"] is None or isinstance(state["datasets"], list),
+    }
+    for name, right in checks.items():
+        if not right:
+            raise _damaged(f"the part {name!r} is not what state_dict() puts there")
+    midst = state["phase"] == "midst"
+    if midst and state["loader"]["style"] == "iterable" and not state["workers"]:
+        raise _damaged("an iterable-style dataset's workers are missing")
+
+
+def _is_generator_state(value: Any, others: Mapping[str, Any]) -> bool:
+    if has_keys(value, "kind", "as"):
+        return has_keys(others.get(value["as"]), "kind", "state")
+    return has_keys(value, "kind", "state")
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int
+
+
+def _damaged(what: str) -> ValueError:
+    return ValueError(f"the state is damaged or was changed: {what}")
+
+
+def _foreign(state: Mapping[str, Any]) -> str:
+    if "_snapshot" in state or "_sampler_iter_yielded" in state:
+        return (
+            "this is a state of torchdata's StatefulDataLoader, which counts differently: "
+            "finish that epoch with StatefulDataLoader and save ftloader.DataLoader's from then on"
+        )
+    keys = ", ".join(map(repr, list(state)[:5]))
+    return f"this is not a state of ftloader.DataLoader (it has the keys {keys or 'of no state'})"

@@ -1,0 +1,182 @@
+"""The state of an iterable-style dataset in a worker, and of a map-style one in a process.
+
+A state of an iterable-style dataset is one per worker (``ftloader.state.shares``): how many
+batches have been handed over and, if the dataset or its iterator has ``state_dict()`` and
+``load_state_dict()``, a snapshot of those from ``snapshot_every_n_steps`` batches of this
+worker ago at most. A resumed worker loads the snapshot (else it begins at the begin) and
+goes past the batches since, which loads their samples and collates nothing. A snapshot is
+never of a pass that has ended, so that a dataset is always seen to end by itself.
+
+As in torchdata the state of the dataset is loaded before ``iter(dataset)`` is called, that
+of the iterator after it; of a dataset that is its own iterator only the latter is used.
+
+What is here runs where the worker runs: in the process, or in the thread, which owns its
+copy of an iterable-style dataset. The snapshots travel with the batches (``Fetched.state``).
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import GeneratorType
+from typing import Any
+
+from ftloader.fetch import Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher
+from ftloader.on_error import MOST_FAILURES_IN_A_ROW
+from ftloader.state.format import dataset_state, is_stateful
+from ftloader.state.shares import Share, begun
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """What one worker of a resumed iterator begins with. Picklable as the states are."""
+
+    share: Share | None = None
+    """Iterable-style: what the worker goes on from; None: from what the dataset is."""
+    index: Any = None
+    """Iterable-style: what the sampler yields for every batch."""
+    dataset: Any = None
+    """Map-style: the state of the dataset in this worker, or None."""
+    every: int | None = 1
+    """``snapshot_every_n_steps``."""
+
+
+class StatefulIterableFetcher:
+    """An ``IterableFetcher`` that begins where *state* says and takes snapshots.
+
+    Args:
+        make: makes the fetcher, which calls ``iter(dataset)``.
+        epoch: may be cancelled while earlier passes are gone through.
+
+    Raises ``ValueError`` if the dataset has no ``load_state_dict()`` for the state,
+    ``Cancelled``, and what the dataset raises.
+    """
+
+    def __init__(
+        self, dataset: Any, make: Callable[[], IterableFetcher], state: WorkerState, epoch: Epoch | None = None
+    ) -> None:
+        self._dataset = dataset
+        self._make = make
+        self._every = state.every
+        share = state.share or begun()
+        self._batches = share["snapshot_at"]
+        self._behind = share["batches"] - share["snapshot_at"]
+        if share["snapshot"] is None and share["before"] is not None:
+            self._go_through(share["before"], state.index, epoch or Epoch())
+        self._fetcher = self._make_at(share["snapshot"])
+        parts = {"dataset": dataset, "iterator": self._fetcher.iterator}
+        if dataset is self._fetcher.iterator:
+            del parts["dataset"]
+        self._parts = {name: part for name, part in parts.items() if is_stateful(part)}
+
+    def _make_at(self, snapshot: Mapping[str, Any] | None) -> IterableFetcher:
+        if snapshot is None:
+            return self._make()
+        _load(self._dataset, "dataset", snapshot["states"])
+        fetcher = self._make()
+        _load(fetcher.iterator, "iterator", snapshot["states"])
+        fetcher.position = snapshot["position"]
+        return fetcher
+
+    def fetch(self, index: Any, epoch: Epoch) -> Fetched:
+        """As the fetcher's. Raises ``ValueError`` also if the share is shorter than what of
+        it has been handed over."""
+        while self._behind:
+            self._pass_one(index, epoch)
+        fetched = self._fetcher.fetch(index, epoch)
+        self._batches += 1
+        # The first too: the next epochs of this dataset are to begin from one.
+        due = self._batches == 1 or (self._every and self._batches % self._every == 0)
+        if self._parts and due and not self._fetcher.ended:
+            fetched.state = {
+                # Copies, since a state may be the dataset's own dictionary.
+                "states": {k: copy.deepcopy(p.state_dict()) for k, p in self._parts.items()},
+                "position": self._fetcher.position,
+            }
+        return fetched
+
+    def _pass_one(self, index: Any, epoch: Epoch) -> None:
+        if not _skip(self._fetcher, index, epoch):
+            missing, self._behind = self._behind, 0
+            raise ValueError(
+                f"the dataset ended {missing} batches before the point that the state is from: "
+                "was the state saved with another dataset?"
+            )
+        self._behind -= 1
+        self._batches += 1
+
+    def _go_through(self, before: Mapping[str, Any], index: Any, epoch: Epoch) -> None:
+        """The passes that the dataset has seen before this epoch."""
+        snapshot = before["snapshot"]
+        for batches in before["passes"]:
+            fetcher = self._make_at(snapshot)
+            snapshot = None
+            if batches is None:
+                _go_to_the_end(fetcher, index, epoch)
+            else:
+                _go_on(fetcher, batches, index, epoch)
+
+
+def _skip(fetcher: IterableFetcher, index: Any, epoch: Epoch) -> bool:
+    """Goes past a batch; False if there is none left."""
+    try:
+        fetcher.skip(index, epoch)
+    except Cancelled:
+        raise
+    except Exhausted:
+        return False
+    except Exception:
+        pass  # the loop was given this exception when the batch was first built
+    return True
+
+
+def _go_on(fetcher: IterableFetcher, batches: int, index: Any, epoch: Epoch) -> None:
+    """A pass that was left before its end."""
+    for _ in range(batches):
+        _skip(fetcher, index, epoch)
+    iterator = fetcher.iterator
+    if isinstance(iterator, GeneratorType):
+        if inspect.getgeneratorstate(iterator) == inspect.GEN_CREATED:
+            # With its first step it takes up what was loaded; else the next pass would.
+            _skip(fetcher, index[:1] if isinstance(index, list) else index, epoch)
+
+
+def _go_to_the_end(fetcher: IterableFetcher, index: Any, epoch: Epoch) -> None:
+    failures = 0
+    while True:
+        try:
+            fetcher.skip(index, epoch)
+            failures = 0
+        except Cancelled:
+            raise
+        except Exhausted:
+            return
+        except Exception:
+            failures += 1  # as in _skip, but if all fails from here on there is no end
+            if failures == MOST_FAILURES_IN_A_ROW:
+                raise
+
+
+class StatefulMapFetcher:
+    """A fetcher of a map-style dataset that adds the dataset's state to each batch."""
+
+    def __init__(self, dataset: Any, fetcher: Fetcher, state: WorkerState) -> None:
+        _load(dataset, "dataset", {} if state.dataset is None else {"dataset": state.dataset})
+        self._dataset = dataset
+        self._fetcher = fetcher
+
+    def fetch(self, index: Any, epoch: Epoch) -> Fetched:
+        fetched = self._fetcher.fetch(index, epoch)
+        fetched.state = dataset_state(self._dataset)
+        return fetched
+
+
+def _load(part: Any, name: str, states: Mapping[str, Any]) -> None:
+    if name not in states:
+        return
+    if not is_stateful(part):
+        raise ValueError(
+            f"the state holds one of the {name}'s, but the {name} ({type(part).__name__}) has no "
+            "state_dict() and load_state_dict(): use the dataset that the state was saved with"
+        )
+    part.load_state_dict(copy.deepcopy(states[name]))

@@ -1,0 +1,312 @@
+"""Strict mode: reports draws from the global random generators in worker threads.
+
+The global generators (``random``, ``numpy.random``, torch's default generators) are one
+per process. When worker threads draw from them, which sample gets which number depends on
+who comes first. ``DataLoader(strict_rng=True)`` reports each place where that happens, by
+two means that see a draw however the user's code holds the function:
+
+- ``sys.monitoring`` (PEP 669) reports every call made by Python code, with the function
+  called: a method bound to a global generator of ``random`` or NumPy is recognised also
+  after ``from random import random``. Monitoring is on or off for all threads of the
+  process; the callback returns at once in a thread that is not being watched. It is on
+  only while a worker of a strict loader lives.
+- a ``TorchFunctionMode``, which belongs to a thread, sees the calls of torch's functions
+  with their arguments, hence also whether a generator was passed (``torch_operations``).
+  (A ``TorchDispatchMode`` would see what TorchScript calls too, but its entry sets flags
+  of the whole process that make ``torch.compile`` fall back to eager mode, and torch 2.10
+  looks up an operation's Python object without a lock: of two threads that use one for
+  the first time at once, one fails.)
+
+Not seen: calls that other C code makes of C functions that it was given, as in
+``sorted(names, key=random.random)``, what TorchScript draws, and threads that a dataset
+starts itself.
+"""
+
+import contextlib
+import functools
+import itertools
+import os
+import random
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ftloader import fork_locks
+from ftloader.call_site import find_call_site
+from ftloader.random import GlobalRandomWarning
+from ftloader.torch_operations import draws_from_default_generator, function_name
+
+_CALL: Final = sys.monitoring.events.CALL
+
+
+class Watch:
+    """What one strict loader has reported so far. Workers share it.
+
+    Copies and pickles are new watches, which have reported nothing: a worker process
+    reports for itself.
+    """
+
+    def __init__(self) -> None:
+        # Guards _reported; reentrant, since a finalizer that strikes inside may draw as well.
+        self._lock = fork_locks.rlock()
+        self._reported: set[tuple] = set()
+
+    def __reduce__(self) -> tuple:
+        return Watch, ()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within the block draws of this thread from global generators are reported, once per
+        call site, as ``GlobalRandomWarning``. Other threads are not affected.
+
+        Meant to be entered once in the life of a worker, since the first entry and the last
+        exit in a process switch monitoring on and off, which stops all threads for a moment.
+
+        Raises:
+            RuntimeError: if all of ``sys.monitoring``'s tool ids are in use.
+        """
+        tool = _tool
+        tool.acquire()
+        try:
+            outer = _current.watch
+            _current.watch = self
+            try:
+                with _TorchDraws():
+                    yield
+            finally:
+                _current.watch = outer
+        finally:
+            tool.release()
+
+    def report(self, draw: "_Draw", frame: types.FrameType) -> None:
+        """Warns about *draw*, made in *frame*, unless its call site was reported before."""
+        site = find_call_site(frame)
+        # One line may call several functions, one function draw several times.
+        key = (site.filename, site.lineno, site.drawn_at, site.called or draw.name)
+        with self._lock:
+            if key in self._reported:
+                return
+            self._reported.add(key)
+        name = site.called or draw.name if draw.inner else draw.name
+        through = f", drawn at {site.drawn_at}" if site.drawn_at else ""
+        what = "seeds" if draw.seeds else "draws from"
+        try:
+            warnings.warn_explicit(
+                f"{name}() {what} {draw.generator.description} in a worker of a DataLoader"
+                f"{through}. Which sample gets which number then depends on the order in which "
+                "workers run. Use the sample's own generator instead: "
+                f"ftloader.sample_rng().{draw.generator.attribute}",
+                GlobalRandomWarning,
+                site.filename,
+                site.lineno,
+                module=site.module,
+                registry=site.registry,
+            )
+        except GlobalRandomWarning:  # a filter turns it into an error: once is not enough
+            with self._lock:
+                self._reported.discard(key)
+            raise
+
+
+class _PerThread(threading.local):
+    """Each thread sees and sets its own; hence no lock."""
+
+    watch: Watch | None = None
+    paused: Watch | None = None
+    """The watch of a thread that is forking."""
+
+
+_current = _PerThread()
+
+
+class _Generator(NamedTuple):
+    """A global generator."""
+
+    description: str
+    attribute: str  # of SampleRNG
+    prefix: str  # of its functions' names
+    reading: frozenset[str]
+    """Methods that only read the state."""
+
+
+class _Draw(NamedTuple):
+    generator: _Generator
+    name: str
+    seeds: bool = False
+    inner: bool = False
+    """Whether the caller may be part of the library, and better known by its own name."""
+
+
+_SEEDING: Final = frozenset({"seed", "manual_seed", "setstate", "set_state", "__setstate__", "set_offset"})
+_PYTHON = _Generator(
+    "the global generator of the module random",
+    "python",
+    "random.",
+    frozenset({"getstate", "__getstate__", "__reduce__"}),
+)
+_NUMPY = _Generator(
+    "NumPy's global generator", "numpy", "numpy.random.", frozenset({"get_state", "__getstate__", "__reduce__"})
+)
+_TORCH = _Generator(
+    "torch's default generator",
+    "torch",
+    "torch.default_generator.",
+    frozenset({"get_state", "initial_seed", "clone_state", "get_offset", "__reduce__"}),
+)
+
+_python_instance = random._inst
+_numpy_instance = np.random.mtrand._rand
+_CythonFunction: Final = type(np.random.seed)
+# Functions of NumPy's own that call a method of the global instance.
+_NUMPY_FUNCTIONS: Final = (np.random.seed, np.random.sample, np.random.ranf)
+# They call what they are given as their first argument later, from C.
+_CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
+
+
+def _owner(instance: Any) -> _Generator | None:
+    if instance is _python_instance:
+        return _PYTHON
+    if instance is _numpy_instance:
+        return _NUMPY
+    if instance is torch.default_generator:
+        return _TORCH
+    return None
+
+
+def _recognise(function: Any, argument: Any) -> _Draw | None:
+    """The draw that calling *function* with *argument* as its first is, if it is one.
+
+    Only types whose attributes are known are asked for them: others are the user's, whose
+    ``__getattr__`` may do anything.
+    """
+    if id(function) in _CALL_LATER:
+        function = argument
+    while type(function) is functools.partial:
+        function = function.func
+    kind = type(function)
+    if kind is types.BuiltinMethodType or kind is types.MethodType:
+        generator = _owner(function.__self__)
+    elif kind is types.MethodDescriptorType:
+        generator = _owner(argument)
+    elif kind is types.FunctionType:  # self.random() inside random.Random
+        known = function.__module__ == "random"
+        generator = _owner(argument) if known else None
+    elif kind is _CythonFunction:
+        if any(function is known for known in _NUMPY_FUNCTIONS):
+            generator = _NUMPY
+        else:
+            known = function.__qualname__.startswith("RandomState.")
+            generator = _owner(argument) if known else None
+    else:
+        return None
+    if generator is None or function.__name__ in generator.reading:
+        return None
+    name = function.__name__
+    return _Draw(generator, generator.prefix + name, seeds=name in _SEEDING, inner=True)
+
+
+def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
+    """``sys.monitoring``'s callback, in every thread. While it runs, no event is reported."""
+    watch = _current.watch
+    if watch is None:
+        return
+    draw = _recognise(function, argument)
+    if draw is not None:
+        watch.report(draw, sys._getframe(1))
+
+
+class _TorchDraws(TorchFunctionMode):
+    """Reports calls that draw from a default generator; changes nothing."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        watch = _current.watch  # None in a child forked within the block
+        if watch is not None and draws_from_default_generator(func, args, kwargs):
+            watch.report(_Draw(_TORCH, function_name(func)), sys._getframe(1))
+        return func(*args, **(kwargs or {}))
+
+
+class _MonitoringTool:
+    """Owner of our tool id: monitoring is on while somebody has acquired it."""
+
+    _IDS = (3, 4, 5, 2, 1, 0)  # those without a customary owner first
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the two below, and switching on and off
+        self._users = 0
+        self._id: int | None = None
+        self._abandoned = False
+
+    def acquire(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._switch_on()
+            self._users += 1
+
+    def release(self) -> None:
+        if self._abandoned:
+            return
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._switch_off()
+
+    def abandon(self) -> None:
+        """In a forked child, where only the forking thread exists; the lock may be held."""
+        self._abandoned = True
+        if self._id is not None:
+            self._switch_off()
+
+    def _switch_on(self) -> None:
+        for tool_id in self._IDS:
+            try:
+                sys.monitoring.use_tool_id(tool_id, "ftloader.strict_random")
+            except ValueError:
+                continue  # in use
+            self._id = tool_id
+            sys.monitoring.register_callback(tool_id, _CALL, _on_call)
+            sys.monitoring.set_events(tool_id, _CALL)
+            return
+        holders = ", ".join(str(sys.monitoring.get_tool(tool_id)) for tool_id in self._IDS)
+        raise RuntimeError(
+            "strict_rng=True needs one of sys.monitoring's tool ids, but all are in use "
+            f"({holders}). Stop one of these tools, or leave strict_rng out"
+        )
+
+    def _switch_off(self) -> None:
+        # Another thread may be about to run the callback: it stays valid, as it is a
+        # function of this module, and finds that its thread is not watched.
+        tool_id, self._id = self._id, None
+        sys.monitoring.set_events(tool_id, 0)
+        sys.monitoring.register_callback(tool_id, _CALL, None)
+        sys.monitoring.free_tool_id(tool_id)
+
+
+_tool = _MonitoringTool()
+
+
+def _pause_before_fork() -> None:
+    # The module random seeds its generator anew in the child, before it is our turn there.
+    _current.paused, _current.watch = _current.watch, None
+
+
+def _resume_in_parent() -> None:
+    _current.watch, _current.paused = _current.paused, None
+
+
+def _renew_in_child() -> None:
+    # The child is not the worker that forked it, and the other workers are not there.
+    global _tool
+    _current.paused = None
+    _tool.abandon()
+    _tool = _MonitoringTool()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_pause_before_fork, after_in_parent=_resume_in_parent, after_in_child=_renew_in_child)

@@ -1,0 +1,351 @@
+"""The consumer's side: sampler to dispatch to hand-over in order.
+
+States of an iterator (``State``), with every transition:
+
+- RUNNING: batches are dispatched as others are handed over.
+- DRAINING: the sampler has ended, or no worker has more data; what was dispatched is
+  handed over. From RUNNING.
+- EXHAUSTED: all of the epoch was handed over, ``StopIteration`` from now on. From
+  DRAINING. The workers have ended, with persistent workers they wait.
+- SHUT_DOWN: the workers were told to end before that: by ``close()``, by an interruption,
+  by the interpreter's exit, by a fork (in the child). From RUNNING or DRAINING; using
+  the iterator raises ``RuntimeError``.
+
+``iter(loader)`` with persistent workers leads from any state to RUNNING.
+
+The sampler and all bookkeeping belong to the thread that is inside ``__next__`` or
+``_reset``, which hold one lock: several threads may share an iterator, each batch
+goes to one of them. Workers never see the iterator (see ``worker_pool``).
+"""
+
+import enum
+import itertools
+import operator
+import queue
+import weakref
+from collections import Counter
+from typing import Any, Self
+
+import torch
+from torch.utils.data.dataloader import _DatasetKind
+
+from ftloader import data_pipes, fork_locks
+from ftloader.assembly import Assembly, Builder
+from ftloader.buffers import BufferPool
+from ftloader.error_notes import annotate
+from ftloader.fetch import EMPTY, Epoch, Fetched, has_getitems
+from ftloader.lifetime import current_consumer
+from ftloader.messages import Departure, Failure, Result, Task, WorkerExhausted
+from ftloader.on_error import ErrorPolicy
+from ftloader.slots import Slots
+from ftloader.state.iterator import ResumableDataLoaderIter
+from ftloader.thread_worker import Plan, WorkerContext
+from ftloader.worker_pool import WorkerPool
+
+
+class State(enum.Enum):
+    RUNNING = "running"
+    DRAINING = "draining"
+    EXHAUSTED = "exhausted"
+    SHUT_DOWN = "shut down"
+
+
+class ThreadDataLoaderIter(ResumableDataLoaderIter):
+    """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
+
+    At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed
+    over. The iterator ends its threads when it is exhausted, closed (``close()``, or the
+    end of a ``with`` block), dropped, or when the interpreter exits.
+
+    Raises:
+        ValueError: if ``prefetch_factor`` is 0.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        if not loader.prefetch_factor:
+            raise ValueError("prefetch_factor must be at least 1 with worker threads")
+        self._lock = fork_locks.rlock()  # a child may begin a new epoch
+        self._in_order = loader.in_order
+        self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
+        self._worker_init_fn = loader.worker_init_fn
+        self._policy = ErrorPolicy(loader.on_error)
+        self._watch = loader._watch if loader.strict_rng else None
+        self._skip_log = loader.skipped
+        self._departures: list[BaseException] = []  # why workers ended, not yet raised
+        # Each worker iterates its own copy of an iterable-style dataset, so a task is
+        # for a certain worker; any worker can build any batch of a map-style dataset.
+        self._private_queues = self._dataset_kind == _DatasetKind.Iterable
+        self._start_workers()
+        data_pipes.draw_as_processes_do(self._dataset, loader.generator, self._pg)
+        self._begin_epoch()
+
+    # Life
+
+    def _start_workers(self) -> None:
+        plan = Plan(
+            dataset=self._dataset,
+            dataset_kind=self._dataset_kind,
+            auto_collation=self._auto_collation,
+            collate_fn=self._collate_fn,
+            drop_last=self._drop_last,
+            worker_init_fn=self._worker_init_fn,
+            num_workers=self._num_workers,
+            base_seed=self._base_seed,
+            epoch_number=self._epoch_number,
+            shared_seed=self._shared_seed,
+            policy=self._policy,
+            watch=self._watch,
+            world_size=self._world_size,
+            rank=self._rank,
+            states=tuple(self.worker_states()),
+            pin_memory_device=self._pin_memory_device if self._pin_memory else None,
+            pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
+        )
+        self._contexts = tuple(WorkerContext(plan, i) for i in range(self._num_workers))
+        self._builder = self._make_builder(plan)
+        self._results: queue.SimpleQueue = queue.SimpleQueue()
+        self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
+        self._present = set(range(self._num_workers))  # workers that have not departed
+        # The finalizer holds the pool, which does not hold the iterator. At exit the
+        # pool's own hook comes first. Before the start: an interruption may follow it.
+        self._finalizer = weakref.finalize(self, self._pool.dispose)
+        self._finalizer.atexit = False
+        self._pool.start()
+
+    def _make_builder(self, plan: Plan) -> Builder | None:
+        """How the workers build a batch together; None if each batch is one worker's."""
+        together = not self._private_queues and self._auto_collation
+        if not together or has_getitems(self._dataset):
+            return None
+        return Builder(
+            plan.dataset,
+            plan.collate_fn,
+            plan.policy,
+            plan.num_workers,
+            # In the making or finished, held by the consumer, and one it is about to drop.
+            BufferPool(self._max_dispatched + 2, pinned=self._pin_memory),
+            plan.pin_memory_device,
+        )
+
+    def _begin_epoch(self) -> None:
+        self._epoch = Epoch(self._base_seed, self._epoch_number, self._shared_seed)
+        self._pool.begin_epoch(self._epoch)
+        self._state = State.RUNNING
+        self._dispatched = 0
+        self._handed_over = 0  # in order, also the number of the batch to hand over next
+        self._arrived: dict[int, Result] = {}
+        # Only with private queues: who still has data, whose turn it is, and who was
+        # given the batches that have not arrived.
+        self._with_data = set(self._present)
+        self._turns = itertools.cycle(range(self._num_workers))
+        self._assigned: dict[int, int] = {}
+        self._built_by: dict[int, int] = {}  # of batches not yet handed over
+        try:
+            while self._state is State.RUNNING and self._dispatched < self._max_dispatched:
+                self._dispatch()
+        except BaseException:
+            self._pool.stop()  # interrupted, as in _next_data
+            raise
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        # torch's DataLoader.__iter__ calls this for each epoch of persistent workers.
+        with self._lock:
+            super()._reset(loader, first_iter)
+            self._epoch.cancelled = True
+            if not self._pool.stopped:
+                self._receive_all()  # drops what came too late for the old epoch
+            if self._pool.stopped or len(self._present) < self._num_workers:
+                self._pool.stop()
+                self._finalizer.detach()
+                self._start_workers()
+            self._begin_epoch()
+
+    @property
+    def state(self) -> State:
+        """Where the iterator is in its life."""
+        # In this order: at the end of an epoch another thread writes them in the other one.
+        stopped, state = self._pool.stopped, self._state
+        return State.SHUT_DOWN if stopped and state is not State.EXHAUSTED else state
+
+    def close(self) -> None:
+        """Ends the workers and waits for them, up to ``joining.JOIN_LIMIT`` seconds.
+
+        May be called from any thread, at any time and repeatedly.
+        """
+        pool = self._pool  # once: iter(loader) in another thread may replace it
+        pool.stop()
+        pool.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # One batch
+
+    def __next__(self) -> Any:
+        if self._pool.orphaned:
+            raise RuntimeError(
+                "the worker threads of this iterator are in the process that this one was "
+                "forked from: make a new iterator with iter(loader)"
+            )
+        with self._lock:
+            return super().__next__()  # counts, profiles, and calls _next_data
+
+    def _next_data(self) -> Any:
+        try:
+            outcome = self._next_outcome()
+        except BaseException:
+            # Everything that a worker, the sampler or the clock can do is an outcome, so
+            # this is an interruption (Ctrl-C). It may have struck between two steps of
+            # the bookkeeping: end here rather than hang later. No waiting: the user is.
+            self._pool.stop()
+            raise
+        if outcome is None:
+            raise StopIteration
+        if isinstance(outcome, Failure):
+            try:
+                raise outcome.exception
+            finally:
+                del outcome  # the exception's traceback refers to this frame
+        # Here, so that the tensors are this thread's: see Slots.
+        return outcome.data.batch() if type(outcome.data) is Slots else outcome.data
+
+    def _next_outcome(self) -> Fetched | Failure | None:
+        """What ``__next__`` does next; None at the end of the epoch."""
+        self._pool.consumer = current_consumer()
+        while True:
+            if self._departures:
+                return Failure(self._departures.pop(0))
+            if self._state is State.EXHAUSTED:
+                return None
+            if self._pool.stopped:
+                return Failure(
+                    RuntimeError(
+                        "this iterator was shut down (closed, interrupted, or the interpreter is "
+                        "exiting) before its end: make a new one with iter(loader)"
+                    )
+                )
+            if (result := self._take_arrived()) is not None:
+                outcome, worker_id = result.outcome, self._built_by.pop(result.number, 0)
+                if isinstance(outcome, WorkerExhausted):
+                    self._with_data.discard(outcome.worker_id)
+                # Before the batch is handed over, and also if it is an exception.
+                self._dispatch()
+                if isinstance(outcome, Failure):
+                    self._progress.failed(result.number, worker_id)
+                    return outcome
+                self._skip_log.add(outcome.skipped)
+                if isinstance(outcome, WorkerExhausted):
+                    continue
+                turns = self._num_workers if self._private_queues else 0
+                self._progress.handed_over(result.number, worker_id, outcome.state, turns)
+                if outcome.data is not EMPTY:
+                    return outcome
+            elif self._handed_over == self._dispatched:
+                return self._finish()
+            elif not self._present:
+                self._pool.stop()
+                return Failure(RuntimeError("all workers have ended: no batch can be built"))
+            elif not self._receive(self._timeout):
+                return Failure(RuntimeError(f"DataLoader timed out after {self._timeout} seconds"))
+
+    def _take_arrived(self) -> Result | None:
+        """The result to hand over next, if it is there."""
+        number = self._handed_over if self._in_order else next(iter(self._arrived), None)
+        result = self._arrived.pop(number, None)
+        if result is not None:
+            self._handed_over += 1
+        return result
+
+    def _finish(self) -> Failure | None:
+        """The end of the epoch; a worker's failure to start must not get lost in it."""
+        self._state = State.EXHAUSTED
+        self._skip_log.report()
+        if self._persistent_workers:
+            self._pool.wake()
+        else:
+            self.close()
+        self._receive_all()
+        return Failure(self._departures.pop(0)) if self._departures else None
+
+    # Messages
+
+    def _dispatch(self) -> None:
+        """Draws from the sampler and gives one task to a worker, if there is more to do."""
+        if self._state is not State.RUNNING:
+            return
+        if self._private_queues and not self._with_data:
+            self._state = State.DRAINING
+            return
+        number = self._dispatched
+        try:
+            index = self._next_index()
+        except StopIteration:
+            self._state = State.DRAINING
+            return
+        except Exception as error:
+            # Raised where the sampler raised it: after the batches that it gave before.
+            annotate(error, f"raised by the sampler, asked for batch {number}")
+            error.__traceback__ = error.__traceback__.tb_next
+            self._dispatched += 1
+            self._arrived[number] = Result(self._epoch, number, Failure(error))
+            return
+        worker_id = self._choose_worker() if self._private_queues else None
+        if worker_id is not None:
+            self._assigned[number] = self._built_by[number] = worker_id
+        self._dispatched += 1
+        if self._builder is None or type(index) not in (list, tuple) or not index:
+            self._pool.put(Task(self._epoch, self._contexts, number, index), worker_id)
+            return
+        assembly = Assembly(self._builder, self._epoch, index)
+        task = Task(self._epoch, self._contexts, number, index, assembly)
+        # One for each worker that can help; who finds nothing left to do takes the next.
+        for _ in range(min(self._num_workers, len(index))):
+            self._pool.put(task)
+
+    def _skip_turns(self, worker_id: int) -> None:
+        for _ in range(worker_id % self._num_workers):
+            next(self._turns)
+
+    def _choose_worker(self) -> int:
+        """The worker for the next batch of an iterable-style dataset."""
+        if self._in_order:
+            return next(w for w in self._turns if w in self._with_data)
+        load = Counter(self._assigned.values())
+        return min(self._with_data, key=lambda worker_id: load[worker_id])
+
+    def _receive(self, timeout: float = 0) -> bool:
+        """Waits for one message and files it; False if none came within *timeout* seconds
+        (0: no limit)."""
+        try:
+            message = self._results.get(timeout=timeout or None)
+        except queue.Empty:
+            return False
+        if isinstance(message, Result):
+            if message.epoch is self._epoch and not self._epoch.cancelled:
+                self._assigned.pop(message.number, None)
+                self._arrived[message.number] = message
+        elif isinstance(message, Departure):
+            self._departures.append(message.exception)
+            self._forget_worker(message.worker_id)
+            if message.task_lost:
+                self._pool.stop()  # the epoch cannot be completed
+        return True  # a None only wakes: the pool was stopped
+
+    def _receive_all(self) -> None:
+        """Files the messages that are there; only this thread takes any out."""
+        while not self._results.empty():
+            self._receive()
+
+    def _forget_worker(self, worker_id: int) -> None:
+        """After a departure. Tasks in the common queue are left to the other workers;
+        nobody will answer those in a queue of its own."""
+        self._present.discard(worker_id)
+        self._with_data.discard(worker_id)
+        unanswered = [n for n, w in self._assigned.items() if w == worker_id]
+        for number in unanswered:
+            del self._assigned[number]
+            self._arrived[number] = Result(self._epoch, number, WorkerExhausted(worker_id))

@@ -1,0 +1,307 @@
+"""What one worker thread does.
+
+Everything passes through two kinds of ``queue.SimpleQueue``: tasks to the workers,
+results to the consumer (``ftloader.messages``). A worker owns its ``WorkerContext`` alone,
+and between two tasks its thread refers to nothing of the user's (dataset, collate
+function, batch): so an iterator that is part of a reference cycle through the dataset can
+still be collected while its workers wait.
+"""
+
+import contextlib
+import copy
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _DatasetKind
+
+from ftloader import data_pipes, joining
+from ftloader.error_notes import annotate, describe_index, without_stop_iteration
+from ftloader.fetch import EMPTY, Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from ftloader.malloc import keep_freed_memory
+from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task, WorkerExhausted
+from ftloader.on_error import ErrorPolicy
+from ftloader.state.format import is_stateful
+from ftloader.state.shares import following
+from ftloader.state.workers import StatefulIterableFetcher, WorkerState
+from ftloader.strict_random import Watch
+from ftloader.worker_info import WorkerInfo, acting_as
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all workers of one iterator do: the loader's arguments that concern them."""
+
+    dataset: Any
+    dataset_kind: int
+    auto_collation: bool
+    collate_fn: Callable[[Any], Any]
+    drop_last: bool
+    worker_init_fn: Callable[[int], Any] | None
+    num_workers: int
+    base_seed: int
+    epoch_number: int
+    """Of the first epoch that the workers build batches of."""
+    shared_seed: int | None
+    """What a data pipe has been seeded with, for the epoch that begins."""
+    policy: ErrorPolicy
+    watch: Watch | None
+    """Reports draws from global generators, if the loader is strict."""
+    world_size: int
+    """With ``rank``: what the data pipes of a distributed job are sharded by."""
+    rank: int
+    states: tuple[WorkerState, ...]
+    """What each worker goes on from, in that epoch."""
+    pin_memory_device: str | None
+    """Device type to pin batches for, or None to leave them unpinned."""
+    pin_memory_device_index: int | None
+
+
+class WorkerContext:
+    """The user's side of one worker: its view of the dataset, its info, its fetcher.
+
+    Made by the consumer, then owned by the worker thread; the consumer only keeps it
+    alive and hands it over with each task.
+    """
+
+    def __init__(self, plan: Plan, worker_id: int) -> None:
+        self._plan = plan
+        self._worker_id = worker_id
+        # Here, in the consumer, so that no two copies are made at the same time.
+        self._dataset = _own_dataset(plan)
+        self._share = plan.states[worker_id].share  # until a batch has come of it
+        self._epoch: Epoch | None = None
+        self._fetcher: Fetcher | None = None
+
+    def start_up(self) -> None:
+        """Makes the worker's info and runs ``worker_init_fn``; once per worker."""
+        plan = self._plan
+        self._info = WorkerInfo(
+            id=self._worker_id,
+            num_workers=plan.num_workers,
+            seed=plan.base_seed + self._worker_id,
+            dataset=self._dataset,
+        )
+        if plan.pin_memory_device_index is not None:
+            torch.accelerator.set_device_index(plan.pin_memory_device_index)
+        with (
+            acting_as(self._info),
+            _no_stop_iteration("worker_init_fn"),
+            data_pipes.exclusive(self._dataset),  # worker_init_fn may walk the pipes
+        ):
+            data_pipes.shard(self._dataset, plan.world_size, plan.rank, self._worker_id)
+            if plan.worker_init_fn is not None:
+                plan.worker_init_fn(self._worker_id)
+
+    def watching(self) -> contextlib.AbstractContextManager:
+        """For the worker's life after ``start_up``."""
+        watch = self._plan.watch
+        return contextlib.nullcontext() if watch is None else watch.watching()
+
+    def run(self, task: Task) -> Fetched | Failure | None:
+        """The outcome of *task*; None if another worker will give it.
+
+        Raises ``Exhausted`` or ``Cancelled`` (both end the task without a batch) or
+        whatever the user's code raises.
+        """
+        with acting_as(self._info), _no_stop_iteration("the dataset or collate_fn"):
+            if task.assembly is not None:
+                return task.assembly.build()
+            return self._fetch(task.epoch, task.index)
+
+    def _fetch(self, epoch: Epoch, index: Any) -> Fetched:
+        try:
+            if epoch is not self._epoch:
+                # Should making the fetcher fail, the worker has nothing to give in
+                # this epoch, and says so from the next task on.
+                self._epoch, self._fetcher = epoch, None
+                self._fetcher = self._make_fetcher(epoch)
+            if self._fetcher is None:
+                raise Exhausted
+            fetched = self._fetcher.fetch(index, epoch)
+        except Cancelled:
+            raise  # the next epoch goes on from the same share
+        except BaseException:
+            self._share = None
+            raise
+        self._share = None
+        if self._plan.pin_memory_device is not None and fetched.data is not EMPTY:
+            fetched.data = pin_memory(fetched.data, self._plan.pin_memory_device)
+        return fetched
+
+    def _make_fetcher(self, epoch: Epoch) -> Fetcher:
+        plan = self._plan
+        if plan.dataset_kind == _DatasetKind.Iterable:
+            if epoch.shared_seed != plan.shared_seed:
+                data_pipes.seed(self._dataset, epoch.shared_seed)
+            return self._make_stateful_fetcher(epoch)
+        return MapFetcher(self._dataset, plan.auto_collation, plan.collate_fn, plan.policy)
+
+    def _make_stateful_fetcher(self, epoch: Epoch) -> Fetcher:
+        state = replace(self._plan.states[self._worker_id], share=self._share)
+        if self._share is not None and epoch.number != self._plan.epoch_number:
+            # The epoch that it is for was left before this worker had a batch.
+            stateful = is_stateful(self._dataset)
+            share = following(self._share, ended=False, stateful=stateful, ahead=True)
+            state = replace(state, share=share)
+        return StatefulIterableFetcher(self._dataset, self._make_iterable_fetcher, state, epoch)
+
+    def _make_iterable_fetcher(self) -> IterableFetcher:
+        plan = self._plan
+        with data_pipes.exclusive(self._dataset):
+            return IterableFetcher(
+                self._dataset, plan.auto_collation, plan.collate_fn, plan.drop_last, plan.policy, self._worker_id
+            )
+
+
+def _own_dataset(plan: Plan) -> Any:
+    """The dataset object that one worker uses.
+
+    Map-style: the dataset itself, shared by all workers, which is where threads save
+    the memory that processes spend on copies. Iterable-style: a shallow copy for each
+    worker, because the documented way to shard is to set attributes of
+    ``get_worker_info().dataset`` in ``worker_init_fn``, which must not reach the other
+    workers; of a data pipe a deep one.
+    """
+    if data_pipes.is_data_pipe(plan.dataset):
+        return data_pipes.own_copy(plan.dataset)
+    if plan.dataset_kind == _DatasetKind.Map:
+        return plan.dataset
+    try:
+        return copy.copy(plan.dataset)
+    except Exception as error:
+        raise TypeError(
+            f"{type(plan.dataset).__name__} cannot be copied with copy.copy(), and each worker "
+            "thread needs its own copy of an iterable-style dataset. Give it a __copy__ method "
+            "(returning self is fine if several threads may iterate it at once)."
+        ) from error
+
+
+class _no_stop_iteration:
+    """For user code, and who it is (see ``without_stop_iteration``)."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if isinstance(error, StopIteration):
+            raise without_stop_iteration(error, self._where)
+
+
+def run_worker(
+    worker_id: int,
+    start: list[WorkerContext],
+    tasks: "SimpleQueue[Task | Order]",
+    results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
+) -> None:
+    """The thread's whole life. *start* holds the context and is emptied, because the
+    ``Thread`` object keeps the arguments of its target for as long as it runs."""
+    process = os.getpid()  # user code may fork, and return in the child: see worker_pool
+    started = False
+    try:
+        keep_freed_memory()
+        _limit_intra_op_threads()
+        context = start.pop()
+        with joining.calling_user_code():
+            context.start_up()
+        watching = context.watching()
+        del context
+        with watching:
+            started = True
+            while os.getpid() == process and _serve(worker_id, tasks, results, process):
+                pass
+    except BaseException as error:
+        annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
+        error.__traceback__ = _without_own_frame(error)
+        if os.getpid() == process:
+            send(results, Departure(worker_id, error, task_lost=started))
+
+
+def send(results: weakref.ref, message: Result | Departure | None) -> None:
+    """Puts *message* into the iterator's queue, if there still is an iterator."""
+    queue = results()
+    if queue is not None:
+        queue.put(message)
+
+
+def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: int) -> bool:
+    """Waits for one task and answers it, in *process*; False when told to end."""
+    task = tasks.get()
+    if isinstance(task, Order):
+        return task is not Order.END
+    with joining.calling_user_code():
+        outcome = _attempt(task, worker_id)
+    if outcome is not None and os.getpid() == process:
+        send(results, Result(task.epoch, task.number, outcome))
+    # The frames in the traceback of a failure refer to this one (f_back), so a local that
+    # led to the failure would close a reference cycle around the batch and the dataset.
+    del task, outcome
+    return True
+
+
+def _attempt(task: Task, worker_id: int) -> Outcome | None:
+    """The outcome of *task*; None if its epoch was cancelled or another worker gives it."""
+    try:
+        task.epoch.check()
+        outcome = task.contexts[worker_id].run(task)
+    except Cancelled:
+        return None
+    except Exhausted as end:
+        return WorkerExhausted(worker_id, end.skipped)
+    except BaseException as error:
+        # Without this frame, which is of no interest to the reader of the traceback.
+        error.__traceback__ = _without_own_frame(error)
+        outcome = Failure(error)
+    if isinstance(outcome, Failure):
+        annotate(
+            outcome.exception,
+            f"in loader worker thread {worker_id}, building batch {task.number} {describe_index(task.index)}",
+        )
+    try:
+        return outcome
+    finally:
+        del outcome  # as in _serve
+
+
+def _without_own_frame(error: BaseException):
+    return error.__traceback__.tb_next if error.__traceback__ is not None else None
+
+
+# Serialises the three steps of _limit_intra_op_threads over all loaders.
+_intra_op_lock = threading.Lock()
+
+
+def _limit_intra_op_threads() -> None:
+    """``torch.set_num_threads(1)`` for the calling thread only, as in torch's workers.
+
+    Workers are the parallelism here; without this each would bring its own team of
+    OpenMP threads. torch sets the calling thread's number and, beside it, a default
+    that threads take over on their first operation, the main thread included. So the
+    default is put back, by a thread made for it since the call sets its caller too.
+    """
+    with _intra_op_lock:
+        default = torch.get_num_threads()  # this thread is new: it took the default over
+        if default == 1:
+            return
+        torch.set_num_threads(1)
+        restore = threading.Thread(target=torch.set_num_threads, args=(default,), daemon=False)
+        restore.start()
+        restore.join()
+
+
+def _renew_lock_after_fork() -> None:
+    global _intra_op_lock
+    _intra_op_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock_after_fork)

@@ -1,1 +1,0 @@
-"""``state_dict()`` and ``load_state_dict()`` of a loader; see ``loader.state.format``."""

@@ -1,0 +1,323 @@
+"""From nothing to both twins: which parts are missing, and the steps that build them.
+
+    packages -> source -> interpreter ft  -+
+                       -> interpreter gil -+-> environment ft, environment gil
+             -> CUDA libraries ------------+
+
+What does not depend on each other runs at the same time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import cache, interpreters, machine
+from .errors import TwinsError
+from .progress import Progress, clock
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+SCRIPTS = CHECKOUT / "docker"
+SOURCES = tuple(str(CHECKOUT / folder) for folder in ("loader", "bench", "safety", "runtime"))
+"""The folders that hold the packages."""
+TWINS = ("ft", "gil")
+
+# Room for sources, builds, packages and uv's cache, in GB, as measured with a margin.
+NEEDED_GB = {"cuda": 5.0, "environment": 4.0, "interpreter": 1.0}
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A finished environment: `python` runs in it."""
+
+    name: str
+    directory: Path
+    python: Path
+    version: str
+    pgo: bool
+
+    @property
+    def label(self) -> str:
+        return f"CPython {self.version}" + ("" if self.pgo else ", plain build (no PGO)")
+
+
+def series() -> str:
+    """The CPython series of the twins, from PYTHON_SERIES."""
+    wanted = os.environ.get("PYTHON_SERIES") or "3.13"
+    if not re.fullmatch(r"3\.(13|14)", wanted):
+        raise TwinsError(f"PYTHON_SERIES={wanted}: the twins exist for 3.13 and 3.14", 2)
+    return wanted
+
+
+def suite() -> str:
+    """The Debian suite of CPython's source, from PYTHON_SUITE or the series' default."""
+    named = os.environ.get("PYTHON_SUITE")
+    if named:
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", named):
+            raise TwinsError(f"PYTHON_SUITE={named}: must be a Debian suite such as trixie, forky or sid", 2)
+        return named
+    return _output([SCRIPTS / "fetch-cpython", "--default-suite", series()])
+
+
+def _output(command: list) -> str:
+    return subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
+def _hash(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:10]
+
+
+class Plan:
+    """The directories of both twins in the cache, for one quality of build (`pgo`)."""
+
+    def __init__(self, pgo: bool) -> None:
+        self.pgo = pgo
+        self.root = cache.root()
+        self.source = self.root / "source" / f"{series()}-{suite()}"
+        self.own = {twin: interpreters.brought(twin, series()) for twin in TWINS}
+        lock = (SCRIPTS / "requirements.lock").read_bytes()
+        self.packages = _hash(lock)
+        self.cuda = self.root / "cuda" / _hash(b"".join(re.findall(rb"^nvidia-[^ ]+", lock, re.M)))
+        self._flags = _output([SCRIPTS / "build-cpython", "--print-flags", *([] if pgo else ["--no-pgo"])])
+        try:
+            self._compiler = "gcc" + _output(["gcc", "-dumpfullversion"])
+        except (OSError, subprocess.SubprocessError):
+            self._compiler = "gcc"  # none yet: nothing is built before one is installed
+
+    def interpreter(self, twin: str) -> Path | None:
+        """Where `twin`'s interpreter belongs; None while the source's version is not known."""
+        source = cache.finished(self.source)
+        if source is None:
+            return None
+        quality = "pgo" if self.pgo else "plain"
+        return (
+            self.root
+            / "interpreters"
+            / (f"cpython-{source['version']}-{twin}-{quality}-{self._compiler}-{_hash(self._flags.encode())}")
+        )
+
+    def environment(self, twin: str) -> Path | None:
+        """Where `twin`'s environment belongs; None while the source's version is not known."""
+        own = self.own[twin]
+        if own:
+            name = f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
+            return own["environment"] or self.root / "environments" / name
+        interpreter = self.interpreter(twin)
+        return interpreter and self.root / "environments" / f"{interpreter.name}-{self.packages}"
+
+    def twin(self, name: str) -> Twin | None:
+        """The twin `name` if it is finished."""
+        directory = self.environment(name)
+        record = directory and cache.finished(directory)
+        if not record:
+            return None
+        return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
+
+    def twins(self, names) -> dict[str, Twin] | None:
+        """All of `names` if all are finished."""
+        found = {name: self.twin(name) for name in names}
+        return None if None in found.values() else found  # type: ignore[return-value]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def twins(names=TWINS, quality: str = "any", say: Callable[[str], None] = _say) -> dict[str, Twin]:
+    """The twins `names`, built first where missing.
+
+    Args:
+        quality: "pgo" wants optimised builds; "any" makes do with plain ones and builds those where
+            there is nothing yet; "plain" wants plain ones.
+    """
+    machine.check_platform()
+    for pgo in {"pgo": (True,), "plain": (False,), "any": (True, False)}[quality]:
+        plan = Plan(pgo)
+        ready = plan.twins(names)
+        if ready:
+            return ready
+    with cache.locked(say) as lock:
+        plan = Plan(plan.pgo)
+        ready = plan.twins(names)  # another ./twins may have built them while this one waited
+        if not ready:
+            _Builder(plan, names, lock).build()
+            ready = plan.twins(names)
+            assert ready, "a build that succeeded left its twins"
+    _warn_if_unequal(ready, say)
+    return ready
+
+
+def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None:
+    if len({(twin.version, twin.pgo) for twin in ready.values()}) > 1:
+        say(
+            "warning: these are no twins, they differ in more than the GIL: "
+            + "; ".join(f"{twin.name} is {twin.label}" for twin in ready.values())
+        )
+
+
+def _interrupt(signal_number, frame) -> None:
+    raise KeyboardInterrupt
+
+
+class _Builder:
+    """Builds what `plan` lacks. Owned by one thread; its steps run in threads of a pool."""
+
+    def __init__(self, plan: Plan, names, lock: int) -> None:
+        self._plan = plan
+        self._names = [name for name in TWINS if name in names and not plan.twin(name)]
+        self._lock = lock
+        self._env = dict(os.environ)
+        # uv links files from its cache into environments, which takes one file system.
+        self._env.setdefault("UV_CACHE_DIR", str(plan.root / "uv"))
+        # What steers the caller's Python must not steer the build's.
+        for name in ("PYTHONPATH", "PYTHONHOME", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE"):
+            self._env.pop(name, None)
+
+    def build(self) -> None:
+        plan = self._plan
+        built = [name for name in self._names if not plan.own[name]]
+        fetch = bool(built) and cache.finished(plan.source) is None
+        compile_ = [name for name in built if fetch or cache.finished(plan.interpreter(name)) is None]
+        cuda = cache.finished(plan.cuda) is None
+        machine.check_space(
+            plan.root,
+            NEEDED_GB["environment"] * len(self._names)
+            + NEEDED_GB["interpreter"] * len(compile_)
+            + NEEDED_GB["cuda"] * cuda,
+        )
+        wanted = (SCRIPTS / "build-packages.txt").read_text().split() if compile_ else []
+        if cuda and importlib.util.find_spec("ensurepip") is None:
+            wanted.append("python3-venv")  # Debian's python3 cannot make virtual environments without
+        install = machine.install_command(wanted) if wanted else None
+
+        total = bool(install) + fetch + len(compile_) + cuda + 2 * len(self._names)
+        logs = plan.root / "logs" / time.strftime("%Y%m%d-%H%M%S")
+        begin = time.monotonic()
+        what = " and ".join(self._names)
+        kind = "optimised (PGO)" if plan.pgo else "plain (no PGO)"
+        with Progress(logs, total) as progress, ThreadPoolExecutor(8, "step") as pool:
+            self._progress = progress
+            progress.say(
+                f"Building {what}: CPython {series()} from Debian {suite()}, {kind}; "
+                f"{total} steps, once; kept in {plan.root}"
+            )
+            # SIGTERM ends a build as Ctrl-C does.
+            previous = signal.signal(signal.SIGTERM, _interrupt)
+            try:
+                if install:
+                    self._run("system packages", install)
+                    self._plan = Plan(plan.pgo)  # the compiler that is here now names the directories
+                self._run_all(pool, compile_, fetch, cuda)
+            except KeyboardInterrupt:
+                progress.stop()
+                raise
+            finally:
+                signal.signal(signal.SIGTERM, previous)
+            progress.say(f"Built {what} in {clock(time.monotonic() - begin)}")
+
+    def _run_all(self, pool, compile_, fetch: bool, cuda: bool) -> None:
+        libraries = pool.submit(self._cuda) if cuda else None
+        source = pool.submit(self._source) if fetch else None
+        compiled: dict[str, Future] = {name: pool.submit(self._interpreter, name, source) for name in compile_}
+        futures: list[Future] = [future for future in (libraries, source, *compiled.values()) if future]
+        for name in self._names:
+            needs = [future for future in (compiled.get(name), libraries) if future]
+            futures.append(pool.submit(self._environment, name, needs))
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        errors = [future.exception() for future in done if future.exception()]
+        if errors:
+            self._progress.stop()  # what still runs would only delay the message
+            raise next((error for error in errors if str(error) != "stopped"), errors[0])
+
+    def _run(self, step: str, command: list) -> None:
+        self._progress.run(step, command, self._lock, self._env)
+
+    def _source(self) -> None:
+        directory = self._plan.source
+        cache.start(directory)
+        self._run("CPython source", [SCRIPTS / "fetch-cpython", series(), suite(), directory])
+        cache.finish(directory, {"version": (directory / "version").read_text().strip()})
+
+    def _interpreter(self, name: str, source: Future | None) -> None:
+        if source:
+            source.result()
+        plan = self._plan
+        directory = plan.interpreter(name)
+        cache.start(directory)
+        work = directory / "build"
+        self._run(
+            f"interpreter {name}",
+            [
+                SCRIPTS / "build-cpython",
+                "--twin",
+                name,
+                "--source",
+                plan.source / "cpython",
+                "--prefix",
+                directory,
+                "--build",
+                work,
+                *([] if plan.pgo else ["--no-pgo"]),
+            ],
+        )
+        shutil.rmtree(work)
+        cache.finish(directory, {"pgo": plan.pgo})
+
+    def _cuda(self) -> None:
+        cache.start(self._plan.cuda)
+        self._run(
+            "CUDA libraries",
+            [SCRIPTS / "install-packages", "--cuda", self._plan.cuda / "packages", "--python", sys.executable],
+        )
+        cache.finish(self._plan.cuda, {})
+
+    def _environment(self, name: str, needs: list[Future]) -> None:
+        for future in needs:
+            future.result()
+        plan = self._plan
+        own = plan.own[name]
+        base = own["executable"] if own else plan.interpreter(name) / "bin" / "python3"
+        directory = plan.environment(name)
+        cache.start(directory)
+        python = directory / "bin" / "python"
+        self._run(
+            f"packages {name}",
+            [
+                "sh",
+                "-ec",
+                ('"$1" -m venv "$2"; "$3" --cuda "$4" --python "$5" --into "$5"'),
+                "sh",
+                base,
+                directory,
+                SCRIPTS / "install-packages",
+                plan.cuda / "packages",
+                python,
+            ],
+        )
+        self._run(
+            f"verify {name}",
+            [
+                "env",
+                f"PYTHONPATH={CHECKOUT / 'runtime'}",
+                python,
+                "-P",
+                "-m",
+                "ftrun.info",
+                "--verify",
+                "--expect",
+                name,
+            ],
+        )
+        version = _output([python, "-c", "import platform; print(platform.python_version())"])
+        cache.finish(directory, {"version": version, "pgo": own["pgo"] if own else plan.pgo})

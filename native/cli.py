@@ -1,0 +1,255 @@
+"""The verbs of `./twins`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+from . import build, cache
+from .build import CHECKOUT, TWINS
+from .environment import environment
+from .errors import TwinsError
+from .testing import TestRun, run_tests
+
+OF_A_TWIN = ["unit", "conformance", "distributed", "stress", "soak"]
+# With pytest-run-parallel, without the GIL: what asks for many workers and for nothing of the whole process.
+AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
+FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
+
+DESCRIPTION = """\
+The free-threaded twin (ft) and the one with the GIL (gil) on this machine, without Docker.
+What is missing is built on first use and kept in ${XDG_CACHE_HOME:-~/.cache}/ft-twins."""
+
+EPILOG = """\
+first steps:
+  ./twins bench --quick            a first comparison of threads and processes in both twins
+  ./twins exec ft python           a Python without the GIL, with torch, numpy, Pillow and nvImageCodec
+  ./twins repro bug.py             does this script fail, and only without the GIL?
+
+environment:
+  PYTHON_SERIES=3.14               the 3.14 twins (default 3.13)
+  PYTHON_SUITE=forky               another Debian suite as the source of CPython
+  FT_PYTHON=... GIL_PYTHON=...     your own interpreters instead of built ones
+  DEBIAN_MIRROR, UV_DEFAULT_INDEX, PIP_INDEX_URL, SSL_CERT_FILE   for closed networks
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one verb; returns the exit code."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and options.verb not in ("exec", "bench", "test", "repro", "audit"):
+        parser.error(f"unrecognised arguments: {' '.join(rest)}")
+    try:
+        return options.run(options, rest)
+    except TwinsError as error:
+        print(f"twins: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\ntwins: interrupted; what was finished stays, the rest is built anew next time", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="./twins", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def verb(name: str, help_: str, run, description: str = "", **more) -> argparse.ArgumentParser:
+        child = verbs.add_parser(
+            name, help=help_, description=description or help_, formatter_class=raw, allow_abbrev=False, **more
+        )
+        child.set_defaults(run=run)
+        return child
+
+    setup = verb(
+        "setup",
+        "build both twins",
+        _setup,
+        (
+            "Builds both twins where they are missing: CPython from Debian's signed source, optimised with a\n"
+            "training run (PGO), and the locked packages. Takes ten to fifteen minutes on two cores."
+        ),
+    )
+    setup.add_argument("--no-pgo", action="store_true", help="plain builds: half the time, slower interpreters")
+
+    info = verb("info", "say what both twins are: versions, flags, GIL state, processor, GPU", _info)
+    info.add_argument("--json", action="store_true", help="print one JSON object with the keys ft and gil")
+
+    exec_ = verb(
+        "exec",
+        "run a command in a twin's environment",
+        _exec,
+        (
+            "Runs CMD with the twin's python, pip and pytest first on PATH and ftloader importable;\n"
+            "passes its exit code on.\n\n  ./twins exec ft python -c 'import sys; print(sys._is_gil_enabled())'"
+        ),
+    )
+    exec_.add_argument("twin", choices=TWINS)
+    exec_.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD [ARG ...]")
+
+    verb("bench", "compare threads and processes in both twins", _bench, add_help=False)
+
+    verb("repro", "run a script with and without the GIL, many times, and say where it fails", _repro, add_help=False)
+
+    verb(
+        "test",
+        "run all tests in both twins, or in one",
+        _test,
+        (
+            "Runs the tests: those of the loader and the benchmark in each twin, those of ./twins itself, and,\n"
+            "where a Docker engine answers, those that build and run the images. Other arguments go to pytest:\n\n"
+            "  ./twins test ft -k order"
+        ),
+        usage="./twins test [-h] [ft|gil] [PYTEST-ARGUMENT ...]",
+    )
+
+    verb("audit", "find out whether a dataset of yours is safe under threads", _audit, add_help=False)
+
+    clean = verb("clean", "delete everything that ./twins built", _clean)
+    clean.add_argument("--yes", action="store_true", help="do not ask")
+    return parser
+
+
+def _setup(options, _) -> int:
+    for twin in build.twins(quality="plain" if options.no_pgo else "pgo").values():
+        print(f"{twin.name:<4} {twin.label}: {twin.python}")
+    return 0
+
+
+def _info(options, _) -> int:
+    ready = build.twins()
+    answers, code = {}, 0
+    for name, twin in ready.items():
+        command = [str(twin.python), "-m", "ftrun.info"]
+        if options.json:
+            answer = subprocess.run(command + ["--json"], env=environment(twin), stdout=subprocess.PIPE, check=False)
+            code = code or answer.returncode
+            answers[name] = json.loads(answer.stdout) if answer.stdout else None
+        else:
+            print(f"== {name}: {twin.directory}", flush=True)
+            code = subprocess.run(command, env=environment(twin), check=False).returncode or code
+    if options.json:
+        print(json.dumps(answers, indent=1))
+    return code
+
+
+def _exec(options, rest) -> int:
+    command = options.command + rest
+    if command[:1] == ["--"]:
+        command = command[1:]
+    if not command:
+        raise TwinsError("exec needs a command: ./twins exec ft python", 2)
+    twin = build.twins([options.twin])[options.twin]
+    variables = environment(twin)
+    program = shutil.which(command[0], path=variables["PATH"])
+    if program is None:
+        raise TwinsError(f"exec: there is no program {command[0]}", 127)
+    sys.stdout.flush()
+    os.execve(program, command, variables)
+
+
+def _bench(_, rest) -> int:
+    again = rest[:1] in (["report"], ["compare"])  # of earlier runs
+    if not again:
+        _check_bench_arguments(rest)
+    # A first look takes whatever builds are there; the real comparison wants optimised ones.
+    ready = build.twins(quality="any" if again or "--quick" in rest else "pgo")
+    driver = ready["ft"]
+    command = [str(driver.python), "-m", "ftbench"]
+    if not again:
+        command += ["--out", str(CHECKOUT / "results")]
+        for name, twin in ready.items():
+            command += ["--twin", f"{name}={twin.python}"]
+    os.execve(command[0], command + rest, environment(driver))
+
+
+def _check_bench_arguments(rest) -> None:
+    """Ends here for --help and for wrong usage, rather than after ten minutes of building."""
+    sys.path.append(str(CHECKOUT / "bench"))
+    from ftbench.arguments import UsageError, parse
+
+    try:
+        parse(rest)
+    except UsageError as error:
+        raise TwinsError(f"bench: {error}", 2) from error
+
+
+def _repro(_, rest) -> int:
+    # Ends here for --help, for wrong usage and for a script that does not exist, before anything is built.
+    sys.path.append(str(CHECKOUT / "safety"))
+    from ftsafety.repro.arguments import UsageError, parse
+
+    if "-" not in rest:  # standard input can be read once only
+        try:
+            parse(rest)
+        except UsageError as error:
+            raise TwinsError(f"repro: {error}", 2) from error
+    ready = build.twins()
+    driver = ready["ft"]
+    variables = environment(driver)
+    variables.setdefault("UV_CACHE_DIR", str(cache.root() / "uv"))
+    command = [str(driver.python), "-m", "ftsafety.repro", "--cache", str(cache.root())]
+    for name, twin in ready.items():
+        command += ["--twin", f"{name}={twin.python}"]
+    os.execve(command[0], command + rest, variables)
+
+
+def _audit(_, rest) -> int:
+    name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # where races are least hidden
+    _audit_arguments().parse(rest, "./twins audit [ft|gil]")  # ends here for --help and wrong usage
+    twin = build.twins([name])[name]
+    os.execve(str(twin.python), [str(twin.python), "-m", "ftsafety.audit", *rest], environment(twin))
+
+
+def _audit_arguments():
+    """ftsafety/audit/arguments.py by its path, since importing its package takes torch."""
+    path = CHECKOUT / "safety" / "ftsafety" / "audit" / "arguments.py"
+    spec = importlib.util.spec_from_file_location("audit_arguments", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _test(_, rest) -> int:
+    # Not left to argparse, which would take the value of a pytest option for the twin.
+    names = [rest.pop(0)] if rest[:1] and rest[0] in TWINS else list(TWINS)
+    ready = build.twins(names)
+    first = ready[names[0]]
+    # The longest first. What is not about an interpreter (the images, ./twins itself, the page) runs once.
+    runs = [TestRun("the images", first, ["images"], {})]
+    runs += [TestRun(f"{name}: {ready[name].label}", ready[name], OF_A_TWIN, {}) for name in names]
+    runs.append(TestRun("./twins and the report's page", first, ["native", "browser"], {}))
+    if "ft" in ready:
+        forced = ["unit/loader", "conformance", "stress"]
+        runs.append(TestRun("ft with the GIL forced on", ready["ft"], forced, {"PYTHON_GIL": "1"}))
+        runs.append(TestRun("ft, each test in four threads at once", ready["ft"], AT_ONCE, {}, FOUR_THREADS))
+    return run_tests(runs, rest)
+
+
+def _clean(options, _) -> int:
+    directory = cache.root()
+    if not directory.exists():
+        print(f"nothing to delete: {directory} does not exist")
+        return 0
+    size = subprocess.run(["du", "-sh", str(directory)], stdout=subprocess.PIPE, text=True, check=False).stdout.split(
+        "\t"
+    )[0]
+    if not options.yes:
+        if not sys.stdin.isatty():
+            raise TwinsError(f"clean deletes {directory} ({size}); say --yes where nobody can be asked", 2)
+        if input(f"Delete {directory} ({size})? [y/N] ").strip().lower() not in ("y", "yes"):
+            return 1
+    with cache.locked(lambda text: print(text, file=sys.stderr)):
+        for entry in directory.iterdir():
+            if entry.name == "engine":
+                print(f"left alone: {entry} (delete it with docker/engine remove)")
+            elif entry.name != "lock":
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    print(f"deleted {size}")
+    return 0

@@ -1,0 +1,77 @@
+"""The interpreters that the user brings: FT_PYTHON and GIL_PYTHON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from . import cache
+from .errors import TwinsError
+
+VARIABLE = {"ft": "FT_PYTHON", "gil": "GIL_PYTHON"}
+KIND = {"ft": "free-threaded", "gil": "with-GIL"}
+
+_ASK = """
+import json, platform, sys, sysconfig
+print(json.dumps({
+    "implementation": platform.python_implementation(),
+    "series": "%d.%d" % sys.version_info[:2],
+    "version": platform.python_version(),
+    "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    "pgo": "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or ""),
+    "build": sys.version,
+}))
+"""
+
+
+def brought(twin: str, series: str) -> dict | None:
+    """The user's own interpreter for `twin`, checked, or None if there is none.
+
+    Returns `executable`, `version`, `pgo`, `identity` (a short hash of what it is and where) and `environment`:
+    its directory if it holds all packages already and is to be used as it is (docker/offline-bundle), else None.
+
+    Raises:
+        TwinsError: it cannot be run, or is of another version or build than the twin needs.
+    """
+    variable = VARIABLE[twin]
+    named = os.environ.get(variable)
+    if not named:
+        return None
+    wanted = f"a {KIND[twin]} CPython {series}"
+    executable = shutil.which(named)
+    if executable is None:
+        raise TwinsError(f"{variable}={named}: there is no such program; it must be {wanted}", 2)
+    try:
+        # -I -S: neither its environment nor its site-packages may change the answer.
+        answer = subprocess.run(
+            [executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
+        )
+        found = json.loads(answer.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        detail = (getattr(error, "stderr", None) or str(error)).strip()
+        last = detail.splitlines()[-1] if detail else "no output"
+        raise TwinsError(f"{variable}={named} does not run as a Python ({last}); it must be {wanted}", 2) from error
+    is_now = f"{found['implementation']} {found['version']}, {KIND['ft' if found['free_threaded'] else 'gil']} build"
+    if found["implementation"] != "CPython" or found["series"] != series:
+        raise TwinsError(
+            f"{variable}={named} is {is_now}; it must be {wanted} (PYTHON_SERIES={found['series']} "
+            "chooses another series)",
+            2,
+        )
+    if found["free_threaded"] != (twin == "ft"):
+        raise TwinsError(f"{variable}={named} is {is_now}; it must be {wanted}", 2)
+    real = os.path.realpath(executable)
+    identity = hashlib.sha256(f"{real} {found['build']} {os.stat(real).st_mtime_ns}".encode()).hexdigest()[:12]
+    prefix = Path(executable).absolute().parent.parent
+    complete = (cache.finished(prefix) or {}).get("environment")
+    return {
+        "executable": executable,
+        "version": found["version"],
+        "pgo": found["pgo"],
+        "identity": identity,
+        "environment": prefix if complete else None,
+    }

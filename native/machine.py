@@ -1,0 +1,81 @@
+"""What this machine must have before anything is built on it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from .errors import TwinsError
+
+ARCHITECTURES = {"x86_64": "x86-64", "aarch64": "64-bit Arm"}
+OWN_INTERPRETERS = "FT_PYTHON=/path/to/python3.13t GIL_PYTHON=/path/to/python3.13 ./twins ..."
+
+
+def check_platform() -> None:
+    """Raises TwinsError where no wheels exist: another system than Linux, another architecture."""
+    machine = platform.machine()
+    if sys.platform != "linux":
+        raise TwinsError(
+            f"the twins need Linux (this is {sys.platform}): use Docker, `docker compose run --rm ft-bench`", 3
+        )
+    if machine not in ARCHITECTURES:
+        raise TwinsError(
+            f"unsupported architecture {machine}: PyTorch and nvImageCodec have packages for "
+            f"{' and '.join(f'{key} ({name})' for key, name in ARCHITECTURES.items())} only",
+            3,
+        )
+
+
+def check_space(directory: Path, needed_gb: float) -> None:
+    """Raises TwinsError if fewer than `needed_gb` gigabytes are free where `directory` is or will be."""
+    existing = directory
+    while not existing.exists():
+        existing = existing.parent
+    free_gb = shutil.disk_usage(existing).free / 1e9
+    if free_gb < needed_gb:
+        raise TwinsError(
+            f"building needs about {needed_gb:.0f} GB in {directory}, and {free_gb:.1f} GB are free there; "
+            "free some, or set XDG_CACHE_HOME to a directory on a larger disk"
+        )
+
+
+def missing_packages(wanted: list[str]) -> list[str]:
+    """Those of the Debian packages `wanted` that are not installed."""
+    answer = subprocess.run(
+        ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *wanted],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    ).stdout
+    installed = {line.split()[0] for line in answer.splitlines() if line.endswith(" installed")}
+    return [package for package in wanted if package not in installed]
+
+
+def install_command(wanted: list[str]) -> list[str] | None:
+    """The command that installs what is missing of `wanted`, to be run as root; None if nothing is.
+
+    Raises:
+        TwinsError: this machine has no apt, or the user is not root (with the command to paste).
+    """
+    if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
+        raise TwinsError(
+            "building the interpreters needs Debian's or Ubuntu's apt, which verifies CPython's source. "
+            f"Elsewhere bring your own interpreters:\n  {OWN_INTERPRETERS}\n"
+            "or use Docker:\n  docker compose run --rm ft-bench",
+            3,
+        )
+    missing = missing_packages(wanted)
+    if not missing:
+        return None
+    if os.geteuid() != 0:
+        raise TwinsError(
+            "packages that the build needs are missing; install them and try again:\n"
+            f"  sudo apt-get update && sudo apt-get install -y --no-install-recommends {' '.join(missing)}",
+            3,
+        )
+    return ["sh", "-c", 'apt-get update && apt-get install -y --no-install-recommends "$@"', "sh", *missing]

@@ -1,0 +1,116 @@
+"""What the kernel's control groups leave to this process: CPUs and memory.
+
+A container sees every CPU and all the memory of its host in ``/proc``; its true
+share is in its control group. Both hierarchies are read, v2 (``cpu.max``,
+``memory.max``) and v1 (``cpu.cfs_quota_us``, ``memory.limit_in_bytes``), and
+every ancestor counts, since a limit binds all groups below it. The files are
+described in the kernel's Documentation/admin-guide/cgroup-v2.rst and
+cgroup-v1/memory.rst.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def read(path: Path) -> str | None:
+    """A small file's text without white space around it; None if it cannot be read."""
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield (directory, is_v2) of this process's group and its ancestors."""
+    mounts: list[tuple[str, Path, bool]] = []
+    for line in (read(proc / "self/mountinfo") or "").splitlines():
+        left, _, right = line.partition(" - ")
+        fields, kind = left.split(), right.split()
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        if kind[0] == "cgroup2" or (kind[0] == "cgroup" and controller in kind[2].split(",")):
+            mounts.append((fields[3], Path(fields[4]), kind[0] == "cgroup2"))
+    paths: dict[bool, str] = {}
+    for line in (read(proc / "self/cgroup") or "").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            paths[True] = path
+        elif controller in controllers.split(","):
+            paths[False] = path
+    for root, mount, is_v2 in mounts:
+        # Without a cgroup namespace the path is the host's and `root` is the part
+        # of it that is mounted here; what is left is the path below the mount.
+        path = paths.get(is_v2, "/")
+        if root != "/" and path.startswith(root):
+            path = path[len(root) :]
+        group = mount / path.strip("/")
+        if not group.is_dir():
+            group = mount
+        while True:
+            yield group, is_v2
+            if group == mount or mount not in group.parents:
+                break
+            group = group.parent
+
+
+def cpu_quota(proc: Path = Path("/proc")) -> float | None:
+    """CPUs that the tightest quota allows (1.5 is one and a half), None if unlimited."""
+    quotas = []
+    for group, is_v2 in _groups("cpu", proc):
+        if is_v2:
+            quota, _, period = (read(group / "cpu.max") or "max").partition(" ")
+        else:
+            quota = read(group / "cpu.cfs_quota_us") or "-1"
+            period = read(group / "cpu.cfs_period_us") or "100000"
+        if quota not in ("max", "-1"):
+            quotas.append(int(quota) / int(period or 100_000))
+    return min(quotas, default=None)
+
+
+def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
+    """Seconds that a group of this process (the one for which it is most) has stood still for its CPU quota.
+
+    None if no group counts them.
+    """
+    found = []
+    for group, is_v2 in _groups("cpu", proc):
+        unit, name = (1e6, "throttled_usec") if is_v2 else (1e9, "throttled_time")
+        for line in (read(group / "cpu.stat") or "").splitlines():
+            key, _, value = line.partition(" ")
+            if key == name and value.isdecimal():
+                found.append(int(value) / unit)
+    return max(found, default=None)
+
+
+def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
+    """(limit, still free) in bytes under the tightest memory limit, (None, None) if unlimited.
+
+    The page cache that the kernel would drop first (``inactive_file``) counts as free.
+    """
+    tightest: tuple[int, int] | None = None
+    for group, is_v2 in _groups("memory", proc):
+        limit_text = read(group / ("memory.max" if is_v2 else "memory.limit_in_bytes"))
+        usage_text = read(group / ("memory.current" if is_v2 else "memory.usage_in_bytes"))
+        if not limit_text or not usage_text or limit_text == "max":
+            continue
+        limit = int(limit_text)
+        if limit >= 1 << 60:  # v1 writes "no limit" as the largest page-aligned number
+            continue
+        key = "inactive_file " if is_v2 else "total_inactive_file "
+        stat = read(group / "memory.stat") or ""
+        cache = next((int(s[len(key) :]) for s in stat.splitlines() if s.startswith(key)), 0)
+        left = max(0, limit - int(usage_text) + cache)
+        if tightest is None or left < tightest[1]:
+            tightest = (limit, left)
+    return tightest or (None, None)
+
+
+def usable_cpus() -> int:
+    """CPUs this process can keep busy: affinity mask and quota, rounded down, at least 1."""
+    allowed = len(os.sched_getaffinity(0))
+    quota = cpu_quota()
+    return allowed if quota is None else max(1, min(allowed, math.floor(quota + 1e-6)))

@@ -1,0 +1,211 @@
+"""What a measurement ran on: interpreter, packages, processor, memory, revision.
+
+Everything here is read, nothing is guessed; what cannot be read is None or the
+text of the reason. ``python -m ftrun.environment`` prints this interpreter's
+description as one JSON object, which is how a controller asks each twin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+from ftrun import cgroup
+from ftrun.configurations import this_twin
+from ftrun.project import ROOT, normalise, source_folders
+
+MIB = 1024 * 1024
+
+
+def interpreter() -> dict:
+    """This interpreter: version, build and whether its GIL is on right now."""
+    config_args = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    pgo = "--enable-optimizations" in config_args
+    return {
+        "version": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "executable": sys.executable,
+        "twin": this_twin(),
+        "free_threaded": free_threaded,
+        "gil_enabled": getattr(sys, "_is_gil_enabled", lambda: True)(),
+        "python_gil_variable": os.environ.get("PYTHON_GIL"),
+        "pgo": pgo,
+        "lto": "--with-lto" in config_args,
+        "build": "PGO build" if pgo else "plain build (no PGO)",
+        "config_args": config_args,
+        "cflags": sysconfig.get_config_var("PY_CFLAGS") or sysconfig.get_config_var("CFLAGS") or "",
+        "compiler": platform.python_compiler(),
+        "build_date": platform.python_build()[1],
+        "soabi": sysconfig.get_config_var("SOABI"),
+    }
+
+
+def packages() -> dict[str, str]:
+    """Every installed distribution's version, by normalised name."""
+    found = {}
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"]
+        # sys.path order decides which of two copies is imported: the first one stays.
+        if name:
+            found.setdefault(normalise(name), distribution.version)
+    return dict(sorted(found.items()))
+
+
+def cpu() -> dict:
+    """The processor and the share of it that this process may use."""
+    text = ""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        pass
+    names = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
+    return {
+        "model": names.group(1).strip() if names else f"unknown ({platform.machine()})",
+        "machine": platform.machine(),
+        "count": os.cpu_count(),
+        "affinity": len(os.sched_getaffinity(0)),
+        "quota": cgroup.cpu_quota(),
+        "usable": cgroup.usable_cpus(),
+    }
+
+
+def memory() -> dict:
+    """Memory in bytes: the machine's, the container's limit, and what is free now."""
+    import psutil
+
+    machine = psutil.virtual_memory()
+    limit, left = cgroup.memory_left()
+    try:
+        shm = os.statvfs("/dev/shm")
+        shm_total, shm_free = shm.f_blocks * shm.f_frsize, shm.f_bavail * shm.f_frsize
+    except OSError:
+        shm_total = shm_free = 0
+    return {
+        "total": machine.total,
+        "limit": limit,
+        "available": machine.available if left is None else min(machine.available, left),
+        "shm_total": shm_total,
+        "shm_free": shm_free,
+    }
+
+
+def operating_system() -> dict:
+    """Distribution, kernel, and which kind of container this is, if any."""
+    try:
+        name = platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
+    except OSError:
+        name = "unknown"
+    return {"name": name, "kernel": platform.release(), "container": container()}
+
+
+def container() -> str | None:
+    """The kind of container this process runs in, None on a bare machine."""
+    if Path("/.dockerenv").exists():
+        return "docker"
+    if Path("/run/.containerenv").exists():
+        return "podman"
+    if os.environ.get("container"):
+        return os.environ["container"]
+    try:
+        groups = Path("/proc/1/cgroup").read_text()
+    except OSError:
+        return None
+    kind = re.search(r"docker|kubepods|containerd|libpod|lxc", groups)
+    return kind.group(0) if kind else None
+
+
+def gpu() -> dict:
+    """The GPUs and their driver, or the reason why there is none."""
+    tool = shutil.which("nvidia-smi")
+    devices = [p.name for p in Path("/dev").glob("nvidia[0-9]*")]
+    if tool is None:
+        if devices:
+            reason = (
+                f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi "
+                "is not: no driver libraries in this environment"
+            )
+        else:
+            reason = (
+                "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: "
+                "start it with --gpus all, or with compose.gpu.yaml)"
+            )
+        return {"devices": [], "driver": None, "reason": reason}
+    query = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=15)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"devices": [], "driver": None, "reason": f"nvidia-smi failed: {error}"}
+    rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 2]
+    if done.returncode or not rows:
+        text = (done.stdout + done.stderr).strip().splitlines()
+        return {
+            "devices": [],
+            "driver": None,
+            "reason": f"nvidia-smi failed: {text[0] if text else f'exit {done.returncode}'}",
+        }
+    return {"devices": [f"{name} ({size})" for name, size, _ in rows], "driver": rows[0][2], "reason": None}
+
+
+def revision(root: Path = ROOT) -> dict:
+    """The source's git commit, or the file REVISION of an image, or 'unknown'."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=15)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    top = git("rev-parse", "--show-toplevel")
+    # A copy of the package inside somebody else's repository has not that commit.
+    if top and Path(top).resolve() == root:
+        commit = git("rev-parse", "HEAD")
+        if commit:
+            return {"commit": commit, "dirty": bool(git("status", "--porcelain")), "from": "git"}
+    try:
+        commit = (root / "REVISION").read_text().strip()
+    except OSError:
+        commit = ""
+    if commit:
+        return {"commit": commit, "dirty": None, "from": "REVISION"}
+    return {"commit": "unknown", "dirty": None, "from": None}
+
+
+def source_hash(folders: Sequence[Path] | None = None) -> str:
+    """SHA-256 over names and contents of the source files of the project's packages, or of `folders`."""
+    digest = hashlib.sha256()
+    for folder in source_folders() if folders is None else folders:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".py", ".json", ".jinja") and path.is_file():
+                digest.update(f"{folder.name}/{path.relative_to(folder)}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def describe() -> dict:
+    """Everything a controller wants to know of one twin."""
+    return {
+        "interpreter": interpreter(),
+        "packages": packages(),
+        "cpu": cpu(),
+        "memory": memory(),
+        "os": operating_system(),
+        "gpu": gpu(),
+        "source": source_hash(),
+    }
+
+
+if __name__ == "__main__":
+    json.dump(describe(), sys.stdout)
+    print()

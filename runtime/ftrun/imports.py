@@ -1,0 +1,205 @@
+"""What importing each locked package does to the GIL.
+
+A free-threaded interpreter turns its GIL back on when an extension module that does
+not declare itself safe is imported (PEP 703, slot ``Py_mod_gil``), and says so in a
+RuntimeWarning. The parent (`judge`) hands all packages to one child process, which
+imports them one after the other and reports after each. Once the GIL is on, later
+packages cannot be judged any more, so the child ends after an offender (or dies with a
+crashing one) and the parent starts another for the rest.
+
+What is imported of a distribution: its top-level packages and modules (one level down
+where the top level is a namespace package, such as ``nvidia``), then each of its
+extension modules, because ``import PIL`` alone loads no extension at all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ftrun.configurations import child_environment, command
+from ftrun.project import ROOT, normalise
+
+DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
+
+
+class LockError(Exception):
+    """The lock file cannot be read, or holds what is not a pinned requirement."""
+
+
+@dataclass
+class Verdict:
+    """What importing one distribution did."""
+
+    name: str
+    version: str
+    modules: int = 0
+    extensions: int = 0
+    gil_enabled: bool = False
+    warnings: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    not_judged: list[str] = field(default_factory=list)
+
+    @property
+    def turned_gil_on(self) -> bool:
+        """Whether the import enabled the GIL or warned that it does."""
+        return self.gil_enabled or any("global interpreter lock" in w.lower() for w in self.warnings)
+
+
+def read_lock(path: Path) -> dict[str, str]:
+    """The lock's versions by normalised name, those whose markers hold here.
+
+    Raises LockError, naming the line, for what is not ``name==version [; marker]``.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise LockError(f"cannot read the lock file {path}: {error.strerror}") from error
+    pinned = {}
+    for line in text.splitlines():
+        # Continuation lines hold the hashes; only the requirement itself starts a line.
+        if not line.strip() or line[0] in " #-":
+            continue
+        try:
+            requirement = Requirement(line.rstrip("\\").strip())
+            (version,) = [s.version for s in requirement.specifier if s.operator == "=="]
+        except (InvalidRequirement, ValueError) as error:
+            raise LockError(f"{path}: not a pinned requirement: {line!r}") from error
+        if requirement.marker is None or requirement.marker.evaluate():
+            pinned[normalise(requirement.name)] = version
+    return pinned
+
+
+def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str], list[str]]:
+    """(importable modules, extension modules) that a distribution ships."""
+    # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
+    endings = (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so")
+    top, extensions = set(), set()
+    files = [f for f in distribution.files or [] if f.parts[0] != ".."]
+    packages = {f.parent.parts for f in files if f.name == "__init__.py"}
+    for file in files:
+        parts = file.parts
+        if any(not part.isidentifier() for part in parts[:-1]) or "tests" in parts:
+            continue
+        ending = next((e for e in endings if file.name.endswith(e)), None)
+        if ending:
+            extensions.add(".".join((*parts[:-1], file.name[: -len(ending)])))
+        if file.name == "__init__.py" and not any(parts[:n] in packages for n in range(1, len(parts) - 1)):
+            top.add(".".join(parts[:-1]))
+        elif len(parts) == 1 and file.suffix == ".py":
+            top.add(file.stem)
+    public = {name for name in top if not name.startswith("_")}
+    return sorted(public or top), sorted(extensions)
+
+
+def judge(names: Iterable[str]) -> Iterator[Verdict]:
+    """Import the named distributions in child processes; yield a verdict for each.
+
+    Raises importlib.metadata.PackageNotFoundError for one that is not installed.
+    """
+    waiting = []
+    for name in names:
+        distribution = importlib.metadata.distribution(name)
+        modules, extensions = modules_of(distribution)
+        waiting.append((Verdict(name, distribution.version), modules, extensions))
+    # Without PYTHON_GIL, which would forbid what is to be seen: an import that turns the GIL on.
+    environment = child_environment()
+    while waiting:
+        request = json.dumps([(v.name, m, e) for v, m, e in waiting])
+        with subprocess.Popen(
+            command(sys.executable, "ftrun.imports"),
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as child:
+            child.stdin.write(request)
+            child.stdin.close()
+            answered = 0
+            for line in child.stdout:
+                verdict = Verdict(waiting[answered][0].name, waiting[answered][0].version, **json.loads(line))
+                answered += 1
+                yield verdict
+        waiting = waiting[answered:]
+        if child.returncode and waiting:
+            verdict, *_ = waiting.pop(0)
+            verdict.errors.append(f"importing it ended the interpreter (status {child.returncode})")
+            yield verdict
+
+
+def _import_one(name: str) -> tuple[str | None, list[str]]:
+    """Import a module; return (error, lines it wrote to stderr, from C code too)."""
+    with tempfile.TemporaryFile() as captured:
+        sys.stderr.flush()
+        saved = os.dup(2)
+        os.dup2(captured.fileno(), 2)
+        error = None
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as problem:
+            error = f"{name}: {type(problem).__name__}: {problem}".splitlines()[0]
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+        captured.seek(0)
+        return error, captured.read().decode(errors="replace").splitlines()
+
+
+def _child() -> None:
+    """Judge the distributions asked for on stdin; one JSON object a line on stdout."""
+    # Modules may print; the answers keep the real stdout for themselves.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    is_gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
+    enabled_at_start = is_gil_enabled()
+    for _, modules, extensions in json.load(sys.stdin):
+        warnings, errors, not_judged = [], [], []
+        for module in modules:
+            error, lines = _import_one(module)
+            warnings += lines
+            errors += [error] if error else []
+        for module in extensions:
+            if module in sys.modules:
+                continue
+            # Private extensions may need what only their own package sets up, or hardware
+            # that is not here; failing to load is then no verdict on the GIL.
+            error, lines = _import_one(module)
+            warnings += lines
+            not_judged += [error] if error else []
+        enabled = is_gil_enabled()
+        answers.write(
+            json.dumps(
+                {
+                    "modules": len(modules),
+                    "extensions": len(extensions),
+                    "gil_enabled": enabled,
+                    "warnings": warnings,
+                    "errors": errors,
+                    "not_judged": not_judged,
+                }
+            )
+            + "\n"
+        )
+        if enabled and not enabled_at_start:
+            break
+    answers.close()
+    # Nothing here is worth the time that tearing down torch takes, and a library's
+    # exit handler that fails is no import's fault.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _child()

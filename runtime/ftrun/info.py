@@ -1,0 +1,215 @@
+"""``python -m ftrun.info``: this environment, and whether it is what it should be."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from ftrun import environment, imports
+
+DESCRIPTION = """\
+Describe this Python environment: interpreter and build flags, the version of every locked
+package, what importing each of them does to the GIL, processor, memory and GPU.
+
+With --verify, check it instead of only showing it, and exit with 1 and a list of what is
+wrong if the interpreter is not the expected twin, if importing a locked package turns the
+GIL of a free-threaded interpreter on, or if a locked package is missing or has another
+version. Image builds end with this.
+"""
+
+TORCH_CUDA = """
+import json, torch
+seen = torch.cuda.is_available()
+print(json.dumps({"available": seen, "built_for": torch.version.cuda,
+                  "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+                  if seen else []}))
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m ftrun.info", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    result.add_argument("--json", action="store_true", help="print one JSON object")
+    result.add_argument("--verify", action="store_true", help="check, and exit with 1 if anything is wrong")
+    result.add_argument(
+        "--expect", choices=("ft", "gil"), help="the twin that --verify must find: ft (free-threaded) or gil"
+    )
+    result.add_argument(
+        "--lock", type=Path, metavar="FILE", help=f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
+    )
+    return result
+
+
+def collect(lock: Path | None) -> dict:
+    """Describe this environment; raises imports.LockError if a named lock is unreadable."""
+    cuda = subprocess.Popen(
+        [sys.executable, "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    result = environment.describe()
+    result["revision"] = environment.revision()
+    result["lock"], result["problems"], result["remarks"], judged = None, [], [], []
+    if lock is None and not imports.DEFAULT_LOCK.exists():
+        # Installed with pip into somebody's own environment: there is no lock to compare with.
+        result["remarks"].append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
+        pinned = {}
+    else:
+        lock = lock or imports.DEFAULT_LOCK
+        pinned = imports.read_lock(lock)
+        result["lock"] = str(lock)
+    present = {}
+    for name, version in pinned.items():
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            result["problems"].append(f"{name} {version} is locked but not installed")
+            continue
+        present[name] = found
+        if found != version:
+            result["problems"].append(f"{name} is {found}, the lock says {version}")
+    free_threaded = result["interpreter"]["free_threaded"]
+    for verdict in imports.judge(present):
+        judged.append(
+            {
+                "name": verdict.name,
+                "locked": pinned[verdict.name],
+                "installed": verdict.version,
+                "modules": verdict.modules,
+                "extensions": verdict.extensions,
+                "gil_enabled_after_import": verdict.gil_enabled,
+                "warnings": verdict.warnings,
+                "errors": verdict.errors,
+                "not_judged": verdict.not_judged,
+            }
+        )
+        result["problems"] += [f"{verdict.name}: {error}" for error in verdict.errors]
+        if free_threaded and verdict.turned_gil_on:
+            result["problems"].append(f"importing {verdict.name} {verdict.version} turns the GIL on")
+    result["imports"] = judged
+    output = cuda.communicate()[0]
+    result["gpu"]["torch"] = json.loads(output) if cuda.returncode == 0 else None
+    return result
+
+
+def check_twin(info: dict, expect: str | None) -> list[str]:
+    """What is wrong with the interpreter itself."""
+    found = info["interpreter"]["twin"]
+    if expect and found != expect:
+        return [
+            f"this interpreter is the {found!r} twin (Py_GIL_DISABLED={int(found == 'ft')}), "
+            f"expected {expect!r}: {info['interpreter']['executable']}"
+        ]
+    # The variable can force the GIL on; then the environment is not what the twin is for.
+    if expect == "ft" and info["interpreter"]["gil_enabled"]:
+        return [
+            "the GIL is on at start"
+            + (
+                f": PYTHON_GIL={info['interpreter']['python_gil_variable']} is set"
+                if info["interpreter"]["python_gil_variable"]
+                else ""
+            )
+        ]
+    return []
+
+
+def show(info: dict) -> None:
+    """Print the description for a person."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    python, cpu, memory, os_ = info["interpreter"], info["cpu"], info["memory"], info["os"]
+    gpu, revision = info["gpu"], info["revision"]
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    gil = "on" if python["gil_enabled"] else "off"
+    kind = "free-threaded" if python["free_threaded"] else "with the GIL"
+    quota = "no quota" if cpu["quota"] is None else f"quota {cpu['quota']:g}"
+    gib = 1024**3
+    limit = "no limit" if memory["limit"] is None else f"limit {memory['limit'] / gib:.1f} GiB"
+    torch_cuda = gpu["torch"]
+    if torch_cuda is None:
+        cuda = "torch cannot be imported"
+    elif torch_cuda["available"]:
+        cuda = f"torch (CUDA {torch_cuda['built_for']}) sees {', '.join(torch_cuda['devices'])}"
+    else:
+        cuda = f"torch (CUDA {torch_cuda['built_for']}) sees none"
+    rows = [
+        ("Python", f"{python['version']} {kind}, GIL {gil} at start, {python['build']}"),
+        ("", python["executable"]),
+        ("configured with", python["config_args"] or "unknown"),
+        ("compiler", f"{python['compiler']}  {python['cflags']}"),
+        (
+            "processor",
+            f"{cpu['model']}: {cpu['usable']} usable of {cpu['count']} (affinity {cpu['affinity']}, {quota})",
+        ),
+        (
+            "memory",
+            f"{memory['total'] / gib:.1f} GiB, {limit}, {memory['available'] / gib:.1f} GiB free; "
+            f"/dev/shm {memory['shm_total'] / gib:.2f} GiB",
+        ),
+        ("system", f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}"),
+        ("GPU", ", ".join(gpu["devices"]) + f", driver {gpu['driver']}" if gpu["devices"] else gpu["reason"]),
+        ("", cuda),
+        ("revision", revision["commit"] + (" + changes" if revision["dirty"] else "")),
+    ]
+    for name, value in rows:
+        facts.add_row(name, escape(value))
+    console.print(facts)
+    if info["imports"]:
+        table = Table(title="Locked packages", title_justify="left", box=None, padding=(0, 2, 0, 0))
+        for heading in ("package", "version", "extensions", "GIL after import"):
+            table.add_column(heading, justify="right" if heading == "extensions" else "left")
+        for package in info["imports"]:
+            state = "on" if package["gil_enabled_after_import"] else "off"
+            if python["free_threaded"] and state == "on":
+                state = "[red]on: turned on by this import[/red]"
+            if package["errors"]:
+                state = f"[red]{escape(package['errors'][0])}[/red]"
+            table.add_row(package["name"], package["installed"], str(package["extensions"] or ""), state)
+        console.print(table)
+    for remark in info["remarks"]:
+        console.print(f"[yellow]note:[/yellow] {escape(remark)}")
+    for problem in info["problems"]:
+        console.print(f"[red]problem:[/red] {escape(problem)}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    options = parser().parse_args(arguments)
+    if options.expect and not options.verify:
+        parser().error("--expect needs --verify")
+    try:
+        info = collect(options.lock)
+    except imports.LockError as error:
+        print(f"ftrun.info: {error}", file=sys.stderr)
+        return 2
+    info["problems"] = check_twin(info, options.expect) + info["problems"]
+    if options.verify and info["lock"] is None:
+        info["problems"].append(f"no lock file at {imports.DEFAULT_LOCK}: name one with --lock")
+    if options.json:
+        json.dump(info, sys.stdout, indent=2)
+        print()
+    else:
+        show(info)
+    if not options.verify:
+        return 0
+    if info["problems"]:
+        print("ftrun.info: this environment is not what it should be:", file=sys.stderr)
+        for problem in info["problems"]:
+            print(f"  - {problem}", file=sys.stderr)
+        return 1
+    if not options.json:
+        print(f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Packages that the twins do not hold, in a throw-away folder that comes first on the path of a run.
+
+uv resolves a script's requirements against what the twin holds, so that nothing is installed twice, and
+takes wheels only: building a source distribution would run its code, and would need a compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ftrun.child_process import Outcome, Stopped, TimedOut, supervise
+from ftrun.interruption import Interrupted, Interruption
+from ftrun.project import ROOT, normalise
+
+UV_LOCK = ROOT / "docker" / "uv.lock"
+INSTALL_SECONDS = 900.0
+
+
+class OverlayError(Exception):
+    """The packages cannot be had for a twin; the message says why."""
+
+
+class Overlays:
+    """Makes overlays, with uv from PATH or the pinned one, which is kept in `cache`. Owned by one thread."""
+
+    def __init__(self, cache: Path, work: Path, interruption: Interruption):
+        """
+        Args:
+            cache: a folder to keep uv and its downloads in.
+            work: a folder for the overlays, deleted by the caller.
+        """
+        self._cache, self._work, self._interruption = cache, work, interruption
+        self._uv: Path | None = None
+        self._made = 0
+
+    def make(
+        self,
+        python: str,
+        requirements: Iterable[str],
+        installed: Mapping[str, str],
+        constraints: Iterable[str] = (),
+        dependencies: bool = True,
+    ) -> tuple[str, list[str]]:
+        """A folder with what `requirements` need beyond `installed`, and the pins that are in it.
+
+        Args:
+            python: the twin's interpreter.
+            installed: versions by normalised name; kept where the requirements allow it.
+            constraints: pins to prefer, such as those of the other twin.
+            dependencies: whether to install what the requirements need themselves.
+
+        Raises:
+            OverlayError: a requirement is malformed, or no wheels fit this interpreter.
+            ftrun.interruption.Interrupted: the user asked to stop.
+        """
+        checked = [_checked(each) for each in requirements]
+        self._made += 1
+        directory = self._work / f"overlay-{self._made}"
+        directory.mkdir(parents=True)
+        wanted, held = directory.with_suffix(".in"), directory.with_suffix(".held")
+        wanted.write_text("".join(f"{each}\n" for each in checked))
+        held.write_text(
+            "".join(f"{name}=={version}\n" for name, version in installed.items())
+            + "".join(f"{pin}\n" for pin in constraints)
+        )
+        compile_ = [
+            "pip",
+            "compile",
+            "--quiet",
+            "--no-header",
+            "--no-annotate",
+            "--only-binary",
+            ":all:",
+            "--no-emit-package",
+            "triton",
+            "--python",
+            python,
+            str(wanted),
+            *([] if dependencies else ["--no-deps"]),
+        ]
+        done = self._run(*compile_, "--constraints", str(held)) if dependencies else None
+        if done is None or done.returncode:
+            # The script wants another version than the twin holds, and gets it.
+            done = self._run(*compile_)
+        if done.returncode:
+            raise OverlayError(_last_words(done))
+        pins = [line.strip() for line in done.stdout.decode().splitlines() if line.strip() and line[0] not in " #-"]
+        missing = [pin for pin in pins if installed.get(normalise(pin.partition("==")[0])) != pin.partition("==")[2]]
+        if missing:
+            done = self._run(
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "--python",
+                python,
+                "--target",
+                str(directory),
+                *missing,
+            )
+            if done.returncode:
+                raise OverlayError(_last_words(done))
+        return str(directory), missing
+
+    def _run(self, *arguments: str) -> Outcome:
+        uv = self._uv = self._uv or self._find_uv()
+        return self._supervise([str(uv), *arguments])
+
+    def _supervise(self, command: list[str]) -> Outcome:
+        variables = {
+            **os.environ,
+            "UV_NO_PROGRESS": "1",
+            "UV_NO_CONFIG": "1",
+            "UV_SYSTEM_CERTS": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
+        variables.setdefault("UV_CACHE_DIR", str(self._cache / "uv"))
+        if variables.get("PIP_INDEX_URL"):
+            variables.setdefault("UV_DEFAULT_INDEX", variables["PIP_INDEX_URL"])
+        try:
+            return supervise(
+                command, b"", variables, {self._interruption.fileno(): self._interruption.wanted}, INSTALL_SECONDS
+            )
+        except Stopped:
+            raise Interrupted(self._interruption.signum) from None
+        except TimedOut as error:
+            raise OverlayError(f"{Path(command[0]).name} {error}") from error
+        except OSError as error:
+            raise OverlayError(f"{command[0]} cannot be run: {error}") from error
+
+    def _find_uv(self) -> Path:
+        found = shutil.which("uv")
+        if found:
+            return Path(found)
+        version = next((line.split()[0] for line in UV_LOCK.read_text().splitlines() if line.startswith("uv==")), "uv")
+        directory = self._cache / "tools" / version
+        if not (directory / "bin" / "uv").exists():
+            draft = directory.with_name(f".{version}.{os.getpid()}")
+            done = self._supervise(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--no-deps",
+                    "--require-hashes",
+                    "--target",
+                    str(draft),
+                    "-r",
+                    str(UV_LOCK),
+                ]
+            )
+            if done.returncode:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise OverlayError("uv, which installs extra packages, cannot be had: " + _last_words(done))
+            try:
+                draft.rename(directory)
+            except OSError:  # another run was faster
+                shutil.rmtree(draft, ignore_errors=True)
+        return directory / "bin" / "uv"
+
+
+def _checked(requirement: str) -> str:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return str(Requirement(requirement))
+    except InvalidRequirement as error:
+        raise OverlayError(f"{requirement!r} is no requirement (PEP 508)") from error
+
+
+def _last_words(done: Outcome) -> str:
+    text = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
+    return " ".join(text.split())[-700:]

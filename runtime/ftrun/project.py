@@ -1,0 +1,36 @@
+"""Where the project's files are that are no packages: its locks, its tests.
+
+In a checkout they are beside the packages. Where the packages are installed, FT_ENV_PROJECT names a folder
+with a copy, as the images have it; without one, what needs these files says that they are not there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+PACKAGES = {"ftloader": "loader", "ftbench": "bench", "ftsafety": "safety", "ftrun": "runtime"}
+"""Every package of the project, and the folder of a checkout that holds it."""
+
+_BESIDE = Path(__file__).resolve().parents[2]
+IS_CHECKOUT = all((_BESIDE / folder / name).is_dir() for name, folder in PACKAGES.items())
+"""Whether this package was imported from a checkout."""
+
+ROOT = _BESIDE if IS_CHECKOUT else Path(os.environ.get("FT_ENV_PROJECT") or _BESIDE)
+"""The folder that holds docker/ and tests/, if there is one."""
+
+SOURCE_PATHS = tuple(str(ROOT / folder) for folder in PACKAGES.values()) if IS_CHECKOUT else ()
+"""What an interpreter needs on its path to import the packages; nothing where they are installed."""
+
+
+def source_folders() -> list[Path]:
+    """Where this interpreter imports the packages from, those that it has."""
+    found = (importlib.util.find_spec(name) for name in PACKAGES)
+    return [Path(folder) for spec in found if spec for folder in spec.submodule_search_locations or ()]
+
+
+def normalise(name: str) -> str:
+    """A distribution's name in its canonical form (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()

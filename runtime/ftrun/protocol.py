@@ -1,0 +1,81 @@
+"""The server's protocol: one JSON object a line over a Unix stream socket.
+
+Client to server, one request at a time: {"op": "describe"} or {"op": "trial", "config": ...,
+"request": {...}} or {"op": "stress", ...} with the same keys; {"op": "turn", "trial": number} lets a trial that
+waits go on, "end" ends it. Peer to client: {"hello": PROTOCOL} or {"busy": text} on connecting, then
+{"result": {...}} or {"error": text} for each request, or {"waiting": number} for a trial that lets others have
+their turns; before that, for "stress", a {"line": {...}} for each thing that is known. Closing the connection
+means that the client has gone, whatever runs for it.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+from collections.abc import Callable
+
+PROTOCOL = 4
+# A request names at most a few thousand files; more than this is no request of ours.
+LONGEST_LINE = 16 * 1024 * 1024
+
+
+class Disconnected(Exception):
+    """The other side has gone, or does not speak the protocol."""
+
+
+class Channel:
+    """Lines over a connected socket. Owned by one thread; closes the socket with itself."""
+
+    def __init__(self, connection: socket.socket):
+        self.connection = connection
+        self._received = bytearray()
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self.connection.fileno()
+
+    def send(self, message: dict) -> None:
+        """Send one message; raises Disconnected."""
+        try:
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+
+    def receive(self, watch: dict[int, Callable[[], bool]], timeout: float | None = None) -> dict | None:
+        """The next message; None if `timeout` seconds passed or a watched callback said True.
+
+        Raises Disconnected at the end of the stream or for what is no message.
+        """
+        with selectors.DefaultSelector() as selector:
+            for fd in (self.fileno(), *watch):
+                selector.register(fd, selectors.EVENT_READ)
+            while b"\n" not in self._received:
+                events = selector.select(timeout)
+                if not events:
+                    return None
+                for key, _ in events:
+                    if key.fd in watch:
+                        if watch[key.fd]():
+                            return None
+                        continue
+                    try:
+                        data = self.connection.recv(1 << 16)
+                    except OSError as error:
+                        raise Disconnected(str(error)) from error
+                    if not data or len(self._received) > LONGEST_LINE:
+                        raise Disconnected("end of stream" if not data else "line too long")
+                    self._received += data
+        line, _, rest = self._received.partition(b"\n")
+        self._received = rest
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise Disconnected(f"not a message: {bytes(line[:80])!r}") from error
+        if not isinstance(message, dict):
+            raise Disconnected(f"not a message: {bytes(line[:80])!r}")
+        return message
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()

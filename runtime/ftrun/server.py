@@ -1,0 +1,143 @@
+"""A server that offers this interpreter to a client in another container, over a Unix socket.
+
+One process, one thread, one client at a time. Everything the server waits for (clients, what runs for the client,
+signals) goes through one event loop at a time, so nothing here is shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import selectors
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ftrun.child_process import Stopped, Watch
+from ftrun.interruption import Interruption
+from ftrun.protocol import PROTOCOL, Channel, Disconnected
+
+
+class ServerError(Exception):
+    """The server cannot start; the message says what to do."""
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening socket at `path`; raises ServerError if it cannot be had.
+
+    It appears there by a rename, so a client that sees it can connect, and one that a killed
+    server left behind is replaced.
+    """
+    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+        probe.connect(str(path))
+        raise ServerError(f"another server listens on {path} already")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(temporary))
+        listener.listen(4)
+        temporary.rename(path)
+    except OSError as error:
+        listener.close()
+        temporary.unlink(missing_ok=True)
+        hint = " (the path of a Unix socket has at most 107 bytes)" if len(str(temporary)) > 107 else ""
+        raise ServerError(
+            f"cannot listen on {path}: {error.strerror or error}{hint}; name a path in a writable directory"
+        ) from error
+    return listener
+
+
+@contextlib.contextmanager
+def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
+    """A block with a listening socket at `path`, which is gone after it; raises ServerError as `listen` does.
+
+    With `anyone`, whoever sees the socket may connect, also under another user id.
+    """
+    before = os.umask(0) if anyone else None
+    try:
+        listener = listen(path)
+    finally:
+        if before is not None:
+            os.umask(before)
+    try:
+        yield listener
+    finally:
+        path.unlink(missing_ok=True)
+        listener.close()
+
+
+class Server:
+    """Serves one client; the others are refused. Owned by the main thread."""
+
+    def __init__(self, listener: socket.socket, interruption: Interruption):
+        self._listener = listener
+        self._interruption = interruption
+
+    def _answer(self, request: dict, watch: Watch, channel: Channel) -> dict:
+        """What to say to a request; raises Stopped if a watched descriptor says that nobody waits for it."""
+        raise NotImplementedError
+
+    def _client_gone(self) -> None:
+        """The client has gone: end what still waits for it."""
+
+    def _refuse(self) -> bool:
+        """Tell a client that comes while another is served; never ends what runs."""
+        with contextlib.suppress(OSError, Disconnected):
+            channel = Channel(self._listener.accept()[0])
+            channel.send({"busy": "it serves another client"})
+            channel.close()
+        return False
+
+    def serve(self, idle: float) -> None:
+        """Wait `idle` seconds for a client and serve it until it has gone or a signal comes."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            selector.register(self._interruption, selectors.EVENT_READ)
+            if not selector.select(idle) or self._interruption.wanted():
+                return
+        channel = Channel(self._listener.accept()[0])
+        watch = {self._listener.fileno(): self._refuse, self._interruption.fileno(): self._interruption.wanted}
+        try:
+            channel.send({"hello": PROTOCOL})
+            while (request := channel.receive(watch)) is not None:
+                # While something runs for the client nothing is due from it: readable means gone.
+                channel.send(self._answer(request, {**watch, channel.fileno(): lambda: True}, channel))
+        except (Disconnected, Stopped):
+            pass  # the client has gone or a signal came
+        finally:
+            self._client_gone()
+            channel.close()
+
+
+def run(
+    module: str,
+    description: str,
+    server: Callable[[socket.socket, Interruption], Server],
+    arguments: list[str] | None = None,
+    anyone: bool = False,
+) -> int:
+    """The command line of a server's module: `--socket`, `--idle`. Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--socket", required=True, type=Path, metavar="PATH", help="the Unix socket to listen on; removed at the end"
+    )
+    parser.add_argument(
+        "--idle",
+        type=float,
+        default=120,
+        metavar="SECONDS",
+        help="give up when no client came for so long (default: %(default)s)",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        with Interruption() as interruption, listening(options.socket, anyone) as listener:
+            server(listener, interruption).serve(options.idle)
+    except ServerError as error:
+        print(f"{module}: {error}", file=sys.stderr)
+        return 1
+    # SIGTERM is how `docker stop` and compose end a service: an ordinary end.
+    return 0

@@ -1,0 +1,83 @@
+"""From MODULE:OBJECT to a dataset."""
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+import types
+from typing import Any
+
+import torch.utils.data
+
+
+class TargetError(Exception):
+    """MODULE:OBJECT gives no dataset; the text says why."""
+
+
+def load(target: str) -> Any:
+    """The dataset that *target* names: imports the module, looks the object up, calls it if it is callable.
+
+    Raises:
+        TargetError: with the user's own traceback where their code failed.
+    """
+    module_name, _, path = target.rpartition(":")
+    value: Any = _guarded(f"importing {module_name}", _import, module_name)
+    for name in path.split("."):
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            public = sorted(known for known in dir(value) if not known.startswith("_"))
+            raise TargetError(f"{module_name} has no {path}; it has {', '.join(public[:20]) or 'nothing'}") from None
+    if isinstance(value, type) or (callable(value) and not _is_dataset(value)):
+        value = _guarded(f"calling {path}()", value)
+    if isinstance(value, torch.utils.data.DataLoader):
+        value = value.dataset
+    if not _is_dataset(value):
+        raise TargetError(
+            f"{target} gives a {type(value).__name__}, which is no dataset: it has neither __getitem__ nor is it a "
+            "torch.utils.data.IterableDataset"
+        )
+    return value
+
+
+def _is_dataset(value: Any) -> bool:
+    if isinstance(value, (type, str, bytes)):
+        return False
+    return (
+        isinstance(value, torch.utils.data.DataLoader)
+        or isinstance(value, torch.utils.data.IterableDataset)
+        or hasattr(type(value), "__getitem__")
+    )
+
+
+def _import(name: str) -> types.ModuleType:
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    if not os.path.isfile(name):
+        raise TargetError(f"there is no file {name}")
+    path = os.path.abspath(name)
+    sys.path.insert(0, os.path.dirname(path))  # as python FILE does
+    # By its own name where that is free, so that what it pickles is found again.
+    own = os.path.basename(path).removesuffix(".py")
+    spec = importlib.util.spec_from_file_location(own if own not in sys.modules else f"_audited_{own}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _guarded(what: str, work: Any, *arguments: Any) -> Any:
+    try:
+        return work(*arguments)
+    except TargetError:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if not frame.filename.startswith((__file__, "<frozen")) and "importlib" not in frame.filename
+        ]
+        listing = "".join(traceback.format_list(frames[-8:]))
+        text = "".join(traceback.format_exception_only(error)).strip()
+        raise TargetError(f"{what} failed:\n{listing}{text}") from error

@@ -1,0 +1,146 @@
+"""A twin that runs something for this process: an interpreter of this machine, or a server in another container.
+
+Both kinds are owned by one thread and watch the interruption while they wait; they raise Interrupted with
+nothing left running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+from ftrun.child_process import Outcome, Stopped, TimedOut, supervise
+from ftrun.configurations import child_environment, command, last_lines
+from ftrun.interruption import Interrupted, Interruption
+from ftrun.protocol import PROTOCOL, Channel, Disconnected
+
+CONNECT_SECONDS = 30.0
+RETRY_SECONDS = 0.2
+# Importing what describes an environment takes a second, on a machine that does nothing else.
+DESCRIBE_SECONDS = 240.0
+STOPPED_TOGETHER_SECONDS = 0.5
+
+
+class TwinError(Exception):
+    """The twin cannot be used; the message says what to do."""
+
+
+class TwinLost(TwinError):
+    """The twin could be used, and has gone."""
+
+
+class LocalTwin:
+    """An interpreter of this machine; what it runs are child processes of this one."""
+
+    def __init__(self, python: Path, interruption: Interruption):
+        self.name = self.python = str(python)
+        self._interruption = interruption
+        self._watch = {interruption.fileno(): interruption.wanted}
+        if not (python.is_file() and os.access(python, os.X_OK)):
+            raise TwinError(
+                f"{python} is no executable file: name a Python interpreter or unix:/path of a server's socket"
+            )
+
+    def describe(self) -> dict:
+        """The twin's environment (ftrun.environment.describe); raises TwinError."""
+        done = self._run("ftrun.environment", DESCRIBE_SECONDS)
+        try:
+            if done.returncode == 0:
+                return json.loads(done.stdout)
+        except ValueError:
+            pass
+        raise TwinError(
+            f"{self.name} is not a Python that can be a twin (3.13 or newer with the packages of the lock):"
+            + last_lines(done.stderr, 4)
+        )
+
+    def _run(self, module: str, timeout: float) -> Outcome:
+        try:
+            return supervise(command(self.name, module), b"", child_environment(), self._watch, timeout)
+        except Stopped:
+            raise self._interrupted() from None
+        except (OSError, TimedOut) as error:
+            raise TwinError(f"{self.name} cannot be run: {error}") from error
+
+    def _interrupted(self) -> Interrupted:
+        assert self._interruption.signum is not None, "only a signal stops what runs here"
+        return Interrupted(self._interruption.signum)
+
+    def close(self) -> None:
+        """Let the twin go."""
+
+
+class RemoteTwin:
+    """An interpreter behind a server's Unix socket (ftrun.server)."""
+
+    python = None
+
+    def __init__(self, path: Path, interruption: Interruption):
+        self.name = f"unix:{path}"
+        self.closed = False
+        """Whether the connection has ended, and with it all that ran behind it."""
+        self._interruption = interruption
+        self._watch = {interruption.fileno(): interruption.wanted}
+        self._channel = Channel(self._connect(path))
+        try:
+            hello = self.exchange(None, CONNECT_SECONDS)
+            if "busy" in hello:
+                raise TwinError(f"{self.name}: {hello['busy']}; wait until that has ended")
+            if hello.get("hello") != PROTOCOL:
+                raise TwinError(
+                    f"{self.name} speaks another protocol: {hello}; use the same version of ft-env in both containers"
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, path: Path) -> socket.socket:
+        # The socket's appearance could be had from inotify, but not across every kind of shared
+        # volume (a network or virtual machine's file system reports only its own side's changes),
+        # and a refusing socket of a server that starts again not at all. So: try again now and then,
+        # waiting on the interruption meanwhile.
+        give_up = time.monotonic() + CONNECT_SECONDS
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(str(path))
+                return connection
+            except OSError as error:
+                connection.close()
+                if time.monotonic() >= give_up or not isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
+                    raise TwinError(
+                        f"no server answers on {path} ({error.strerror or error}): start one in the twin's container "
+                        f"with --socket {path}"
+                    ) from error
+            self._interruption.wait(RETRY_SECONDS)
+
+    def exchange(self, message: dict | None, timeout: float) -> dict:
+        """Send a request and return its answer; None only receives. Raises TwinLost or Interrupted."""
+        try:
+            if message is not None:
+                self._channel.send(message)
+            answer = self._channel.receive(self._watch, timeout)
+        except Disconnected as error:
+            # Where both containers are stopped together, the server may have gone before our own
+            # signal arrives; then that is the reason.
+            self.close()
+            self._interruption.wait(STOPPED_TOGETHER_SECONDS)
+            raise TwinLost(f"{self.name}: the server has gone ({error}); see its output") from error
+        # Closing the connection is what makes the server kill what runs for us.
+        if answer is None:
+            self.close()
+            self._interruption.check()
+            raise TwinLost(f"{self.name} did not answer within {timeout:.0f} s")
+        return answer
+
+    def describe(self) -> dict:
+        """The twin's environment (ftrun.environment.describe); raises TwinError."""
+        return self.exchange({"op": "describe"}, DESCRIBE_SECONDS)["result"]
+
+    def close(self) -> None:
+        """Let the twin go."""
+        self.closed = True
+        self._channel.close()

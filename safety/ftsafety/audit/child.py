@@ -1,0 +1,77 @@
+"""The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS ARGUMENTS.
+
+Writes lines of JSON into the descriptor PIPE: {"progress": ...}, at last {"report": ...} or {"error": ...,
+"status": ...}. Into the descriptor STACKS go the stacks of all threads, at a crash or when told by SIGUSR1.
+"""
+
+import ctypes
+import faulthandler
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from ftrun import target
+from ftsafety.audit import arguments, gil
+from ftsafety.audit.findings import from_gil
+from ftsafety.audit.run import AuditError, audit
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def main() -> None:
+    """Ends the process by itself, past threads that may be stuck."""
+    pipe, stacks = int(sys.argv[1]), int(sys.argv[2])
+    options = arguments.parse(sys.argv[3:])
+    faulthandler.enable(file=stacks, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # nobody is left to read the report
+    os.set_inheritable(pipe, False)
+
+    def say(**message: Any) -> None:
+        os.write(pipe, json.dumps(message).encode() + b"\n")
+
+    status = 0
+    try:
+        say(progress=f"loading {options.target}")
+        with gil.noticing() as turned_on:
+            dataset = target.load(options.target)
+        report = audit(
+            dataset,
+            indices=options.indices,
+            samples=options.samples,
+            threads=options.threads,
+            seconds=options.seconds,
+            patience=options.patience,
+            seed=options.seed,
+            progress=lambda text: say(progress=text),
+        )
+        if turned_on:
+            report.findings = [finding for finding in report.findings if finding.kind != "gil-enabled"]
+            report.findings += from_gil(turned_on)
+        report.dataset = f"{options.target}: {report.dataset}"
+        say(report=report.to_dict())
+    except target.TargetError as error:
+        say(error=str(error), status=2)
+    except (AuditError, TypeError, ValueError) as error:
+        say(error=str(error), status=3)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def arguments_of(options: Any) -> list[str]:
+    """The command line that gives *options* again."""
+    result = [options.target]
+    for name, value in vars(options).items():
+        if name in ("target", "json") or value is None:
+            continue
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        result.append(f"--{name.replace('_', '-')}={text}")
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""``python -m ftsafety.audit``: runs the audit in a process of its own and says what became of it."""
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, NamedTuple
+
+from ftsafety.audit import gil
+from ftsafety.audit.arguments import parse
+from ftsafety.audit.child import arguments_of
+from ftsafety.audit.observer import Line
+from ftsafety.audit.report import PROBLEM, Finding, Report
+from ftsafety.audit.samples import HERE
+
+_GRACE = 2.0
+"""Seconds for the stacks to be written, once they are asked for."""
+
+
+class _Outcome(NamedTuple):
+    """How one process ended."""
+
+    answer: dict[str, Any] | None
+    """What it said last: a report or an error."""
+    signal: str | None
+    stacks: str
+    timed_out: bool
+    step: str
+    """What it was doing."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Audits; prints the report; returns the exit status."""
+    options = parse(arguments)
+    begin = time.monotonic()
+    try:
+        outcome = _run(options, begin)
+        crashes = []
+        if outcome.signal and not outcome.timed_out:
+            _say(f"the audit's process was ended by {outcome.signal}; a second look")
+            crashes.append(outcome)
+            outcome = _run(options, begin)
+            if outcome.signal and not outcome.timed_out:
+                crashes.append(outcome)
+    except KeyboardInterrupt:
+        _say("interrupted; nothing is left running")
+        return 130
+    if len(crashes) == 2:
+        report = _crash_report(options, crashes, time.monotonic() - begin)
+    elif outcome.answer and "report" in outcome.answer:
+        report = Report.from_dict(outcome.answer["report"])
+        report.unconfirmed += [
+            f"the process was ended by {crash.signal} while {crash.step}; not again in a second "
+            f"run. Its stacks:\n{crash.stacks}"
+            for crash in crashes
+        ]
+    else:
+        return _failed(options, outcome)
+    print(json.dumps(report.to_dict(), indent=1) if options.json else report, flush=True)
+    return 0 if report.ok else 1
+
+
+def _failed(options: Any, outcome: _Outcome) -> int:
+    if outcome.timed_out:
+        text = (
+            f"not finished within --time-limit {options.time_limit:g} s, while {outcome.step}; where its threads "
+            f"were:\n{outcome.stacks or '(no stacks: the interpreter did not answer)'}"
+        )
+        status = 3
+    elif outcome.answer:
+        text, status = outcome.answer["error"], outcome.answer["status"]
+    else:
+        text, status = f"the dataset ended the process while {outcome.step} (os._exit()?): it cannot be audited", 3
+    if options.json:
+        print(json.dumps({"error": text, "exit_status": status}, indent=1), flush=True)
+    print(f"audit: {text}", file=sys.stderr)
+    return status
+
+
+def _run(options: Any, begin: float) -> _Outcome:
+    """One process from start to end, within what is left of the time limit."""
+    read, write = os.pipe()
+    with tempfile.TemporaryFile("w+", errors="replace") as stacks, open(read, "rb", buffering=0) as pipe:
+        command = [
+            sys.executable,
+            "-m",
+            "ftsafety.audit.child",
+            str(write),
+            str(stacks.fileno()),
+            *arguments_of(options),
+        ]
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno(),
+                pass_fds=(write, stacks.fileno()),
+                start_new_session=True,
+            )  # Ctrl-C comes here, and all of the child's processes end together
+        finally:
+            os.close(write)
+        try:
+            answer, step, timed_out = _listen(pipe, begin + options.time_limit)
+            if timed_out:
+                process.send_signal(signal.SIGUSR1)  # stacks, please
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)  # its own end: after a crash, its signal
+        finally:
+            _end(process)
+        stacks.seek(0)
+        name = None
+        if process.returncode < 0 and not answer:
+            with contextlib.suppress(ValueError):
+                name = signal.Signals(-process.returncode).name
+            name = name or f"signal {-process.returncode}"
+        return _Outcome(answer, name, _shorten(stacks.read()), timed_out, step)
+
+
+def _end(process: subprocess.Popen) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # what the dataset started, too
+    process.wait()
+
+
+def _listen(pipe: Any, deadline: float) -> tuple[dict[str, Any] | None, str, bool]:
+    """(the last answer, the last step, whether *deadline* came first)."""
+    answer, step, rest = None, "starting", b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                return None, step, True
+            data = pipe.read(65536)
+            if not data:
+                return answer, step, False
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                message = json.loads(line)
+                if "progress" in message:
+                    step = message["progress"]
+                    _say(step)
+                else:
+                    answer = message
+
+
+def _crash_report(options: Any, crashes: list[_Outcome], seconds: float) -> Report:
+    first, second = crashes
+    crashed = first.stacks.partition("Current thread")[2] or first.stacks
+    named = re.search(r'File "(.+)", line (\d+)', crashed)
+    where = str(Line(named[1], int(named[2]))) if named else options.target
+    finding = Finding(
+        "crash",
+        PROBLEM,
+        f"the interpreter crashes under threads: {first.signal}",
+        where,
+        f"while {first.step}. The stacks:\n{first.stacks}",
+        "an object of an extension module that threads share wants a lock, or one per thread (threading.local); report "
+        "it to the module's authors",
+        f"in both of two processes ({first.signal}, {second.signal})",
+    )
+    return Report(
+        options.target,
+        f"{gil.describe()}; {options.threads} threads",
+        [finding],
+        seconds=seconds,
+        tried=["the audit in two processes, both of which crashed"],
+        cannot=["anything else: mend the crash, and audit again"],
+    )
+
+
+def _shorten(stacks: str, lines: int = 60) -> str:
+    """The current thread's stack, mostly, without what belongs to the audit."""
+    foreign = (HERE, "/threading.py", '"<frozen runpy>"', "Extension modules:")
+    kept = [line for line in stacks.rstrip().splitlines() if line.strip() and not any(each in line for each in foreign)]
+    # A thread of which nothing is left was waiting, or in the audit's own code.
+    kept = [line for line, after in zip(kept, [*kept[1:], ""]) if not _is_heading(line) or after.startswith("  ")]
+    here = next((number for number, line in enumerate(kept) if line.startswith("Current thread")), 0)
+    kept = kept[:1] + kept[here:] + kept[1:here]  # the thread that crashed comes first
+    return "\n".join(kept[:lines] + ["..."] * (len(kept) > lines))
+
+
+def _is_heading(line: str) -> bool:
+    return line.startswith(("Thread 0x", "Current thread 0x"))
+
+
+def _say(text: str) -> None:
+    print(f"audit: {text}", file=sys.stderr, flush=True)

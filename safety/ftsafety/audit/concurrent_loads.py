@@ -1,0 +1,222 @@
+"""Many threads load samples at once, in bursts made to provoke races rather than to hope for them.
+
+A burst is some rounds, at whose beginning all threads wait for each other (a barrier). The ways differ:
+all threads want the same sample, or each another one; the dataset is as it was at first (caches empty,
+files unopened), or warm; its code runs as it is, or every line may be followed by a short pause, so that
+another thread comes in between. With a GIL, threads are switched every few microseconds.
+"""
+
+import contextlib
+import itertools
+import random
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ftsafety.audit.comparison import Frozen, Raised, difference, structure
+from ftsafety.audit.observer import events_in, monitoring
+from ftsafety.audit.reachable import Snapshot
+from ftsafety.audit.samples import HERE, Loads, outcome
+
+ROUNDS = 12
+"""Rounds of a burst."""
+_PAUSED = 0.25
+"""Of the lines of a burst with pauses: those that are followed by one."""
+_LONGEST_PAUSE = 3e-4
+_SWITCH_INTERVAL = 1e-6
+
+
+class Way(NamedTuple):
+    """How a burst is run."""
+
+    same: bool
+    cold: bool
+    pauses: bool
+
+    def __str__(self) -> str:
+        which = "the same sample in all threads" if self.same else "another sample in each thread"
+        state = "the dataset as it was at first" if self.cold else "the dataset warm"
+        return f"{which}, {state}{', with pauses between its lines' if self.pauses else ''}"
+
+
+# Every thread its own sample and a warm dataset first: what training does.
+WAYS = (
+    Way(False, False, False),
+    Way(True, True, True),
+    Way(False, False, True),
+    Way(True, True, False),
+    Way(False, True, True),
+    Way(False, True, False),
+    Way(True, False, True),
+)
+
+
+@dataclass
+class Odd:
+    """An outcome that differs from the serial one."""
+
+    key: Any
+    got: Frozen
+    how: str
+    way: Way
+
+    @property
+    def sign(self) -> tuple:
+        """What makes two of them the same kind of failure."""
+        return ("exception", self.got.kind, self.got.line) if isinstance(self.got, Raised) else ("differs",)
+
+
+@dataclass
+class Burst:
+    """What one burst saw."""
+
+    way: Way
+    calls: int = 0
+    rounds: int = 0
+    odd: list[Odd] = field(default_factory=list)
+
+
+class Stuck(Exception):
+    """No thread has finished a sample for a long time; the text holds the stacks of those that hang."""
+
+    def __init__(self, seconds: float, stacks: str, names: list[str], line: str) -> None:
+        super().__init__(f"no thread has finished a sample for {seconds:.0f} s")
+        self.stacks, self.names, self.line = stacks, names, line
+
+
+@contextlib.contextmanager
+def switching_often() -> Iterator[None]:
+    """A tiny switch interval for the block; it matters where there is a GIL."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+class Burster:
+    """Runs bursts over the same samples; driven by one thread."""
+
+    def __init__(
+        self,
+        loads: Loads,
+        reference: dict[Any, Frozen],
+        loose: set,
+        snapshot: Snapshot,
+        codes: set[types.CodeType],
+        threads: int,
+        patience: float,
+    ) -> None:
+        """*loose*: keys of which only the structure is compared. *patience*: seconds until a hang is one."""
+        self._loads, self._reference, self._loose = loads, reference, loose
+        self._snapshot, self._codes = snapshot, codes
+        self._threads, self._patience = threads, patience
+
+    def burst(self, way: Way, seed: int, deadline: float) -> Burst:
+        """One burst, which begins no round after *deadline*.
+
+        Raises:
+            Stuck: threads hang; they stay behind.
+        """
+        result = Burst(way)
+        rng = random.Random(seed)
+        keys = self._loads.keys
+        plans = [[keys[rng.randrange(len(keys))] for _ in range(ROUNDS)]] * self._threads
+        if not way.same:
+            plans = [rng.sample(keys, len(keys)) for _ in range(self._threads)]
+            plans = [list(itertools.islice(itertools.cycle(plan), ROUNDS)) for plan in plans]
+        over = False
+
+        def next_round() -> None:  # by one thread, while all others wait
+            nonlocal over
+            over = over or (time.monotonic() > deadline and result.rounds > 0)
+            if not over:
+                result.rounds += 1
+            if way.cold:
+                self._snapshot.restore()
+
+        barrier = threading.Barrier(self._threads, next_round)
+        done = [0] * self._threads  # each thread writes its own place
+        found: list[list[Odd]] = [[] for _ in plans]
+
+        def run(number: int) -> None:
+            for key in plans[number]:
+                try:
+                    barrier.wait()
+                except threading.BrokenBarrierError:
+                    return  # others hang
+                if over:
+                    return
+                got = outcome(self._loads, key, number)
+                how = self._compare(key, got)
+                if how is not None:
+                    found[number].append(Odd(key, got, how, way))
+                done[number] += 1
+
+        with switching_often(), self._pausing(way.pauses, seed):
+            self._run(run, barrier, done)
+        result.calls = sum(done)
+        result.odd = [odd for odds in found for odd in odds]
+        return result
+
+    def _compare(self, key: Any, got: Frozen) -> str | None:
+        reference = self._reference[key]
+        if key in self._loose:
+            got, reference = structure(got), structure(reference)
+        return difference(got, reference)
+
+    def _run(self, run: Callable[[int], None], barrier: threading.Barrier, done: list[int]) -> None:
+        # Daemons: the user's code may hang for ever, and then nobody can end its thread.
+        threads = [
+            threading.Thread(target=run, args=(n,), name=f"audit-thread-{n}", daemon=True) for n in range(self._threads)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            before = None
+            while thread.is_alive():
+                thread.join(self._patience)
+                if thread.is_alive() and before == sum(done):
+                    barrier.abort()
+                    raise stuck(threads, self._patience)
+                before = sum(done)
+
+    @contextlib.contextmanager
+    def _pausing(self, pauses: bool, seed: int) -> Iterator[None]:
+        if not pauses:
+            yield
+            return
+        own = threading.local()
+
+        def pause(code: types.CodeType, line: int) -> None:
+            rng = getattr(own, "rng", None)
+            if rng is None:
+                rng = own.rng = random.Random(hash((seed, threading.current_thread().name)))
+            if rng.random() < _PAUSED:
+                time.sleep(rng.random() * _LONGEST_PAUSE)
+
+        event = sys.monitoring.events.LINE
+        with monitoring({event: pause}) as tool, events_in(tool, self._codes, event):
+            yield
+
+
+def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
+    """What hangs, looked at once now, as an exception to raise."""
+    frames = sys._current_frames()
+    texts, names, line = [], [], ""
+    for thread in threads:
+        frame = frames.get(thread.ident)
+        stack = traceback.extract_stack(frame) if frame is not None else []
+        own = [entry for entry in stack if not entry.filename.startswith(HERE) and entry.filename != threading.__file__]
+        if not own or not thread.is_alive():
+            continue  # at the barrier
+        names.append(thread.name)
+        line = line or f"{own[-1].filename}:{own[-1].lineno}  {own[-1].line}"
+        texts.append(f"{thread.name}:\n" + "".join(traceback.format_list(own)).rstrip())
+    return Stuck(seconds, "\n".join(texts), names, line)

@@ -1,0 +1,84 @@
+"""Where files stand: descriptors of the process and file objects of the dataset.
+
+A file position is state. Whoever moves it moves it for all threads that use the file.
+"""
+
+import contextlib
+import fcntl
+import io
+import mmap
+import os
+import stat
+from typing import Any, NamedTuple
+
+from ftsafety.audit.reachable import Node
+
+
+class OpenFile(NamedTuple):
+    """An open file, or memory map, that has a position."""
+
+    identity: tuple
+    name: str
+
+
+def has_position(value: Any) -> bool:
+    """Whether *value* is a file object or a memory map."""
+    return isinstance(value, (io.IOBase, mmap.mmap))
+
+
+def objects_with_position(nodes: list[Node]) -> list[Any]:
+    """The file objects and memory maps among what the dataset refers to."""
+    return [node.value for node in nodes if has_position(node.value)]
+
+
+def positions(objects: list[Any]) -> dict[OpenFile, int]:
+    """Where each of *objects*, and each descriptor of a regular file that is open for reading, stands."""
+    found = {}
+    for value in objects:
+        # Closed, not seekable, or a text file in the midst of an iteration: then its descriptor tells.
+        with contextlib.suppress(OSError, ValueError):
+            found[OpenFile(("object", id(value)), str(getattr(value, "name", type(value).__name__)))] = value.tell()
+    standard = set()
+    for descriptor in range(3):
+        with contextlib.suppress(OSError):
+            status = os.fstat(descriptor)
+            standard.add((status.st_dev, status.st_ino))
+    for descriptor in _descriptors():
+        with contextlib.suppress(OSError):  # closed meanwhile: the one that lists the folder
+            status = os.fstat(descriptor)
+            inode = status.st_dev, status.st_ino
+            if not stat.S_ISREG(status.st_mode) or inode in standard:
+                continue
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+                continue  # a log
+            found[OpenFile(("descriptor", descriptor, *inode), _name(descriptor))] = os.lseek(
+                descriptor, 0, os.SEEK_CUR
+            )
+    return found
+
+
+def moved(before: dict[OpenFile, int], after: dict[OpenFile, int]) -> list[OpenFile]:
+    """Those that stand elsewhere now."""
+    return [file for file, position in after.items() if before.get(file, position) != position]
+
+
+def of_object(value: Any) -> Any:
+    """The file object in an archive (zip, tar), or *value* itself."""
+    for name in ("fp", "fileobj"):
+        inner = getattr(value, name, None)
+        if isinstance(inner, io.IOBase):
+            return inner
+    return value
+
+
+def _descriptors() -> list[int]:
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        with contextlib.suppress(OSError):
+            return [int(name) for name in os.listdir(folder) if int(name) > 2]
+    return []
+
+
+def _name(descriptor: int) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    return f"descriptor {descriptor}"

@@ -1,0 +1,463 @@
+"""From what was seen to findings: the words, the lines and the remedies."""
+
+from typing import Any
+
+from ftsafety.audit import gil
+from ftsafety.audit.comparison import Frozen, Raised
+from ftsafety.audit.concurrent_loads import Burst, Odd, Stuck
+from ftsafety.audit.libraries import IO_SOURCE, LIMITS, NUMPY_SOURCE, ONLY_SHARED
+from ftsafety.audit.observer import Observed, Write, definition, line_naming
+from ftsafety.audit.reachable import Node
+from ftsafety.audit.report import NOTE, PROBLEM, RISK, Finding, Report
+from ftsafety.audit.samples import Loads
+
+_TWICE = "in both of two observations, each with two threads taking turns"
+_PER_THREAD = (
+    "keep it per thread (threading.local), or make it in __init__, or put a lock around the test and the write"
+)
+
+_WRITES = {
+    "augmented": (
+        PROBLEM,
+        "lost updates: several threads read, compute and write {target} without a lock",
+        "Two threads that read the same value write the same result, and one update is gone.",
+        "put a lock around the line, or count per thread (threading.local) and add up at the end",
+    ),
+    "checked": (
+        RISK,
+        "{target} is looked at and then written, by several threads without a lock",
+        "Between the test and the write another thread may do the same: two are made, and one is dropped "
+        "or both are used.",
+        _PER_THREAD,
+    ),
+    "global": (
+        RISK,
+        "the global variable {target} is written by several threads without a lock",
+        "Which value is left, and which a thread reads back, depends on who comes last.",
+        "pass the value on as an argument or return it; else a lock, or threading.local",
+    ),
+    "attribute": (
+        RISK,
+        "{target} is written by several threads without a lock",
+        "All threads share the dataset: what one writes there, another may read in the middle of its sample.",
+        "use a local variable for what belongs to one sample; else a lock, or threading.local",
+    ),
+    "item": (
+        RISK,
+        "{target} is written by several threads without a lock",
+        "All threads share the container: one may overwrite what another is about to read.",
+        "use a local variable for what belongs to one sample; a cache wants a lock, or dict.setdefault",
+    ),
+    "call": (
+        RISK,
+        "{target} that threads share is changed without a lock",
+        "A single call is whole, but what the line did before and does after it is not.",
+        "use a local variable for what belongs to one sample; else a lock around all lines that belong together",
+    ),
+}
+
+
+def describe(loads: Loads) -> str:
+    """The dataset, in words."""
+    kind = type(loads.dataset)
+    try:
+        size = f", {len(loads.dataset)} samples"
+    except (TypeError, NotImplementedError):
+        size = ""
+    return f"{kind.__module__}.{kind.__qualname__}{size}"
+
+
+def from_observation(loads: Loads, first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
+    """What two observations agree about."""
+    found = []
+    for write in sorted(first.writes & second.writes):
+        found.append(_late(write) if write.per_thread else _write(write))
+    found += _moves(first, second)
+    for draw in sorted(first.draws & second.draws):
+        found.append(
+            Finding(
+                "global-random",
+                PROBLEM,
+                f"{draw.name}() uses {draw.generator}",
+                str(draw.line),
+                "The generator is one for all threads: which sample gets which number depends on who comes first, so a "
+                "seed repeats nothing.",
+                "use the sample's own generator: ftloader.sample_rng().python, .numpy or .torch; where the line is a "
+                "library's, put a transform of your own in its place",
+                f"called {_TWICE}",
+            )
+        )
+    return found + _limits(second, nodes)
+
+
+def _write(write: Write) -> Finding:
+    level, title, what, remedy = _WRITES[write.kind]
+    if write.kind == "call" and ("ndarray" in write.target or "tensor" in write.target):
+        what = f"Threads that write the same array at once leave a mixture ({NUMPY_SOURCE})."
+    return Finding(
+        "lost-update" if write.kind == "augmented" else "unguarded-write",
+        level,
+        title.format(target=write.target),
+        str(write.line),
+        what,
+        remedy,
+        f"written to the same object, with no lock held, {_TWICE}",
+    )
+
+
+def _moves(first: Observed, second: Observed) -> list[Finding]:
+    lines = {move.line for move in first.moves} & {move.line for move in second.moves}
+    by_file: dict[str, list] = {}
+    for move in sorted(second.moves):
+        if move.line in lines:
+            by_file.setdefault(move.file, []).append(move)
+    unique = {tuple(move.line for move in moves): (file, moves) for file, moves in by_file.items()}
+    found = []
+    for file, moves in unique.values():
+        direct = any(move.direct for move in moves)
+        others = sorted({f"{move.line.filename}:{move.line.number}" for move in moves[1:]})
+        if file == "mmap":
+            what, remedy = (
+                "Between a seek() and its read() another thread may move it: the wrong bytes are read.",
+                (
+                    "read slices of the map (map[begin:end]), which have no position; or map the file once per thread "
+                    "(threading.local); or put a lock around seek and read"
+                ),
+            )
+        else:
+            what, remedy = (
+                (
+                    "Between a seek() and its read() another thread may move it, and the wrong bytes are read, mostly "
+                    f"without an error ({IO_SOURCE})."
+                ),
+                (
+                    "read with os.pread(file.fileno(), size, offset), which has no position; or open the file once per "
+                    "thread (threading.local); or put a lock around seek and read"
+                ),
+            )
+        found.append(
+            Finding(
+                "file-position",
+                PROBLEM if direct else RISK,
+                f"the position of a {'memory map' if file == 'mmap' else 'file'} that threads share is moved",
+                str(moves[0].line),
+                f"{file}{' (also at ' + ', '.join(others) + ')' if others else ''}: all threads share the position. "
+                f"{what}"
+                + ("" if direct else " Here a library moves it, which may have a lock of its own around both."),
+                remedy,
+                f"the position moved, with no lock of the dataset's held, {_TWICE}",
+            )
+        )
+    return found
+
+
+def _late(write: Write) -> Finding:
+    return Finding(
+        "late-thread-local",
+        NOTE,
+        f"each thread makes its own {write.target} when it loads its first sample",
+        str(write.line),
+        "That is safe. It exists once per worker thread, takes that many times the memory or handles, delays each "
+        "worker's first sample, and goes when the thread ends: with persistent_workers=False in every epoch.",
+        "none needed; keep workers (persistent_workers=True) where making it is expensive",
+        f"made {_TWICE}",
+    )
+
+
+def _limits(seen: Observed, nodes: list[Node]) -> list[Finding]:
+    shared: dict[str, str] = {}
+    for node in nodes:
+        shared.setdefault(type(node.value).__module__.partition(".")[0].lstrip("_"), node.path)
+    found = []
+    for name, limit in LIMITS.items():
+        called = seen.libraries.get(name)
+        if name in shared or (called and name not in ONLY_SHARED):
+            where = str(called) if called else f"{shared[name]} is of {name}"
+            found.append(
+                Finding(
+                    "known-limit",
+                    NOTE,
+                    f"{name} is in use, which has limits under threads",
+                    where,
+                    f"{limit.says} ({limit.source})",
+                    limit.remedy,
+                    "called by, or referred to from, the dataset",
+                )
+            )
+    return found
+
+
+def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
+    """What was seen with one thread."""
+    found, where = [], str(definition(loads.dataset))
+    if unequal:
+        found.append(
+            Finding(
+                "not-repeatable",
+                NOTE,
+                f"samples differ from call to call, without any other thread: {_keys(loads, unequal)}",
+                where,
+                "They are random, or depend on the calls before. That is no race; under threads only their types and "
+                "shapes are compared.",
+                "draw random numbers from ftloader.sample_rng(), which repeats them, or make the dataset's randomness "
+                "something that can be switched off for an audit",
+                "three serial passes, in two orders",
+            )
+        )
+    repeated = [key for key in overwritten if key not in unequal]
+    if repeated:
+        found.append(
+            Finding(
+                "overwritten-sample",
+                PROBLEM,
+                f"loading a sample overwrites the one before: {_keys(loads, repeated)}",
+                where,
+                "The dataset returns memory that it uses again for the next sample. Even one worker collects samples "
+                "of a batch before it copies them.",
+                "return a copy, or allocate the result anew in every call",
+                f"{len(repeated)} samples changed after they had been returned, with one thread",
+            )
+        )
+    return found
+
+
+def from_changes(
+    dataset: Any, changes: set[tuple[str, str]], written: list[Finding], second: Observed
+) -> list[Finding]:
+    """State that changed although no line of the dataset was seen to write it: by a library, for it."""
+    known = [finding.where + finding.title for finding in written] + [str(line) for line in second.locks]
+    found = []
+    for path, change in sorted(changes):
+        name = path.split("[")[0].rpartition(".")[2]
+        if any(name in text for text in known):
+            continue
+        found.append(
+            Finding(
+                "state-changed",
+                NOTE,
+                f"{path} changes while samples are loaded",
+                str(definition(dataset)),
+                f"{change}. No line of the dataset's own was seen to write it without a lock, so a library does "
+                "(functools.cached_property, say), or a line under a lock.",
+                "nothing if it is under a lock; else make it in __init__, before threads share the dataset",
+                "changed in each of two serial passes",
+            )
+        )
+    return found
+
+
+def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
+    """Arrays that every sample overwrites: by ``out=``, by a decoder, by an assignment through a local name."""
+    known = [finding.where + finding.title for finding in written] + [str(line) for line in second.locks]
+    found = []
+    for path in sorted(paths):
+        name = path.split("[")[0].rpartition(".")[2]
+        if any(name in text for text in known):
+            continue
+        line = line_naming(codes, name)
+        # Under which lock the library writes cannot be seen; where the dataset has none, there is none.
+        level = NOTE if second.has_locks else RISK
+        found.append(
+            Finding(
+                "shared-array",
+                level,
+                f"the values of {path}, an array that threads share, are overwritten for every sample",
+                str(line or definition(dataset)),
+                f"Threads that write the same array at once leave a mixture ({NUMPY_SOURCE})."
+                + (
+                    " The dataset holds a lock; if it is held from the first write to the last read, all is well."
+                    if second.has_locks
+                    else ""
+                ),
+                "allocate the array in each call, or one a thread (threading.local); else a lock from the first write "
+                "to the last read",
+                "other values after each of two serial passes",
+            )
+        )
+    return found
+
+
+def from_gil(turned_on: list[gil.Enabled]) -> list[Finding]:
+    """Modules that turn the GIL on, each tried again in a fresh interpreter."""
+    if not gil.free_threaded_build() or not gil.enabled() or gil.forced():
+        return []
+    found = []
+    for module, where in turned_on:
+        if gil.turns_on([module]):
+            found.append(_gil_finding(module, where))
+    if not found:
+        culprit = gil.turns_on(gil.third_party_extensions())
+        if culprit:
+            found.append(_gil_finding(culprit, f"import {culprit}"))
+    return found
+
+
+def _gil_finding(module: str, where: str) -> Finding:
+    return Finding(
+        "gil-enabled",
+        PROBLEM,
+        f"importing {module} turns the GIL back on",
+        where,
+        "The extension module does not declare that it can run without the GIL, so the whole process has it from "
+        "then on: threads are safe from some races, and slow.",
+        "use a release of it that supports free threading (py-free-threading.github.io/tracking), leave it out, or "
+        "set PYTHON_GIL=0 at your own risk and audit again",
+        "also in a fresh interpreter that imported nothing else",
+    )
+
+
+def from_owner_thread(loads: Loads, error: Raised) -> Finding:
+    """A dataset that only the thread that made it can use."""
+    return Finding(
+        "bound-to-thread",
+        PROBLEM,
+        f"no thread but the one that made the dataset can use it: {error.text}",
+        error.line,
+        f"Worker threads load samples, and another thread makes the dataset.\n{error.traceback}",
+        "make what belongs to a thread in the thread: open it in __getitem__ when it is first needed, once per thread "
+        "(threading.local)",
+        "twice in another thread, and twice not in the thread that made the dataset",
+    )
+
+
+def from_threads(
+    loads: Loads,
+    odds: list[Odd],
+    again: list[Odd],
+    bursts: list[Burst],
+    bursts_again: list[Burst],
+    suspects: list[Finding],
+) -> Finding:
+    """A failure that only came under threads, and came again."""
+    first = odds[0]
+    keys = sorted({odd.key for odd in odds}, key=repr)
+    rounds = sum(burst.rounds for burst in bursts)
+    seen = (
+        f"{len(odds)} times in {rounds} rounds ({first.way}), and {len(again)} times in "
+        f"{sum(burst.rounds for burst in bursts_again)} rounds of the second look; one thread alone gets it right "
+        "before and after"
+    )
+    through = [finding.where for finding in suspects if finding.level != NOTE]
+    limits = [finding for finding in suspects if finding.kind == "known-limit"]
+    if isinstance(first.got, Raised):
+        return Finding(
+            "exception",
+            PROBLEM,
+            f"only under threads: {first.got.text}",
+            first.got.line,
+            f"{_keys(loads, keys)}\n{first.got.traceback}",
+            _through(through, limits),
+            seen,
+        )
+    where = through[0] if len(through) == 1 else str(definition(loads.dataset))
+    examples = "; ".join(f"{loads.unit} {odd.key!r}: {odd.how}" for odd in _one_each(odds)[:3])
+    return Finding(
+        "results-differ",
+        PROBLEM,
+        f"other results under threads: {_keys(loads, keys)}",
+        where,
+        examples,
+        _through(through, limits),
+        seen,
+    )
+
+
+def _through(lines: list[str], limits: list[Finding]) -> str:
+    if lines:
+        return "the likely way to it, with its remedy, is a finding of its own here: " + "; ".join(
+            line.partition("  ")[0] for line in lines[:3]
+        )
+    if limits:
+        return "no line of the dataset's own was seen to write what threads share, but " + "; ".join(
+            f"{limit.title}: {limit.remedy}" for limit in limits
+        )
+    return (
+        "no line of the dataset's own was seen to write what threads share, so look at the objects that it calls: "
+        "a decoder, reader or model that threads share wants a lock, or one per thread (threading.local)"
+    )
+
+
+def from_hang(loads: Loads, first: Stuck, second: Stuck) -> Finding:
+    return Finding(
+        "hang",
+        PROBLEM,
+        f"threads are stuck: {len(second.names)} of them",
+        second.line or str(definition(loads.dataset)),
+        f"{first}. The stacks:\n{second.stacks}",
+        "take locks in the same order everywhere, release them by `with`, and wait for nothing while holding one",
+        "the same threads were stuck when looked at again; one thread alone does not hang",
+    )
+
+
+def say_what_was_tried(
+    report: Report,
+    loads: Loads,
+    bursts: list[Burst],
+    reference: dict[Any, Frozen],
+    unequal: set,
+    threads: int,
+    functions: int,
+    watched: bool,
+) -> None:
+    """Fills in what the audit did, and what that cannot show."""
+    calls, rounds = sum(burst.calls for burst in bursts), sum(burst.rounds for burst in bursts)
+    ways = {burst.way for burst in bursts}
+    report.tried += [
+        f"{len(loads.keys)} {plural(loads.unit)} three times by one thread, in two orders",
+        f"writes, file positions and random draws of {functions} functions of the dataset, twice, by two threads in "
+        "turns",
+        f"{calls} loads in {rounds} rounds by {threads} threads at once, in {len(ways)} ways: the same sample or "
+        "another one in each thread; the dataset as it was at first, or warm; its lines as they are, or with pauses "
+        "between them",
+    ]
+    cannot = report.cannot
+    cannot.append("that there is no race: only the samples, threads and orders that were tried are judged")
+    cannot.append("what C and C++ code does inside (its writes are not seen, only wrong results and crashes)")
+    if not functions:
+        cannot.append("what the dataset's lines write: none of its code is Python")
+    elif not watched:
+        cannot.append("what the dataset's lines write: the interpreter reported none of its instructions")
+    opaque = [key for key, got in reference.items() if got.opaque]
+    if opaque:
+        cannot.append(
+            f"whether all of {_keys(loads, opaque)} is right: parts can be neither copied nor compared, but "
+            "for their type"
+        )
+    if unequal:
+        cannot.append(f"whether the values of {_keys(loads, unequal)} are right, since they differ serially too")
+    failing = [key for key, got in reference.items() if isinstance(got, Raised)]
+    if failing:
+        cannot.append(
+            f"anything of {_keys(loads, failing)}: loading raises with one thread too ({reference[failing[0]].text})"
+        )
+    if gil.enabled():
+        cannot.append(
+            "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
+            "Python (./twins audit ft MODULE:OBJECT)"
+        )
+
+
+def say_that_it_ended_there(report: Report, loads: Loads) -> None:
+    """The same for a dataset that only the thread that made it can use."""
+    report.tried.append(
+        f"{len(loads.keys)} {plural(loads.unit)} by another thread than the one that made the dataset, and by that one"
+    )
+    report.cannot.append(
+        "what else is unsafe: worker threads cannot load a sample, so nothing more was tried; mend "
+        "this, and audit again"
+    )
+
+
+def plural(unit: str) -> str:
+    """ "index" or "worker", of several."""
+    return {"index": "indices"}.get(unit, unit + "s")
+
+
+def _keys(loads: Loads, keys: Any) -> str:
+    ordered = sorted(keys, key=lambda key: (not isinstance(key, int), key if isinstance(key, int) else repr(key)))
+    shown = ", ".join(map(repr, ordered[:8])) + (", ..." if len(ordered) > 8 else "")
+    return f"{loads.unit if len(ordered) == 1 else plural(loads.unit)} {shown}"
+
+
+def _one_each(odds: list[Odd]) -> list[Odd]:
+    return list({repr(odd.key): odd for odd in odds}.values())

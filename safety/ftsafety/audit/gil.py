@@ -1,0 +1,107 @@
+"""The state of the GIL, and who turns it on."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_MESSAGE = re.compile(r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)'")
+_PROBE = """
+import sys, warnings
+warnings.simplefilter("error", RuntimeWarning)
+for name in sys.argv[1:]:
+    try:
+        __import__(name)
+    except RuntimeWarning as warning:
+        print(warning)
+    except Exception:
+        pass
+    if sys._is_gil_enabled():
+        print("CULPRIT", name)
+        break
+"""
+
+
+class Enabled(NamedTuple):
+    """A module whose import turned the GIL on."""
+
+    module: str
+    where: str
+    """"file:line" of the import, or ""."""
+
+
+def free_threaded_build() -> bool:
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
+def enabled() -> bool:
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def forced() -> bool:
+    """Whether the user turned the GIL on, by PYTHON_GIL=1 or -X gil=1."""
+    return sys._xoptions.get("gil") == "1" or (
+        os.environ.get("PYTHON_GIL") == "1" and "gil" not in sys._xoptions and not sys.flags.ignore_environment
+    )
+
+
+def describe() -> str:
+    """The interpreter, in words."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if not free_threaded_build():
+        return f"CPython {version} with the GIL"
+    state = "on" if enabled() else "off"
+    return f"CPython {version} free-threaded, the GIL {state}{' (forced)' if forced() else ''}"
+
+
+@contextlib.contextmanager
+def noticing() -> Iterator[list[Enabled]]:
+    """Collects the interpreter's warnings that a module has turned the GIL on."""
+    found: list[Enabled] = []
+    show = warnings.showwarning
+
+    def notice(message, category, filename, lineno, file=None, line=None):
+        match = _MESSAGE.search(str(message))
+        if match:
+            found.append(Enabled(match[1], f"{filename}:{lineno}"))
+        else:
+            show(message, category, filename, lineno, file, line)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", message="The global interpreter lock", category=RuntimeWarning)
+        warnings.showwarning = notice
+        yield found
+
+
+def turns_on(names: list[str], seconds: float = 60) -> str | None:
+    """The first of the modules *names* with whose import, in a fresh interpreter, the GIL comes on."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        answer = subprocess.run(
+            [sys.executable, "-c", _PROBE, *names],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        match = re.search(r"^CULPRIT (.*)$", answer.stdout, re.M)
+        return match[1] if match else None
+    return None
+
+
+def third_party_extensions() -> list[str]:
+    """Top-level packages that are loaded and have extension modules."""
+    found = set()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if file.endswith((".so", ".pyd")) and "-packages" in file:
+            found.add(name.partition(".")[0])
+    return sorted(found)

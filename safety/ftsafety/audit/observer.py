@@ -1,0 +1,419 @@
+"""What the dataset's own lines do: where they write, which files they move, which libraries they call.
+
+Two threads load the same samples in turns, never at once. So what is seen does not depend on luck: an
+object that both write is shared, and a lock that is held is held by the thread whose turn it is.
+"""
+
+import collections
+import contextlib
+import dis
+import functools
+import linecache
+import os
+import sys
+import threading
+import types
+import weakref
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ftloader.call_site import find_call_site, is_user_code
+from ftloader.strict_random import Watch
+from ftsafety.audit import file_positions
+from ftsafety.audit.libraries import LIMITS
+from ftsafety.audit.reachable import LOCK_LIKE, Node, is_held
+from ftsafety.audit.samples import Loads, attempt
+from ftsafety.audit.writes import UNKNOWN, Store, stores_in
+
+TURNS = 2
+
+_MUTATORS: dict[type, frozenset[str]] = {
+    list: frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"}),
+    dict: frozenset({"update", "pop", "popitem", "clear", "move_to_end"}),  # setdefault decides for all threads
+    set: frozenset({"add", "discard", "remove", "pop", "clear", "update"}),
+    collections.deque: frozenset({"append", "appendleft", "pop", "popleft", "clear", "extend", "rotate"}),
+    bytearray: frozenset({"append", "extend", "pop", "clear", "insert", "remove"}),
+    np.ndarray: frozenset({"fill", "sort", "resize", "put", "partition", "itemset", "setfield"}),
+}
+_EVENTS = sys.monitoring.events
+_IDS = (5, 4, 3, 2, 1, 0)
+
+
+class Line(NamedTuple):
+    """A line of code."""
+
+    filename: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.number}  {linecache.getline(self.filename, self.number).strip()}"
+
+
+class Write(NamedTuple):
+    """A place that writes into an object which threads share."""
+
+    line: Line
+    target: str
+    kind: str
+    """"augmented", "checked", "item", "attribute", "call" or "global"."""
+    per_thread: bool
+    """Whether it writes what only one thread reads: a threading.local, or under the thread's number."""
+
+
+class Move(NamedTuple):
+    """A place that moves a file's position."""
+
+    line: Line
+    file: str
+    direct: bool
+    """Whether the line calls the file itself, not a library that may have a lock of its own."""
+
+
+class Draw(NamedTuple):
+    """A place that draws from a global random generator."""
+
+    line: Line
+    name: str
+    generator: str
+
+
+@dataclass
+class Observed:
+    """What one observation saw."""
+
+    writes: set[Write] = field(default_factory=set)
+    moves: set[Move] = field(default_factory=set)
+    draws: set[Draw] = field(default_factory=set)
+    libraries: dict[str, Line] = field(default_factory=dict)
+    """Top-level packages that the dataset's lines call, and the first line that does."""
+    locks: set[Line] = field(default_factory=set)
+    """Places that write under a lock."""
+    has_locks: bool = False
+    """Whether the dataset refers to a lock of its own."""
+    instructions: int = 0
+    """Instructions that were looked at: 0 where the interpreter reported none."""
+
+
+class _Draws(Watch):
+    """Collects draws instead of warning of them. Asked by one thread at a time."""
+
+    def __init__(self, found: set[Draw]) -> None:
+        super().__init__()
+        self._found = found
+
+    def report(self, draw: Any, frame: types.FrameType) -> None:
+        site = find_call_site(frame)
+        name = site.called or draw.name if draw.inner else draw.name
+        self._found.add(Draw(Line(site.filename, site.lineno), name, draw.generator.description))
+
+
+@contextlib.contextmanager
+def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
+    """One of ``sys.monitoring``'s tool ids with *callbacks*, for the block.
+
+    Raises:
+        RuntimeError: all are in use.
+    """
+    for tool in _IDS:
+        try:
+            sys.monitoring.use_tool_id(tool, "ftsafety.audit")
+        except ValueError:
+            continue  # in use
+        break
+    else:
+        raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
+    try:
+        for event, callback in callbacks.items():
+            sys.monitoring.register_callback(tool, event, callback)
+        yield tool
+    finally:
+        sys.monitoring.set_events(tool, 0)
+        for event in callbacks:
+            sys.monitoring.register_callback(tool, event, None)
+        sys.monitoring.free_tool_id(tool)
+
+
+@contextlib.contextmanager
+def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[None]:
+    """*events* of *tool* in *codes*, for the block, at both ends of which no thread runs them."""
+    for code in codes:
+        sys.monitoring.set_local_events(tool, code, events)
+    try:
+        yield
+    finally:
+        for code in codes:
+            sys.monitoring.set_local_events(tool, code, 0)
+
+
+@contextlib.contextmanager
+def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
+    """The functions that run within the block and are the user's or of *files*.
+
+    Those of libraries whose limits are known are left out: what they do inside, under locks of their own (h5py's), is
+    no line of the dataset's.
+    """
+    codes: set[types.CodeType] = set()
+
+    def started(code: types.CodeType, offset: int) -> Any:
+        if is_user_code(code.co_filename) or code.co_filename in files:
+            codes.add(code)
+        return sys.monitoring.DISABLE
+
+    with monitoring({_EVENTS.PY_START: started}) as tool:
+        sys.monitoring.restart_events()
+        sys.monitoring.set_events(tool, _EVENTS.PY_START)
+        yield codes
+    packages = [path for name in LIMITS for path in getattr(sys.modules.get(name), "__path__", ())]
+    described = tuple(os.path.join(path, "") for path in packages)
+    codes -= {code for code in codes if code.co_filename.startswith(described)}
+
+
+class _Turn:
+    """What one thread has touched; its own, and read after its end."""
+
+    def __init__(self) -> None:
+        self.touched: dict[int, Any] = {}  # holds the objects, so that ids stay unique
+        self.records: list[tuple[int, Write, bool]] = []
+        self.moves: dict[file_positions.OpenFile, list[tuple[Line, bool, bool]]] = {}
+
+
+class Observer:
+    """Observes ``loads`` in turns; one instance per observation, driven by one thread."""
+
+    def __init__(self, loads: Loads, codes: set[types.CodeType], nodes: list[Node]) -> None:
+        self._loads, self._codes = loads, codes
+        self._stores: dict[types.CodeType, dict[int, Store]] = {code: stores_in(code) for code in codes}
+        self._shared = {id(node.value): node for node in nodes}
+        self._files = file_positions.objects_with_position(nodes)
+        self._locks = [node.value for node in nodes if isinstance(node.value, LOCK_LIKE)]
+        self._turns: dict[int, _Turn] = {}  # by thread
+        self._last: tuple[Line, bool, dict, bool] | None = None
+        self._open_before: set[file_positions.OpenFile] = set()
+        self.seen = Observed(has_locks=bool(self._locks))
+
+    def observe(self, keys: list) -> Observed:
+        """Loads *keys* in each of two threads, one after the other, both alive until the end."""
+        callbacks = {_EVENTS.INSTRUCTION: self._on_instruction, _EVENTS.CALL: self._on_call}
+        with monitoring(callbacks) as tool:
+            sys.monitoring.restart_events()
+            with events_in(tool, self._codes, _EVENTS.INSTRUCTION | _EVENTS.CALL):
+                self._take_turns(keys, contextlib.nullcontext, self._watched_load)
+        self._conclude()
+        return self.seen
+
+    def observe_draws(self, keys: list) -> None:
+        """The same for draws from global generators.
+
+        Apart, since where two tools want events of the same code CPython 3.13 may lose those of one.
+        """
+        self._take_turns(keys, lambda: _Draws(self.seen.draws).watching(), self._loads.load)
+
+    def _take_turns(self, keys: list, around: Callable, load: Callable[[Any, int], Any]) -> None:
+        finished = [threading.Event() for _ in range(TURNS)]
+        leave = threading.Event()
+
+        def run(number: int) -> None:
+            try:
+                with around():
+                    for key in keys:
+                        attempt(functools.partial(load, key, number))
+            finally:
+                finished[number].set()
+                leave.wait()  # so that what belongs to this thread stays apart from the next one's
+
+        # Daemons, since the user's code may hang: then the watchdog of the audit speaks.
+        threads = [threading.Thread(target=run, args=(n,), name=f"audit-turn-{n}", daemon=True) for n in range(TURNS)]
+        try:
+            for thread, event in zip(threads, finished, strict=True):
+                thread.start()
+                event.wait()
+        finally:
+            leave.set()
+        for thread in threads:
+            thread.join()
+
+    def _watched_load(self, key: Any, number: int) -> None:
+        self._turns.setdefault(threading.get_ident(), _Turn())
+        place = definition(self._loads.dataset)
+        before = file_positions.positions(self._files)
+        self._open_before = set(before)
+        self._last = (place, True, before, False)
+        try:
+            self._loads.load(key, number)
+        finally:
+            self._look_at_files(place, True)
+            self._last = None
+
+    # The callbacks run in the thread whose turn it is; no other runs then.
+
+    def _on_instruction(self, code: types.CodeType, offset: int) -> Any:
+        self.seen.instructions += 1
+        store = self._stores.get(code, {}).get(offset)
+        if store is None:
+            return sys.monitoring.DISABLE
+        frame = sys._getframe(1)
+        line = Line(code.co_filename, frame.f_lineno)
+        if store.is_global:
+            self._record(frame, line, frame.f_globals, store.target, "augmented" if store.augmented else "global", True)
+            return None
+        receiver = store.receiver(frame)
+        if receiver is not UNKNOWN:
+            kind = (
+                "augmented"
+                if store.augmented
+                else "checked"
+                if store.checked
+                else ("item" if store.attribute is None else "attribute")
+            )
+            own = isinstance(receiver, threading.local) or _is_this_thread(store.key_value(frame), store.key_text)
+            self._record(frame, line, receiver, store.target, kind, per_thread=own)
+        return None
+
+    def _on_call(self, code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
+        if threading.get_ident() not in self._turns:
+            return  # a thread that the dataset started itself
+        frame = sys._getframe(1)
+        line = Line(code.co_filename, frame.f_lineno)
+        receiver, name = _method(function, argument)
+        inner = file_positions.of_object(receiver if receiver is not None else argument)
+        # A ZipFile that is read holds its own lock around each seek and read (Lib/zipfile, _SharedFile).
+        archive = isinstance(receiver, (zipfile.ZipFile, zipfile.ZipExtFile))
+        self._look_at_files(line, archive or self._guarded(frame), file_positions.has_position(inner))
+        module = _module_of(function, receiver)
+        if module:
+            self.seen.libraries.setdefault(module, line)
+        if function is setattr:
+            own = isinstance(argument, threading.local)
+            self._record(frame, line, argument, "an attribute, by setattr()", "attribute", per_thread=own)
+        elif isinstance(receiver, torch.Tensor):
+            if name.endswith("_") and not name.startswith("_") and name != "requires_grad_":
+                self._record(frame, line, receiver, f"a tensor, by .{name}()", "call")
+        else:
+            for kind, names in _MUTATORS.items():
+                if isinstance(receiver, kind) and name in names:
+                    self._record(frame, line, receiver, f"a {kind.__name__}, by .{name}()", "call")
+        if file_positions.has_position(inner) and not any(inner is known for known in self._files):
+            self._files.append(inner)
+
+    def _record(
+        self,
+        frame: types.FrameType,
+        line: Line,
+        receiver: Any,
+        target: str,
+        kind: str,
+        shared: bool = False,
+        per_thread: bool = False,
+    ) -> None:
+        turn = self._turns.get(threading.get_ident())
+        if turn is None:
+            return  # a thread that the dataset started itself
+        turn.touched[id(receiver)] = receiver
+        if shared:
+            self._shared.setdefault(id(receiver), Node("globals", receiver, False))
+        guarded = self._guarded(frame)
+        if guarded:
+            self.seen.locks.add(line)
+        turn.records.append((id(receiver), Write(line, target, kind, per_thread), guarded))
+
+    def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
+        """Whatever has moved since the last call did so because of that call."""
+        if self._last is None:
+            return
+        where, under_lock, before, by_line = self._last
+        after = file_positions.positions(self._files)
+        turn = self._turns.get(threading.get_ident())
+        if turn is not None:
+            # A file that was opened for this sample is the thread's own, though its descriptor may return.
+            for file in self._open_before.intersection(file_positions.moved(before, after)):
+                turn.moves.setdefault(file, []).append((where, under_lock, by_line))
+        self._last = (line, guarded, after, direct)
+
+    def _guarded(self, frame: types.FrameType | None) -> bool:
+        """Whether this thread holds a lock: one that the dataset refers to, or the code that runs."""
+        if any(is_held(lock) for lock in self._locks):
+            return True
+        while frame is not None and frame.f_code in self._codes:
+            for variables in (frame.f_locals, frame.f_globals):
+                if any(isinstance(value, LOCK_LIKE) and is_held(value) for value in list(variables.values())):
+                    return True
+            owner = frame.f_locals.get("self")
+            attributes = getattr(owner, "__dict__", None)  # a lock made after the observation began
+            if isinstance(attributes, dict) and any(
+                isinstance(value, LOCK_LIKE) and is_held(value) for value in list(attributes.values())
+            ):
+                return True
+            frame = frame.f_back
+        return False
+
+    def _conclude(self) -> None:
+        turns = list(self._turns.values())
+        for turn in turns:
+            for identity, write, guarded in turn.records:
+                shared = identity in self._shared or all(identity in other.touched for other in turns)
+                if write.per_thread or (shared and not guarded):
+                    self.seen.writes.add(write)
+        files = [set(turn.moves) for turn in turns]
+        for file in set.intersection(*files) if files else ():
+            for turn in turns:
+                for line, guarded, direct in turn.moves[file]:
+                    if not guarded:
+                        self.seen.moves.add(Move(line, file.name, direct))
+
+
+def _method(function: Any, argument: Any) -> tuple[Any, str]:
+    """(the object whose method is called, its name); None and "" for other functions."""
+    while type(function) is functools.partial:
+        function = function.func
+    if isinstance(function, (types.BuiltinMethodType, types.MethodType)):
+        receiver = function.__self__
+        return (None, "") if isinstance(receiver, types.ModuleType) else (receiver, function.__name__)
+    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return argument, function.__name__
+    if isinstance(function, types.FunctionType) and argument is not sys.monitoring.MISSING:
+        if function.__name__ in dir(type(argument)):
+            return argument, function.__name__
+    return None, ""
+
+
+def _module_of(function: Any, receiver: Any) -> str:
+    owner = type(receiver) if receiver is not None else function
+    if isinstance(owner, weakref.ProxyTypes):
+        return ""
+    try:
+        module = getattr(owner, "__module__", None)
+    except Exception:  # a user's __getattr__ may do anything
+        return ""
+    return module.partition(".")[0].lstrip("_") if isinstance(module, str) else ""
+
+
+def line_naming(codes: set[types.CodeType], attribute: str) -> Line | None:
+    """The first line of *codes* that reads the attribute of this name, the constructor's apart."""
+    for code in sorted(codes, key=lambda code: (code.co_name == "__init__", code.co_filename, code.co_firstlineno)):
+        for instruction in dis.get_instructions(code):
+            if instruction.opname.startswith("LOAD_ATTR") and instruction.argval == attribute:
+                return Line(code.co_filename, instruction.positions.lineno)
+    return None
+
+
+def _is_this_thread(key: Any, text: str) -> bool:
+    return any(name in text for name in ("get_ident", "current_thread", "get_native_id")) or (
+        type(key) is int and key in (threading.get_ident(), threading.get_native_id())
+    )
+
+
+def definition(dataset: Any) -> Line:
+    """The method of *dataset* that gives samples, or its class: what is named where no line is known."""
+    iterable = isinstance(dataset, torch.utils.data.IterableDataset)
+    torchs = sys.modules["torch.utils.data.dataset"].__file__
+    for name in ("__iter__",) if iterable else ("__getitems__", "__getitem__"):
+        code = getattr(getattr(type(dataset), name, None), "__code__", None)
+        if code is not None and code.co_filename != torchs:
+            return Line(code.co_filename, code.co_firstlineno)
+    module = sys.modules.get(type(dataset).__module__)
+    return Line(getattr(module, "__file__", None) or f"<{type(dataset).__qualname__}>", 1)

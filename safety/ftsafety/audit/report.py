@@ -1,0 +1,110 @@
+"""What an audit found, in plain words and as JSON."""
+
+import dataclasses
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any
+
+PROBLEM = "problem"
+"""Wrong results, exceptions, hangs, or a way to them that was seen to be used."""
+RISK = "risk"
+"""Several threads write the same thing without a lock; whether that matters depends on what it means."""
+NOTE = "note"
+"""Nothing to mend, but good to know."""
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was seen, and seen again."""
+
+    kind: str
+    """What it is, for programs: "results-differ", "unguarded-write", ..."""
+    level: str
+    """PROBLEM, RISK or NOTE."""
+    title: str
+    where: str
+    """"file:line" of the user's code, and its text; of the class where no line is known."""
+    what: str
+    remedy: str
+    seen: str
+    """How often, and how the second look confirmed it."""
+
+
+@dataclass
+class Report:
+    """The outcome of an audit; ``print(report)`` says all of it."""
+
+    dataset: str
+    environment: str
+    findings: list[Finding] = field(default_factory=list)
+    unconfirmed: list[str] = field(default_factory=list)
+    """Seen once, and not again in the second look: no findings."""
+    tried: list[str] = field(default_factory=list)
+    cannot: list[str] = field(default_factory=list)
+    """What the audit cannot prove, or could not try here."""
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is nothing to mend: notes at most."""
+        return all(finding.level == NOTE for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"version": VERSION, "ok": self.ok, "verdict": self.verdict, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Report":
+        names = {field.name for field in dataclasses.fields(cls)}
+        report = cls(**{name: value for name, value in values.items() if name in names})
+        report.findings = [Finding(**finding) for finding in report.findings]
+        return report
+
+    @property
+    def verdict(self) -> str:
+        counts = {level: sum(f.level == level for f in self.findings) for level in (PROBLEM, RISK, NOTE)}
+        if counts[PROBLEM]:
+            return f"not safe under threads: {_count(counts, PROBLEM, RISK)}"
+        if counts[RISK]:
+            return f"no wrong result was seen, but there is a way to one: {_count(counts, RISK)}"
+        return "nothing was found that is unsafe under threads, which proves no more than what was tried"
+
+    def __str__(self) -> str:
+        order = sorted(self.findings, key=lambda finding: (PROBLEM, RISK, NOTE).index(finding.level))
+        parts = [f"audit of {self.dataset}\n{self.environment}; {self.seconds:.1f} s"]
+        for number, finding in enumerate(order, 1):
+            lines = [f"{number}. {finding.level.upper()}: {finding.title}", _field("where", finding.where)]
+            lines += [_field(name, getattr(finding, name)) for name in ("what", "remedy", "seen")]
+            parts.append("\n".join(lines))
+        if self.unconfirmed:
+            parts.append("seen once, and not again (no findings):\n" + _items(self.unconfirmed))
+        parts.append("what was tried:\n" + _items(self.tried))
+        parts.append("what this cannot say:\n" + _items(self.cannot))
+        parts.append(f"verdict: {self.verdict}")
+        return "\n\n".join(parts)
+
+
+def _count(counts: dict[str, int], *levels: str) -> str:
+    return ", ".join(f"{counts[level]} {level}{'s' * (counts[level] > 1)}" for level in levels if counts[level])
+
+
+def _field(name: str, text: str) -> str:
+    first, *rest = text.split("\n")  # later lines are laid out already: stacks
+    wrapped = textwrap.fill(
+        first,
+        100,
+        initial_indent=f"   {name:<8}",
+        subsequent_indent=" " * 11,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join([wrapped, *(" " * 11 + line for line in rest)])
+
+
+def _items(texts: list[str]) -> str:
+    return "\n".join(
+        textwrap.fill(text, 100, initial_indent=" - ", subsequent_indent="   ", break_long_words=False)
+        for text in texts
+    )

@@ -1,0 +1,144 @@
+"""Which samples an audit loads, and how: as this package's worker threads load them."""
+
+import contextlib
+import copy
+import os
+import random
+import traceback
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from torch.utils.data import IterableDataset
+from torch.utils.data.datapipes.datapipe import IterDataPipe
+
+from ftloader import data_pipes
+from ftloader.call_site import is_user_code, treat_as_engine
+from ftloader.random import enter_sample, sample_scope
+from ftloader.worker_info import WorkerInfo, acting_as
+from ftsafety.audit.comparison import Frozen, Raised, freeze
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+"""Of the files of the audit itself, which stacks leave out."""
+treat_as_engine(HERE)
+BASE_SEED = 2**40 + 1
+"""Of ``sample_rng()``: any number that stays the same."""
+
+
+class _Epoch:
+    base_seed = BASE_SEED
+    number = 0
+
+
+class Loads(Protocol):
+    """What the audit calls: ``load(key, thread)`` for each of ``keys``."""
+
+    dataset: Any
+    keys: list
+    unit: str
+
+    def load(self, key: Any, thread: int) -> Any: ...
+
+
+class IndexedLoads:
+    """Samples of a map-style dataset; the keys are indices. Threads share the dataset."""
+
+    unit = "index"
+
+    def __init__(self, dataset: Any, keys: list, threads: int) -> None:
+        self.dataset, self.keys, self._threads = dataset, keys, threads
+
+    def load(self, key: Any, thread: int) -> Any:
+        many = getattr(self.dataset, "__getitems__", None)
+        with _worker(thread, self._threads, self.dataset), sample_scope():
+            enter_sample(_Epoch, key)
+            return many([key])[0] if callable(many) else self.dataset[key]
+
+
+class IterableLoads:
+    """The beginning of each worker's share of an iterable-style dataset; the keys are worker ids.
+
+    Each worker iterates its own shallow copy, or its own deep copy of a data pipe, as in the loader.
+    """
+
+    unit = "worker"
+
+    def __init__(self, dataset: Any, samples: int, threads: int) -> None:
+        self.dataset, self.keys, self._threads = dataset, list(range(threads)), threads
+        self._samples = samples
+
+    def load(self, key: Any, thread: int) -> Any:
+        own = data_pipes.own_copy if data_pipes.is_data_pipe(self.dataset) else copy.copy
+        dataset = own(self.dataset)
+        with _worker(key, self._threads, dataset), sample_scope():
+            samples = []
+            enter_sample(_Epoch, (key, 0))
+            iterator = iter(dataset)
+            for position in range(self._samples):
+                enter_sample(_Epoch, (key, position))
+                try:
+                    samples.append(next(iterator))
+                except StopIteration:
+                    break
+            return samples
+
+
+def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: int, seed: int) -> Loads:
+    """What to load of *dataset*: *indices*, or *samples* of its indices, its first and last among them.
+
+    Raises:
+        TypeError: *dataset* is no dataset, or has no length and no *indices* are given.
+        ValueError: it is empty.
+    """
+    if isinstance(dataset, (IterableDataset, IterDataPipe)):
+        if indices is not None:
+            raise TypeError("indices= is for map-style datasets; this one is iterable-style")
+        return IterableLoads(dataset, samples, threads)
+    if not hasattr(dataset, "__getitem__"):
+        raise TypeError(
+            f"{type(dataset).__name__} is no dataset: it has no __getitem__ and is no torch.utils.data.IterableDataset"
+        )
+    if indices is not None:
+        keys = list(indices)
+    else:
+        try:
+            length = len(dataset)
+        except TypeError as error:
+            raise TypeError(f"{type(dataset).__name__} has no length: say indices=[...]") from error
+        chosen = {0, length - 1} if length else set()
+        chosen.update(random.Random(seed).sample(range(length), min(samples, length)))
+        keys = sorted(chosen)[: max(samples, 2)]
+    if not keys:
+        raise ValueError("the dataset is empty: there is nothing to audit")
+    return IndexedLoads(dataset, keys, threads)
+
+
+def outcome(loads: Loads, key: Any, thread: int) -> Frozen:
+    """The sample *key*, or the exception that it raises, copied at once."""
+    return attempt(lambda: loads.load(key, thread))[0]
+
+
+def attempt(load: Any) -> tuple[Frozen, Any]:
+    """(the copied outcome of ``load()``, the sample itself)."""
+    try:
+        sample = load()
+        return freeze(sample), sample
+    except Exception as error:
+        return raised(error), None
+
+
+def raised(error: BaseException) -> Raised:
+    """*error* as an outcome: its type is what is compared."""
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if is_user_code(frame.filename)]
+    frame = (users or frames or [None])[-1]
+    line = f"{frame.filename}:{frame.lineno}  {frame.line}" if frame else ""
+    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
+    own = [frame for frame in frames if not frame.filename.startswith(HERE)]
+    listing = "".join(traceback.format_list(own[-6:])) + text
+    return Raised(f"raised {type(error).__qualname__}", line=line, text=text, traceback=listing)
+
+
+@contextlib.contextmanager
+def _worker(number: int, threads: int, dataset: Any) -> Iterator[None]:
+    with acting_as(WorkerInfo(id=number, num_workers=threads, seed=BASE_SEED + number, dataset=dataset)):
+        yield

@@ -1,0 +1,175 @@
+"""Which instructions of a function write into an object, and into which one.
+
+The interpreter says where it is (``sys.monitoring``); the syntax tree of that place says what is
+written: ``self.count += 1`` is a read and a write of the attribute ``count`` of what ``self`` is.
+"""
+
+import ast
+import dis
+import linecache
+import types
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+_STORES = {"STORE_ATTR", "STORE_SUBSCR", "DELETE_ATTR", "DELETE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL"}
+UNKNOWN = object()
+
+
+@dataclass(frozen=True)
+class Store:
+    """One place that writes."""
+
+    target: str
+    """As in the source: "self.count"."""
+    attribute: str | None
+    """The attribute's name; None for an item."""
+    augmented: bool
+    """``+=`` and its like: reads, computes, writes."""
+    checked: bool
+    """Whether a test around it or just before it looks at the same target."""
+    owner: types.CodeType | None
+    """The expression whose value is written into; None if its evaluation could do something."""
+    key: types.CodeType | None
+    key_text: str
+    is_global: bool = False
+
+    def receiver(self, frame: types.FrameType) -> Any:
+        """The object written into, in *frame*; UNKNOWN if it cannot be told."""
+        return _evaluate(self.owner, frame)
+
+    def key_value(self, frame: types.FrameType) -> Any:
+        return _evaluate(self.key, frame)
+
+
+def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
+    if code is None:
+        return UNKNOWN
+    try:
+        return eval(code, frame.f_globals, dict(frame.f_locals))
+    except Exception:  # a property of the user's, a name that is gone: not known then
+        return UNKNOWN
+
+
+def stores_in(code: types.CodeType) -> dict[int, Store]:
+    """By instruction offset, where *code* writes into objects. Empty where there is no source."""
+    # Where a target ends, which an instruction and its node in the tree agree about, in UTF-8 bytes.
+    ends = {(node.end_lineno, node.end_col_offset): store for node, store in _targets(code.co_filename)}
+    found = {}
+    for instruction in dis.get_instructions(code):
+        if instruction.opname not in _STORES:
+            continue
+        if instruction.opname == "STORE_GLOBAL":
+            name = instruction.argval
+            found[instruction.offset] = _global_store(code, name, instruction.positions.lineno)
+            continue
+        positions = instruction.positions
+        store = ends.get((positions.end_lineno, positions.end_col_offset))
+        if store is not None:
+            found[instruction.offset] = store
+    return found
+
+
+def _global_store(code: types.CodeType, name: str, line: int | None) -> Store:
+    text = linecache.getline(code.co_filename, line or 0)
+    augmented = any(f"{name} {sign}=" in text for sign in "+-*/|&^%")
+    return Store(name, name, augmented, False, None, None, "", is_global=True)
+
+
+@cache
+def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(filename)))
+    except (SyntaxError, ValueError):
+        return []
+    visitor = _Visitor()
+    visitor.visit(tree)
+    return visitor.found
+
+
+class _Visitor(ast.NodeVisitor):
+    """Collects targets, knowing the tests around them."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[ast.expr, Store]] = []
+        self._tests: list[str] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        outer, self._tests = self._tests, []
+        # A test with an early return counts for what follows it: `if k in cache: return cache[k]`.
+        for statement in node.body:
+            if isinstance(statement, ast.If):
+                self._tests.append(ast.unparse(statement.test))
+        self.generic_visit(node)
+        self._tests = outer
+
+    def visit_If(self, node: ast.If) -> None:
+        self._tests.append(ast.unparse(node.test))
+        self.generic_visit(node)
+        self._tests.pop()
+
+    def visit_Try(self, node: ast.Try) -> None:
+        # `try: return self.cache[k]` / `except KeyError: self.cache[k] = ...` checks too.
+        self._tests.append("".join(ast.unparse(statement) for statement in node.body))
+        self.generic_visit(node)
+        self._tests.pop()
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._add(node.target, augmented=True)
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if not isinstance(node.ctx, ast.Load):
+            self._add(node)
+        self.generic_visit(node)
+
+    visit_Subscript = visit_Attribute
+
+    def _add(self, node: ast.expr, augmented: bool = False) -> None:
+        if not isinstance(node, (ast.Attribute, ast.Subscript)) or any(node is known for known, _ in self.found[-50:]):
+            return
+        is_item = isinstance(node, ast.Subscript)
+        compared = ast.unparse(node.value if is_item else node)
+        key = node.slice if is_item else None
+        self.found.append(
+            (
+                node,
+                Store(
+                    target=ast.unparse(node),
+                    attribute=None if is_item else node.attr,
+                    augmented=augmented or self._reads_itself(node),
+                    checked=any(compared in test for test in self._tests),
+                    owner=_pure(node.value),
+                    key=_pure(key) if key is not None else None,
+                    key_text=ast.unparse(key) if key is not None else "",
+                ),
+            )
+        )
+
+    _assignment: ast.Assign | None = None
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        outer, self._assignment = self._assignment, node
+        self.generic_visit(node)
+        self._assignment = outer
+
+    def _reads_itself(self, node: ast.expr) -> bool:
+        """``self.n = self.n + 1``."""
+        assigned = self._assignment
+        if assigned is None or node not in assigned.targets:
+            return False
+        text = ast.unparse(node)
+        return any(
+            isinstance(part, type(node)) and isinstance(part.ctx, ast.Load) and ast.unparse(part) == text
+            for part in ast.walk(assigned.value)
+        )
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+
+def _pure(node: ast.expr) -> types.CodeType | None:
+    """*node*, compiled, if evaluating it once more does nothing but look things up."""
+    allowed = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load, ast.Tuple, ast.UnaryOp, ast.USub)
+    if all(isinstance(part, allowed) for part in ast.walk(node)):
+        return compile(ast.Expression(node), "<audit>", "eval")
+    return None

@@ -1,0 +1,13 @@
+"""Reproducers: a script run many times with the GIL, with it forced on, and without it; and a verdict.
+
+``./twins repro SCRIPT`` and ``docker compose run --rm ft-repro SCRIPT`` are ``python -m ftsafety.repro``. The
+way of a script:
+
+    arguments -> campaign (rounds over the configurations)
+                   -> twins (an interpreter here, or a server in another container)
+                        -> run -> watch (one process tree under limits) -> runner (the script as __main__)
+                             <- outcome (ok, wrong result, exception, signal, hang, GIL enabled, limit)
+              -> verdict (what may be said of these outcomes) -> report (Markdown)
+
+Importing this package is free: it imports nothing.
+"""

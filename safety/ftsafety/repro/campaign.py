@@ -1,0 +1,118 @@
+"""All runs of a script: rounds in which every configuration has its turn, in a new order each round."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ftrun.twin import TwinError
+from ftrun.interruption import Interrupted
+from ftrun.configurations import TWIN
+from ftsafety.repro.limits import Limits
+from ftsafety.repro.outcome import GIL, Outcome
+from ftsafety.repro.script import Script
+from ftsafety.repro.twins import Twin
+
+CONFIGS = ("gil", "ft-gil", "ft")
+
+
+@dataclass
+class Runs:
+    """What was run of one configuration."""
+
+    config: str
+    outcomes: list[Outcome] = field(default_factory=list)
+    """In the order of the runs."""
+    missing: str | None = None
+    """Why the configuration was not run, or not to the end."""
+    forced_off: bool = False
+    """PYTHON_GIL=0 was needed to keep the GIL off, because an import turned it on."""
+
+    @property
+    def counted(self) -> int:
+        """Runs that tell something of the configuration."""
+        return sum(outcome.kind == "ok" or outcome.failed for outcome in self.outcomes)
+
+    @property
+    def failures(self) -> int:
+        return sum(outcome.failed for outcome in self.outcomes)
+
+    def first_failure(self) -> tuple[int, Outcome] | None:
+        """The number of the first run that failed, counted from 1, and its outcome."""
+        return next(((n, outcome) for n, outcome in enumerate(self.outcomes, 1) if outcome.failed), None)
+
+
+Progress = Callable[[str, int, int, str, Outcome | None], None]
+"""Called with (title, rounds done, rounds, configuration, its outcome or None before it runs)."""
+
+
+class Campaign:
+    """Runs one script in several configurations. Owned by one thread."""
+
+    def __init__(self, script: Script, twins: dict[str, Twin], limits: Limits, progress: Progress, deadline: float,
+                 overlays: dict[str, str] | None = None, missing: dict[str, str] | None = None):
+        """
+        Args:
+            twins: by name, "ft" and "gil".
+            deadline: the time (time.monotonic) after which no new round begins.
+            overlays: folders of extra packages by twin.
+            missing: twins that cannot be used, and why.
+        """
+        self.script, self.twins, self.limits = script, twins, limits
+        self.overlays, self.missing = overlays or {}, dict(missing or {})
+        self.stopped: str | None = None
+        """Why it ended before its last round."""
+        self._progress, self._deadline = progress, deadline
+        self._force_off = False
+
+    def run(self, configs: Iterable[str], repeat: int, threads: int, title: str = "",
+            overlays: dict[str, str] | None = None, enough: Callable[[dict[str, Runs]], bool] = lambda _: False,
+            ) -> dict[str, Runs]:
+        """`repeat` rounds over `configs`; ends early at the deadline, or when `enough` says so after a round.
+
+        An interruption or a lost twin ends it too; `stopped` then says why, and what was run is returned.
+        """
+        result = {config: Runs(config) for config in configs}
+        for config, runs in result.items():
+            runs.missing = self.missing.get(TWIN[config])
+        order = [config for config, runs in result.items() if runs.missing is None]
+        shuffle = random.Random(0).shuffle
+        for number in range(repeat):
+            if self.stopped:
+                break
+            if number and time.monotonic() >= self._deadline:
+                self.stopped = f"the time for all runs together was spent after {number} of {repeat} rounds"
+                break
+            shuffle(order)
+            for config in [config for config in order if result[config].missing is None]:
+                try:
+                    self._turn(result[config], title, number, repeat, threads, overlays or self.overlays)
+                except Interrupted as error:
+                    self.stopped = f"interrupted ({error}) in round {number + 1} of {repeat}"
+                    return result
+            if enough(result):
+                break
+        return result
+
+    def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int, overlays: dict[str, str]) -> None:
+        twin = TWIN[runs.config]
+        # The first run may find that an import turns the GIL on; it is then made again with the GIL held off.
+        for _ in range(2):
+            self._progress(title, number, repeat, runs.config, None)
+            force_off = runs.config == "ft" and self._force_off
+            try:
+                outcome = self.twins[twin].reproduce(
+                    runs.config, self.script, threads, self.limits, force_off, overlays.get(twin))
+            except TwinError as error:
+                # In a container the script can kill what watches it. It gains nothing but this line.
+                self.missing[twin] = runs.missing = (
+                    f"lost in run {len(runs.outcomes) + 1}: {error}; the script may have killed what supervises it")
+                return
+            runs.outcomes.append(outcome)
+            self._progress(title, number, repeat, runs.config, outcome)
+            if outcome.kind != GIL or self._force_off:
+                break
+            self._force_off = True
+        runs.forced_off = runs.config == "ft" and self._force_off

@@ -1,0 +1,153 @@
+"""What kind of end a run came to."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from dataclasses import asdict, dataclass
+
+from ftrun.project import ROOT
+from ftsafety.repro.watch import Ended
+
+OK = "ok"
+WRONG = "wrong result"
+EXCEPTION = "exception"
+SIGNAL = "signal"
+HANG = "hang"
+GIL = "GIL enabled"
+LIMIT = "limit"
+ERROR = "not run"
+
+FAILURES = (WRONG, EXCEPTION, SIGNAL, HANG)
+"""The kinds that count as a failure of the script."""
+NOT_JUDGED = (GIL, LIMIT, ERROR)
+"""The kinds that count neither as a failure nor as a success in their configuration."""
+KINDS = (OK, *FAILURES, *NOT_JUDGED)
+
+GIL_WARNING = re.compile(
+    r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not declared")
+# Everything but tabs and line breaks that a terminal or a Markdown reader would not show as it is.
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+# Of a traceback's or a stack's line: where an interpreter or environment keeps the file.
+INSTALLED = re.compile(r'(?<=File ")[^"\n]*/(lib/python3\.\d+t?/)(site-packages/)?')
+
+
+@dataclass
+class Outcome:
+    """One run. Texts are printable, whatever the script wrote."""
+
+    kind: str
+    detail: str
+    """In words: "exit status 3", "SIGSEGV", "ValueError: ...", the module that enabled the GIL."""
+    seconds: float = 0.0
+    stdout: str = ""
+    stderr: str = ""
+    stacks: str = ""
+    """What faulthandler dumped: at a fatal signal, or at the time limit."""
+    modules: tuple[str, ...] = ()
+    """Top-level modules that the script has imported; empty if there was no orderly end."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.kind in FAILURES
+
+    def as_json(self) -> dict:
+        return asdict(self)
+
+
+def from_json(values: dict) -> Outcome:
+    """The Outcome that `as_json` described."""
+    return Outcome(**{**values, "modules": tuple(values["modules"]), "notes": tuple(values["notes"])})
+
+
+def printable(data: bytes, hidden: str = "") -> str:
+    """Bytes as text that can be shown anywhere; `hidden`, a folder, is left out of paths, and so is the home."""
+    text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
+    if hidden:
+        text = text.replace(hidden, "")
+    # What a reader elsewhere makes something of: "site-packages/PIL/Image.py", "lib/python3.13t/threading.py".
+    text = INSTALLED.sub(lambda match: match[2] or match[1], text)
+    text = text.replace(f"{ROOT}{os.sep}", "ft-env/")
+    home = os.path.expanduser("~")
+    if len(home) > 1:
+        text = text.replace(f"{home}{os.sep}", f"~{os.sep}")
+    return UNPRINTABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def classify(ended: Ended, hidden: str = "") -> Outcome:
+    """The outcome of a process tree that ftsafety.repro.runner was the first process of."""
+    told = _told(ended)
+    begin = next((line for line in told if line.get("begin")), None)
+    end = next((line for line in told if line.get("end")), None)
+    raised = next((line for line in told if "exception" in line), None)
+    stderr = printable(ended.stderr.text(), hidden)
+    kind, detail = _kind(ended, begin, raised, stderr)
+    result = Outcome(
+        kind, detail, ended.seconds, printable(ended.stdout.text(), hidden), stderr,
+        printable(ended.stacks.text(), hidden), tuple(end["modules"]) if end else (), tuple(_notes(ended)))
+    warned = GIL_WARNING.search(stderr)
+    if begin and not begin["gil"] and (warned or (end and end["gil"])):
+        then = "" if kind == OK else f"; the run then came to: {kind} ({detail})"
+        module = f"importing {warned[1]} turned the GIL on" if warned else "something turned the GIL on"
+        result.kind, result.detail = GIL, module + then
+    return result
+
+
+def _told(ended: Ended) -> list[dict]:
+    """What the runner told. The script has the same pipe, so every line is checked for its form."""
+    forms = ({"begin": bool, "gil": bool}, {"end": bool, "gil": bool, "modules": list},
+             {"exception": str, "thread": (str, type(None))})
+    found = []
+    for line in ended.status.text().splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        for form in forms:
+            if isinstance(value, dict) and set(value) == set(form) and all(
+                    isinstance(value[key], kind) for key, kind in form.items()):
+                found.append(value)
+    for value in found:
+        if "modules" in value:
+            value["modules"] = [str(name)[:100] for name in value["modules"][:2000]]
+    return found
+
+
+def _kind(ended: Ended, begin: dict | None, raised: dict | None, stderr: str) -> tuple[str, str]:
+    if ended.limit:
+        return LIMIT, ended.limit
+    if ended.timed_out:
+        return HANG, "did not end in time" + (" and ignored SIGTERM" if ended.ignored_sigterm else "")
+    if begin is None:
+        last = stderr.strip().splitlines()[-1:] or ["it wrote nothing"]
+        return ERROR, f"the interpreter did not reach the script: {last[0][:300]}"
+    if ended.returncode < 0:
+        name = signal_name(-ended.returncode)
+        return SIGNAL, name + {"SIGKILL": " (out of memory?)", "SIGXFSZ": " (a file grew too large)"}.get(name, "")
+    if raised:
+        where = f" in {raised['thread']}" if raised["thread"] else ""
+        return EXCEPTION, printable(raised["exception"].encode(errors="backslashreplace")) + where
+    if ended.returncode:
+        return WRONG, f"exit status {ended.returncode}"
+    return OK, ""
+
+
+def _notes(ended: Ended):
+    if ended.left_behind:
+        yield f"left {ended.left_behind} processes behind, which were killed"
+    if ended.unkillable:
+        yield f"{ended.unkillable} processes could not be killed"
+    dropped = ended.stdout.total + ended.stderr.total - len(ended.stdout.text()) - len(ended.stderr.text())
+    if dropped > 0:
+        yield f"of {ended.stdout.total + ended.stderr.total} bytes of output the beginning and the end were kept"

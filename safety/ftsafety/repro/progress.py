@@ -1,0 +1,61 @@
+"""What a person sees while a script is run again and again, on stderr."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections import Counter
+
+from ftsafety.repro.outcome import OK, Outcome
+
+
+class Progress:
+    """One line that is kept up to date on a terminal, one line a round elsewhere. Owned by one thread."""
+
+    def __init__(self, stream=None):
+        self._stream = stream or sys.stderr
+        self._terminal = self._stream.isatty()
+        self._begin = time.monotonic()
+        self._counts: dict[str, Counter] = {}
+        self._title = None
+        self._shown = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._erase()
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self._erase()
+        print(text, file=self._stream, flush=True)
+
+    def update(self, title: str, done: int, of: int, config: str, outcome: Outcome | None) -> None:
+        """A run begins (no outcome) or has ended."""
+        if title != self._title:
+            self._title, self._counts, self._shown = title, {}, None
+        if outcome is not None:
+            self._counts.setdefault(config, Counter())[outcome.kind] += 1
+        elapsed = int(time.monotonic() - self._begin)
+        text = f"{title}{' ' if title else ''}{done} of {of} rounds, {elapsed // 60}:{elapsed % 60:02}  " + "  ".join(
+            f"{name}: {self._tally(counts)}" for name, counts in sorted(self._counts.items()))
+        if self._terminal:
+            running = "" if outcome else f"  running {config}"
+            self._stream.write("\r\x1b[K" + (text + running)[:shutil.get_terminal_size().columns - 1])
+            self._stream.flush()
+        elif outcome is None and done != self._shown:
+            # The round before is complete.
+            if self._shown is not None:
+                print(text, file=self._stream, flush=True)
+            self._shown = done
+
+    @staticmethod
+    def _tally(counts: Counter) -> str:
+        return ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items(), key=lambda each: each[0] != OK))
+
+    def _erase(self) -> None:
+        if self._terminal:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()

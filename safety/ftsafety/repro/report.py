@@ -1,0 +1,134 @@
+"""The report in Markdown: what an issue about thread safety needs, and nothing to look up."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ftrun.project import normalise
+from ftsafety.repro import twins
+from ftsafety.repro.campaign import CONFIGS, Runs
+from ftsafety.repro.outcome import KINDS, OK, SIGNAL, Outcome
+from ftsafety.repro.script import Script
+from ftsafety.repro.verdict import Verdict, rate
+
+# GitHub takes 65,536 characters an issue.
+LONGEST_EXCERPT = 6_000
+LONGEST_SCRIPT = 24_000
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block whose fence is longer than any row of backticks in it."""
+    longest = max((len(row) for row in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
+    """The beginning and the end of a long text."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+
+
+def one_line(text: str) -> str:
+    """Text that can stand in a table or a sentence, whatever it holds."""
+    return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", " ".join(text.split()))[:300]
+
+
+def table(runs: Mapping[str, Runs]) -> str:
+    """Runs and kinds of outcomes by configuration, with failure rates."""
+    present = [kind for kind in KINDS if kind == OK or any(o.kind == kind for r in runs.values() for o in r.outcomes)]
+    rows = [["configuration", "runs", *present, "failure rate (95% interval)"]]
+    for config, each in runs.items():
+        counts = Counter(outcome.kind for outcome in each.outcomes)
+        rows.append([f"`{config}`", str(len(each.outcomes)), *(str(counts[kind]) for kind in present),
+                     rate(each.failures, each.counted)])
+    rows.insert(1, ["---", *["---:"] * (len(rows[0]) - 1)])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def details(runs: Mapping[str, Runs]) -> str:
+    """What failures there were, each once, with how often."""
+    lines = []
+    for config, each in runs.items():
+        counts = Counter((o.kind, o.detail) for o in each.outcomes if o.failed)
+        lines += [f"- `{config}`: {number} x {kind}: {one_line(detail)}"
+                  for (kind, detail), number in counts.most_common(5)]
+        notes = Counter(note for o in each.outcomes for note in o.notes)
+        lines += [f"- `{config}`: {number} x {note}" for note, number in notes.most_common(3)]
+    return "\n".join(lines)
+
+
+def first_failure(config: str, number: int, outcome: Outcome) -> str:
+    """The first failure with its traceback, stacks or output."""
+    parts = [f"## First failure: `{config}`, run {number}: {outcome.kind}", one_line(outcome.detail)]
+    if outcome.stacks.strip():
+        when = "at the signal" if outcome.kind == SIGNAL else "at the time limit"
+        parts += [f"Python stacks {when} (faulthandler):", fenced(excerpt(outcome.stacks), "text")]
+    if outcome.stderr.strip():
+        parts += ["Standard error:", fenced(excerpt(outcome.stderr), "text")]
+    if outcome.stdout.strip():
+        parts += ["Standard output:", fenced(excerpt(outcome.stdout, 2000), "text")]
+    return "\n\n".join(parts)
+
+
+def chosen_failure(runs: Mapping[str, Runs]) -> tuple[str, int, Outcome] | None:
+    """The failure to show: of the configuration that says most, the one without the GIL first."""
+    for config in reversed(CONFIGS):
+        found = runs[config].first_failure() if config in runs else None
+        if found:
+            return config, *found
+    return None
+
+
+def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], walls: bool) -> str:
+    """Where it ran, as a list."""
+    lines = []
+    for twin, found in descriptions.items():
+        python = found["interpreter"]
+        lines.append(f"- {twin}: CPython {python['version']}, {python['build']}, {python['compiler']}")
+    found = next(iter(descriptions.values()))
+    modules = tuple(dict.fromkeys(m for each in runs.values() for o in each.outcomes for m in o.modules))
+    imported = [name for name in map(normalise, twins.distributions(modules)) if name in found["packages"]]
+    if imported:
+        versions = ", ".join(f"{name} {found['packages'][name]}" for name in imported)
+        lines.append(f"- packages that it imports: {versions}")
+    cpu, os_ = found["cpu"], found["os"]
+    lines.append(f"- processor: {cpu['model']}, {cpu['usable']} usable of {cpu['count']}")
+    lines.append(f"- memory: {found['memory']['total'] / 2 ** 30:.1f} GiB")
+    lines.append(f"- system: {os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}")
+    lines.append("- walls: " + ("containers without network, read-only, without privileges" if walls else
+                                "none (native run: the script could do what the user could)"))
+    return "\n".join(lines)
+
+
+def render(
+    script: Script, verdict: Verdict, runs: Mapping[str, Runs], descriptions: Mapping[str, dict], command: str,
+    single: str, walls: bool, stopped: str | None, sections: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The whole report.
+
+    Args:
+        command: what repeats all runs; `single`: what runs the script once where it failed.
+        stopped: why not all rounds were run, if so.
+        sections: (title, Markdown) of what else was found.
+    """
+    parts = [f"# Reproducer: `{script.name.replace('`', '')}`", f"**{verdict.sentence}**"]
+    remarks = [*verdict.remarks, *([f"Not all rounds were run: {stopped}."] if stopped else [])]
+    if remarks:
+        parts.append("\n".join(f"- {one_line(remark)}" for remark in remarks))
+    parts.append(table(runs))
+    if found := details(runs):
+        parts.append(found)
+    if failure := chosen_failure(runs):
+        parts.append(first_failure(*failure))
+    for title, text in sections:
+        parts += [f"## {title}", text]
+    text = script.text
+    parts += ["## Script", fenced(excerpt(text, LONGEST_SCRIPT), "python"),
+              "## Repeat it", fenced(f"{command}\n\n# one run:\n{single}", "sh"),
+              "## Environment", environment(descriptions, runs, walls)]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,98 @@
+"""Runs somebody's script as ``__main__``; started by ftsafety.repro.run as a program, with nothing but this file.
+
+    runner.py SPECIFICATION        (one JSON object)
+
+It sets the limits that the kernel enforces for each process, lets faulthandler write stacks into a pipe
+of their own, and tells a second pipe how things went: that the script began, the exception it ended with (in
+the main thread or another), and at the very end whether the GIL is on and which modules were imported.
+
+The script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its arguments.
+"""
+
+import atexit
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import types
+
+# The signal that asks for the stacks of all threads; a real-time one, so that hardly a script has plans for it.
+DUMP_SIGNAL = signal.SIGRTMIN + 7
+
+
+def main() -> None:
+    wanted = json.loads(sys.argv[1])
+    for name, value in wanted["limits"].items():
+        which = getattr(resource, name)
+        hard = resource.getrlimit(which)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (value, value))
+    for descriptor in (wanted["status"], wanted["stacks"]):
+        os.set_inheritable(descriptor, False)
+    faulthandler.enable(file=wanted["stacks"], all_threads=True)
+    faulthandler.register(DUMP_SIGNAL, file=wanted["stacks"], all_threads=True, chain=False)
+    gil = getattr(sys, "_is_gil_enabled", lambda: True)
+    owner = os.getpid()
+
+    def tell(**what) -> None:
+        # One write, so that lines of several threads do not mix. A forked child has nothing to tell.
+        if os.getpid() == owner:
+            try:
+                os.write(wanted["status"], json.dumps(what).encode() + b"\n")
+            except OSError:
+                pass  # the script closed it, or nobody reads any more
+
+    def at_exit() -> None:
+        # Registered first, so called last: after the threads were joined and the script's own handlers ran.
+        tell(end=True, gil=gil(), modules=sorted(top_level() - before)[:2000])
+
+    def in_thread(arguments, /) -> None:
+        if arguments.exc_type is not SystemExit:
+            name = arguments.thread.name if arguments.thread is not None else "a thread"
+            tell(exception=describe(arguments.exc_type, arguments.exc_value), thread=name)
+        threading.__excepthook__(arguments)
+
+    atexit.register(at_exit)
+    threading.excepthook = in_thread
+    script = wanted["script"]
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    module.__builtins__ = __builtins__
+    # This module goes on living below another name: its functions are still needed.
+    sys.modules["__repro_runner__"] = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    sys.argv[:] = [script, *wanted["arguments"]]
+    sys.path.insert(0, os.path.dirname(script))
+    before = top_level()
+    tell(begin=True, gil=gil())
+    try:
+        with open(script, "rb") as file:
+            source = file.read()
+        exec(compile(source, script, "exec", dont_inherit=True), module.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        tell(exception=describe(type(error), error), thread=None)
+        # Without the frame of this file.
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
+
+
+def top_level() -> set:
+    return {name.partition(".")[0] for name in list(sys.modules)}
+
+
+def describe(kind, error) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be had)"
+    return f"{kind.__name__}: {text}"[:500]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""``python -m ftsafety.repro.script_server``: runs scripts for `repro` in another container, behind its walls.
+
+The container of a server holds one twin and nothing else: no network, nothing of the host, no script but
+the one it is sent, no report to tamper with. What a script does to its own container ends with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from pathlib import PurePath
+
+from ftrun import environment, process_tree, server
+from ftrun.child_process import Watch
+from ftrun.configurations import TWIN
+from ftrun.protocol import Channel
+from ftsafety.repro import limits as limits_
+from ftsafety.repro import twins
+from ftsafety.repro.run import run
+
+DESCRIPTION = """\
+Offer this Python interpreter to `python -m ftsafety.repro --twin ft=unix:PATH` elsewhere. Serves one client and
+exits with status 0 when it has gone, or when none came within --idle seconds. If the client vanishes, what
+runs for it is killed.
+"""
+
+
+def answer(request: dict, watch: Watch) -> dict:
+    """What the server says to one request; raises ftrun.child_process.Stopped if the client has gone."""
+    try:
+        if request["op"] == "describe":
+            return {"result": {**environment.describe(), "repro": twins.version()}}
+        if request["op"] == "reproduce":
+            if request["config"] not in TWIN:
+                return {"error": f"unknown configuration {request['config']!r}"}
+            done = run(
+                sys.executable, request["config"], PurePath(request["name"]).name,
+                base64.b64decode(request["source"]), int(request["threads"]), limits_.from_json(request["limits"]),
+                watch, force_off=bool(request["force_off"]))
+            return {"result": done.as_json()}
+    except (KeyError, TypeError, ValueError) as error:
+        return {"error": f"not a request of this version: {type(error).__name__}: {error}"}
+    return {"error": f"unknown request {request['op']!r}"}
+
+
+class ScriptServer(server.Server):
+    """Serves one client; the others are refused."""
+
+    def _answer(self, request: dict, watch: Watch, channel: Channel) -> dict:
+        return answer(request, watch)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    # The script runs as the same user; it may kill this process (which its client notices), not steer it.
+    process_tree.become_opaque()
+    # Docker compose may run the client under another user id (`--user`).
+    return server.run("ftsafety.repro.script_server", DESCRIPTION, ScriptServer, arguments, anyone=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""A real server on a real socket: its clients, its trials, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ftbench.endpoints import RemoteEndpoint
+from ftbench.results import load
+from ftbench.trial_process import to_its_end
+from ftbench.trials import TrialFailed
+from ftrun.interruption import Interruption
+from ftrun.protocol import Channel
+from ftrun.twin import TwinError
+
+
+@pytest.fixture
+def server(command, environment, tmp_path):
+    """Starts peers, by default on <tmp_path>/s; ends what a failed test leaves of them."""
+    started = []
+
+    def start(*more: object, path: Path = tmp_path / "s") -> subprocess.Popen:
+        started.append(
+            subprocess.Popen(
+                command("--socket", path, *more, module="ftbench.trial_server"),
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def interruption():
+    with Interruption() as interruption:
+        yield interruption
+
+
+@pytest.fixture
+def request_of(photos, twin):
+    """Builds a trial's request."""
+
+    def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1) -> dict:
+        return {
+            "scenario": scenario,
+            "paths": sorted(map(str, photos.iterdir())),
+            "config": twin,
+            "variant": variant,
+            "workers": 1,
+            "batch_size": 2,
+            "warmup_batches": 1,
+            "batches": batches,
+            "prefetch_factor": 2,
+            "turns": turns,
+        }
+
+    return build
+
+
+def run(endpoint: RemoteEndpoint, config: str, request: dict) -> dict:
+    return to_its_end(endpoint.start(config, request))
+
+
+def test_describes_and_runs_trials_until_its_client_leaves(server, interruption, request_of, twin, tmp_path):
+    process = server()
+    endpoint = RemoteEndpoint(tmp_path / "s", interruption)  # waits for the server to come up
+    assert endpoint.describe()["interpreter"]["twin"] == twin
+    result = run(endpoint, twin, request_of())
+    assert result["samples"] == 4 and result["metrics"]["throughput"] > 0
+    endpoint.close()
+    assert process.wait(timeout=10) == 0
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    "scenario, variant, metric",
+    [
+        ("peers-pillow-128", "loop", "throughput"),
+        ("peers-overhead-tensor", "torch-process", "overhead_us"),
+        ("peers-startup", "loader-thread", "time_to_first_batch"),
+    ],
+)
+def test_runs_the_trials_of_peers(server, interruption, request_of, twin, tmp_path, scenario, variant, metric):
+    server()
+    endpoint = RemoteEndpoint(tmp_path / "s", interruption)
+    result = run(endpoint, twin, request_of(3, scenario, variant))
+    assert result["batches"] == 3 and result["metrics"][metric] > 0
+    endpoint.close()
+
+
+def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of, twin, tmp_path):
+    process = server()
+    endpoint = RemoteEndpoint(tmp_path / "s", interruption)
+    first, second, third = (endpoint.start(twin, request_of(turns=turns)) for turns in (2, 1, 9))
+    assert [trial.go_on() for trial in (first, second, third)] == [None] * 3
+    assert len(wait_for_children(process.pid, at_least=6)) == 6  # each with its worker
+    assert third.go_on() is None
+    third.close()
+    assert first.go_on() is None
+    results = [second.go_on(), first.go_on()]
+    assert [(r["batches"], r["samples"], len(r["turn_seconds"])) for r in results] == [(2, 4, 1), (4, 8, 2)]
+    assert not psutil.Process(process.pid).children(recursive=True)
+    with pytest.raises(TrialFailed, match="no trial .* is waiting"):
+        third.go_on()
+    endpoint.close()
+    assert process.wait(timeout=10) == 0
+
+
+def test_trials_that_wait_end_with_their_client(server, interruption, request_of, twin, tmp_path):
+    process = server()
+    endpoint = RemoteEndpoint(tmp_path / "s", interruption)
+    assert endpoint.start(twin, request_of(turns=2)).go_on() is None
+    trial_and_worker = wait_for_children(process.pid, at_least=2)
+    endpoint.close()
+    assert process.wait(timeout=10) == 0
+    _, alive = psutil.wait_procs(trial_and_worker, timeout=5)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_failed_trials_and_bad_requests_are_answered(server, interruption, request_of, twin, tmp_path):
+    server()
+    endpoint = RemoteEndpoint(tmp_path / "s", interruption)
+    with pytest.raises(TrialFailed, match="(?s)exit status 1.*FileNotFoundError"):
+        run(endpoint, twin, {**request_of(), "paths": ["/no/such.jpg"]})
+    with pytest.raises(TrialFailed, match="unknown configuration 'nogil'"):
+        run(endpoint, "nogil", request_of())
+    assert endpoint.describe()["cpu"]["usable"] >= 1
+    endpoint.close()
+
+
+def test_the_wrong_configuration_fails_the_trial(server, interruption, request_of, twin, tmp_path):
+    server()
+    endpoint = RemoteEndpoint(tmp_path / "s", interruption)
+    other = "gil" if twin == "ft" else "ft-gil"
+    with pytest.raises(TrialFailed, match=f"not the configuration '{other}'"):
+        run(endpoint, other, {**request_of(), "config": other})
+    endpoint.close()
+
+
+def test_a_second_client_is_told_even_while_a_trial_runs(server, interruption, request_of, twin, tmp_path):
+    process = server()
+    first = RemoteEndpoint(tmp_path / "s", interruption)
+    with pytest.raises(TwinError, match="it serves another client"):
+        RemoteEndpoint(tmp_path / "s", interruption)
+    first._channel.send({"op": "trial", "config": twin, "request": request_of(50_000)})
+    wait_for_children(process.pid)
+    with pytest.raises(TwinError, match="it serves another client"):
+        RemoteEndpoint(tmp_path / "s", interruption)
+    assert psutil.Process(process.pid).children()
+    first.close()
+    assert process.wait(timeout=10) == 0
+
+
+def wait_for_children(pid: int, at_least: int = 1) -> list[psutil.Process]:
+    deadline = time.monotonic() + 60
+    while len(found := psutil.Process(pid).children(recursive=True)) < at_least:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.parametrize("how", ["vanish", "SIGTERM"])
+def test_nothing_runs_on(server, request_of, twin, tmp_path, how):
+    """Neither when the client vanishes during a trial nor when the server is told to stop."""
+    process = server()
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "s").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(tmp_path / "s"))
+    Channel(client).send({"op": "trial", "config": twin, "request": request_of(50_000)})
+    trial_and_worker = wait_for_children(process.pid, at_least=2)
+    begin = time.monotonic()
+    if how == "vanish":
+        client.close()
+    else:
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+    assert time.monotonic() - begin < 5  # at once; generous for a busy machine
+    _, alive = psutil.wait_procs(trial_and_worker, timeout=5)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+    client.close()
+
+
+def test_idle_server_ends_by_itself(server, tmp_path):
+    process = server("--idle", "0.2")
+    assert process.wait(timeout=20) == 0
+    assert not (tmp_path / "s").exists()
+
+
+def test_socket_that_a_killed_server_left_is_replaced_and_a_living_ones_is_not(server, interruption, tmp_path):
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(str(tmp_path / "s"))
+    stale.close()
+    server()
+    endpoint = RemoteEndpoint(tmp_path / "s", interruption)
+    second = server()
+    assert second.wait(timeout=20) == 1
+    assert "listens on" in second.stderr.read()
+    assert endpoint.describe()
+    endpoint.close()
+
+
+@pytest.mark.parametrize("path", ["/proc/s", "/no/such/directory/s", "/tmp/" + "x" * 200])
+def test_socket_that_cannot_be_made(server, path):
+    process = server(path=Path(path))
+    assert process.wait(timeout=20) == 1
+    assert "name a path in a writable directory" in process.stderr.read()
+
+
+def test_no_server_answers(interruption, tmp_path, monkeypatch):
+    monkeypatch.setattr("ftbench.endpoints.CONNECT_SECONDS", 0.3)
+    with pytest.raises(TwinError, match="no server answers.*--socket"):
+        RemoteEndpoint(tmp_path / "none", interruption)
+
+
+def test_a_run_through_a_server(server, run_bench, tiny, twin, tmp_path):
+    process = server()
+    done = run_bench(*tiny(tmp_path / "out", "--rounds", 1, "--twin", f"{twin}=unix:{tmp_path / 's'}"))
+    assert done.returncode == 0, done.stderr
+    saved = load(tmp_path / "out/latest/results.json")
+    assert saved["environment"]["twins"][twin]["endpoint"] == f"unix:{tmp_path / 's'}"
+    assert "too few" in done.stdout
+    assert process.wait(timeout=10) == 0
+
+
+def test_a_run_whose_server_dies(server, command, environment, tiny, twin, tmp_path):
+    process = server()
+    run = subprocess.Popen(
+        command(*tiny(tmp_path / "out", "--rounds", 9, "--twin", f"{twin}=unix:{tmp_path / 's'}")),
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    trial = wait_for_children(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    _, errors = run.communicate(timeout=30)
+    assert run.returncode == 1
+    assert "the server has gone" in errors and "Traceback" not in errors
+    _, alive = psutil.wait_procs(trial, timeout=5)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []

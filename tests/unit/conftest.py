@@ -1,0 +1,45 @@
+"""Programs of the packages, run as a user would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ftrun.configurations import this_twin
+from tests.checkout import importable
+
+
+@pytest.fixture(scope="session")
+def twin() -> str:
+    """Which twin runs the tests."""
+    return this_twin()
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+    """The tests' environment with the checkout importable, whatever they do to PYTHON_GIL."""
+    return {**os.environ, "PYTHONPATH": importable()}
+
+
+@pytest.fixture(scope="session")
+def command():
+    """Builds `python -m ftbench ...` (or another module)."""
+
+    def build(*arguments: object, module: str = "ftbench") -> list[str]:
+        return [sys.executable, "-m", module, *map(str, arguments)]
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def run_bench(command, environment):
+    """Runs `python -m ftbench ...` to its end, as a user would."""
+
+    def run(*arguments: object, module: str = "ftbench", **options) -> subprocess.CompletedProcess:
+        options = {"env": environment, "text": True, "capture_output": True, "timeout": 280, **options}
+        return subprocess.run(command(*arguments, module=module), **options)
+
+    return run

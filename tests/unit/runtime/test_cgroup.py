@@ -1,0 +1,84 @@
+"""Limits of control groups, from trees of files as the kernel lays them out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ftrun import cgroup
+
+
+def tree(root: Path, mounts: str, groups: str, files: dict[str, str]) -> Path:
+    proc = root / "proc"
+    (proc / "self").mkdir(parents=True)
+    (proc / "self/mountinfo").write_text(mounts.format(root=root))
+    (proc / "self/cgroup").write_text(groups)
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content + "\n")
+    return proc
+
+
+V2 = "30 23 0:26 / {root}/cg rw - cgroup2 cgroup2 rw\n"
+V1 = (
+    "31 23 0:27 / {root}/cg/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+    "32 23 0:28 / {root}/cg/memory rw - cgroup cgroup rw,memory\n"
+)
+
+
+def test_v2_the_tightest_ancestor_counts(tmp_path):
+    proc = tree(
+        tmp_path,
+        V2,
+        "0::/a/b\n",
+        {
+            "cg/a/cpu.max": "150000 100000",
+            "cg/a/b/cpu.max": "max 100000",
+            "cg/a/memory.max": "max",
+            "cg/a/memory.current": "5",
+            "cg/a/b/memory.max": "1000",
+            "cg/a/b/memory.current": "700",
+            "cg/a/b/memory.stat": "anon 400\ninactive_file 300",
+        },
+    )
+    assert cgroup.cpu_quota(proc) == 1.5
+    assert cgroup.memory_left(proc) == (1000, 600)
+
+
+def test_v1(tmp_path):
+    proc = tree(
+        tmp_path,
+        V1,
+        "4:cpu,cpuacct:/x\n5:memory:/x\n",
+        {
+            "cg/cpu,cpuacct/x/cpu.cfs_quota_us": "50000",
+            "cg/cpu,cpuacct/x/cpu.cfs_period_us": "100000",
+            "cg/memory/x/memory.limit_in_bytes": "2000",
+            "cg/memory/x/memory.usage_in_bytes": "1500",
+            "cg/memory/x/memory.stat": "total_inactive_file 100",
+            "cg/memory/memory.limit_in_bytes": "9223372036854771712",
+            "cg/memory/memory.usage_in_bytes": "9",
+        },
+    )
+    assert cgroup.cpu_quota(proc) == 0.5
+    assert cgroup.memory_left(proc) == (2000, 600)
+
+
+def test_container_without_a_namespace_sees_its_group_as_the_mount(tmp_path):
+    mounts = "31 23 0:27 /docker/abc {root}/cg rw - cgroup2 cgroup2 rw\n"
+    proc = tree(tmp_path, mounts, "0::/docker/abc\n", {"cg/cpu.max": "200000 100000"})
+    assert cgroup.cpu_quota(proc) == 2
+
+
+def test_no_limits(tmp_path):
+    assert cgroup.cpu_quota(tree(tmp_path, V2, "0::/\n", {"cg/cpu.stat": ""})) is None
+    assert cgroup.memory_left(tmp_path / "nowhere") == (None, None)
+
+
+@pytest.mark.parametrize("quota, expected", [(None, 4), (0.5, 1), (2.0, 2), (2.9, 2), (64.0, 4)])
+def test_usable_cpus(monkeypatch, quota, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(cgroup, "cpu_quota", lambda: quota)
+    assert cgroup.usable_cpus() == expected

@@ -1,0 +1,157 @@
+"""A child and everything it started end with it, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+
+import psutil
+import pytest
+
+from ftrun.child_process import Child, Stopped, TimedOut, supervise
+
+# Starts a grandchild that would run for a minute, with all pipes, and tells its id.
+WITH_GRANDCHILD = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(child.pid, flush=True)
+{end}
+"""
+
+
+def run(code: str, stdin: bytes = b"", watch=None, timeout: float = 30):
+    return supervise([sys.executable, "-c", code], stdin, os.environ, watch or {}, timeout)
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_outcome():
+    outcome = run("import sys; sys.stdout.write(sys.stdin.read()[::-1]); sys.stderr.write('e'); sys.exit(3)", b"abc")
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (3, b"cba", b"e")
+    assert outcome.seconds > 0
+
+
+def test_more_than_a_pipe_holds_in_both_directions():
+    data = os.urandom(1 << 20)
+    outcome = run("import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)", data)
+    assert outcome.stdout == data
+
+
+def test_child_that_does_not_read_its_stdin():
+    assert run("raise SystemExit(5)", b"x" * (1 << 20)).returncode == 5
+
+
+def test_what_the_child_leaves_behind_is_killed():
+    begin = time.monotonic()
+    outcome = run(WITH_GRANDCHILD.format(end=""))
+    assert outcome.returncode == 0
+    assert gone(int(outcome.stdout))
+    assert time.monotonic() - begin < 20  # and not the grandchild's minute
+
+
+def test_death_by_signal_is_told():
+    assert run("import os, signal; os.kill(os.getpid(), signal.SIGBUS)").returncode == -signal.SIGBUS
+
+
+def test_a_stuck_child_is_killed_with_its_children(tmp_path):
+    note = tmp_path / "pid"
+    code = WITH_GRANDCHILD.format(end=f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(60)")
+    with pytest.raises(TimedOut, match="within 3 s"):
+        run(code, timeout=3)
+    assert gone(int(note.read_text()))
+
+
+def test_a_watched_descriptor_stops_the_child(tmp_path):
+    reader, writer = os.pipe()
+    note = tmp_path / "pid"
+    # The child itself wakes the watcher once its own child runs.
+    code = WITH_GRANDCHILD.format(
+        end=f"open({str(note)!r}, 'w').write(str(child.pid)); open('/proc/{os.getpid()}/fd/{writer}', 'w').write('!');"
+        "time.sleep(60)"
+    )
+    with pytest.raises(Stopped):
+        run(code, watch={reader: lambda: True})
+    assert gone(int(note.read_text()))
+    os.close(reader)
+    os.close(writer)
+
+
+ECHO = """
+import sys
+print("late", file=sys.stderr)
+for line in sys.stdin:
+    print(line.strip()[::-1], flush=True)
+{end}
+"""
+
+
+def asked(code: str) -> Child:
+    return Child([sys.executable, "-c", code], os.environ)
+
+
+def test_a_child_is_talked_to_line_by_line():
+    with contextlib.closing(asked(ECHO.format(end="sys.exit(3)"))) as child:
+        assert [child.ask(line, {}, 30) for line in (b"abc\n", b"x" * 200_000 + b"y\n")] == [
+            b"cba",
+            b"y" + b"x" * 200_000,
+        ]
+        outcome = child.finish(b"last\n", {}, 30)
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (3, b"tsal\n", b"late\n")
+
+
+def test_a_child_that_ends_instead_of_answering_says_how():
+    with contextlib.closing(asked("import sys; sys.stdin.readline(); sys.exit('why')")) as child:
+        assert child.ask(b"\n", {}, 30) is None
+        outcome = child.finish(b"", {}, 30)
+        assert (outcome.returncode, outcome.stderr) == (1, b"why\n")
+
+
+def test_a_child_that_dies_while_nobody_listens_is_met_dead():
+    with contextlib.closing(asked(ECHO.format(end=""))) as child:
+        assert child.ask(b"a\n", {}, 30) == b"a"
+        child._kill_group()
+        assert child.ask(b"b\n", {}, 30) is None
+        assert child.finish(b"", {}, 30).returncode == -signal.SIGKILL
+
+
+def test_a_child_that_does_not_answer_is_killed_with_its_children(tmp_path):
+    note = tmp_path / "pid"
+    with contextlib.closing(
+        asked(WITH_GRANDCHILD.format(end=f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(60)"))
+    ) as child:
+        assert int(child.ask(b"\n", {}, 30)) > 0
+        with pytest.raises(TimedOut, match="within 2 s"):
+            child.ask(b"\n", {}, 2)
+        assert gone(int(note.read_text()))
+
+
+def test_closing_a_child_kills_what_it_started():
+    child = asked(WITH_GRANDCHILD.format(end="time.sleep(60)"))
+    grandchild = int(child.ask(b"", {}, 30))
+    child.close()
+    assert gone(grandchild)
+
+
+def test_a_callback_may_let_the_child_go_on():
+    reader, writer = os.pipe()
+    os.write(writer, b"!")
+    seen = []
+
+    def callback() -> bool:
+        seen.append(os.read(reader, 1))
+        return False
+
+    assert run("print('done')", watch={reader: callback}).stdout == b"done\n"
+    assert seen == [b"!"]
+    os.close(reader)
+    os.close(writer)

@@ -1,0 +1,190 @@
+"""What the environment is said to be, and what --verify refuses."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+from ftrun import environment as env
+from ftrun import imports
+
+
+def lock_of(path, **versions: str):
+    """A lock file of these packages, with hashes as a real one has them."""
+    path.write_text(
+        "# a comment\n"
+        + "".join(f"{name}=={version} \\\n    --hash=sha256:{'0' * 64}\n" for name, version in versions.items())
+    )
+    return path
+
+
+def installed(*names: str) -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def test_verified(run_bench, twin, tmp_path):
+    if sys._is_gil_enabled() and twin == "ft":
+        pytest.skip("PYTHON_GIL=1: this is not the environment that --expect ft verifies")
+    lock = lock_of(tmp_path / "lock", **installed("pillow", "numpy", "psutil"))
+    done = run_bench("--verify", "--expect", twin, "--lock", lock, module="ftrun.info")
+    assert done.returncode == 0, done.stderr
+    assert f"verified: {twin} twin, 3 locked packages" in done.stdout
+
+
+def test_everything_wrong_is_listed(run_bench, twin, tmp_path):
+    other = {"ft": "gil", "gil": "ft"}[twin]
+    lock = lock_of(tmp_path / "lock", numpy="1.0", no_such_package="2.0", **installed("psutil"))
+    done = run_bench("--verify", "--expect", other, "--lock", lock, module="ftrun.info")
+    assert done.returncode == 1
+    assert f"this interpreter is the {twin!r} twin" in done.stderr
+    assert "the lock says 1.0" in done.stderr
+    assert "no-such-package 2.0 is locked but not installed" in done.stderr
+
+
+def test_gil_forced_on_is_not_the_ft_twin(run_bench, environment, twin, tmp_path):
+    if twin != "ft":
+        pytest.skip("a GIL build has no PYTHON_GIL")
+    lock = lock_of(tmp_path / "lock", **installed("psutil"))
+    done = run_bench(
+        "--verify", "--expect", "ft", "--lock", lock, module="ftrun.info", env={**environment, "PYTHON_GIL": "1"}
+    )
+    assert done.returncode == 1 and "PYTHON_GIL=1 is set" in done.stderr
+
+
+def test_json(run_bench, twin, tmp_path):
+    done = run_bench("--json", "--lock", lock_of(tmp_path / "lock", **installed("pillow")), module="ftrun.info")
+    assert done.returncode == 0, done.stderr
+    info = json.loads(done.stdout)
+    assert info["interpreter"]["free_threaded"] == (twin == "ft")
+    assert info["interpreter"]["build"] in ("PGO build", "plain build (no PGO)")
+    (pillow,) = info["imports"]
+    assert pillow["extensions"] > 0
+    assert pillow["gil_enabled_after_import"] == (twin == "gil")
+    assert info["gpu"]["devices"] or info["gpu"]["reason"]
+    assert info["packages"]["numpy"] == importlib.metadata.version("numpy")
+
+
+@pytest.mark.parametrize(
+    "content, word",
+    [(None, "cannot read"), ("numpy>=2\n", "not a pinned requirement"), ("==1\n", "not a pinned requirement")],
+)
+def test_bad_lock(run_bench, tmp_path, content, word):
+    if content is not None:
+        (tmp_path / "lock").write_text(content)
+    done = run_bench("--verify", "--lock", tmp_path / "lock", module="ftrun.info")
+    assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr
+
+
+def test_markers_decide_what_is_locked(tmp_path):
+    (tmp_path / "lock").write_text(
+        "a==1 ; sys_platform == 'win32' \\\n    --hash=sha256:00\nB_c==2 ; sys_platform == 'linux'\n"
+    )
+    assert imports.read_lock(tmp_path / "lock") == {"b-c": "2"}
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """Makes installed packages out of source text."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(name: str, source: str) -> None:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(source)
+        information = tmp_path / f"{name}-1.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        (information / "RECORD").write_text(f"{name}/__init__.py,,\n")
+        importlib.invalidate_caches()
+
+    return make
+
+
+def test_every_package_is_judged_whatever_those_before_it_do(packages):
+    packages("prints", "import sys; print('out'); print('err', file=sys.stderr)")
+    packages("raises", "raise ImportError('needs something')")
+    packages("exits", "raise SystemExit(3)")
+    packages("crashes", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    packages("fine", "")
+    names = ["prints", "raises", "exits", "crashes", "fine"]
+    found = {v.name: v for v in imports.judge(names)}
+    assert list(found) == names
+    assert found["prints"].warnings == ["err"] and not found["prints"].errors
+    assert found["raises"].errors == ["raises: ImportError: needs something"]
+    assert found["exits"].errors == ["exits: SystemExit: 3"]
+    assert "ended the interpreter (status -9)" in found["crashes"].errors[0]
+    assert not found["fine"].errors and found["fine"].modules == 1
+
+
+def test_an_offender_is_found_and_does_not_hide_the_next(run_bench, twin, tmp_path):
+    """triton up to 3.6 turns the GIL on (the lock leaves it out); packages after it are judged afresh."""
+    if twin != "ft":
+        pytest.skip("a GIL build has no GIL to turn on")
+    try:
+        versions = installed("triton", "numpy")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("no package that turns the GIL on is installed (triton is known to)")
+    triton, numpy = imports.judge(["triton", "numpy"])
+    assert not numpy.turned_gil_on
+    if not triton.turned_gil_on:
+        pytest.skip(f"triton {triton.version} leaves the GIL off")
+    assert any("global interpreter lock" in line for line in triton.warnings)
+    done = run_bench("--verify", "--lock", lock_of(tmp_path / "lock", **versions), module="ftrun.info")
+    assert done.returncode == 1 and f"importing triton {triton.version} turns the GIL on" in done.stderr
+
+
+def test_torch_leaves_the_gil_off(twin):
+    (torch,) = imports.judge(["torch"])
+    assert torch.errors == []
+    assert torch.turned_gil_on == (twin == "gil")
+
+
+def test_pgo_is_read_from_the_build(monkeypatch):
+    real = sysconfig.get_config_var
+    for flags, build in (("'--enable-optimizations' '--disable-gil'", "PGO build"), ("", "plain build (no PGO)")):
+        monkeypatch.setattr(
+            sysconfig, "get_config_var", lambda name, flags=flags: flags if name == "CONFIG_ARGS" else real(name)
+        )
+        assert env.interpreter()["build"] == build
+
+
+def git(directory, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(directory), "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments],
+        check=True,
+        text=True,
+        capture_output=True,
+    ).stdout.strip()
+
+
+def test_revision(tmp_path):
+    assert env.revision(tmp_path) == {"commit": "unknown", "dirty": None, "from": None}
+    (tmp_path / "REVISION").write_text("abc123\n")
+    assert env.revision(tmp_path) == {"commit": "abc123", "dirty": None, "from": "REVISION"}
+    try:
+        git(tmp_path, "init", "-q")
+    except FileNotFoundError:
+        pytest.skip("no git here")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    commit = git(tmp_path, "rev-parse", "HEAD")
+    assert env.revision(tmp_path) == {"commit": commit, "dirty": False, "from": "git"}
+    (tmp_path / "new").write_text("")
+    assert env.revision(tmp_path)["dirty"] is True
+    (tmp_path / "inside").mkdir()
+    assert env.revision(tmp_path / "inside")["commit"] == "unknown"  # somebody else's repository
+
+
+def test_source_hash_follows_the_sources(tmp_path):
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench/a.py").write_text("1")
+    first = env.source_hash([tmp_path / "bench"])
+    (tmp_path / "bench/notes.pyc").write_text("x")
+    assert env.source_hash([tmp_path / "bench"]) == first
+    (tmp_path / "bench/a.py").write_text("2")
+    assert env.source_hash([tmp_path / "bench"]) != first

@@ -1,0 +1,55 @@
+"""Scripts run by this interpreter, each under a supervisor in a process of its own, as ``./twins repro`` is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ftrun.configurations import this_twin
+from ftsafety.repro import outcome
+from tests.checkout import importable
+
+TWIN = this_twin()
+
+SUPERVISOR = """
+import json, sys
+from ftsafety.repro.limits import MIB, Limits
+from ftsafety.repro.run import run
+wanted = json.load(sys.stdin)
+limits = Limits(**wanted["limits"])
+done = run(sys.executable, wanted["config"], "bug.py", wanted["source"].encode(), wanted["threads"], limits, {},
+           force_off=wanted["force_off"])
+json.dump(done.as_json(), sys.stdout)
+"""
+
+
+@pytest.fixture
+def run_script(tmp_path):
+    """Runs a script once: `run_script(source, timeout=30)` gives its Outcome; scratch folders go to tmp_path."""
+
+    def run(source, config=TWIN, threads=2, force_off=False, **limits):
+        request = {
+            "source": source,
+            "config": config,
+            "threads": threads,
+            "force_off": force_off,
+            "limits": {"timeout": 120.0, **limits},
+        }
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+        variables |= {"TMPDIR": str(tmp_path), "PYTHONPATH": importable(), "A_SECRET": "hunter2"}
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", SUPERVISOR],
+            input=json.dumps(request),
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        assert done.returncode == 0, done.stderr
+        return outcome.from_json(json.loads(done.stdout))
+
+    return run

@@ -1,0 +1,151 @@
+"""``ftsafety.audit``: what it says of datasets whose faults are known, and of datasets that have none."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import ftsafety.audit
+from ftsafety.audit import AuditError, Report
+from ftsafety.audit.comparison import difference, freeze
+
+pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+
+SUSPECTS = Path(__file__).with_name("suspects.py")
+
+
+@pytest.fixture(scope="module")
+def suspects():
+    spec = importlib.util.spec_from_file_location("suspects", SUSPECTS)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["suspects"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["suspects"]
+
+
+def audit(dataset, **options):
+    return ftsafety.audit(dataset, **{"seconds": 1.0, "samples": 12, "threads": 6, **options})
+
+
+def kinds(report):
+    return {finding.kind for finding in report.findings}
+
+
+def the(report, kind):
+    found = [finding for finding in report.findings if finding.kind == kind]
+    assert found, str(report)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["Clean", "LockedFile", "ReadAt", "FilePerSample", "CountedUnderLock", "tensors", "Zipped"]
+)
+def test_nothing_is_said_of_a_safe_dataset(suspects, name):
+    report = audit(getattr(suspects, name)())
+    assert report.ok, str(report)
+    assert [finding for finding in report.findings if finding.level != "note"] == []
+    assert any("that there is no race" in text for text in report.cannot)
+    assert "nothing was found" in str(report)
+
+
+def test_a_shared_file_position_and_what_comes_of_it(suspects):
+    report = audit(suspects.SharedFile(), seconds=30)  # ends long before, when it has seen enough
+    assert "self.file.seek(index * RECORD)" in the(report, "file-position").where
+    differs = the(report, "results-differ")
+    assert "suspects.py" in differs.where
+    assert "values differ" in differs.what
+    assert "second look" in differs.seen
+    assert not report.ok
+
+
+def test_a_lost_update_is_named_with_its_line(suspects):
+    finding = the(audit(suspects.Counter()), "lost-update")
+    assert finding.where.startswith(str(SUSPECTS))
+    assert finding.where.endswith("self.served += 1")
+
+
+def test_lazy_initialisation(suspects):
+    dataset = suspects.LazyFile()
+    finding = the(audit(dataset), "unguarded-write")
+    assert "self.file = open(self.path" in finding.where
+    assert "looked at and then written" in finding.title
+    assert dataset.file is None  # as it was before
+
+
+def test_a_cache_with_eviction(suspects):
+    where = [finding.where for finding in audit(suspects.Evicting()).findings if finding.kind == "unguarded-write"]
+    assert any("self.cache[index] = index * 2" in text for text in where)
+    assert any("self.cache.pop" in text for text in where)
+
+
+def test_a_buffer_that_all_samples_are(suspects):
+    report = audit(suspects.OneBuffer())
+    assert {"overwritten-sample", "unguarded-write"} <= kinds(report)
+
+
+def test_global_randomness_is_told_from_a_race(suspects):
+    report = audit(suspects.GlobalDraw())
+    draws = {finding.title.split("(")[0] for finding in report.findings if finding.kind == "global-random"}
+    assert draws == {"torch.rand", "random.random"}
+    assert "not-repeatable" in kinds(report)
+    assert "results-differ" not in kinds(report)
+
+
+def test_what_differs_serially_too_is_no_race(suspects):
+    report = audit(suspects.DifferentEachTime())
+    assert kinds(report) == {"not-repeatable"}
+    assert report.ok
+
+
+def test_something_per_thread_is_a_note(suspects):
+    report = audit(suspects.FilePerThread())
+    assert "self.own.file = open" in the(report, "late-thread-local").where
+    assert report.ok, str(report)
+
+
+def test_a_connection_that_belongs_to_a_thread(suspects):
+    finding = the(audit(suspects.SqliteShared()), "bound-to-thread")
+    assert "self.connection.execute" in finding.where
+    assert "SQLite objects created in a thread" in finding.title
+
+
+def test_iterable_datasets(suspects):
+    assert audit(suspects.Stream()).ok
+    report = audit(suspects.SharedStream())
+    assert "self.position[0] += 1" in the(report, "lost-update").where
+
+
+def test_what_cannot_be_audited(suspects):
+    with pytest.raises(AuditError, match="no such disk"):
+        audit(suspects.Failing())
+    with pytest.raises(TypeError, match="no dataset"):
+        audit(17)
+    with pytest.raises(ValueError, match="empty"):
+        audit([])
+    with pytest.raises(ValueError, match="threads"):
+        audit([1], threads=1)
+
+
+def test_a_report_survives_json(suspects):
+    report = audit(suspects.Counter())
+    assert str(Report.from_dict(report.to_dict())) == str(report)
+
+
+def test_exact_comparison():
+    base = {"x": [torch.zeros(2, 3), 1.0], "name": "a"}
+
+    def changed(**changes):
+        return difference(freeze({**base, **changes}), freeze(base))
+
+    assert changed() is None
+    assert changed(name="b") == "sample['name']: 'b' instead of 'a'"
+    assert "(3, 2)" in changed(x=[torch.zeros(3, 2), 1.0])
+    values = torch.zeros(2, 3)
+    values[1, 2] = 5
+    assert changed(x=[values, 1.0]) == ("sample['x'][0]: 1 of 6 values differ, the first at [1, 2]: 5.0 instead of 0.0")
+    assert changed(x=[torch.zeros(2, 3), 1]) == "sample['x'][1] is 1 instead of a float"
+    nan = {"x": torch.tensor([float("nan")])}
+    assert difference(freeze(nan), freeze(nan)) is None

@@ -1,0 +1,116 @@
+"""``python -m ftsafety.audit``: what it survives, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ftrun import target
+from ftsafety.audit import arguments
+from tests.checkout import importable
+
+# Each program imports torch twice; a busy machine takes its time.
+pytestmark = [pytest.mark.thread_unsafe(reason="starts programs enough"), pytest.mark.timeout(600)]
+
+SUSPECTS = Path(__file__).with_name("suspects.py")
+LIMIT = 500
+
+
+def command(name, *options):
+    return [sys.executable, "-m", "ftsafety.audit", f"{SUSPECTS}:{name}", "--samples", "8", *options]
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": importable()}
+
+
+def run(name, *options):
+    return subprocess.run(
+        command(name, *options), capture_output=True, text=True, timeout=LIMIT, check=False, env=environment()
+    )
+
+
+def test_a_safe_dataset():
+    answer = run("clean", "--seconds", "1", "--json")
+    assert answer.returncode == 0, answer.stderr
+    report = json.loads(answer.stdout)
+    assert report["ok"] is True
+    assert report["tried"]
+
+
+def test_a_crash_is_a_finding_with_signal_and_stack():
+    answer = run("Crash", "--seconds", "5")
+    assert answer.returncode == 1, answer.stderr
+    assert "SIGABRT" in answer.stdout
+    assert "in __getitem__" in answer.stdout
+    assert "in both of two processes" in answer.stdout
+
+
+def test_a_deadlock_is_a_finding_with_stacks():
+    answer = run("Deadlock", "--patience", "4", "--seconds", "30")
+    assert answer.returncode == 1, answer.stderr
+    assert "threads are stuck" in answer.stdout
+    assert "with second:" in answer.stdout
+
+
+def test_the_time_limit_shows_where_it_was():
+    answer = run("NeverEnds", "--time-limit", "20")
+    assert answer.returncode == 3, answer.stderr
+    assert "not finished within --time-limit 20 s" in answer.stderr
+    if "serially" in answer.stderr:  # else a busy machine took that long to import torch
+        assert "in __getitem__" in answer.stderr
+
+
+def test_targets_that_are_none(tmp_path):
+    (tmp_path / "broken.py").write_text("import os\nraise RuntimeError('out of paper')\n")
+    for name, text in [
+        (f"{SUSPECTS}:nothing_there", "it has Clean"),
+        (f"{SUSPECTS}:not_a_dataset", "gives a int, which is no dataset"),
+        ("no_such_module:x", "No module named"),
+        (f"{tmp_path}/broken.py:x", "RuntimeError: out of paper"),
+        (f"{tmp_path}/missing.py:x", "there is no file"),
+    ]:
+        with pytest.raises(target.TargetError, match=text):
+            target.load(name)
+    assert len(target.load(f"{SUSPECTS}:tensors")) == 64
+    assert type(target.load(f"{SUSPECTS}:Clean")).__name__ == "Clean"
+
+
+def test_wrong_usage(capsys):
+    for line, text in [
+        (["no-colon"], "is not MODULE:OBJECT"),
+        (["a:b", "--threads", "1"], "2 to 256"),
+        ([], "MODULE:OBJECT"),
+        (["a:b", "--indices", "1,x"], "no whole number"),
+        (["a:b", "--seconds", "0"], "more than 0"),
+    ]:
+        with pytest.raises(SystemExit, match="2"):
+            arguments.parse(line)
+        assert text in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="0"):
+        arguments.parse(["--help"])
+    assert "exit status" in capsys.readouterr().out
+
+
+def test_a_target_that_is_missing_ends_with_status_2():
+    answer = run("nothing_there")
+    assert answer.returncode == 2, answer.stderr
+    assert "it has Clean" in answer.stderr
+
+
+def test_interrupting_leaves_no_process():
+    process = subprocess.Popen(
+        command("NeverEnds"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    assert any("serially" in line for line in process.stderr)  # it is at work
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130, errors
+    assert psutil.wait_procs(children, timeout=60)[1] == []

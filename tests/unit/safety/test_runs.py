@@ -1,0 +1,194 @@
+"""What becomes of scripts, the hostile ones included: each ends in time, is judged rightly, and leaves nothing."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from ftsafety.repro.limits import MIB
+from ftsafety.repro.outcome import ERROR, EXCEPTION, GIL, HANG, LIMIT, OK, SIGNAL, WRONG, classify
+from ftsafety.repro.watch import Ended, Stream
+from tests.unit.safety.conftest import TWIN
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts and kills processes")
+
+
+def living(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "detail"),
+    [
+        ("print(1)", OK, ""),
+        ("import sys; sys.exit(3)", WRONG, "exit status 3"),
+        ("import sys; sys.exit('2 is not 3')", WRONG, "exit status 1"),
+        ("import os; os._exit(4)", WRONG, "exit status 4"),
+        ("assert 1 == 2, 'sum'", EXCEPTION, "AssertionError: sum"),
+        ("def f(:", EXCEPTION, "SyntaxError"),
+        (
+            "import threading\nt = threading.Thread(target=lambda: {}['x'], name='reader')\nt.start()\nt.join()",
+            EXCEPTION,
+            "KeyError: 'x' in reader",
+        ),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGBUS)", SIGNAL, "SIGBUS"),
+    ],
+)
+def test_kinds(run_script, source, kind, detail):
+    done = run_script(source)
+    assert done.kind == kind and detail in done.detail, done
+
+
+def test_a_traceback_is_of_the_script_alone(run_script):
+    done = run_script("def check():\n    raise ValueError('no')\ncheck()")
+    assert 'File "bug.py", line 3, in <module>' in done.stderr
+    assert "runner.py" not in done.stderr and "ft-repro-" not in done.stderr
+
+
+def test_a_crash_comes_with_its_python_stack(run_script):
+    done = run_script("import ctypes\ndef crash():\n    ctypes.string_at(0)\nprint('before')\ncrash()")
+    assert (done.kind, done.detail) == (SIGNAL, "SIGSEGV")
+    assert "in crash" in done.stacks and "bug.py" in done.stacks
+    assert done.stdout == "before\n"
+
+
+def test_the_script_is_main_and_is_told_the_threads(run_script):
+    done = run_script(
+        "import os, sys, pickle\nclass A: pass\n"
+        "assert __name__ == '__main__' and pickle.loads(pickle.dumps(A())).__class__ is A\n"
+        "print(os.environ['REPRO_THREADS'], sys.argv[1:], os.environ.get('A_SECRET'), sys.stdin.read())\n"
+        "import json; print(os.path.basename(__file__), os.getcwd() == os.environ['HOME'])",
+        threads=5,
+    )
+    assert done.kind == OK, done
+    assert done.stdout == "5 ['5'] None \nbug.py True\n"
+
+
+def test_modules_that_it_imports_are_known(run_script):
+    done = run_script("import numpy")
+    assert "numpy" in done.modules and "torch" not in done.modules
+
+
+def test_a_hang_shows_where_every_thread_is_and_ignoring_sigterm_does_not_help(run_script):
+    done = run_script(
+        "import signal, threading\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nlock = threading.Lock()\n"
+        "def waits_for_ever():\n    with lock: lock.acquire()\n"
+        "thread = threading.Thread(target=waits_for_ever)\nthread.start()\nthread.join()",
+        timeout=12.0,
+    )
+    assert done.kind == HANG and "ignored SIGTERM" in done.detail
+    assert "waits_for_ever" in done.stacks
+
+
+def test_processes_that_hide_are_found(run_script, tmp_path):
+    note = tmp_path / "note"
+    # Two forks and a session of its own; the script itself ends at once.
+    done = run_script(
+        "import os, time\nr, w = os.pipe()\n"
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork():\n        os._exit(0)\n"
+        f"    open({str(note)!r}, 'w').write(str(os.getpid()))\n    os.write(w, b'!')\n    time.sleep(600)\n"
+        "os.read(r, 1)"
+    )
+    assert done.kind == OK and "left 1 processes behind" in done.notes[0], done
+    assert not living(int(note.read_text()))
+
+
+def test_forking_endlessly(run_script):
+    # Others' children may be there: multiprocessing's servers, say.
+    before = set(psutil.Process().children(recursive=True))
+    # Slowly enough that a test that fails does no harm.
+    done = run_script(
+        "import os, time\nwhile True:\n    if os.fork() == 0: os.setsid(); time.sleep(600)\n    time.sleep(0.01)",
+        processes=20,
+    )
+    assert done.kind == LIMIT and "20 processes" in done.detail
+    left = set(psutil.Process().children(recursive=True)) - before
+    assert not [p for p in left if p.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_printing_gigabytes(run_script, stream):
+    done = run_script(f"import sys\nwhile True: sys.{stream}.write('x' * 65536)", output=4 * MIB)
+    assert done.kind == LIMIT and "printed more than 4 MiB" in done.detail
+    assert len(getattr(done, stream)) < MIB and "bytes left out" in getattr(done, stream)
+
+
+def test_binary_output_is_made_printable(run_script):
+    done = run_script("import sys; sys.stdout.buffer.write(bytes(range(256)) + b'\\x1b[31mred```')")
+    assert done.kind == OK
+    assert "\x1b" not in done.stdout and "\\x1b[31mred" in done.stdout and "\\xff" in done.stdout
+
+
+def test_filling_the_disk(run_script, tmp_path):
+    many = run_script(
+        "import os\nn = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb').write(bytes(1 << 20))", disk=16 * MIB
+    )
+    assert many.kind == LIMIT and "16 MiB into its scratch folder" in many.detail
+    one = run_script("f = open('f', 'wb', buffering=0)\nfor _ in range(64): f.write(bytes(1 << 20))", disk=16 * MIB)
+    assert one.kind == EXCEPTION and "File too large" in one.detail
+    assert not list(tmp_path.iterdir())
+
+
+def test_scratch_folders_are_removed_whatever_their_modes(run_script, tmp_path):
+    done = run_script("import os; os.makedirs('a/b'); open('a/b/c', 'w'); os.chmod('a/b', 0); os.chmod('a', 0o500)")
+    assert done.kind == OK
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory(run_script):
+    one = run_script("x = bytearray(2 << 30)", memory=1024 * MIB)
+    assert one.kind == EXCEPTION and "MemoryError" in one.detail
+    several = run_script(
+        "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        x = b'1' * (100 << 20)\n        break\n"
+        "time.sleep(600)",
+        memory=300 * MIB,
+    )
+    assert several.kind == LIMIT and "300 MiB of memory" in several.detail
+
+
+def test_a_script_cannot_lie_about_how_it_ended_by_accident(run_script):
+    # It shares the pipe of the runner; what is no line of the runner's is not read as one.
+    done = run_script(
+        "import os\nfor fd in range(3, 20):\n    try: os.write(fd, b'{\"end\": 1}\\n[]\\n\\xff\\n')\n"
+        "    except OSError: pass\nraise ValueError('real')"
+    )
+    assert (done.kind, done.detail) == (EXCEPTION, "ValueError: real")
+
+
+def test_a_script_that_is_not_reached():
+    stderr = Stream()
+    stderr.add(b"Fatal Python error: no memory\n")
+    done = classify(Ended(1, 0.1, Stream(), stderr, Stream(), Stream()))
+    assert done.kind == ERROR and "no memory" in done.detail
+
+
+GIL_USER = """
+import importlib.machinery, importlib.util, _testmultiphase
+name = "_testmultiphase_null_slots"
+loader = importlib.machinery.ExtensionFileLoader(name, _testmultiphase.__file__)
+importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+import sys; print(sys._is_gil_enabled())
+"""
+
+
+@pytest.mark.skipif(TWIN == "gil", reason="the GIL is always on in this build")
+def test_an_import_that_turns_the_gil_on(run_script):
+    pytest.importorskip("_testmultiphase", reason="this build has no test modules (a build without PGO)")
+    done = run_script(GIL_USER)
+    assert done.kind == GIL and "_testmultiphase_null_slots" in done.detail
+    quiet = run_script("import warnings; warnings.simplefilter('ignore')\n" + GIL_USER)
+    assert quiet.kind == GIL
+    crashed = run_script(GIL_USER + "sys.stdout.flush(); import ctypes; ctypes.string_at(0)")
+    assert crashed.kind == GIL and "SIGSEGV" in crashed.detail
+    forced = run_script(GIL_USER, force_off=True)
+    assert (forced.kind, forced.stdout) == (OK, "False\n")
+    with_gil = run_script(GIL_USER, config="ft-gil")
+    assert (with_gil.kind, with_gil.stdout) == (OK, "True\n")
+
+
+def test_torch_fits_into_the_default_memory(run_script):
+    done = run_script("import torch; print(torch.ones(1000, 1000).sum().item())", threads=4)
+    assert (done.kind, done.stdout) == (OK, "1000000.0\n"), done

@@ -1,0 +1,100 @@
+"""What may be said of which outcomes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ftsafety.repro.campaign import Runs
+from ftsafety.repro.narrow import runs_needed
+from ftsafety.repro.outcome import GIL, LIMIT, OK, SIGNAL, Outcome
+from ftsafety.repro.verdict import (
+    EVERYWHERE,
+    FREE_THREADED,
+    NOT_REPRODUCED,
+    OTHER,
+    UNJUDGED,
+    WITHOUT_GIL,
+    interval,
+    judge,
+    p_value,
+)
+
+
+def runs(**failures):
+    """Runs of configurations, `ft_gil=(failures, runs)`."""
+    found = {}
+    for name, (failed, count) in failures.items():
+        config = name.replace("_", "-")
+        outcomes = [Outcome(SIGNAL, "SIGSEGV")] * failed + [Outcome(OK, "")] * (count - failed)
+        found[config] = Runs(config, outcomes)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("failures", "kind", "words"),
+    [
+        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (0, 20)}, NOT_REPRODUCED, "Not reproduced in 20 runs"),
+        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (9, 20)}, WITHOUT_GIL, "Fails only without the GIL"),
+        ({"gil": (0, 20), "ft_gil": (20, 20), "ft": (20, 20)}, FREE_THREADED, "even with the GIL on"),
+        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (20, 20)}, EVERYWHERE, "Fails everywhere"),
+        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (1, 20)}, OTHER, "too rarely to tell where"),
+        ({"gil": (20, 20), "ft_gil": (0, 20), "ft": (0, 20)}, OTHER, "the build with the GIL, and there alone"),
+        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (0, 20)}, OTHER, "the GIL on, and there alone"),
+        ({"ft": (5, 20)}, OTHER, "nothing else was run"),
+        ({"gil": (0, 20), "ft": (15, 20)}, OTHER, "without the GIL, and there alone"),
+        ({"gil": (0, 0), "ft": (0, 0)}, UNJUDGED, "no run could be counted"),
+    ],
+)
+def test_verdicts(failures, kind, words):
+    found = judge(runs(**failures))
+    assert found.kind == kind and words in found.sentence, found
+
+
+def test_a_difference_in_rates_is_a_remark_only_where_it_is_one():
+    remarks = judge(runs(gil=(2, 50), ft_gil=(3, 50), ft=(45, 50))).remarks
+    assert any("more often without the GIL" in remark for remark in remarks)
+    assert not judge(runs(gil=(20, 50), ft_gil=(25, 50), ft=(24, 50))).remarks
+
+
+def test_runs_that_do_not_count_are_told_and_not_counted():
+    found = runs(gil=(0, 10), ft_gil=(0, 10), ft=(8, 10))
+    found["ft"].outcomes.insert(0, Outcome(GIL, "importing x turned the GIL on"))
+    found["ft"].forced_off = True
+    found["gil"].outcomes[:] = [Outcome(LIMIT, "printed more than 64 MiB")] * 10
+    found["gil"].missing = None
+    verdict = judge(found)
+    assert verdict.kind == OTHER  # nothing is known of the build with the GIL
+    said = " ".join(verdict.remarks)
+    assert "importing x turned the GIL on" in said and "PYTHON_GIL=0" in said
+    assert "10 of 10 runs of gil do not count: printed more than 64 MiB" in said
+    assert "Nothing is known of gil" in said
+
+
+def test_a_twin_that_is_missing_is_told():
+    found = runs(gil=(0, 20), ft_gil=(0, 0), ft=(0, 0))
+    found["ft"].missing = found["ft-gil"].missing = "no wheel"
+    verdict = judge(found)
+    assert verdict.kind == NOT_REPRODUCED
+    assert "ft was not run: no wheel." in verdict.remarks and "Nothing is known of ft-gil, ft." in verdict.remarks
+
+
+def test_figures_against_their_definitions():
+    def at_least(failures, runs, share):
+        return sum(math.comb(runs, k) * share**k * (1 - share) ** (runs - k) for k in range(failures, runs + 1))
+
+    # Clopper-Pearson: the rates at which so many or more, or so few or fewer, have a probability of 2.5%.
+    low, high = interval(7, 20)
+    assert at_least(7, 20, low) == pytest.approx(0.025, rel=1e-6)
+    assert 1 - at_least(8, 20, high) == pytest.approx(0.025, rel=1e-6)
+    assert interval(0, 20) == pytest.approx((0, 1 - 0.025 ** (1 / 20)))
+    # Fisher: all 7 failures among 20 of 60 runs; the other extreme is likelier, so only this one counts.
+    assert p_value((7, 20), (0, 40)) == pytest.approx(math.comb(20, 7) / math.comb(60, 7))
+
+
+def test_runs_needed_to_see_a_failure():
+    assert runs_needed(20, 20) == 5
+    assert runs_needed(10, 20) == 5
+    assert runs_needed(2, 20) == 29  # 0.9 ** 29 < 0.05
+    assert runs_needed(1, 200) == 60
