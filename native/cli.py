@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from . import build, cache
-from .build import CHECKOUT, TWINS
+from .build import CHECKOUT, SOURCES, TWINS
 from .environment import environment
 from .errors import TwinsError
 from .testing import TestRun, run_tests
@@ -171,7 +171,7 @@ def _bench(_, rest) -> int:
 
 def _check_bench_arguments(rest) -> None:
     """Ends here for --help and for wrong usage, rather than after ten minutes of building."""
-    sys.path.append(str(CHECKOUT / "bench"))
+    sys.path += SOURCES
     from ftbench.arguments import UsageError, parse
 
     try:
@@ -182,7 +182,7 @@ def _check_bench_arguments(rest) -> None:
 
 def _repro(_, rest) -> int:
     # Ends here for --help, for wrong usage and for a script that does not exist, before anything is built.
-    sys.path.append(str(CHECKOUT / "safety"))
+    sys.path += SOURCES
     from ftsafety.repro.arguments import UsageError, parse
 
     if "-" not in rest:  # standard input can be read once only

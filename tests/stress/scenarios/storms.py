@@ -268,8 +268,9 @@ class ForksWhileIterating(_Storm):
     free-threaded build, GIL off or on, one of the interpreter's own (making a weak reference; in 3.13t a thread's first
     ``dict.get()`` of a dictionary that another has made, which waits for a lock it holds itself and is handed it at a
     moment in which a fork may come), no failure of the loader. With the GIL build it was seen once, and nobody
-    knows for what the child waited; POSIX promises the child of a threaded process little more than exec (fork(3p)). So a child that does not
-    end is let go, but two of five are a failure, and what a child loads has to be right.
+    knows for what the child waited; POSIX promises the child of a threaded process little more than exec
+    (fork(3p)). So a child that does not end is let go, but two of five are a failure, and what a child loads has to
+    be right.
     """
 
     threads = 3
