@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,46 +95,40 @@ class Plan:
         except (OSError, subprocess.SubprocessError):
             self._compiler = "gcc"  # none yet: nothing is built before one is installed
 
-    def interpreter(self, twin: str) -> Path | None:
-        """Where `twin`'s interpreter belongs; None while the source's version is not known."""
-        source = cache.finished(self.source)
-        if source is None:
-            return None
+    def interpreter(self, twin: str) -> Path:
+        """Where `twin`'s interpreter belongs: under "unknown", which is never built, until the source is fetched."""
+        version = (cache.finished(self.source) or {"version": "unknown"})["version"]
         quality = "pgo" if self.pgo else "plain"
-        return (
-            self.root
-            / "interpreters"
-            / (f"cpython-{source['version']}-{twin}-{quality}-{self._compiler}-{_hash(self._flags.encode())}")
-        )
+        name = f"cpython-{version}-{twin}-{quality}-{self._compiler}-{_hash(self._flags.encode())}"
+        return self.root / "interpreters" / name
 
-    def environment(self, twin: str) -> Path | None:
-        """Where `twin`'s environment belongs; None while the source's version is not known."""
+    def environment(self, twin: str) -> Path:
+        """Where `twin`'s environment belongs; its interpreter's name is part of its own."""
         own = self.own[twin]
         if own:
             name = f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
             return own["environment"] or self.root / "environments" / name
-        interpreter = self.interpreter(twin)
-        return interpreter and self.root / "environments" / f"{interpreter.name}-{self.packages}"
+        return self.root / "environments" / f"{self.interpreter(twin).name}-{self.packages}"
 
     def twin(self, name: str) -> Twin | None:
         """The twin `name` if it is finished."""
         directory = self.environment(name)
-        record = directory and cache.finished(directory)
+        record = cache.finished(directory)
         if not record:
             return None
         return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
 
-    def twins(self, names) -> dict[str, Twin] | None:
+    def twins(self, names: Collection[str]) -> dict[str, Twin] | None:
         """All of `names` if all are finished."""
-        found = {name: self.twin(name) for name in names}
-        return None if None in found.values() else found  # type: ignore[return-value]
+        found = {name: twin for name in names if (twin := self.twin(name))}
+        return found if len(found) == len(names) else None
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def twins(names=TWINS, quality: str = "any", say: Callable[[str], None] = _say) -> dict[str, Twin]:
+def twins(names: Collection[str] = TWINS, quality: str = "any", say: Callable[[str], None] = _say) -> dict[str, Twin]:
     """The twins `names`, built first where missing.
 
     Args:
@@ -173,7 +167,7 @@ def _interrupt(signal_number, frame) -> None:
 class _Builder:
     """Builds what `plan` lacks. Owned by one thread; its steps run in threads of a pool."""
 
-    def __init__(self, plan: Plan, names, lock: int) -> None:
+    def __init__(self, plan: Plan, names: Collection[str], lock: int) -> None:
         self._plan = plan
         self._names = [name for name in TWINS if name in names and not plan.twin(name)]
         self._lock = lock
@@ -235,7 +229,7 @@ class _Builder:
             needs = [future for future in (compiled.get(name), libraries) if future]
             futures.append(pool.submit(self._environment, name, needs))
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        errors = [future.exception() for future in done if future.exception()]
+        errors = [error for future in done if (error := future.exception())]
         if errors:
             self._progress.stop()  # what still runs would only delay the message
             raise next((error for error in errors if str(error) != "stopped"), errors[0])

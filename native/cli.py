@@ -10,13 +10,13 @@ import shutil
 import subprocess
 import sys
 
-from . import build, cache
+from . import build, cache, checks
 from .build import CHECKOUT, SOURCES, TWINS
 from .environment import environment
 from .errors import TwinsError
-from .testing import TestRun, run_tests
+from .testing import TestRun, pytest, run_tests
 
-OF_A_TWIN = ["unit", "conformance", "distributed", "stress", "soak"]
+OF_A_TWIN = ["unit", "conformance", "distributed", "examples", "stress", "soak"]
 # With pytest-run-parallel, without the GIL: what asks for many workers and for nothing of the whole process.
 AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
 FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
@@ -211,6 +211,7 @@ def _audit_arguments():
     """ftsafety/audit/arguments.py by its path, since importing its package takes torch."""
     path = CHECKOUT / "safety" / "ftsafety" / "audit" / "arguments.py"
     spec = importlib.util.spec_from_file_location("audit_arguments", path)
+    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -221,15 +222,24 @@ def _test(_, rest) -> int:
     names = [rest.pop(0)] if rest[:1] and rest[0] in TWINS else list(TWINS)
     ready = build.twins(names)
     first = ready[names[0]]
+    runs = []
+    # Whoever selects tests wants those alone.
+    if not rest:
+        reason = checks.why_not()
+        if reason:
+            print(f"== format, lint and types: skipped: {reason}")
+        else:
+            hooks = checks.command(ready.get("gil", first))
+            runs.append(TestRun("format, lint and types", hooks, checks.variables()))
     # The longest first. What is not about an interpreter (the images, ./twins itself, the page) runs once.
-    runs = [TestRun("the images", first, ["images"], {})]
-    runs += [TestRun(f"{name}: {ready[name].label}", ready[name], OF_A_TWIN, {}) for name in names]
-    runs.append(TestRun("./twins and the report's page", first, ["native", "browser"], {}))
+    runs.append(pytest("the images", first, ["images"], rest))
+    runs += [pytest(f"{name}: {ready[name].label}", ready[name], OF_A_TWIN, rest) for name in names]
+    runs.append(pytest("./twins and the report's page", first, ["native", "browser"], rest))
     if "ft" in ready:
         forced = ["unit/loader", "conformance", "stress"]
-        runs.append(TestRun("ft with the GIL forced on", ready["ft"], forced, {"PYTHON_GIL": "1"}))
-        runs.append(TestRun("ft, each test in four threads at once", ready["ft"], AT_ONCE, {}, FOUR_THREADS))
-    return run_tests(runs, rest)
+        runs.append(pytest("ft with the GIL forced on", ready["ft"], forced, rest, {"PYTHON_GIL": "1"}))
+        runs.append(pytest("ft, each test in four threads at once", ready["ft"], AT_ONCE, [*FOUR_THREADS, *rest]))
+    return run_tests(runs, selection=bool(rest))
 
 
 def _clean(options, _) -> int:

