@@ -1,0 +1,99 @@
+"""The distributions ftloader and ft-env, built and installed beside code that has modules of common names."""
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.checkout import CHECKOUT
+
+JOB = """
+import bench.speed, loader  # the job's own
+import ftloader, ftbench, ftsafety.audit, ftrun, torch
+assert loader.MINE and bench.speed.MINE
+batches = ftloader.DataLoader(torch.arange(8), batch_size=4, num_workers=2, worker_method="thread")
+print(*(batch.tolist() for batch in batches))
+print(ftloader.__file__)
+print(len(ftsafety.audit(torch.arange(8), seconds=0.2).findings), "findings")
+"""
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory, shell_environment):
+    """Builds both distributions; returns the directory that has them."""
+
+    def build():
+        out = tmp_path_factory.mktemp("distributions")
+        subprocess.run(
+            [CHECKOUT / "docker" / "build-distributions", out], env=shell_environment, check=True, timeout=250
+        )
+        return out
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def distributions(build):
+    return build()
+
+
+def test_both_have_an_sdist_and_a_wheel_and_nothing_is_left_in_the_checkout(distributions):
+    names = sorted(path.name for path in distributions.iterdir())
+    assert [name.partition("-")[0] for name in names] == ["ft_env", "ft_env", "ftloader", "ftloader"]
+    assert [name for name in names if name.endswith("-py3-none-any.whl")] == [names[0], names[2]]
+    assert not list(CHECKOUT.glob("*.egg-info")) and not list(CHECKOUT.glob("*/*.egg-info"))
+
+
+def test_the_same_source_gives_the_same_wheels(distributions, build):
+    def digests(directory):
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.glob("*.whl")}
+
+    assert digests(build()) == digests(distributions)
+
+
+def test_both_carry_the_licence():
+    assert (CHECKOUT / "loader" / "LICENSE").read_bytes() == (CHECKOUT / "LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+@pytest.mark.parametrize("twin", ["ft", "gil"])
+def test_they_work_beside_a_job_with_a_loader_and_a_bench_of_its_own(
+    twins, shell_environment, distributions, twin, kind, tmp_path
+):
+    asked = twins(
+        "exec", twin, "python", "-c", "import sys, sysconfig; print(sys.executable, sysconfig.get_path('purelib'))"
+    )
+    python, packages = asked.stdout.split()
+    subprocess.run([python, "-m", "venv", tmp_path / "env"], env=shell_environment, check=True)
+    own = tmp_path / "env" / "bin" / "python"
+    # What they depend on, without installing some gigabytes again; not the twin's way to the checkout.
+    site = Path(
+        subprocess.check_output(
+            [own, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+        ).strip()
+    )
+    folders = [packages, *(Path(packages) / "cuda-libraries.pth").read_text().split()]
+    (site / "dependencies.pth").write_text("\n".join(folders) + "\n")
+    files = sorted(distributions.glob(kind))
+    done = subprocess.run(
+        [own, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check", *files],
+        env=shell_environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stderr
+
+    job = tmp_path / "job"
+    (job / "bench").mkdir(parents=True)
+    (job / "loader.py").write_text("MINE = True\n")
+    (job / "bench" / "speed.py").write_text("MINE = True\n")
+    (job / "train.py").write_text(JOB)
+    done = subprocess.run(
+        [own, "train.py"], cwd=job, env=shell_environment, capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stderr
+    batches, where, findings = done.stdout.splitlines()
+    assert batches == "[0, 1, 2, 3] [4, 5, 6, 7]" and findings == "0 findings"
+    assert where == str(site / "ftloader" / "__init__.py")
