@@ -38,13 +38,13 @@ on this machine, which has a network, and on the other, which has none:
   FT_PYTHON=twins/ft/bin/python GIL_PYTHON=twins/gil/bin/python twins/checkout/twins bench --quick
 
 The bundle holds both interpreters with the shared libraries they were linked with, every locked package except
-torch 2.10 and CUDA 12, in their place torch 2.11.0 and nvImageCodec for CUDA 13, the files of this checkout, and the
-script unpack. torch comes without the CUDA libraries that its wheel asks for: the other machine has CUDA 13, from a
+torch and CUDA 12, in their place torch and nvImageCodec for CUDA 13 (docker/offline/requirements.in), the files of
+this checkout, and the script unpack. torch comes without the CUDA libraries that its wheel asks for: the other machine has CUDA 13, from a
 toolkit or as the packages of a torch of its own. It must be Linux of the same architecture with a glibc no older than
 this machine's. The packages are downloaded and checked against docker/requirements.lock and
 docker/offline/requirements.lock.
 
-torch is most of the size. Where the other machine has torch 2.11.0 for CUDA 13 itself, for whatever Python,
+torch is most of the size. Where the other machine has that torch for CUDA 13 itself, for whatever Python,
 --torch-libraries target leaves those of its libraries out that have nothing of Python in them, and unpack links the
 machine's own, after a look at the commit that they were built from.
 """

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import tempfile
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
-TWINS = Path(__file__).resolve().parents[2] / "twins"
+from tests.checkout import CHECKOUT
+
+TWINS = CHECKOUT / "twins"
 BUILDING = "interpreter ft (log:"
 
 

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-DOCKER = Path(__file__).resolve().parents[2] / "docker"
+from tests.checkout import CHECKOUT, locked
+
+DOCKER = CHECKOUT / "docker"
 
 
 @pytest.fixture(scope="module")
@@ -64,4 +65,4 @@ def test_wheels_exist_for_every_pin(twins, uv, twin, version, platform, tmp_path
         timeout=120,
     )
     assert done.returncode == 0, f"{twin} {version} on {platform}: {done.stderr}"
-    assert "torch==2.10.0" in done.stderr + done.stdout
+    assert f"torch=={locked('torch')}" in done.stderr + done.stdout

@@ -2,11 +2,12 @@
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-DOCKER = Path(__file__).resolve().parents[2] / "docker"
+from tests.checkout import CHECKOUT
+
+DOCKER = CHECKOUT / "docker"
 SCRIPTS = [
     "apt-install",
     "base-image",

@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from tests.checkout import locked
+
 
 @pytest.mark.parametrize("verb", ["", "setup", "info", "exec", "bench", "repro", "test", "audit", "clean"])
 def test_help_teaches(twins, verb):
@@ -34,7 +36,7 @@ def test_exec_runs_in_the_twin(twins, twin, disabled, enabled):
     assert done.stdout.split() == [disabled, enabled], done.stderr
     # The environment is a whole one: docker/requirements.in says why triton is left out, all else is there.
     done = twins("exec", twin, "pip", "check")
-    assert done.stdout.strip() == "torch 2.10.0 requires triton, which is not installed."
+    assert done.stdout.strip() == f"torch {locked('torch')} requires triton, which is not installed."
 
 
 def test_exec_passes_the_exit_code_on(twins):

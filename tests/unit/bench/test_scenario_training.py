@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from ftbench import training
 from ftbench.contestants import CONFIGS, Contestant, duplicates
 from ftbench.scenario import Task
 from ftbench.scenarios import SCENARIOS
@@ -97,9 +96,9 @@ def test_the_loss_is_part_of_what_must_be_equal(photos, monkeypatch):
     before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # taken back at the end
     try:
-        same = [training.measure(task)["rows"] for _ in range(2)]
+        same = [SCENARIO.measure(task)["rows"] for _ in range(2)]
         monkeypatch.setattr(torch.optim, "SGD", lambda parameters, **_: torch.optim.Adam(parameters))
-        other = training.measure(task)["rows"]
+        other = SCENARIO.measure(task)["rows"]
     finally:
         torch.use_deterministic_algorithms(before[0])
         torch.utils.deterministic.fill_uninitialized_memory = before[1]

@@ -2,13 +2,13 @@
 
 import importlib.util
 import tempfile
-from pathlib import Path
 
 import pytest
 
 import ftsafety.audit
+from tests.checkout import CHECKOUT
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "audit"
+EXAMPLES = CHECKOUT / "docs" / "audit"
 
 
 @pytest.fixture
