@@ -19,7 +19,7 @@ def command(twin: Twin) -> list[str]:
     Raises TwinsError if pre-commit cannot be installed.
     """
     directory = cache.root() / "tools" / f"{PRE_COMMIT}-{twin.directory.name}"
-    if not cache.finished(directory):
+    if cache.finished(directory) is None:
         cache.start(directory)
         try:
             for step in (
@@ -30,7 +30,7 @@ def command(twin: Twin) -> list[str]:
         except subprocess.CalledProcessError as error:
             raise TwinsError(f"{PRE_COMMIT} cannot be installed: exit status {error.returncode}") from error
         cache.finish(directory, {})
-    return [str(directory / "bin" / "pre-commit"), "run", "--all-files", "--show-diff-on-failure", "--color=never"]
+    return [str(directory / "bin" / "pre-commit"), "run", "--all-files", "--color=never"]
 
 
 def variables() -> dict[str, str]:

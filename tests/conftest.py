@@ -28,11 +28,19 @@ hypothesis.settings.load_profile("default")
 
 def pytest_addoption(parser):
     group = parser.getgroup("ft-env")
+    group.addoption("--long", action="store_true", help="run the tests that are marked long, too")
     group.addoption("--minutes", type=float, help="tests/stress: minutes for all scenarios together (a soak)")
     group.addoption("--seed", type=int, default=0, help="tests/stress: what the random choices begin with")
     group.addoption("--stress-report", metavar="FILE", help="tests/stress: write what each scenario did, as JSON")
     group.addoption("--iterators", type=int, default=300, help="tests/soak: iterators to make and abandon")
     group.addoption("--soak-seed", type=int, default=0, help="tests/soak: what the random choices begin with")
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        marker = item.get_closest_marker("long")
+        if marker and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason=f"long ({marker.kwargs['reason']}): run with --long"))
 
 
 # A background job of a non-interactive shell, and some CI runners, start with SIGINT ignored, and all
