@@ -191,7 +191,7 @@ class Assembly:
             self._check()
             annotate_sample(error, index[position])
             # Without this frame, which is of no interest to the reader of the traceback.
-            error.__traceback__ = error.__traceback__.tb_next
+            error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
             with self._lock:
                 if position < self._failed_at:
                     self._failed_at = position
@@ -256,7 +256,7 @@ class Assembly:
     def _remaining(self) -> list:
         """All samples but the skipped; those that are in slots are copied out of them."""
         samples = [
-            self._slots.sample(position) if sample is _IN_SLOTS else sample
+            self._slots.sample(position) if sample is _IN_SLOTS else sample  # type: ignore[union-attr]  # has slots
             for position, sample in enumerate(self._samples)
             if type(sample) is not Skipped
         ]

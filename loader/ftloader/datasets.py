@@ -68,8 +68,6 @@ class Samples(Sequence):
             return self.table == other.table
         return _equal(self, other)
 
-    __hash__ = None
-
     def __repr__(self) -> str:
         return f"<{len(self)} (path, class index) pairs>"
 
@@ -104,13 +102,11 @@ class Targets(Sequence):
             return np.array_equal(self.table.class_ids, other.table.class_ids)
         return _equal(self, other)
 
-    __hash__ = None
-
     def __repr__(self) -> str:
         return f"<{len(self)} class indices>"
 
 
-def find_classes(directory: str | os.PathLike) -> tuple[list[str], dict[str, int]]:
+def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
     """The class folders of *directory*, sorted, and the index of each.
 
     Raises ``FileNotFoundError`` if there is none.
@@ -123,7 +119,7 @@ def find_classes(directory: str | os.PathLike) -> tuple[list[str], dict[str, int
 
 
 def make_dataset(
-    directory: str | os.PathLike,
+    directory: str | os.PathLike[str],
     class_to_idx: dict[str, int] | None = None,
     extensions: str | tuple[str, ...] | None = None,
     is_valid_file: Callable[[str], bool] | None = None,
@@ -151,7 +147,7 @@ def make_dataset(
         raise ValueError("'class_to_idx' must have at least one entry to collect any samples.")
     if (extensions is None) == (is_valid_file is None):
         raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
-    endings = extensions if extensions is None or isinstance(extensions, str) else tuple(extensions)
+    endings = extensions if isinstance(extensions, str) else tuple(extensions or ())
     builder = PathTableBuilder()
     empty = []
     for name in sorted(class_to_idx):
@@ -315,7 +311,7 @@ class ImageFolder(DatasetFolder):
 
     def _load_batch(self, indices: Sequence[int]) -> list[tuple[Any, Any]]:
         pairs = [self.samples[index] for index in indices]
-        samples = self.batch_loader([path for path, _ in pairs])
+        samples = self.batch_loader([path for path, _ in pairs])  # type: ignore[misc]  # see __getitems__
         if len(samples) != len(pairs):
             raise ValueError(f"batch_loader gave {len(samples)} samples for {len(pairs)} paths")
         return [self._transformed(sample, target) for sample, (_, target) in zip(samples, pairs, strict=True)]

@@ -20,7 +20,7 @@ def notes_of(error: BaseException) -> list[str]:
     return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
 
 
-def without_stop_iteration(error: BaseException, raised_by: str) -> BaseException:
+def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | RuntimeError:
     """*error*, or a ``RuntimeError`` caused by it if it is a ``StopIteration``: that of user
     code would end the epoch in silence (as in a generator: PEP 479)."""
     if not isinstance(error, StopIteration):

@@ -128,8 +128,8 @@ class MapFetcher:
                 skipped.append(Skipped.because_of(error, index))
                 return []
         if not self._policy.raises:
-            samples = (load_sample(dataset, i, epoch, self._policy, skipped) for i in index)
-            return [sample for sample in samples if sample is not SKIP]
+            loaded = (load_sample(dataset, i, epoch, self._policy, skipped) for i in index)
+            return [sample for sample in loaded if sample is not SKIP]
         samples = []
         i = None
         try:

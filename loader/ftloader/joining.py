@@ -40,7 +40,7 @@ class WorkerThread(threading.Thread):
     copes with a value that is a moment old."""
 
     @property
-    def daemon(self) -> bool:
+    def daemon(self) -> bool:  # type: ignore[override]  # nobody sets it
         return self._being_started
 
     def start(self) -> None:
@@ -68,7 +68,7 @@ class WorkerThread(threading.Thread):
 @contextlib.contextmanager
 def calling_user_code() -> Iterator[None]:
     """Within the block it is user code that holds the calling worker thread up."""
-    thread = threading.current_thread()
+    thread: WorkerThread = threading.current_thread()  # type: ignore[assignment]  # only workers call this
     thread.in_user_code = True
     try:
         yield
@@ -84,8 +84,9 @@ def may_wait() -> bool:
     its first and last steps; nor before and after those steps of its own, when that module
     does not know the thread and would make a record of it that nobody removes.
     """
-    lock = threading._active_limbo_lock
-    return not lock._is_owned() and threading.get_ident() in threading._active
+    # Neither name is public.
+    lock = threading._active_limbo_lock  # type: ignore[attr-defined]
+    return not lock._is_owned() and threading.get_ident() in threading._active  # type: ignore[attr-defined]
 
 
 def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:

@@ -83,7 +83,7 @@ class _Dict:
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    type: type
+    type: type[Any]
     children: tuple["_Node", ...]
 
     def flatten(self, value: Any, leaves: list) -> bool:

@@ -32,7 +32,7 @@ from ftloader import joining
 
 class Pool(Protocol):
     consumer: "Consumer"
-    threads: Collection[joining.WorkerThread]
+    threads: tuple[joining.WorkerThread, ...]
 
     def stop(self) -> None: ...
     def orphan(self) -> None: ...
@@ -201,7 +201,7 @@ def _register_last_step(_: object = None) -> None:
     atexit.register(_end_last)
 
 
-threading._register_atexit(_end_first)
+threading._register_atexit(_end_first)  # type: ignore[attr-defined]  # not public
 _register_last_step()
 # A child of multiprocessing forgets the functions that its parent registered.
 multiprocessing.util.register_after_fork(_register_last_step, _register_last_step)

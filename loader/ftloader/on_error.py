@@ -109,7 +109,7 @@ class ErrorPolicy:
         """
         if self.raises or not isinstance(error, Exception):
             raise error
-        if self._on_error == "skip":
+        if isinstance(self._on_error, str):  # "skip"
             return SKIP
         return self._on_error(error, index)
 
@@ -196,7 +196,7 @@ class SkipLog:
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__()
+        SkipLog.__init__(self)
         self.__dict__.update(state)
 
 

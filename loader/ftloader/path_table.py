@@ -77,8 +77,6 @@ class PathTable:
             and np.array_equal(self._class_ids, other._class_ids)
         )
 
-    __hash__ = None  # as other containers that compare by content and may be large
-
     def __repr__(self) -> str:
         return f"<PathTable: {len(self)} paths, {self.nbytes} bytes>"
 
@@ -157,8 +155,6 @@ class _Strings:
         if not isinstance(other, _Strings):
             return NotImplemented
         return self._blob == other._blob and np.array_equal(self._ends, other._ends)
-
-    __hash__ = None
 
     def __getstate__(self) -> tuple:
         return self._blob, self._ends

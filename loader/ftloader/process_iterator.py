@@ -52,10 +52,9 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, init_fn: Callable[[int], Any] | None) -> None:
-        wrapped = init_fn.args[:1] if isinstance(init_fn, functools.partial) else ()
-        if wrapped and isinstance(wrapped[0], WorkerStart):
+        if isinstance(init_fn, functools.partial) and init_fn.args and isinstance(init_fn.args[0], WorkerStart):
             # For data pipes torch wraps what it just got in one that shards them.
-            users = wrapped[0].worker_init_fn
+            users = init_fn.args[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
         self._worker_start = WorkerStart(init_fn, self._policy, tuple(self.worker_states()), self._watch)
 

@@ -142,7 +142,8 @@ def sample_rng() -> SampleRNG:
                 "a loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
             )
         epoch = slot.epoch
-        origin = canonical_bytes((epoch.base_seed, epoch.number, slot.key))
+        # Whoever sets a key sets the epoch first.
+        origin = canonical_bytes((epoch.base_seed, epoch.number, slot.key))  # type: ignore[union-attr]
         rng = slot.rng = SampleRNG(hashlib.blake2b(origin, person=b"loader.sample").digest())
     return rng
 

@@ -10,7 +10,7 @@ from torch.utils.data import default_collate
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from ftloader.buffers import BufferPool
-from ftloader.layout import Layout, Slot
+from ftloader.layout import Column, Layout, Slot
 
 
 class _Memory:
@@ -71,8 +71,8 @@ class _Array:
         ]
 
     def empty(self, position: int) -> np.ndarray:
-        """The slot as an array that keeps the memory."""
-        address, dtype = self._address_of(position), self._view.dtype
+        """The slot as an array that keeps the memory; only where ``takes`` is true, so there is a view."""
+        address, dtype = self._address_of(position), self._view.dtype  # type: ignore[union-attr]
         return np.asarray(_Memory(address, self._slot.shape, dtype, self._buffer.storage))
 
     def copy(self, position: int) -> Any:
@@ -144,11 +144,11 @@ class Slots:
         self.layout = layout
         self._pin_device = pin_device
         self._arrays: list[_Array | None] = []
-        self._columns: list[list | None] = []
+        self._columns: list[list] = []  # empty where there is an array
         for leaf in layout.leaves:
-            slot = isinstance(leaf, Slot)
-            self._arrays.append(_Array(leaf, size, pool) if slot else None)
-            self._columns.append(None if slot else [None] * size)
+            array = _Array(leaf, size, pool) if isinstance(leaf, Slot) else None
+            self._arrays.append(array)
+            self._columns.append([None] * size if array is None else [])
         self._collated: list = []
 
     def write(self, position: int, sample: Any) -> bool:
@@ -157,9 +157,9 @@ class Slots:
         values = self.layout.flatten(sample)
         if values is None:
             return False
-        if place.given is not None:
+        if (given := place.given) is not None:
             # Another value may be the array in that slot, or a part of it.
-            values = self._arrays[place.given].apart(position, values, place.given)
+            values = self._arrays[given].apart(position, values, given)  # type: ignore[union-attr]  # from leaf_for
         for array, column, value in zip(self._arrays, self._columns, values):
             if array is not None:
                 array.write(position, value)
@@ -180,7 +180,7 @@ class Slots:
         """What is not in slots, by torch's ``default_collate``. Raises what that raises."""
         for leaf, column in zip(self.layout.leaves, self._columns):
             data = None
-            if column is not None:
+            if isinstance(leaf, Column):
                 data = default_collate(tuple(column) if leaf.container is tuple else column)
                 if self._pin_device is not None:
                     data = pin_memory(data, self._pin_device)
@@ -209,7 +209,7 @@ class Slots:
 
     def array_at(self, position: int, leaf: int) -> np.ndarray:
         """The slot of *leaf*, of which ``leaf_for`` spoke, at *position*."""
-        return self._arrays[leaf].empty(position)
+        return self._arrays[leaf].empty(position)  # type: ignore[union-attr]  # from leaf_for
 
 
 class _Place(threading.local):

@@ -260,8 +260,7 @@ class _MonitoringTool:
     def abandon(self) -> None:
         """In a forked child, where only the forking thread exists; the lock may be held."""
         self._abandoned = True
-        if self._id is not None:
-            self._switch_off()
+        self._switch_off()
 
     def _switch_on(self) -> None:
         for tool_id in self._IDS:
@@ -283,6 +282,8 @@ class _MonitoringTool:
         # Another thread may be about to run the callback: it stays valid, as it is a
         # function of this module, and finds that its thread is not watched.
         tool_id, self._id = self._id, None
+        if tool_id is None:
+            return
         sys.monitoring.set_events(tool_id, 0)
         sys.monitoring.register_callback(tool_id, _CALL, None)
         sys.monitoring.free_tool_id(tool_id)

@@ -254,7 +254,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _take_arrived(self) -> Result | None:
         """The result to hand over next, if it is there."""
-        number = self._handed_over if self._in_order else next(iter(self._arrived), None)
+        number = self._handed_over if self._in_order else next(iter(self._arrived), -1)
         result = self._arrived.pop(number, None)
         if result is not None:
             self._handed_over += 1
@@ -289,7 +289,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         except Exception as error:
             # Raised where the sampler raised it: after the batches that it gave before.
             annotate(error, f"raised by the sampler, asked for batch {number}")
-            error.__traceback__ = error.__traceback__.tb_next
+            error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
             self._dispatched += 1
             self._arrived[number] = Result(self._epoch, number, Failure(error))
             return

@@ -49,7 +49,7 @@ def _current_thread_info() -> WorkerInfo | None:
 
 def _get_worker_info():
     # This code runs as torch's get_worker_info, with the globals of torch's module.
-    return _loader_thread_info() or _worker_info  # noqa: F821
+    return _loader_thread_info() or _worker_info  # type: ignore[name-defined]  # noqa: F821
 
 
 @contextlib.contextmanager

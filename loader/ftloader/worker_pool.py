@@ -40,7 +40,7 @@ class WorkerPool:
         self.consumer = lifetime.current_consumer()
         self._told_to_end = False
         self._process = os.getpid()
-        self._tasks = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
+        self._tasks: list[SimpleQueue] = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
         self.threads = tuple(
             joining.WorkerThread(
                 target=run_worker,

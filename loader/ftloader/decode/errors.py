@@ -40,7 +40,8 @@ class DecodeError(OSError, ValueError):
             state["__cause__"] = self.__cause__
         return type(self), (str(self), self.path), (self.errno, state)
 
-    def __setstate__(self, state: tuple[int | None, dict[str, Any]]) -> None:
+    # Takes what __reduce__ gives, not a dictionary as BaseException's does.
+    def __setstate__(self, state: tuple[int | None, dict[str, Any]]) -> None:  # type: ignore[override]
         self.errno, attributes = state
         self.__cause__ = attributes.pop("__cause__", None)
         self.__dict__.update(attributes)

@@ -18,7 +18,7 @@ from ftloader.decode.errors import BackendUnavailable
 from ftloader.decode.source import Encoded
 
 # nvImageCodec's name for each of our modes.
-_COLOR_SPECS = {"RGB": "SRGB", "L": "GRAY"}
+_COLOR_SPECS: dict[str | None, str] = {"RGB": "SRGB", "L": "GRAY"}
 
 
 @functools.cache  # a race computes the same module twice

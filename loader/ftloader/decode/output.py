@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 # The out argument on the CPU. A function is called as numpy.empty is: (shape, dtype).
-Out = np.ndarray | Callable[[tuple[int, ...], Any], np.ndarray] | None
+type Out = np.ndarray | Callable[[tuple[int, ...], Any], np.ndarray] | None
 
 
 def check_type(out: Any) -> None:

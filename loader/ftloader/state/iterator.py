@@ -44,6 +44,8 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
 
     _copies_dataset = False
     """Whether workers have a map-style dataset of their own (processes)."""
+    _dataset: Any
+    """Set by torch's ``__init__``."""
 
     def __init__(self, loader: Any) -> None:
         self._keeper = loader._states

@@ -49,7 +49,7 @@ class StateKeeper:
             return {"_loaded": self._loaded or self._claimed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__()
+        StateKeeper.__init__(self)
         self._loaded = state["_loaded"]
 
     # For iterators
@@ -121,7 +121,7 @@ class StateKeeper:
                     return _between_epochs(loader, progress)
         if loaded is not None:
             return copy.deepcopy(dict(loaded[0]))
-        state = progress.state(samplers.digest)
+        state = progress.state(samplers.digest)  # type: ignore[union-attr]  # there is one: see above
         if state["loader"]["style"] == "map" and state["datasets"] is None:
             state["dataset"] = dataset_state(loader.dataset)
         return state

@@ -56,13 +56,13 @@ class Order:
         self._generator = loader_generator
         self._every = every
         self._resume = resume if resume is not None and resume.midst else None
-        self._progress: Progress | None = None
+        self._progress: Progress  # from report_to() on
         self._batches: Iterator | None = None  # None before the first draw
-        self._samples: Iterator | None = None
+        self._samples: Iterator = iter(())
         self._elsewhere: Elsewhere | None = None
         self._undo_draws: AbstractContextManager = nullcontext()
         self._at_iter: dict | None = None
-        self._takes_snapshots = False
+        self._snapshot_every = 0  # 0: never
         self._drawn = 0
         if resume is not None and not resume.midst:
             self._prepare_new_epoch(resume)
@@ -183,7 +183,7 @@ class Order:
             self._batches = iter(BatchSampler(self._samples, outer.batch_size, outer.drop_last))
         else:
             self._samples = self._batches = torchs if seed is None else iter(sampler)
-        self._takes_snapshots = self._every is not None and bool(self._parts())
+        self._snapshot_every = self._every if self._every is not None and self._parts() else 0
 
     # Samplers with a state of their own
 
@@ -211,7 +211,7 @@ class Order:
         if ITERATOR in snapshot["states"]:
             if not is_stateful(self._samples):
                 raise lacking(ITERATOR)
-            self._samples.load_state_dict(copy.deepcopy(snapshot["states"][ITERATOR]))
+            self._samples.load_state_dict(copy.deepcopy(snapshot["states"][ITERATOR]))  # type: ignore[attr-defined]
 
     def _drain(self, snapshot: Mapping[str, Any]) -> None:
         """Lets the sampler go through the end of the epoch that the state is from."""
@@ -219,9 +219,9 @@ class Order:
             self._load_samplers(snapshot)
             self._open(iter(self._index_sampler))
             self._load_iterator(snapshot)
-            for _ in self._batches:
+            for _ in self._batches:  # type: ignore[union-attr]  # made by _open()
                 pass
-        self._batches = self._samples = None
+        self._batches, self._samples = None, iter(())
         self._drawn = 0
 
     # Batches
@@ -230,7 +230,7 @@ class Order:
         resume = self._resume
         while True:
             try:
-                index = next(self._batches)  # type: ignore[arg-type]
+                index = next(self._batches)  # type: ignore[arg-type]  # made by next()
             except StopIteration:
                 if resume is not None and self._drawn < resume.handed_over:
                     raise ValueError(
@@ -251,7 +251,7 @@ class Order:
                 index, own = index.copy(), index.copy()
             number = self._drawn
             self._drawn += 1
-            if self._takes_snapshots and self._drawn % self._every == 0:
+            if self._snapshot_every and self._drawn % self._snapshot_every == 0:
                 self._progress.sampler_snapshot(self._take_snapshot())
             if resume is not None:
                 if resume.last is not None and number == resume.last["batch"]:

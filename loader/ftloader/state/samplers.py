@@ -165,10 +165,9 @@ def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: boo
     samplers = chain(index_sampler)
     for position, epoch in saved.items():
         sampler = samplers[int(position)] if int(position) < len(samplers) else None
-        if callable(getattr(sampler, "set_epoch", None)) and (
-            distributed or not isinstance(sampler, DistributedSampler)
-        ):
-            sampler.set_epoch(epoch)
+        set_epoch = getattr(sampler, "set_epoch", None)
+        if callable(set_epoch) and (distributed or not isinstance(sampler, DistributedSampler)):
+            set_epoch(epoch)
 
 
 def digest(index: Any) -> str | None:

@@ -10,8 +10,8 @@ import argparse
 
 DESCRIPTION = """\
 Is my dataset safe under threads? Loads samples of it serially, watches what its own lines write,
-then loads them in many threads at once, in ways made to provoke races, and compares. Every finding
-was seen again in a second look; it names the line and a remedy."""
+then loads them in many threads at once, in ways that provoke races, and compares. Every finding
+was confirmed by a second look; it names the line and a remedy."""
 
 EPILOG = """\
 MODULE:OBJECT
@@ -24,8 +24,8 @@ MODULE:OBJECT
 
 In a program:  print(ftsafety.audit(dataset))
 
-The audit runs in a process of its own: a crash ends in a report with the signal and the stacks, and so do
-threads that hang. A race that shows once in a million calls may need --seconds 600, and some need the GIL off.
+The audit runs in a process of its own, so a crash or a hang ends in a report with the stacks. A race that shows
+once in a million calls may need --seconds 600, and some races show only with the GIL off.
 
 exit status:
   0  nothing was found that is unsafe (notes at most)
@@ -48,7 +48,7 @@ def parser(program: str = "python -m ftsafety.audit") -> argparse.ArgumentParser
         type=_positive,
         default=32,
         metavar="N",
-        help="samples to load, the first and the last among them (default: %(default)s)",
+        help="samples to load, including the first and the last (default: %(default)s)",
     )
     add("--indices", type=_indices, metavar="I,J,...", help="load exactly these instead")
     add("--threads", type=_threads, default=8, metavar="N", help="threads at once (default: %(default)s)")
@@ -57,23 +57,23 @@ def parser(program: str = "python -m ftsafety.audit") -> argparse.ArgumentParser
         type=_seconds,
         default=10.0,
         metavar="S",
-        help="how long to load at once; the second look takes as long again at most (default: %(default)g)",
+        help="time to load in all threads at once; the second look takes at most as long (default: %(default)g)",
     )
     add(
         "--patience",
         type=_seconds,
         default=20.0,
         metavar="S",
-        help="threads are stuck when no sample was finished for so long (default: %(default)g)",
+        help="threads count as stuck after this time without a finished sample (default: %(default)g)",
     )
     add(
         "--time-limit",
         type=_seconds,
         default=600.0,
         metavar="S",
-        help="for all of it; then its stacks are shown and it is ended (default: %(default)g)",
+        help="limit for the whole audit; after it the stacks are shown and the audit is ended (default: %(default)g)",
     )
-    add("--seed", type=int, default=0, metavar="N", help="which samples, in which order (default: %(default)s)")
+    add("--seed", type=int, default=0, metavar="N", help="chooses the samples and their order (default: %(default)s)")
     add("--json", action="store_true", help="print the report as JSON")
     return result
 

@@ -56,8 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     elif outcome.answer and "report" in outcome.answer:
         report = Report.from_dict(outcome.answer["report"])
         report.unconfirmed += [
-            f"the process was ended by {crash.signal} while {crash.step}; not again in a second "
-            f"run. Its stacks:\n{crash.stacks}"
+            f"the process was ended by {crash.signal} while {crash.step}, but not in a second "
+            f"run. The stacks:\n{crash.stacks}"
             for crash in crashes
         ]
     else:
@@ -69,8 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _failed(options: Any, outcome: _Outcome) -> int:
     if outcome.timed_out:
         text = (
-            f"not finished within --time-limit {options.time_limit:g} s, while {outcome.step}; where its threads "
-            f"were:\n{outcome.stacks or '(no stacks: the interpreter did not answer)'}"
+            f"not finished within --time-limit {options.time_limit:g} s, while {outcome.step}. The stacks of its "
+            f"threads:\n{outcome.stacks or '(no stacks: the interpreter did not answer)'}"
         )
         status = 3
     elif outcome.answer:
@@ -160,8 +160,8 @@ def _crash_report(options: Any, crashes: list[_Outcome], seconds: float) -> Repo
         f"the interpreter crashes under threads: {first.signal}",
         where,
         f"while {first.step}. The stacks:\n{first.stacks}",
-        "an object of an extension module that threads share wants a lock, or one per thread (threading.local); report "
-        "it to the module's authors",
+        "put a lock around the object of an extension module that threads share, or make one per thread "
+        "(threading.local); report the crash to the module's authors",
         f"in both of two processes ({first.signal}, {second.signal})",
     )
     return Report(
@@ -170,7 +170,7 @@ def _crash_report(options: Any, crashes: list[_Outcome], seconds: float) -> Repo
         [finding],
         seconds=seconds,
         tried=["the audit in two processes, both of which crashed"],
-        cannot=["anything else: mend the crash, and audit again"],
+        cannot=["anything else: fix the crash, and audit again"],
     )
 
 

@@ -140,7 +140,7 @@ def _values(here: Frozen, reference: Frozen) -> str:
     if not len(different):
         return "NaNs or zeros of other bits"
     first = int(different[0])
-    place = first
+    place: int | str = first
     shape = here.form[1] if len(here.form) == 2 and np.prod(here.form[1]) == len(mine) else None
     if shape is not None and dtype != "u1":
         place = ", ".join(str(int(part)) for part in np.unravel_index(first, shape))

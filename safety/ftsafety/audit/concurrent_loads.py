@@ -211,7 +211,7 @@ def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
     frames = sys._current_frames()
     texts, names, line = [], [], ""
     for thread in threads:
-        frame = frames.get(thread.ident)
+        frame = frames.get(thread.ident or 0)
         stack = traceback.extract_stack(frame) if frame is not None else []
         own = [entry for entry in stack if not entry.filename.startswith(HERE) and entry.filename != threading.__file__]
         if not own or not thread.is_alive():

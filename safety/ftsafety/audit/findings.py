@@ -26,14 +26,14 @@ _WRITES = {
     "checked": (
         RISK,
         "{target} is looked at and then written, by several threads without a lock",
-        "Between the test and the write another thread may do the same: two are made, and one is dropped "
+        "Between the test and the write another thread may do the same: two values are made, and one is lost "
         "or both are used.",
         _PER_THREAD,
     ),
     "global": (
         RISK,
         "the global variable {target} is written by several threads without a lock",
-        "Which value is left, and which a thread reads back, depends on who comes last.",
+        "Which value remains, and which value a thread reads back, depends on the order of the threads.",
         "pass the value on as an argument or return it; else a lock, or threading.local",
     ),
     "attribute": (
@@ -46,12 +46,12 @@ _WRITES = {
         RISK,
         "{target} is written by several threads without a lock",
         "All threads share the container: one may overwrite what another is about to read.",
-        "use a local variable for what belongs to one sample; a cache wants a lock, or dict.setdefault",
+        "use a local variable for what belongs to one sample; a cache needs a lock, or dict.setdefault",
     ),
     "call": (
         RISK,
-        "{target} that threads share is changed without a lock",
-        "A single call is whole, but what the line did before and does after it is not.",
+        "several threads change {target} without a lock",
+        "The call itself is atomic, but not together with what the line does before and after it.",
         "use a local variable for what belongs to one sample; else a lock around all lines that belong together",
     ),
 }
@@ -80,8 +80,8 @@ def from_observation(loads: Loads, first: Observed, second: Observed, nodes: lis
                 PROBLEM,
                 f"{draw.name}() uses {draw.generator}",
                 str(draw.line),
-                "The generator is one for all threads: which sample gets which number depends on who comes first, so a "
-                "seed repeats nothing.",
+                "All threads share this generator: which sample gets which number depends on the order of the threads, "
+                "so a fixed seed does not repeat the results.",
                 "use the sample's own generator: ftloader.sample_rng().python, .numpy or .torch; where the line is a "
                 "library's, put a transform of your own in its place",
                 f"called {_TWICE}",
@@ -143,7 +143,7 @@ def _moves(first: Observed, second: Observed) -> list[Finding]:
                 str(moves[0].line),
                 f"{file}{' (also at ' + ', '.join(others) + ')' if others else ''}: all threads share the position. "
                 f"{what}"
-                + ("" if direct else " Here a library moves it, which may have a lock of its own around both."),
+                + ("" if direct else " Here a library moves it; it may hold a lock of its own around both calls."),
                 remedy,
                 f"the position moved, with no lock of the dataset's held, {_TWICE}",
             )
@@ -157,8 +157,8 @@ def _late(write: Write) -> Finding:
         NOTE,
         f"each thread makes its own {write.target} when it loads its first sample",
         str(write.line),
-        "That is safe. It exists once per worker thread, takes that many times the memory or handles, delays each "
-        "worker's first sample, and goes when the thread ends: with persistent_workers=False in every epoch.",
+        "This is safe. But it exists once per worker thread: it takes that many times the memory or file handles, "
+        "delays each worker's first sample, and ends with the thread: with persistent_workers=False in every epoch.",
         "none needed; keep workers (persistent_workers=True) where making it is expensive",
         f"made {_TWICE}",
     )
@@ -177,11 +177,11 @@ def _limits(seen: Observed, nodes: list[Node]) -> list[Finding]:
                 Finding(
                     "known-limit",
                     NOTE,
-                    f"{name} is in use, which has limits under threads",
+                    f"{name}, which is in use, has limits under threads",
                     where,
                     f"{limit.says} ({limit.source})",
                     limit.remedy,
-                    "called by, or referred to from, the dataset",
+                    "the dataset calls it, or refers to an object of it",
                 )
             )
     return found
@@ -195,12 +195,12 @@ def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
             Finding(
                 "not-repeatable",
                 NOTE,
-                f"samples differ from call to call, without any other thread: {_keys(loads, unequal)}",
+                f"samples differ from call to call, with one thread alone: {_keys(loads, unequal)}",
                 where,
-                "They are random, or depend on the calls before. That is no race; under threads only their types and "
+                "They are random, or depend on earlier calls. This is no race; under threads only their types and "
                 "shapes are compared.",
-                "draw random numbers from ftloader.sample_rng(), which repeats them, or make the dataset's randomness "
-                "something that can be switched off for an audit",
+                "draw random numbers from ftloader.sample_rng(), which repeats them, or let the dataset switch its "
+                "randomness off for an audit",
                 "three serial passes, in two orders",
             )
         )
@@ -210,10 +210,10 @@ def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
             Finding(
                 "overwritten-sample",
                 PROBLEM,
-                f"loading a sample overwrites the one before: {_keys(loads, repeated)}",
+                f"loading a sample overwrites the previous one: {_keys(loads, repeated)}",
                 where,
-                "The dataset returns memory that it uses again for the next sample. Even one worker collects samples "
-                "of a batch before it copies them.",
+                "The dataset returns memory that it uses again for the next sample. But even a single worker collects "
+                "all samples of a batch before it copies them.",
                 "return a copy, or allocate the result anew in every call",
                 f"{len(repeated)} samples changed after they had been returned, with one thread",
             )
@@ -224,7 +224,7 @@ def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
 def from_changes(
     dataset: Any, changes: set[tuple[str, str]], written: list[Finding], second: Observed
 ) -> list[Finding]:
-    """State that changed although no line of the dataset was seen to write it: by a library, for it."""
+    """State that changed although no line of the dataset was seen to write it: a library may have."""
     known = [finding.where + finding.title for finding in written] + [str(line) for line in second.locks]
     found = []
     for path, change in sorted(changes):
@@ -237,9 +237,9 @@ def from_changes(
                 NOTE,
                 f"{path} changes while samples are loaded",
                 str(definition(dataset)),
-                f"{change}. No line of the dataset's own was seen to write it without a lock, so a library does "
-                "(functools.cached_property, say), or a line under a lock.",
-                "nothing if it is under a lock; else make it in __init__, before threads share the dataset",
+                f"{change}. None of the dataset's own lines was seen to write it without a lock. So a library "
+                "writes it (functools.cached_property, for example), or a line that holds a lock.",
+                "none needed if a lock is held; else make it in __init__, before threads share the dataset",
                 "changed in each of two serial passes",
             )
         )
@@ -265,7 +265,7 @@ def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding
                 str(line or definition(dataset)),
                 f"Threads that write the same array at once leave a mixture ({NUMPY_SOURCE})."
                 + (
-                    " The dataset holds a lock; if it is held from the first write to the last read, all is well."
+                    " The dataset has a lock; if it is held from the first write to the last read, this is safe."
                     if second.has_locks
                     else ""
                 ),
@@ -299,7 +299,7 @@ def _gil_finding(module: str, where: str) -> Finding:
         f"importing {module} turns the GIL back on",
         where,
         "The extension module does not declare that it can run without the GIL, so the whole process has it from "
-        "then on: threads are safe from some races, and slow.",
+        "then on: this hides some races, and makes threads slow.",
         "use a release of it that supports free threading (py-free-threading.github.io/tracking), leave it out, or "
         "set PYTHON_GIL=0 at your own risk and audit again",
         "also in a fresh interpreter that imported nothing else",
@@ -314,9 +314,8 @@ def from_owner_thread(loads: Loads, error: Raised) -> Finding:
         f"no thread but the one that made the dataset can use it: {error.text}",
         error.line,
         f"Worker threads load samples, and another thread makes the dataset.\n{error.traceback}",
-        "make what belongs to a thread in the thread: open it in __getitem__ when it is first needed, once per thread "
-        "(threading.local)",
-        "twice in another thread, and twice not in the thread that made the dataset",
+        "make it once per thread (threading.local), in __getitem__, when it is first needed",
+        "it failed twice in another thread, and worked twice in the thread that made the dataset",
     )
 
 
@@ -364,16 +363,16 @@ def from_threads(
 
 def _through(lines: list[str], limits: list[Finding]) -> str:
     if lines:
-        return "the likely way to it, with its remedy, is a finding of its own here: " + "; ".join(
+        return "see the finding of the likely cause, which has a remedy: " + "; ".join(
             line.partition("  ")[0] for line in lines[:3]
         )
     if limits:
-        return "no line of the dataset's own was seen to write what threads share, but " + "; ".join(
+        return "none of the dataset's own lines was seen to write what threads share, but " + "; ".join(
             f"{limit.title}: {limit.remedy}" for limit in limits
         )
     return (
-        "no line of the dataset's own was seen to write what threads share, so look at the objects that it calls: "
-        "a decoder, reader or model that threads share wants a lock, or one per thread (threading.local)"
+        "none of the dataset's own lines was seen to write what threads share, so look at the objects that it calls: "
+        "a decoder, reader or model that threads share needs a lock, or one per thread (threading.local)"
     )
 
 
@@ -412,23 +411,21 @@ def say_what_was_tried(
     ]
     cannot = report.cannot
     cannot.append("that there is no race: only the samples, threads and orders that were tried are judged")
-    cannot.append("what C and C++ code does inside (its writes are not seen, only wrong results and crashes)")
+    cannot.append("what C and C++ code does (its writes are not seen, only wrong results and crashes)")
     if not functions:
         cannot.append("what the dataset's lines write: none of its code is Python")
     elif not watched:
         cannot.append("what the dataset's lines write: the interpreter reported none of its instructions")
     opaque = [key for key, got in reference.items() if got.opaque]
     if opaque:
-        cannot.append(
-            f"whether all of {_keys(loads, opaque)} is right: parts can be neither copied nor compared, but "
-            "for their type"
-        )
+        cannot.append(f"whether all of {_keys(loads, opaque)} is right: of some parts only the type can be compared")
     if unequal:
         cannot.append(f"whether the values of {_keys(loads, unequal)} are right, since they differ serially too")
-    failing = [key for key, got in reference.items() if isinstance(got, Raised)]
+    failing = {key: got.text for key, got in reference.items() if isinstance(got, Raised)}
     if failing:
         cannot.append(
-            f"anything of {_keys(loads, failing)}: loading raises with one thread too ({reference[failing[0]].text})"
+            f"anything about {_keys(loads, failing)}: loading raises with one thread too "
+            f"({next(iter(failing.values()))})"
         )
     if gil.enabled():
         cannot.append(
@@ -443,8 +440,7 @@ def say_that_it_ended_there(report: Report, loads: Loads) -> None:
         f"{len(loads.keys)} {plural(loads.unit)} by another thread than the one that made the dataset, and by that one"
     )
     report.cannot.append(
-        "what else is unsafe: worker threads cannot load a sample, so nothing more was tried; mend "
-        "this, and audit again"
+        "what else is unsafe: worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
     )
 
 

@@ -42,7 +42,7 @@ LIMITS: dict[str, Limit] = {
     ),
     "PIL": Limit(
         "Pillow adds no locks around images: an image that threads share must be loaded first (load()), since "
-        "loading reads its file, and none may modify it",
+        "loading reads its file, and no thread may modify it",
         "open images within __getitem__; of shared ones call load() before the threads start",
         "https://pillow.readthedocs.io/en/latest/handbook/thread-safety.html",
     ),

@@ -198,7 +198,7 @@ class Observer:
 
     def observe(self, keys: list) -> Observed:
         """Loads *keys* in each of two threads, one after the other, both alive until the end."""
-        callbacks = {_EVENTS.INSTRUCTION: self._on_instruction, _EVENTS.CALL: self._on_call}
+        callbacks: dict[int, Callable] = {_EVENTS.INSTRUCTION: self._on_instruction, _EVENTS.CALL: self._on_call}
         with monitoring(callbacks) as tool:
             sys.monitoring.restart_events()
             with events_in(tool, self._codes, _EVENTS.INSTRUCTION | _EVENTS.CALL):
@@ -289,14 +289,14 @@ class Observer:
             self.seen.libraries.setdefault(module, line)
         if function is setattr:
             own = isinstance(argument, threading.local)
-            self._record(frame, line, argument, "an attribute, by setattr()", "attribute", per_thread=own)
+            self._record(frame, line, argument, "an attribute by setattr()", "attribute", per_thread=own)
         elif isinstance(receiver, torch.Tensor):
             if name.endswith("_") and not name.startswith("_") and name != "requires_grad_":
-                self._record(frame, line, receiver, f"a tensor, by .{name}()", "call")
+                self._record(frame, line, receiver, f"a tensor by .{name}()", "call")
         else:
             for kind, names in _MUTATORS.items():
                 if isinstance(receiver, kind) and name in names:
-                    self._record(frame, line, receiver, f"a {kind.__name__}, by .{name}()", "call")
+                    self._record(frame, line, receiver, f"a {kind.__name__} by .{name}()", "call")
         if file_positions.has_position(inner) and not any(inner is known for known in self._files):
             self._files.append(inner)
 
@@ -397,7 +397,7 @@ def line_naming(codes: set[types.CodeType], attribute: str) -> Line | None:
     for code in sorted(codes, key=lambda code: (code.co_name == "__init__", code.co_filename, code.co_firstlineno)):
         for instruction in dis.get_instructions(code):
             if instruction.opname.startswith("LOAD_ATTR") and instruction.argval == attribute:
-                return Line(code.co_filename, instruction.positions.lineno)
+                return Line(code.co_filename, instruction.line_number or 0)
     return None
 
 

@@ -67,7 +67,7 @@ def walk(dataset: Any) -> list[Node]:
     """The dataset and what it refers to, breadth first; objects of C types are not entered."""
     queue = collections.deque([Node("dataset", dataset, True)])
     seen = {id(dataset)}
-    nodes = []
+    nodes: list[Node] = []
     while queue and len(nodes) < _LIMIT:
         node = queue.popleft()
         nodes.append(node)
@@ -273,7 +273,7 @@ def is_held(lock: Any) -> bool:
     if isinstance(lock, threading.Semaphore):
         return lock._value == 0
     if isinstance(lock, threading.Condition):
-        lock = lock._lock
+        lock = lock._lock  # type: ignore[attr-defined]  # not public
     if isinstance(lock, _LOCKS[1]):
-        return lock._is_owned()  # RLock.locked() is new in 3.14
+        return lock._is_owned()  # type: ignore[attr-defined]  # RLock.locked() is new in 3.14
     return lock.locked()

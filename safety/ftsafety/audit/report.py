@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PROBLEM = "problem"
-"""Wrong results, exceptions, hangs, or a way to them that was seen to be used."""
+"""Wrong results, exceptions, hangs, or code that leads to them and was seen to run."""
 RISK = "risk"
 """Several threads write the same thing without a lock; whether that matters depends on what it means."""
 NOTE = "note"
-"""Nothing to mend, but good to know."""
+"""Nothing to fix, but good to know."""
 
 VERSION = 1
 
@@ -48,7 +48,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to mend: notes at most."""
+        """Whether there is nothing to fix: notes at most."""
         return all(finding.level == NOTE for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Report:
     def from_dict(cls, values: dict[str, Any]) -> "Report":
         names = {field.name for field in dataclasses.fields(cls)}
         report = cls(**{name: value for name, value in values.items() if name in names})
-        report.findings = [Finding(**finding) for finding in report.findings]
+        report.findings = [Finding(**finding) for finding in values.get("findings", ())]
         return report
 
     @property
@@ -68,8 +68,8 @@ class Report:
         if counts[PROBLEM]:
             return f"not safe under threads: {_count(counts, PROBLEM, RISK)}"
         if counts[RISK]:
-            return f"no wrong result was seen, but there is a way to one: {_count(counts, RISK)}"
-        return "nothing was found that is unsafe under threads, which proves no more than what was tried"
+            return f"no wrong result was seen, but one is possible: {_count(counts, RISK)}"
+        return "nothing was found that is unsafe under threads, in what was tried"
 
     def __str__(self) -> str:
         order = sorted(self.findings, key=lambda finding: (PROBLEM, RISK, NOTE).index(finding.level))
@@ -79,7 +79,7 @@ class Report:
             lines += [_field(name, getattr(finding, name)) for name in ("what", "remedy", "seen")]
             parts.append("\n".join(lines))
         if self.unconfirmed:
-            parts.append("seen once, and not again (no findings):\n" + _items(self.unconfirmed))
+            parts.append("seen once, but not in the second look (so no findings):\n" + _items(self.unconfirmed))
         parts.append("what was tried:\n" + _items(self.tried))
         parts.append("what this cannot say:\n" + _items(self.cannot))
         parts.append(f"verdict: {self.verdict}")
@@ -91,7 +91,7 @@ def _count(counts: dict[str, int], *levels: str) -> str:
 
 
 def _field(name: str, text: str) -> str:
-    first, *rest = text.split("\n")  # later lines are laid out already: stacks
+    first, *rest = text.split("\n")  # later lines are stacks, laid out already
     wrapped = textwrap.fill(
         first,
         100,

@@ -34,25 +34,25 @@ def audit(
     """Tries to show that *dataset* is not safe under threads, and reports what came of it.
 
     Loads some samples serially, then watches what the dataset's own lines write, then loads the samples
-    in many threads at once, in ways made to provoke races, and compares. Every finding was seen again
-    in a second look. Between the steps the dataset's attributes and containers are put back as they were
-    at the beginning, and also at the end.
+    in many threads at once, in ways that provoke races, and compares. Every finding was confirmed by a
+    second look. Between the steps, and at the end, the dataset's attributes and containers are put back
+    as they were at the beginning.
 
     A crash of the interpreter ends your program too, and threads that hang stay behind:
     ``python -m ftsafety.audit MODULE:OBJECT`` does the same in a process of its own.
 
     Args:
         dataset: map-style or iterable-style, as for ``ftloader.DataLoader``.
-        indices: what to load, instead of *samples* indices by chance, the first and last among them.
+        indices: what to load. By default *samples* random indices, including the first and the last.
         samples: how many; of an iterable-style dataset how many of each worker.
         threads: how many load at once.
-        seconds: how long threads load at once; the second look takes as long again at most.
-        patience: after how many seconds without a finished sample threads count as stuck.
-        seed: chooses the indices and the order of things.
+        seconds: how long threads load at once; the second look takes at most as long again.
+        patience: seconds without a finished sample after which threads count as stuck.
+        seed: chooses the indices and their order.
         progress: called with a line of text at each step.
 
     Raises:
-        AuditError: no sample can be loaded serially, or that hangs.
+        AuditError: no sample can be loaded serially, or loading serially hangs.
         TypeError, ValueError: *dataset* is no dataset, or is empty.
     """
     if threads < 2:
@@ -139,6 +139,7 @@ class _Audit:
     def _try_in_own_thread(self) -> None:
         """Nothing can be loaded by a thread of its own; maybe by this one, in which the dataset was made."""
         first = self._reference[self._loads.keys[0]]
+        assert isinstance(first, Raised)
         for _ in range(2):
             if any(isinstance(outcome(self._loads, key, 0), Raised) for key in self._loads.keys):
                 raise AuditError(f"no sample can be loaded, not even by one thread:\n{first.traceback}")
@@ -280,19 +281,19 @@ class _Audit:
                 result.append(findings.from_threads(self._loads, real, both[1], self._bursts, self._again, suspects))
             else:
                 self._report.unconfirmed.append(
-                    f"{self._loads.unit} {real[0].key!r}: {real[0].how} ({real[0].way}); not again in "
-                    f"{sum(burst.rounds for burst in self._again)} rounds"
+                    f"{self._loads.unit} {real[0].key!r}: {real[0].how} ({real[0].way}), but not in "
+                    f"{sum(burst.rounds for burst in self._again)} rounds of the second look"
                 )
         return result
 
     def _look_again_at_hang(self, first: Stuck) -> Any:
-        self._say("threads are stuck; looking again whether they stay so")
+        self._say("threads are stuck; a second look")
         time.sleep(min(self._patience, 5.0))  # the second look: the same threads, on the same lines
         threads = [thread for thread in threading.enumerate() if thread.name in first.names]
         second = stuck(threads, self._patience)
         if not second.names or first.stacks != second.stacks:
             raise AuditError(
-                f"samples take longer than patience={self._patience:.0f} s under threads, but do end; allow more"
+                f"under threads samples take longer than patience={self._patience:.0f} s, but they do end: allow more"
             )
         return findings.from_hang(self._loads, first, second)
 

@@ -103,7 +103,7 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
         try:
             length = len(dataset)
         except TypeError as error:
-            raise TypeError(f"{type(dataset).__name__} has no length: say indices=[...]") from error
+            raise TypeError(f"{type(dataset).__name__} has no length: give indices=[...]") from error
         chosen = {0, length - 1} if length else set()
         chosen.update(random.Random(seed).sample(range(length), min(samples, length)))
         keys = sorted(chosen)[: max(samples, 2)]
@@ -130,7 +130,7 @@ def raised(error: BaseException) -> Raised:
     """*error* as an outcome: its type is what is compared."""
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if is_user_code(frame.filename)]
-    frame = (users or frames or [None])[-1]
+    frame = (users or frames)[-1] if frames else None
     line = f"{frame.filename}:{frame.lineno}  {frame.line}" if frame else ""
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
     own = [frame for frame in frames if not frame.filename.startswith(HERE)]

@@ -57,13 +57,12 @@ def stores_in(code: types.CodeType) -> dict[int, Store]:
     ends = {(node.end_lineno, node.end_col_offset): store for node, store in _targets(code.co_filename)}
     found = {}
     for instruction in dis.get_instructions(code):
-        if instruction.opname not in _STORES:
+        positions = instruction.positions
+        if instruction.opname not in _STORES or positions is None:
             continue
         if instruction.opname == "STORE_GLOBAL":
-            name = instruction.argval
-            found[instruction.offset] = _global_store(code, name, instruction.positions.lineno)
+            found[instruction.offset] = _global_store(code, instruction.argval, positions.lineno)
             continue
-        positions = instruction.positions
         store = ends.get((positions.end_lineno, positions.end_col_offset))
         if store is not None:
             found[instruction.offset] = store
@@ -94,7 +93,7 @@ class _Visitor(ast.NodeVisitor):
         self.found: list[tuple[ast.expr, Store]] = []
         self._tests: list[str] = []
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         outer, self._tests = self._tests, []
         # A test with an early return counts for what follows it: `if k in cache: return cache[k]`.
         for statement in node.body:
@@ -118,7 +117,7 @@ class _Visitor(ast.NodeVisitor):
         self._add(node.target, augmented=True)
         self.generic_visit(node)
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
+    def visit_Attribute(self, node: ast.Attribute | ast.Subscript) -> None:
         if not isinstance(node.ctx, ast.Load):
             self._add(node)
         self.generic_visit(node)
@@ -128,15 +127,14 @@ class _Visitor(ast.NodeVisitor):
     def _add(self, node: ast.expr, augmented: bool = False) -> None:
         if not isinstance(node, (ast.Attribute, ast.Subscript)) or any(node is known for known, _ in self.found[-50:]):
             return
-        is_item = isinstance(node, ast.Subscript)
-        compared = ast.unparse(node.value if is_item else node)
-        key = node.slice if is_item else None
+        key = node.slice if isinstance(node, ast.Subscript) else None
+        compared = ast.unparse(node if key is None else node.value)
         self.found.append(
             (
                 node,
                 Store(
                     target=ast.unparse(node),
-                    attribute=None if is_item else node.attr,
+                    attribute=node.attr if isinstance(node, ast.Attribute) else None,
                     augmented=augmented or self._reads_itself(node),
                     checked=any(compared in test for test in self._tests),
                     owner=_pure(node.value),
@@ -153,7 +151,7 @@ class _Visitor(ast.NodeVisitor):
         self.generic_visit(node)
         self._assignment = outer
 
-    def _reads_itself(self, node: ast.expr) -> bool:
+    def _reads_itself(self, node: ast.Attribute | ast.Subscript) -> bool:
         """``self.n = self.n + 1``."""
         assigned = self._assignment
         if assigned is None or node not in assigned.targets:

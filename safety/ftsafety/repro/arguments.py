@@ -20,13 +20,13 @@ Run a script many times in each of three configurations and say where it fails:
   ft-gil   the free-threaded build with the GIL forced on (PYTHON_GIL=1)
   ft       the free-threaded build, the GIL off
 
-Each run is a process of its own with a time limit. A run has failed if the script exits with a status
-other than 0 (its own check of its result), raises an exception (in any thread), dies of a signal, or has
-not ended in time; then the stacks of all threads are dumped before it is killed. The configurations
-take turns, and a difference between them is claimed only where Fisher's exact test allows it.
+Each run is a process of its own with a time limit. A run fails if the script exits with a status other than 0
+(its own check of its result), raises an exception (in any thread), is killed by a signal, or does not end
+in time; then the stacks of all threads are dumped before it is killed. The configurations take turns.
+A difference between them is reported only if Fisher's exact test finds it significant.
 
-What is printed is Markdown, ready to be pasted into an issue. The script is one file; it finds the number
-of threads in the variable REPRO_THREADS and as its first argument. Packages that the twins do not hold
+What is printed is Markdown, ready to be pasted into an issue. The script is one file. It gets the number
+of threads in the variable REPRO_THREADS and as its first argument. Packages that the twins do not have
 are named in the script's inline metadata (PEP 723):
 
   # /// script
@@ -39,22 +39,22 @@ examples:
   ./twins repro bug.py
   ./twins repro bug.py --threads 8 --repeat 50 --timeout 20 --out report.md
   ./twins repro bug.py --shrink-threads            the smallest number of threads that still fails
-  ./twins repro bug.py --bisect-packages           is another version of a package it imports any better?
+  ./twins repro bug.py --bisect-packages           try other versions of the packages that it imports
   ./twins repro bug.py --bisect-packages --package numpy==2.3.5 --package 'pillow<12'
   docker compose run --rm ft-repro repro/counter_increment.py      behind walls: no network, read-only, ...
   docker compose run --rm -T ft-repro - <bug.py                    any script, from standard input
 
-WITHOUT DOCKER THERE ARE NO WALLS: the script runs as you and may read, write and send whatever you may.
+WITHOUT DOCKER THERE ARE NO WALLS: the script runs as you, with your permissions.
 Time, memory, processes, output and its scratch folder are limited, which stops accidents, not malice.
 
 exit status:
   0   not reproduced: no run failed
   10  fails only without the GIL              11  fails on the free-threaded build, even with the GIL on
-  12  fails everywhere                        13  fails, but not in a pattern that can be named, or too
-                                                  rarely to tell where
+  12  fails everywhere                        13  fails in another pattern, or too rarely to tell
+                                                  where
   14  cannot be judged: no run could be counted
   1   the runs could not be made              2   wrong usage, or no script to read
-  130, 143  interrupted (what was run until then is reported)
+  130, 143  interrupted (runs made until then are reported)
 """
 
 
@@ -97,35 +97,84 @@ def _package(text: str) -> str:
 def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
     """The command line."""
     result = argparse.ArgumentParser(
-        prog=prog, description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False)
+        prog=prog,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     add = result.add_argument
     add("script", metavar="SCRIPT", help="the Python script, one file; - reads it from standard input")
-    add("--threads", type=_whole(1, 1024), default=8, metavar="N",
-        help="threads that the script is asked to start, as REPRO_THREADS and argv[1] (default: %(default)s)")
-    add("--repeat", type=_whole(1, 10_000), default=20, metavar="N",
-        help="runs in each configuration (default: %(default)s)")
-    add("--timeout", type=_seconds, default=60.0, metavar="SECONDS",
-        help="a run that takes longer hangs (default: %(default)g)")
-    add("--budget", type=_seconds, default=900.0, metavar="SECONDS",
-        help="time for all runs together; what was run until then is reported (default: %(default)g)")
-    add("--out", type=Path, metavar="FILE", help="write the report there too")
+    add(
+        "--threads",
+        type=_whole(1, 1024),
+        default=8,
+        metavar="N",
+        help="threads that the script is asked to start, as REPRO_THREADS and argv[1] (default: %(default)s)",
+    )
+    add(
+        "--repeat",
+        type=_whole(1, 10_000),
+        default=20,
+        metavar="N",
+        help="runs in each configuration (default: %(default)s)",
+    )
+    add(
+        "--timeout",
+        type=_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="a run that takes longer counts as a hang (default: %(default)g)",
+    )
+    add(
+        "--budget",
+        type=_seconds,
+        default=900.0,
+        metavar="SECONDS",
+        help="time for all runs together; runs made until then are reported (default: %(default)g)",
+    )
+    add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
     add("--configs", default="gil,ft-gil,ft", metavar="gil,ft-gil,ft", help="run these configurations only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
     find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
-    find.add_argument("--bisect-packages", action="store_true",
-                      help="run again with one package at another version, for each that the script imports")
-    find.add_argument("--package", type=_package, action="append", default=[], metavar="NAME[==VERSION]",
-                      help="with --bisect-packages: only this package (the release before, or this version)")
+    find.add_argument(
+        "--bisect-packages",
+        action="store_true",
+        help="run again with another version of one package, for each package that the script imports",
+    )
+    find.add_argument(
+        "--package",
+        type=_package,
+        action="append",
+        default=[],
+        metavar="NAME[==VERSION]",
+        help="with --bisect-packages: try only this package, in this version or else the release before",
+    )
     limits = result.add_argument_group("limits of a run")
-    limits.add_argument("--memory", type=_whole(64, 1 << 20), default=4096, metavar="MIB",
-                        help="memory of all its processes together (default: %(default)s)")
-    limits.add_argument("--processes", type=_whole(1, 100_000), default=128, metavar="N",
-                        help="processes at once (default: %(default)s)")
-    limits.add_argument("--disk", type=_whole(1, 1 << 20), default=1024, metavar="MIB",
-                        help="what it may write into its scratch folder (default: %(default)s)")
-    limits.add_argument("--output", type=_whole(1, 1 << 20), default=64, metavar="MIB",
-                        help="what it may print (default: %(default)s)")
+    limits.add_argument(
+        "--memory",
+        type=_whole(64, 1 << 20),
+        default=4096,
+        metavar="MIB",
+        help="memory of all its processes together (default: %(default)s)",
+    )
+    limits.add_argument(
+        "--processes",
+        type=_whole(1, 100_000),
+        default=128,
+        metavar="N",
+        help="processes at once (default: %(default)s)",
+    )
+    limits.add_argument(
+        "--disk",
+        type=_whole(1, 1 << 20),
+        default=1024,
+        metavar="MIB",
+        help="what it may write into its scratch folder (default: %(default)s)",
+    )
+    limits.add_argument(
+        "--output", type=_whole(1, 1 << 20), default=64, metavar="MIB", help="what it may print (default: %(default)s)"
+    )
     # Set by ./twins and compose.yaml.
     add("--twin", action="append", type=_twin, default=[], help=argparse.SUPPRESS)
     add("--cache", type=Path, help=argparse.SUPPRESS)
@@ -141,8 +190,10 @@ def read_script(path: str, walled: bool) -> bytes:
         if not where.exists():
             hint = ""
             if walled:
-                hint = (": this container sees the folder repro/ only; give it another script on standard input "
-                        "(docker compose run --rm -T ft-repro - <bug.py)")
+                hint = (
+                    ": this container sees the folder repro/ only; give it another script on standard input "
+                    "(docker compose run --rm -T ft-repro - <bug.py)"
+                )
             raise UsageError(f"there is no script {path}{hint}")
         if not where.is_file():
             raise UsageError(f"{path} is no file: a reproducer is one Python script")

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from ftrun.twin import TwinError
-from ftrun.interruption import Interrupted
 from ftrun.configurations import TWIN
+from ftrun.interruption import Interrupted
+from ftrun.twin import TwinError
 from ftsafety.repro.limits import Limits
 from ftsafety.repro.outcome import GIL, Outcome
 from ftsafety.repro.script import Script
@@ -51,8 +51,16 @@ Progress = Callable[[str, int, int, str, Outcome | None], None]
 class Campaign:
     """Runs one script in several configurations. Owned by one thread."""
 
-    def __init__(self, script: Script, twins: dict[str, Twin], limits: Limits, progress: Progress, deadline: float,
-                 overlays: dict[str, str] | None = None, missing: dict[str, str] | None = None):
+    def __init__(
+        self,
+        script: Script,
+        twins: dict[str, Twin],
+        limits: Limits,
+        progress: Progress,
+        deadline: float,
+        overlays: dict[str, str] | None = None,
+        missing: dict[str, str] | None = None,
+    ):
         """
         Args:
             twins: by name, "ft" and "gil".
@@ -67,9 +75,15 @@ class Campaign:
         self._progress, self._deadline = progress, deadline
         self._force_off = False
 
-    def run(self, configs: Iterable[str], repeat: int, threads: int, title: str = "",
-            overlays: dict[str, str] | None = None, enough: Callable[[dict[str, Runs]], bool] = lambda _: False,
-            ) -> dict[str, Runs]:
+    def run(
+        self,
+        configs: Iterable[str],
+        repeat: int,
+        threads: int,
+        title: str = "",
+        overlays: dict[str, str] | None = None,
+        enough: Callable[[dict[str, Runs]], bool] = lambda _: False,
+    ) -> dict[str, Runs]:
         """`repeat` rounds over `configs`; ends early at the deadline, or when `enough` says so after a round.
 
         An interruption or a lost twin ends it too; `stopped` then says why, and what was run is returned.
@@ -83,7 +97,7 @@ class Campaign:
             if self.stopped:
                 break
             if number and time.monotonic() >= self._deadline:
-                self.stopped = f"the time for all runs together was spent after {number} of {repeat} rounds"
+                self.stopped = f"the time for all runs (--budget) was used up after {number} of {repeat} rounds"
                 break
             shuffle(order)
             for config in [config for config in order if result[config].missing is None]:
@@ -104,11 +118,13 @@ class Campaign:
             force_off = runs.config == "ft" and self._force_off
             try:
                 outcome = self.twins[twin].reproduce(
-                    runs.config, self.script, threads, self.limits, force_off, overlays.get(twin))
+                    runs.config, self.script, threads, self.limits, force_off, overlays.get(twin)
+                )
             except TwinError as error:
                 # In a container the script can kill what watches it. It gains nothing but this line.
                 self.missing[twin] = runs.missing = (
-                    f"lost in run {len(runs.outcomes) + 1}: {error}; the script may have killed what supervises it")
+                    f"lost in run {len(runs.outcomes) + 1}: {error}; the script may have killed what supervises it"
+                )
                 return
             runs.outcomes.append(outcome)
             self._progress(title, number, repeat, runs.config, outcome)

@@ -12,20 +12,22 @@ import tempfile
 import time
 from pathlib import Path
 
-from ftrun.twin import TwinError
-from ftrun.interruption import Interrupted, Interruption
 from ftrun.configurations import TWIN
+from ftrun.interruption import Interrupted, Interruption
+from ftrun.overlay import OverlayError, Overlays
+from ftrun.twin import TwinError
 from ftsafety.repro import arguments as arguments_
 from ftsafety.repro import narrow, report, script, verdict
 from ftsafety.repro.arguments import UsageError, parse
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.limits import MIB, Limits
-from ftrun.overlay import OverlayError, Overlays
 from ftsafety.repro.progress import Progress
 from ftsafety.repro.twins import Twin, connect
 
-NO_WALLS = ("repro: no walls around native runs: the script runs as you and may do whatever you may "
-            "(docker compose run --rm ft-repro SCRIPT runs it behind walls)")
+NO_WALLS = (
+    "repro: no walls around native runs: the script runs as you, with your permissions "
+    "(docker compose run --rm ft-repro SCRIPT runs it behind walls)"
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,8 +67,10 @@ def publish(text: str, given, interruption: Interruption, status: int) -> int:
         except OSError as error:
             hint = ""
             if isinstance(error, PermissionError) and given.walled:
-                hint = ('; the container writes as user 1000: docker compose run --rm --user "$(id -u):$(id -g)" '
-                        "ft-repro ...")
+                hint = (
+                    '; the container writes as user 1000: docker compose run --rm --user "$(id -u):$(id -g)" '
+                    "ft-repro ..."
+                )
             print(f"repro: cannot write {given.out}: {error.strerror}{hint}", file=sys.stderr)
             status = status if interruption.signum else 1
     return 128 + interruption.signum if interruption.signum else status
@@ -102,8 +106,16 @@ class Reproduction:
         if not stopped:
             sections += self._narrow(campaign, runs, progress)
         text = report.render(
-            self._script, found, runs, self._descriptions, self._command(), self._single(runs), given.walled, stopped,
-            sections)
+            self._script,
+            found,
+            runs,
+            self._descriptions,
+            self._command(),
+            self._single(runs),
+            given.walled,
+            stopped,
+            sections,
+        )
         return text, found.exit_status
 
     def _connect(self, interruption: Interruption, stack: contextlib.ExitStack) -> None:
@@ -120,13 +132,15 @@ class Reproduction:
             if described["interpreter"]["twin"] != name:
                 raise TwinError(f"--twin {name}={where} is the {described['interpreter']['twin']} twin")
         if not self._twins:
-            raise TwinError("no twin for the configurations that were asked for")
+            raise TwinError("no twin was given for the configurations in --configs")
 
-    def _install(self, interruption: Interruption, progress: Progress,
-                 stack: contextlib.ExitStack) -> tuple[dict[str, str], dict[str, str]]:
+    def _install(
+        self, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack
+    ) -> tuple[dict[str, str], dict[str, str]]:
         """Overlays by twin, and the twins that cannot be used with why."""
-        missing = {name: "no interpreter was given for it (--twin)"
-                   for name in ("ft", "gil") if name not in self._twins}
+        missing = {
+            name: "no interpreter was given for it (--twin)" for name in ("ft", "gil") if name not in self._twins
+        }
         work = Path(tempfile.mkdtemp(prefix="ft-repro-packages-"))
         stack.callback(shutil.rmtree, work, ignore_errors=True)
         self._overlays = Overlays(self._given.cache or work, work, interruption)
@@ -143,14 +157,19 @@ class Reproduction:
                 installed = self._descriptions[name]["packages"]
                 absent = [each for each in self._script.dependencies if _absent(each, installed)]
                 if absent:
-                    missing[name] = (f"the script wants {', '.join(absent)}, and a container without network cannot "
-                                     "install packages; run `./twins repro` natively")
+                    missing[name] = (
+                        f"the script wants {', '.join(absent)}, and a container without network cannot "
+                        "install packages; run `./twins repro` natively"
+                    )
                 continue
             progress.note(f"installing {', '.join(self._script.dependencies)} for {name}")
             try:
                 overlays[name], self._pins[name] = self._overlays.make(
-                    twin.python, self._script.dependencies, self._descriptions[name]["packages"],
-                    self._pins.get("ft", ()))
+                    twin.python,
+                    self._script.dependencies,
+                    self._descriptions[name]["packages"],
+                    self._pins.get("ft", ()),
+                )
             except OverlayError as error:
                 missing[name] = f"its packages cannot be installed there: {error}"
                 progress.note(f"repro: {name}: {missing[name]}")
@@ -159,8 +178,12 @@ class Reproduction:
     def _added(self) -> list[tuple[str, str]]:
         if not any(self._pins.values()):
             return []
-        return [("Packages that were added", "\n".join(
-            f"- {name}: {', '.join(pins) or 'none'}" for name, pins in self._pins.items()))]
+        return [
+            (
+                "Packages that were added",
+                "\n".join(f"- {name}: {', '.join(pins) or 'none'}" for name, pins in self._pins.items()),
+            )
+        ]
 
     def _narrow(self, campaign: Campaign, runs: dict[str, Runs], progress: Progress) -> list[tuple[str, str]]:
         given = self._given
@@ -180,10 +203,27 @@ class Reproduction:
             if given.bisect_packages:
                 twin = TWIN[seen.config]
                 added = dict(pin.split("==", 1) for pin in self._pins.get(twin, ()) if "==" in pin)
-                sections.append(("Packages", narrow.bisect_packages(
-                    campaign, seen, given.threads, given.package, self._overlays,
-                    [module for each in runs.values() for outcome in each.outcomes for module in outcome.modules],
-                    self._descriptions[twin]["packages"], added, progress.note)))
+                sections.append(
+                    (
+                        "Packages",
+                        narrow.bisect_packages(
+                            campaign,
+                            seen,
+                            given.threads,
+                            given.package,
+                            self._overlays,
+                            [
+                                module
+                                for each in runs.values()
+                                for outcome in each.outcomes
+                                for module in outcome.modules
+                            ],
+                            self._descriptions[twin]["packages"],
+                            added,
+                            progress.note,
+                        ),
+                    )
+                )
         return sections
 
     def _command(self) -> str:
@@ -191,8 +231,18 @@ class Reproduction:
         given = vars(self._given)
         defaults = vars(arguments_.parser().parse_args(["x"]))
         options = []
-        for name in ("threads", "repeat", "timeout", "budget", "shrink_threads", "bisect_packages", "memory",
-                     "processes", "disk", "output"):
+        for name in (
+            "threads",
+            "repeat",
+            "timeout",
+            "budget",
+            "shrink_threads",
+            "bisect_packages",
+            "memory",
+            "processes",
+            "disk",
+            "output",
+        ):
             value = given[name]
             if isinstance(value, bool):
                 options += [f"--{name.replace('_', '-')}"] if value else []
@@ -216,8 +266,10 @@ class Reproduction:
         variables = [f"REPRO_THREADS={threads}", *gil]
         # For who reads the issue and has not these tools.
         version = self._descriptions[twin]["interpreter"]["version"].rpartition(".")[0]
-        plain = (f"\n\n# the same with any CPython {version}{' that is free-threaded' if twin == 'ft' else ''}:\n"
-                 f"{' '.join(variables)} python{version}{'t' if twin == 'ft' else ''} {name} {threads}")
+        plain = (
+            f"\n\n# the same with any CPython {version}{' that is free-threaded' if twin == 'ft' else ''}:\n"
+            f"{' '.join(variables)} python{version}{'t' if twin == 'ft' else ''} {name} {threads}"
+        )
         if self._given.walled:
             given = " ".join(f"-e {variable}" for variable in variables)
             return f"docker run --rm -i --network none {given} {twin}-env python - {threads} <{name}{plain}"

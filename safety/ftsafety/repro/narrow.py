@@ -8,12 +8,12 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 
-from ftrun.project import normalise
 from ftrun.configurations import TWIN
+from ftrun.overlay import OverlayError, Overlays
+from ftrun.project import normalise
 from ftsafety.repro import twins
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.outcome import SIGNAL
-from ftrun.overlay import OverlayError, Overlays
 from ftsafety.repro.runner import DUMP_SIGNAL
 from ftsafety.repro.verdict import SIGNIFICANT, p_value, rate
 
@@ -38,8 +38,9 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int) -> str:
     tried: dict[int, Runs] = {}
 
     def fails(number: int) -> bool:
-        found = campaign.run([seen.config], repeat, number, f"{number} threads:",
-                             enough=lambda runs: runs[seen.config].failures > 0)
+        found = campaign.run(
+            [seen.config], repeat, number, f"{number} threads:", enough=lambda runs: runs[seen.config].failures > 0
+        )
         tried[number] = found[seen.config]
         return tried[number].failures > 0
 
@@ -56,20 +57,32 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int) -> str:
             high = middle
         else:
             low = middle
-    lines = [f"In `{seen.config}` it still fails with **{high}** thread{'' if high == 1 else 's'}"
-             + (f", and was not seen to fail with {low}." if low else ".")]
-    lines += [f"- {n} thread{'' if n == 1 else 's'}: {runs.failures} of {runs.counted} runs failed"
-              for n, runs in sorted(tried.items())]
+    lines = [
+        f"In `{seen.config}` it still fails with **{high}** thread{'' if high == 1 else 's'}"
+        + (f", and was not seen to fail with {low}." if low else ".")
+    ]
+    lines += [
+        f"- {n} thread{'' if n == 1 else 's'}: {runs.failures} of {runs.counted} runs failed"
+        for n, runs in sorted(tried.items())
+    ]
     lines.append(f"- {threads} threads: {seen.failures} of {seen.counted} runs failed")
-    lines.append(f"\nA number of threads is given up after {repeat} runs without a failure.")
+    lines.append(f"\nA number of threads counts as not failing after {repeat} runs without a failure.")
     if campaign.stopped:
         lines.append(f"\nNot finished: {campaign.stopped}.")
     return "\n".join(lines)
 
 
-def bisect_packages(campaign: Campaign, seen: Runs, threads: int, asked: list[str], overlays: Overlays,
-                    modules: Iterable[str], installed: Mapping[str, str], added: Mapping[str, str],
-                    note: Callable[[str], None]) -> str:
+def bisect_packages(
+    campaign: Campaign,
+    seen: Runs,
+    threads: int,
+    asked: list[str],
+    overlays: Overlays,
+    modules: Iterable[str],
+    installed: Mapping[str, str],
+    added: Mapping[str, str],
+    note: Callable[[str], None],
+) -> str:
     """Runs with one package at another version each, in the configuration of `seen`, as Markdown.
 
     Args:
@@ -86,23 +99,31 @@ def bisect_packages(campaign: Campaign, seen: Runs, threads: int, asked: list[st
     if not asked:
         modules = tuple(dict.fromkeys(modules))
         if not modules:
-            return ("Not tried: no run came to an orderly end, so nothing is known of what the script imports. Name "
-                    "packages with --package.")
+            return (
+                "Not tried: no run ended normally, so it is not known what the script imports. Name "
+                "packages with --package."
+            )
         asked = [name for name in map(normalise, twins.distributions(modules)) if name in installed]
         asked += [name for name in added if name not in asked]
         left_out = [name for name in asked if name in NOT_EXCHANGED or name.startswith("nvidia-")]
         asked = [name for name in asked if name not in left_out]
         if left_out:
-            lines.append(f"- {', '.join(left_out)}: not tried, since other versions need other CUDA libraries too")
+            lines.append(f"- {', '.join(left_out)}: not tried, since other versions need other CUDA libraries")
         if not asked:
-            lines.append("- it imports no package that could be exchanged")
+            lines.append("- it imports no package of which another version could be tried")
     for each in asked:
         if campaign.stopped:
             lines.append(f"- {each}: not tried: {campaign.stopped}")
             continue
         lines.append(_exchanged(campaign, seen, threads, each, overlays, {**installed, **added}, python, note))
-    return "\n".join([f"With one package at another version, in `{seen.config}` (as installed: {seen.failures} of "
-                      f"{seen.counted} runs failed):", "", *lines])
+    return "\n".join(
+        [
+            f"With one package at another version, in `{seen.config}` (as installed: {seen.failures} of "
+            f"{seen.counted} runs failed):",
+            "",
+            *lines,
+        ]
+    )
 
 
 def _exchanged(campaign, seen, threads, asked, overlays, installed, python, note) -> str:
@@ -115,7 +136,7 @@ def _exchanged(campaign, seen, threads, asked, overlays, installed, python, note
     except OverlayError as error:
         return f"- {wanted}: not tried: {error}"
     if not pins:
-        return f"- {wanted}: not tried: that is the version that is installed"
+        return f"- {wanted}: not tried: this version is installed already"
     repeat = max(FEWEST_RUNS, seen.counted)
     twin = TWIN[seen.config]
     # Before what the script's own metadata has added.
@@ -128,8 +149,10 @@ def _exchanged(campaign, seen, threads, asked, overlays, installed, python, note
     p = p_value((seen.failures, seen.counted), (runs.failures, runs.counted))
     more = runs.failures / runs.counted > seen.failures / seen.counted
     said = f"**fails {'more' if more else 'less'} often**" if p < SIGNIFICANT else "no difference shown"
-    return (f"- {', '.join(pins)}: {runs.failures} of {runs.counted} runs failed, "
-            f"{rate(runs.failures, runs.counted)}: {said} (p = {p:.2g})")
+    return (
+        f"- {', '.join(pins)}: {runs.failures} of {runs.counted} runs failed, "
+        f"{rate(runs.failures, runs.counted)}: {said} (p = {p:.2g})"
+    )
 
 
 def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
@@ -138,11 +161,33 @@ def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
     twin = campaign.twins[TWIN[seen.config]]
     if gdb is None or twin.python is None or not any(outcome.kind == SIGNAL for outcome in seen.outcomes):
         return None
-    below = (gdb, "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set pagination off",
-             "-ex", f"handle SIG{int(DUMP_SIGNAL)} nostop noprint pass", "-ex", "run", "-ex", "bt 40", "--args")
+    below = (
+        gdb,
+        "-q",
+        "-nx",
+        "-batch",
+        "-iex",
+        "set debuginfod enabled off",
+        "-ex",
+        "set pagination off",
+        "-ex",
+        f"handle SIG{int(DUMP_SIGNAL)} nostop noprint pass",
+        "-ex",
+        "run",
+        "-ex",
+        "bt 40",
+        "--args",
+    )
     for _ in range(GDB_TRIES):
-        outcome = twin.reproduce(seen.config, campaign.script, threads, campaign.limits, seen.forced_off,
-                                 campaign.overlays.get(TWIN[seen.config]), below)
+        outcome = twin.reproduce(
+            seen.config,
+            campaign.script,
+            threads,
+            campaign.limits,
+            seen.forced_off,
+            campaign.overlays.get(TWIN[seen.config]),
+            below,
+        )
         _, found, stack = outcome.stdout.partition("received signal SIG")
         if found and "\n#0" in stack:
             return "SIG" + stack.strip()

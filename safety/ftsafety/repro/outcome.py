@@ -27,7 +27,8 @@ NOT_JUDGED = (GIL, LIMIT, ERROR)
 KINDS = (OK, *FAILURES, *NOT_JUDGED)
 
 GIL_WARNING = re.compile(
-    r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not declared")
+    r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not declared"
+)
 # Everything but tabs and line breaks that a terminal or a Markdown reader would not show as it is.
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -69,7 +70,7 @@ def printable(data: bytes, hidden: str = "") -> str:
     text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
     if hidden:
         text = text.replace(hidden, "")
-    # What a reader elsewhere makes something of: "site-packages/PIL/Image.py", "lib/python3.13t/threading.py".
+    # Paths that mean something on other machines too: "site-packages/PIL/Image.py", "lib/python3.13t/threading.py".
     text = INSTALLED.sub(lambda match: match[2] or match[1], text)
     text = text.replace(f"{ROOT}{os.sep}", "ft-env/")
     home = os.path.expanduser("~")
@@ -94,8 +95,15 @@ def classify(ended: Ended, hidden: str = "") -> Outcome:
     stderr = printable(ended.stderr.text(), hidden)
     kind, detail = _kind(ended, begin, raised, stderr)
     result = Outcome(
-        kind, detail, ended.seconds, printable(ended.stdout.text(), hidden), stderr,
-        printable(ended.stacks.text(), hidden), tuple(end["modules"]) if end else (), tuple(_notes(ended)))
+        kind,
+        detail,
+        ended.seconds,
+        printable(ended.stdout.text(), hidden),
+        stderr,
+        printable(ended.stacks.text(), hidden),
+        tuple(end["modules"]) if end else (),
+        tuple(_notes(ended)),
+    )
     warned = GIL_WARNING.search(stderr)
     if begin and not begin["gil"] and (warned or (end and end["gil"])):
         then = "" if kind == OK else f"; the run then came to: {kind} ({detail})"
@@ -106,8 +114,11 @@ def classify(ended: Ended, hidden: str = "") -> Outcome:
 
 def _told(ended: Ended) -> list[dict]:
     """What the runner told. The script has the same pipe, so every line is checked for its form."""
-    forms = ({"begin": bool, "gil": bool}, {"end": bool, "gil": bool, "modules": list},
-             {"exception": str, "thread": (str, type(None))})
+    forms: tuple[dict[str, type | tuple], ...] = (
+        {"begin": bool, "gil": bool},
+        {"end": bool, "gil": bool, "modules": list},
+        {"exception": str, "thread": (str, type(None))},
+    )
     found = []
     for line in ended.status.text().splitlines():
         try:
@@ -115,8 +126,11 @@ def _told(ended: Ended) -> list[dict]:
         except ValueError:
             continue
         for form in forms:
-            if isinstance(value, dict) and set(value) == set(form) and all(
-                    isinstance(value[key], kind) for key, kind in form.items()):
+            if (
+                isinstance(value, dict)
+                and set(value) == set(form)
+                and all(isinstance(value[key], kind) for key, kind in form.items())
+            ):
                 found.append(value)
     for value in found:
         if "modules" in value:
@@ -150,4 +164,4 @@ def _notes(ended: Ended):
         yield f"{ended.unkillable} processes could not be killed"
     dropped = ended.stdout.total + ended.stderr.total - len(ended.stdout.text()) - len(ended.stderr.text())
     if dropped > 0:
-        yield f"of {ended.stdout.total + ended.stderr.total} bytes of output the beginning and the end were kept"
+        yield f"of {ended.stdout.total + ended.stderr.total} bytes of output only the beginning and the end were kept"

@@ -40,10 +40,11 @@ class Progress:
             self._counts.setdefault(config, Counter())[outcome.kind] += 1
         elapsed = int(time.monotonic() - self._begin)
         text = f"{title}{' ' if title else ''}{done} of {of} rounds, {elapsed // 60}:{elapsed % 60:02}  " + "  ".join(
-            f"{name}: {self._tally(counts)}" for name, counts in sorted(self._counts.items()))
+            f"{name}: {self._tally(counts)}" for name, counts in sorted(self._counts.items())
+        )
         if self._terminal:
             running = "" if outcome else f"  running {config}"
-            self._stream.write("\r\x1b[K" + (text + running)[:shutil.get_terminal_size().columns - 1])
+            self._stream.write("\r\x1b[K" + (text + running)[: shutil.get_terminal_size().columns - 1])
             self._stream.flush()
         elif outcome is None and done != self._shown:
             # The round before is complete.

@@ -44,8 +44,14 @@ def table(runs: Mapping[str, Runs]) -> str:
     rows = [["configuration", "runs", *present, "failure rate (95% interval)"]]
     for config, each in runs.items():
         counts = Counter(outcome.kind for outcome in each.outcomes)
-        rows.append([f"`{config}`", str(len(each.outcomes)), *(str(counts[kind]) for kind in present),
-                     rate(each.failures, each.counted)])
+        rows.append(
+            [
+                f"`{config}`",
+                str(len(each.outcomes)),
+                *(str(counts[kind]) for kind in present),
+                rate(each.failures, each.counted),
+            ]
+        )
     rows.insert(1, ["---", *["---:"] * (len(rows[0]) - 1)])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
@@ -55,8 +61,9 @@ def details(runs: Mapping[str, Runs]) -> str:
     lines = []
     for config, each in runs.items():
         counts = Counter((o.kind, o.detail) for o in each.outcomes if o.failed)
-        lines += [f"- `{config}`: {number} x {kind}: {one_line(detail)}"
-                  for (kind, detail), number in counts.most_common(5)]
+        lines += [
+            f"- `{config}`: {number} x {kind}: {one_line(detail)}" for (kind, detail), number in counts.most_common(5)
+        ]
         notes = Counter(note for o in each.outcomes for note in o.notes)
         lines += [f"- `{config}`: {number} x {note}" for note, number in notes.most_common(3)]
     return "\n".join(lines)
@@ -98,16 +105,29 @@ def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], wall
         lines.append(f"- packages that it imports: {versions}")
     cpu, os_ = found["cpu"], found["os"]
     lines.append(f"- processor: {cpu['model']}, {cpu['usable']} usable of {cpu['count']}")
-    lines.append(f"- memory: {found['memory']['total'] / 2 ** 30:.1f} GiB")
+    lines.append(f"- memory: {found['memory']['total'] / 2**30:.1f} GiB")
     lines.append(f"- system: {os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}")
-    lines.append("- walls: " + ("containers without network, read-only, without privileges" if walls else
-                                "none (native run: the script could do what the user could)"))
+    lines.append(
+        "- walls: "
+        + (
+            "containers without network, read-only, without privileges"
+            if walls
+            else "none (native run: the script could do what the user could)"
+        )
+    )
     return "\n".join(lines)
 
 
 def render(
-    script: Script, verdict: Verdict, runs: Mapping[str, Runs], descriptions: Mapping[str, dict], command: str,
-    single: str, walls: bool, stopped: str | None, sections: Sequence[tuple[str, str]] = (),
+    script: Script,
+    verdict: Verdict,
+    runs: Mapping[str, Runs],
+    descriptions: Mapping[str, dict],
+    command: str,
+    single: str,
+    walls: bool,
+    stopped: str | None,
+    sections: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The whole report.
 
@@ -128,7 +148,12 @@ def render(
     for title, text in sections:
         parts += [f"## {title}", text]
     text = script.text
-    parts += ["## Script", fenced(excerpt(text, LONGEST_SCRIPT), "python"),
-              "## Repeat it", fenced(f"{command}\n\n# one run:\n{single}", "sh"),
-              "## Environment", environment(descriptions, runs, walls)]
+    parts += [
+        "## Script",
+        fenced(excerpt(text, LONGEST_SCRIPT), "python"),
+        "## Repeat it",
+        fenced(f"{command}\n\n# one run:\n{single}", "sh"),
+        "## Environment",
+        environment(descriptions, runs, walls),
+    ]
     return "\n\n".join(parts) + "\n"

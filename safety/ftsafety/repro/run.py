@@ -22,8 +22,7 @@ PASSED_ON_PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "NVIDIA_")
 
 
 def environment(
-    config: str, force_off: bool, scratch: Path, threads: int, overlay: str | None,
-    base: Mapping[str, str] = os.environ,
+    config: str, force_off: bool, scratch: Path, threads: int, overlay: str | None, base: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """The variables of a run.
 
@@ -39,15 +38,29 @@ def environment(
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [overlay, variables.get("PYTHONPATH")]))
     home, temporary = str(scratch / "home"), str(scratch / "tmp")
     return {
-        **variables, "HOME": home, "XDG_CACHE_HOME": home, "TMPDIR": temporary, "REPRO_THREADS": str(threads),
+        **variables,
+        "HOME": home,
+        "XDG_CACHE_HOME": home,
+        "TMPDIR": temporary,
+        "REPRO_THREADS": str(threads),
         # What a crashing process has printed is not lost in a buffer; nothing of the user's own is imported.
-        "PYTHONUNBUFFERED": "1", "PYTHONNOUSERSITE": "1", "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 
 def run(
-    python: str, config: str, name: str, source: bytes, threads: int, limits: Limits,
-    others: Mapping[int, Callable[[], bool]], *, force_off: bool = False, overlay: str | None = None,
+    python: str,
+    config: str,
+    name: str,
+    source: bytes,
+    threads: int,
+    limits: Limits,
+    others: Mapping[int, Callable[[], bool]],
+    *,
+    force_off: bool = False,
+    overlay: str | None = None,
     below: tuple[str, ...] = (),
 ) -> Outcome:
     """Run a script once; nothing is left of it, in processes or on disk.
@@ -71,14 +84,23 @@ def run(
 
         def command(status: int, stacks: int) -> list[str]:
             specification = {
-                "status": status, "stacks": stacks, "script": str(script), "arguments": [str(threads)],
+                "status": status,
+                "stacks": stacks,
+                "script": str(script),
+                "arguments": [str(threads)],
                 "limits": {"RLIMIT_DATA": limits.memory, "RLIMIT_FSIZE": limits.disk // 2, "RLIMIT_CORE": 0},
             }
             return [*below, python, "-P", runner.__file__, json.dumps(specification)]
 
         try:
-            ended = watch(command, environment(config, force_off, scratch, threads, overlay), scratch / "home",
-                          scratch, limits, others)
+            ended = watch(
+                command,
+                environment(config, force_off, scratch, threads, overlay),
+                scratch / "home",
+                scratch,
+                limits,
+                others,
+            )
         except OSError as error:
             return Outcome(ERROR, printable(f"the run could not be made: {error}".encode()))
         return classify(ended, f"{scratch / 'script'}{os.sep}")
@@ -88,6 +110,7 @@ def run(
 
 def _remove(directory: Path) -> None:
     """Delete a folder, even if the script has taken the permission away."""
+
     def allow(function, path, _error) -> None:
         with contextlib.suppress(OSError):
             os.chmod(os.path.dirname(path), 0o700)

@@ -60,8 +60,8 @@ def main() -> None:
     script = wanted["script"]
     module = types.ModuleType("__main__")
     module.__file__ = script
-    module.__builtins__ = __builtins__
-    # This module goes on living below another name: its functions are still needed.
+    module.__dict__["__builtins__"] = __builtins__
+    # This module stays importable under another name: its functions are still needed.
     sys.modules["__repro_runner__"] = sys.modules["__main__"]
     sys.modules["__main__"] = module
     sys.argv[:] = [script, *wanted["arguments"]]

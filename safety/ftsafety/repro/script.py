@@ -44,11 +44,14 @@ def dependencies(text: str) -> tuple[str, ...]:
         raise ScriptError("the script has more than one block of inline metadata (# /// script); PEP 723 allows one")
     if not blocks:
         if re.search(r"(?m)^# /// script\s*$", text):
-            raise ScriptError("the script's inline metadata (# /// script) is never closed with a line '# ///', or has "
-                              "lines that do not begin with '# '")
+            raise ScriptError(
+                "the script's inline metadata (# /// script) is never closed by a line '# ///', or has "
+                "lines that do not begin with '# '"
+            )
         return ()
     content = "".join(
-        line[2:] if line.startswith("# ") else line[1:] for line in blocks[0]["content"].splitlines(keepends=True))
+        line[2:] if line.startswith("# ") else line[1:] for line in blocks[0]["content"].splitlines(keepends=True)
+    )
     try:
         found = tomllib.loads(content).get("dependencies", [])
     except tomllib.TOMLDecodeError as error:

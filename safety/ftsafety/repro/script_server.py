@@ -34,9 +34,15 @@ def answer(request: dict, watch: Watch) -> dict:
             if request["config"] not in TWIN:
                 return {"error": f"unknown configuration {request['config']!r}"}
             done = run(
-                sys.executable, request["config"], PurePath(request["name"]).name,
-                base64.b64decode(request["source"]), int(request["threads"]), limits_.from_json(request["limits"]),
-                watch, force_off=bool(request["force_off"]))
+                sys.executable,
+                request["config"],
+                PurePath(request["name"]).name,
+                base64.b64decode(request["source"]),
+                int(request["threads"]),
+                limits_.from_json(request["limits"]),
+                watch,
+                force_off=bool(request["force_off"]),
+            )
             return {"result": done.as_json()}
     except (KeyError, TypeError, ValueError) as error:
         return {"error": f"not a request of this version: {type(error).__name__}: {error}"}

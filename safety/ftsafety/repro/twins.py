@@ -29,14 +29,24 @@ class Twin(Protocol):
     """Runs scripts with one interpreter."""
 
     name: str
-    python: str | None
-    """The interpreter, if it is one of this machine."""
+
+    @property
+    def python(self) -> str | None:
+        """The interpreter, if it is one of this machine."""
 
     def describe(self) -> dict:
         """The environment; raises TwinError."""
 
-    def reproduce(self, config: str, script: Script, threads: int, limits: Limits, force_off: bool,
-                  overlay: str | None = None, below: tuple[str, ...] = ()) -> Outcome:
+    def reproduce(
+        self,
+        config: str,
+        script: Script,
+        threads: int,
+        limits: Limits,
+        force_off: bool,
+        overlay: str | None = None,
+        below: tuple[str, ...] = (),
+    ) -> Outcome:
         """One run's outcome; raises TwinError or Interrupted."""
 
     def close(self) -> None:
@@ -46,11 +56,29 @@ class Twin(Protocol):
 class LocalScripts(LocalTwin):
     """Runs as child processes of this one. There are no walls around them."""
 
-    def reproduce(self, config: str, script: Script, threads: int, limits: Limits, force_off: bool,
-                  overlay: str | None = None, below: tuple[str, ...] = ()) -> Outcome:
+    def reproduce(
+        self,
+        config: str,
+        script: Script,
+        threads: int,
+        limits: Limits,
+        force_off: bool,
+        overlay: str | None = None,
+        below: tuple[str, ...] = (),
+    ) -> Outcome:
         try:
-            return run(self.python, config, script.name, script.source, threads, limits, self._watch,
-                       force_off=force_off, overlay=overlay, below=below)
+            return run(
+                self.python,
+                config,
+                script.name,
+                script.source,
+                threads,
+                limits,
+                self._watch,
+                force_off=force_off,
+                overlay=overlay,
+                below=below,
+            )
         except Stopped:
             raise self._interrupted() from None
 
@@ -61,15 +89,29 @@ class RemoteScripts(RemoteTwin):
     def describe(self) -> dict:
         found = super().describe()
         if found.get("repro") != version():
-            raise TwinError(f"{self.name} has another version of ftsafety.repro than this: build both images again "
-                                "(docker compose build)")
+            raise TwinError(
+                f"{self.name} has another version of ftsafety.repro than this program: build both images again "
+                "(docker compose build)"
+            )
         return found
 
-    def reproduce(self, config: str, script: Script, threads: int, limits: Limits, force_off: bool,
-                  overlay: str | None = None, below: tuple[str, ...] = ()) -> Outcome:
+    def reproduce(
+        self,
+        config: str,
+        script: Script,
+        threads: int,
+        limits: Limits,
+        force_off: bool,
+        overlay: str | None = None,
+        below: tuple[str, ...] = (),
+    ) -> Outcome:
         request = {
-            "op": "reproduce", "config": config, "name": script.name,
-            "source": base64.b64encode(script.source).decode(), "threads": threads, "limits": limits.as_json(),
+            "op": "reproduce",
+            "config": config,
+            "name": script.name,
+            "source": base64.b64encode(script.source).decode(),
+            "threads": threads,
+            "limits": limits.as_json(),
             "force_off": force_off,
         }
         answer = self.exchange(request, limits.timeout + MARGIN_SECONDS)

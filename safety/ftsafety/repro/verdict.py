@@ -19,7 +19,8 @@ NOT_REPRODUCED, WITHOUT_GIL, FREE_THREADED, EVERYWHERE, OTHER, UNJUDGED = range(
 EXIT_STATUS = {NOT_REPRODUCED: 0, WITHOUT_GIL: 10, FREE_THREADED: 11, EVERYWHERE: 12, OTHER: 13, UNJUDGED: 14}
 
 IN_WORDS = {
-    "gil": "the build with the GIL", "ft-gil": "the free-threaded build with the GIL on",
+    "gil": "the build with the GIL",
+    "ft-gil": "the free-threaded build with the GIL on",
     "ft": "the free-threaded build without the GIL",
 }
 
@@ -76,8 +77,12 @@ def judge(runs: Mapping[str, Runs]) -> Verdict:
     if not failing:
         counts = " and ".join(sorted({str(runs[config].counted) for config in judged}))
         high = max(interval(0, runs[config].counted)[1] for config in judged)
-        return Verdict(NOT_REPRODUCED, f"Not reproduced in {counts} runs of each configuration; with 95% confidence it "
-                       f"fails in less than {high:.0%} of runs.", remarks)
+        return Verdict(
+            NOT_REPRODUCED,
+            f"Not reproduced in {counts} runs of each configuration; with 95% confidence it "
+            f"fails in less than {high:.0%} of runs.",
+            remarks,
+        )
     kind, claim = _pattern(failing, judged)
     seen = ", ".join(f"{runs[c].failures} of {runs[c].counted} runs failed in {c}" for c in judged)
     if not sound:
@@ -85,8 +90,12 @@ def judge(runs: Mapping[str, Runs]) -> Verdict:
     p = p_value(_sum(runs, failing), _sum(runs, sound))
     if p < SIGNIFICANT:
         return Verdict(kind, f"{claim}: {seen} (Fisher's exact test: p = {p:.2g}).", remarks)
-    return Verdict(OTHER, f"Fails, but too rarely to tell where: {seen}; such a difference comes by chance too "
-                   f"(Fisher's exact test: p = {p:.2g}). Run more with --repeat.", remarks)
+    return Verdict(
+        OTHER,
+        f"Fails, but too rarely to tell where: {seen}; this difference may be chance "
+        f"(Fisher's exact test: p = {p:.2g}). Run more with --repeat.",
+        remarks,
+    )
 
 
 def _pattern(failing: list[str], judged: list[str]) -> tuple[int, str]:
@@ -101,7 +110,7 @@ def _pattern(failing: list[str], judged: list[str]) -> tuple[int, str]:
     elif failing == judged == ["ft"]:
         return OTHER, "Fails without the GIL (nothing else was run)"
     where = " and on ".join(IN_WORDS[config] for config in failing)
-    return OTHER, f"Fails on {where}" + ("" if failing == judged else ", and there alone")
+    return OTHER, f"Fails on {where}" + ("" if failing == judged else ", and only there")
 
 
 def _more_often(runs: Mapping[str, Runs], judged: list[str]):
@@ -125,8 +134,10 @@ def _remarks(runs: Mapping[str, Runs], judged: list[str]):
             number = sum(outcome.detail == detail for outcome in left_out)
             yield f"{number} of {len(each.outcomes)} runs of {config} do not count: {detail}."
         if each.forced_off:
-            yield ("The other runs of ft were made with PYTHON_GIL=0, which keeps the GIL off. Without it this script "
-                   "runs with the GIL even on the free-threaded build.")
+            yield (
+                "The other runs of ft were made with PYTHON_GIL=0, which keeps the GIL off. Without it this script "
+                "runs with the GIL even on the free-threaded build."
+            )
     absent = [config for config in CONFIGS if config not in judged]
     if judged and absent:
         yield f"Nothing is known of {', '.join(absent)}."

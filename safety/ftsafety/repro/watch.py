@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ftrun.child_process import Stopped
 from ftrun import process_tree
+from ftrun.child_process import Stopped
 from ftsafety.repro.limits import MIB, Limits
 from ftsafety.repro.runner import DUMP_SIGNAL
 
@@ -45,7 +45,7 @@ class Stream:
         self.total += len(data)
         room = KEPT - len(self.head)
         self.head += data[:room]
-        self.tail += data[max(room, 0):]
+        self.tail += data[max(room, 0) :]
         if len(self.tail) > 2 * KEPT:
             del self.tail[:-KEPT]
 
@@ -77,8 +77,12 @@ class Ended:
 
 
 def watch(
-    command: Callable[[int, int], list[str]], environment: Mapping[str, str], directory: Path, scratch: Path,
-    limits: Limits, others: Mapping[int, Callable[[], bool]],
+    command: Callable[[int, int], list[str]],
+    environment: Mapping[str, str],
+    directory: Path,
+    scratch: Path,
+    limits: Limits,
+    others: Mapping[int, Callable[[], bool]],
 ) -> Ended:
     """Run `command(status_fd, stacks_fd)` in `directory` and return how it ended; nothing of it is left.
 
@@ -101,13 +105,20 @@ def watch(
     try:
         try:
             child = subprocess.Popen(
-                command(status_writer, stacks_writer), env=dict(environment), cwd=directory, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, bufsize=0,
-                pass_fds=(status_writer, stacks_writer))
+                command(status_writer, stacks_writer),
+                env=dict(environment),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+                pass_fds=(status_writer, stacks_writer),
+            )
         finally:
             os.close(status_writer)
             os.close(stacks_writer)
-        with child.stdout, child.stderr:
+        with child.stdout, child.stderr:  # type: ignore[union-attr]  # both are PIPE
             watched = _Watched(child, spared, scratch, limits, others, begin, status_reader, stacks_reader)
             try:
                 return watched.until_the_end()
@@ -125,8 +136,12 @@ class _Watched:
     def __init__(self, child, spared, scratch, limits, others, begin, status, stacks) -> None:
         self._child, self._spared, self._scratch, self._limits = child, spared, scratch, limits
         self._others, self._begin = others, begin
-        self._streams = {child.stdout.fileno(): Stream(), child.stderr.fileno(): Stream(),
-                         stacks: Stream(), status: Stream()}
+        self._streams = {
+            child.stdout.fileno(): Stream(),
+            child.stderr.fileno(): Stream(),
+            stacks: Stream(),
+            status: Stream(),
+        }
         self._stacks = stacks
         self._selector = selectors.DefaultSelector()
         self._ended = False
@@ -144,7 +159,8 @@ class _Watched:
                 result.seconds = time.monotonic() - self._begin
                 if self._ended and not result.limit:
                     result.left_behind = sum(
-                        not process_tree.dead(pid) for pid in process_tree.below(os.getpid(), self._spared, 1000))
+                        not process_tree.dead(pid) for pid in process_tree.below(os.getpid(), self._spared, 1000)
+                    )
                 result.unkillable = process_tree.end_all(self._spared, self._child.pid)
                 self._drain()
             finally:

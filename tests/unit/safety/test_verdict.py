@@ -40,10 +40,10 @@ def runs(**failures):
         ({"gil": (0, 20), "ft_gil": (20, 20), "ft": (20, 20)}, FREE_THREADED, "even with the GIL on"),
         ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (20, 20)}, EVERYWHERE, "Fails everywhere"),
         ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (1, 20)}, OTHER, "too rarely to tell where"),
-        ({"gil": (20, 20), "ft_gil": (0, 20), "ft": (0, 20)}, OTHER, "the build with the GIL, and there alone"),
-        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (0, 20)}, OTHER, "the GIL on, and there alone"),
+        ({"gil": (20, 20), "ft_gil": (0, 20), "ft": (0, 20)}, OTHER, "the build with the GIL, and only there"),
+        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (0, 20)}, OTHER, "the GIL on, and only there"),
         ({"ft": (5, 20)}, OTHER, "nothing else was run"),
-        ({"gil": (0, 20), "ft": (15, 20)}, OTHER, "without the GIL, and there alone"),
+        ({"gil": (0, 20), "ft": (15, 20)}, OTHER, "without the GIL, and only there"),
         ({"gil": (0, 0), "ft": (0, 0)}, UNJUDGED, "no run could be counted"),
     ],
 )
