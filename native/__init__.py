@@ -1,5 +1,5 @@
-"""What `./twins` does: the twins on the bare machine, built by the scripts that the images use.
+"""`./twins`: builds the twins without Docker, with the scripts that the images use, and runs commands in them.
 
-Runs on whatever Python 3.9 or newer the machine has, with the standard library alone, since it is what
-makes the environments in which anything else could be imported.
+It needs Python 3.9 or newer and nothing but the standard library, since it makes the environments that have
+everything else.
 """

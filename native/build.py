@@ -4,7 +4,7 @@
                        -> interpreter gil -+-> environment ft, environment gil
              -> CUDA libraries ------------+
 
-What does not depend on each other runs at the same time.
+Steps that do not depend on each other run at the same time.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Plan:
         try:
             self._compiler = "gcc" + _output(["gcc", "-dumpfullversion"])
         except (OSError, subprocess.SubprocessError):
-            self._compiler = "gcc"  # none yet: nothing is built before one is installed
+            self._compiler = "gcc"  # none yet: one is installed before anything is built
 
     def interpreter(self, twin: str) -> Path:
         """Where `twin`'s interpreter belongs: under "unknown", which is never built, until the source is fetched."""
@@ -132,8 +132,8 @@ def twins(names: Collection[str] = TWINS, quality: str = "any", say: Callable[[s
     """The twins `names`, built first where missing.
 
     Args:
-        quality: "pgo" wants optimised builds; "any" makes do with plain ones and builds those where
-            there is nothing yet; "plain" wants plain ones.
+        quality: "pgo" for optimised builds, "plain" for plain ones; "any" for optimised ones if they
+            exist, else plain ones, which are built if missing.
     """
     machine.check_platform()
     for pgo in {"pgo": (True,), "plain": (False,), "any": (True, False)}[quality]:
@@ -155,7 +155,7 @@ def twins(names: Collection[str] = TWINS, quality: str = "any", say: Callable[[s
 def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None:
     if len({(twin.version, twin.pgo) for twin in ready.values()}) > 1:
         say(
-            "warning: these are no twins, they differ in more than the GIL: "
+            "warning: these are not twins: they differ in more than the GIL: "
             + "; ".join(f"{twin.name} is {twin.label}" for twin in ready.values())
         )
 
@@ -172,9 +172,9 @@ class _Builder:
         self._names = [name for name in TWINS if name in names and not plan.twin(name)]
         self._lock = lock
         self._env = dict(os.environ)
-        # uv links files from its cache into environments, which takes one file system.
+        # uv links files from its cache into environments, which works within one file system only.
         self._env.setdefault("UV_CACHE_DIR", str(plan.root / "uv"))
-        # What steers the caller's Python must not steer the build's.
+        # These are meant for the caller's Python, not for the build's.
         for name in ("PYTHONPATH", "PYTHONHOME", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE"):
             self._env.pop(name, None)
 
@@ -182,7 +182,7 @@ class _Builder:
         plan = self._plan
         built = [name for name in self._names if not plan.own[name]]
         fetch = bool(built) and cache.finished(plan.source) is None
-        compile_ = [name for name in built if fetch or cache.finished(plan.interpreter(name)) is None]
+        compile_ = [name for name in built if cache.finished(plan.interpreter(name)) is None]
         cuda = cache.finished(plan.cuda) is None
         machine.check_space(
             plan.root,
@@ -192,7 +192,7 @@ class _Builder:
         )
         wanted = (SCRIPTS / "build-packages.txt").read_text().split() if compile_ else []
         if cuda and importlib.util.find_spec("ensurepip") is None:
-            wanted.append("python3-venv")  # Debian's python3 cannot make virtual environments without
+            wanted.append("python3-venv")  # without it Debian's python3 cannot make virtual environments
         install = machine.install_command(wanted) if wanted else None
 
         total = bool(install) + fetch + len(compile_) + cuda + 2 * len(self._names)
@@ -204,14 +204,14 @@ class _Builder:
             self._progress = progress
             progress.say(
                 f"Building {what}: CPython {series()} from Debian {suite()}, {kind}; "
-                f"{total} steps, once; kept in {plan.root}"
+                f"{total} steps; the result is kept in {plan.root}"
             )
             # SIGTERM ends a build as Ctrl-C does.
             previous = signal.signal(signal.SIGTERM, _interrupt)
             try:
                 if install:
                     self._run("system packages", install)
-                    self._plan = Plan(plan.pgo)  # the compiler that is here now names the directories
+                    self._plan = Plan(plan.pgo)  # the compiler, installed only now, is part of the directories' names
                 self._run_all(pool, compile_, fetch, cuda)
             except KeyboardInterrupt:
                 progress.stop()
@@ -231,7 +231,7 @@ class _Builder:
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         errors = [error for future in done if (error := future.exception())]
         if errors:
-            self._progress.stop()  # what still runs would only delay the message
+            self._progress.stop()  # the message need not wait for what still runs
             raise next((error for error in errors if str(error) != "stopped"), errors[0])
 
     def _run(self, step: str, command: list) -> None:

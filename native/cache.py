@@ -1,9 +1,9 @@
-"""Where native twins live, and what counts as finished there.
+"""The cache of native twins: where it is, and which parts of it are finished.
 
-A thing in the cache (source, interpreter, CUDA libraries, environment) is a directory. It is finished
-when it holds `finished.json`, which is written last, in one step; a directory without it is what an
-interrupted or failed build left, and is removed before the next try. Whoever builds holds the cache's
-lock; whoever only uses finished things needs no lock, since they never change.
+Each part (source, interpreter, CUDA libraries, environment) is a directory. It is finished when it holds
+`finished.json`, which is written last, in one step. A directory without it was left by an interrupted or
+failed build, and is removed before the next try. A build holds the cache's lock. Using finished parts
+needs no lock, since they never change.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def finished(directory: Path) -> dict | None:
 
 
 def start(directory: Path) -> None:
-    """Makes `directory` anew, without what an earlier try left."""
+    """Makes `directory`, empty: what an earlier try left in it is deleted."""
     if directory.exists():
-        # The stamp goes first, so that an interruption of the removal leaves nothing that looks finished.
+        # The stamp is deleted first, so that an interrupted removal leaves nothing that looks finished.
         (directory / STAMP).unlink(missing_ok=True)
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
 
 
 def finish(directory: Path, record: dict) -> None:
-    """Declares `directory` finished."""
+    """Marks `directory` as finished, with `record`."""
     draft = directory / (STAMP + ".draft")
     with open(draft, "w") as file:
         json.dump(record, file, indent=1)
@@ -58,8 +58,8 @@ def finish(directory: Path, record: dict) -> None:
 def locked(say) -> Iterator[int]:
     """Holds the cache's lock; waits for another build, saying so through `say`.
 
-    Yields the lock's file descriptor. Build processes inherit it, so that one which outlives a killed
-    `./twins` still keeps others out of the directory that it writes to.
+    Yields the lock's file descriptor. Build processes inherit it: one that outlives a killed `./twins`
+    still holds the lock, and so no other build writes to its directory.
     """
     directory = root()
     try:

@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"twins: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("\ntwins: interrupted; what was finished stays, the rest is built anew next time", file=sys.stderr)
+        print("\ntwins: interrupted; what was finished is kept, the rest is built again next time", file=sys.stderr)
         return 130
 
 
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     setup.add_argument("--no-pgo", action="store_true", help="plain builds: half the time, slower interpreters")
 
-    info = verb("info", "say what both twins are: versions, flags, GIL state, processor, GPU", _info)
+    info = verb("info", "describe both twins: versions, flags, GIL state, processor, GPU", _info)
     info.add_argument("--json", action="store_true", help="print one JSON object with the keys ft and gil")
 
     exec_ = verb(
@@ -158,7 +158,7 @@ def _bench(_, rest) -> int:
     again = rest[:1] in (["report"], ["compare"])  # of earlier runs
     if not again:
         _check_bench_arguments(rest)
-    # A first look takes whatever builds are there; the real comparison wants optimised ones.
+    # With --quick any builds will do; the full comparison needs optimised ones.
     ready = build.twins(quality="any" if again or "--quick" in rest else "pgo")
     driver = ready["ft"]
     command = [str(driver.python), "-m", "ftbench"]
@@ -170,7 +170,7 @@ def _bench(_, rest) -> int:
 
 
 def _check_bench_arguments(rest) -> None:
-    """Ends here for --help and for wrong usage, rather than after ten minutes of building."""
+    """Handles --help and wrong usage, which would else come after ten minutes of building."""
     sys.path += SOURCES
     from ftbench.arguments import UsageError, parse
 
@@ -181,7 +181,7 @@ def _check_bench_arguments(rest) -> None:
 
 
 def _repro(_, rest) -> int:
-    # Ends here for --help, for wrong usage and for a script that does not exist, before anything is built.
+    # --help, wrong usage and a missing script are handled before anything is built.
     sys.path += SOURCES
     from ftsafety.repro.arguments import UsageError, parse
 
@@ -201,14 +201,14 @@ def _repro(_, rest) -> int:
 
 
 def _audit(_, rest) -> int:
-    name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # where races are least hidden
-    _audit_arguments().parse(rest, "./twins audit [ft|gil]")  # ends here for --help and wrong usage
+    name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # without the GIL, races show most
+    _audit_arguments().parse(rest, "./twins audit [ft|gil]")  # handles --help and wrong usage
     twin = build.twins([name])[name]
     os.execve(str(twin.python), [str(twin.python), "-m", "ftsafety.audit", *rest], environment(twin))
 
 
 def _audit_arguments():
-    """ftsafety/audit/arguments.py by its path, since importing its package takes torch."""
+    """ftsafety/audit/arguments.py, imported by its path, since importing its package needs torch."""
     path = CHECKOUT / "safety" / "ftsafety" / "audit" / "arguments.py"
     spec = importlib.util.spec_from_file_location("audit_arguments", path)
     assert spec and spec.loader
@@ -252,13 +252,13 @@ def _clean(options, _) -> int:
     )[0]
     if not options.yes:
         if not sys.stdin.isatty():
-            raise TwinsError(f"clean deletes {directory} ({size}); say --yes where nobody can be asked", 2)
+            raise TwinsError(f"clean deletes {directory} ({size}); without a terminal to ask at, it needs --yes", 2)
         if input(f"Delete {directory} ({size})? [y/N] ").strip().lower() not in ("y", "yes"):
             return 1
     with cache.locked(lambda text: print(text, file=sys.stderr)):
         for entry in directory.iterdir():
             if entry.name == "engine":
-                print(f"left alone: {entry} (delete it with docker/engine remove)")
+                print(f"kept: {entry} (docker/engine remove deletes it)")
             elif entry.name != "lock":
                 shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     print(f"deleted {size}")

@@ -1,4 +1,4 @@
-"""Under which variables a command runs in a twin."""
+"""The environment variables for commands in a twin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def environment(twin: Twin) -> dict:
     variables = dict(os.environ)
     variables["VIRTUAL_ENV"] = str(twin.directory)
     variables["PATH"] = f"{twin.directory / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
-    # The packages come from the checkout, which the environment, shared by all clones, does not name.
+    # Our packages come from this checkout. The environment does not hold them: all clones share it.
     variables["PYTHONPATH"] = os.pathsep.join([*SOURCES, *filter(None, [variables.get("PYTHONPATH")])])
     variables.pop("PYTHONHOME", None)
     return variables

@@ -57,7 +57,7 @@ def missing_packages(wanted: list[str]) -> list[str]:
 
 
 def install_command(wanted: list[str]) -> list[str] | None:
-    """The command that installs what is missing of `wanted`, to be run as root; None if nothing is.
+    """The command that installs what is missing of `wanted`, to be run as root; None if nothing is missing.
 
     Raises:
         TwinsError: this machine has no apt, or the user is not root (with the command to paste).

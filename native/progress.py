@@ -1,7 +1,7 @@
-"""Build steps that run for minutes: which one runs, for how long, and where its log is.
+"""Shows the steps of a build, which take minutes: which ones run, for how long, and where their logs are.
 
-On a terminal the running steps are lines that are redrawn every second; elsewhere each step says when
-it starts and ends, and every half minute that it still runs.
+On a terminal the running steps are redrawn every second. Elsewhere a line is printed when a step starts
+and ends, and every half minute while it runs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Progress:
                 raise TwinsError("stopped")
             self._started += 1
             number = self._started
-            # A session of its own: Ctrl-C reaches this program alone, which then ends all of it.
+            # A session of its own: Ctrl-C reaches only this program, which then ends the whole session.
             with open(log, "wb") as output:
                 process = subprocess.Popen(
                     [str(part) for part in command],
@@ -109,7 +109,7 @@ class Progress:
             processes = list(self._processes.values())
         for process in processes:
             try:
-                # Nothing that a build leaves needs a gentle end: unfinished directories are removed.
+                # Killed without warning: the next build removes unfinished directories.
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass

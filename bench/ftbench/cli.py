@@ -151,6 +151,7 @@ def run_main(arguments: list[str]) -> int:
                 print(f"bench: no round was finished, so there is nothing to report{why}", file=sys.stderr)
                 return status or 1
             this.save()
+            assert results.directory, "made by saving"
             # Whoever read stdout may have gone (| head), which rich answers with SystemExit; the
             # files are made all the same.
             with contextlib.suppress(BrokenPipeError, SystemExit):

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ftbench.metrics import METRICS
-from ftbench.moderation import moderate
-from ftbench.statistics import CONFIDENCE, FEWEST_ROUNDS, adjusted, logarithms, median, variance
+from ftbench.moderation import moderate, variance
+from ftbench.statistics import CONFIDENCE, FEWEST_ROUNDS, adjusted, logarithms, median
 
 # What a comparison of values supposes to be the same in both runs, with its name for people.
 WORK = {
@@ -159,11 +159,9 @@ def _scenario(result: Comparison, a: dict, b: dict) -> None:
             ]
             for s in (a, b)
         ]
-        theirs = {(c["numerator"], c["denominator"]): c for c in found[1]}
+        in_b = {(c["numerator"], c["denominator"]): c for c in found[1]}
         pairs = [
-            (c, theirs[c["numerator"], c["denominator"]])
-            for c in found[0]
-            if (c["numerator"], c["denominator"]) in theirs
+            (c, in_b[c["numerator"], c["denominator"]]) for c in found[0] if (c["numerator"], c["denominator"]) in in_b
         ]
         logs = [
             [logarithms(_values(s, c["numerator"], metric), _values(s, c["denominator"], metric)) for c in of]
@@ -292,7 +290,8 @@ def _differences(a: dict, b: dict) -> list[tuple[str, str, str]]:
     twins_a, twins_b = a["environment"]["twins"], b["environment"]["twins"]
     for twin in sorted({*twins_a, *twins_b}):
         if twin not in twins_a or twin not in twins_b:
-            found.append((f"{twin} twin", *("measured" if twin in t else "not measured" for t in (twins_a, twins_b))))
+            where = ("measured", "not measured") if twin in twins_a else ("not measured", "measured")
+            found.append((f"{twin} twin", *where))
             continue
         found += _twin_differences(twin, twins_a[twin], twins_b[twin])
     return found

@@ -102,7 +102,7 @@ def _lock(holder: Holder, operations: int) -> None:
             holder.count += 1
 
 
-def _allocate(_: None, operations: int) -> None:
+def _allocate(_nothing: None, operations: int) -> None:
     for _ in range(operations // UNROLLED):
         bytearray(64)
         bytearray(64)
@@ -119,7 +119,7 @@ def _allocate(_: None, operations: int) -> None:
 PAGES_BYTES = 1 << 20
 
 
-def _pages(_: None, operations: int) -> None:
+def _pages(_nothing: None, operations: int) -> None:
     import mmap
 
     content = bytes(PAGES_BYTES)
@@ -236,7 +236,7 @@ def _timed(kind: Kind, state: Any, operations: int, start: Any) -> tuple[float, 
 
 
 # By variant (ftbench.variants).
-WORKERS = {"bare-thread": Threads, "bare-process": Processes}
+WORKERS: dict[str, type[Threads | Processes]] = {"bare-thread": Threads, "bare-process": Processes}
 
 
 def seconds(spans: list[tuple[float, float]]) -> float:
@@ -255,7 +255,10 @@ def measure(task: Task) -> dict:
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
-    alone, together, each_alone, each_together = [], [], [], []
+    alone: list[float] = []
+    together: list[float] = []
+    each_alone: list[float] = []
+    each_together: list[float] = []
     # Processes first of all: forking is for a process with one thread.
     one, many = WORKERS[task.variant](kind, 1), WORKERS[task.variant](kind, task.workers)
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftbench import checksums, gpu
 from ftbench.memory import memory_pss_mib
@@ -42,7 +42,7 @@ class FirstImage:
     in a process a CUDA context. `seconds` is in shared memory; each worker writes its own place.
     """
 
-    def __init__(self, dataset: object, seconds: torch.Tensor, processes: bool):
+    def __init__(self, dataset: Any, seconds: torch.Tensor, processes: bool):
         self._dataset, self._seconds, self._processes = dataset, seconds, processes
 
     def __call__(self, worker: int) -> None:
@@ -55,7 +55,7 @@ class FirstImage:
         self._seconds[worker] = time.perf_counter() - begin
 
 
-def _open(task: Task, dataset: object, seconds: torch.Tensor) -> Repeated:
+def _open(task: Task, dataset: Any, seconds: torch.Tensor) -> Repeated:
     import torch
 
     from ftbench.loaders import EpochSampler, Repeated
@@ -161,7 +161,7 @@ class Reference:
         self._images, self._batch_size = PillowDataset(task.paths), task.batch_size
         self._rows: dict = {}
 
-    def compare(self, number: int, rows: object) -> int:
+    def compare(self, number: int, rows: Any) -> int:
         """CRC-32 of Pillow's rows for batch `number`, which `rows` (n, r, width, 3) must be near.
 
         Raises PixelsDiffer.

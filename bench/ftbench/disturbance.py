@@ -115,7 +115,7 @@ def together(parts: Sequence[Mapping]) -> dict:
 class State:
     """The machine between rounds."""
 
-    load: tuple[float, float, float] | None
+    load: tuple[float, ...] | None
     """Load average over 1, 5 and 15 minutes, of the whole machine (proc_loadavg(5))."""
     affinity: int
     """CPUs that this process may use,"""
@@ -140,13 +140,13 @@ def state(sys: Path = Path("/sys/devices/system/cpu"), proc: Path = Path("/proc"
     except OSError:
         load = None
     cpus = os.sched_getaffinity(0)
-    governors = {cgroup.read(sys / f"cpu{n}/cpufreq/scaling_governor") for n in cpus} - {None}
+    found = (cgroup.read(sys / f"cpu{n}/cpufreq/scaling_governor") for n in cpus)
     return State(
         load,
         len(cpus),
         cgroup.cpu_quota(),
         _frequency(cpus, sys, proc),
-        ", ".join(sorted(governors)) or None,
+        ", ".join(sorted({governor for governor in found if governor is not None})) or None,
         _turbo(sys),
     )
 

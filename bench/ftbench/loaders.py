@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch.utils.data
 from torch.utils.data import default_collate
@@ -67,7 +67,12 @@ class Repeated:
 
 
 def _loader(
-    task: Task, dataset: Any, persistent: bool, method: str, start: str | None = None, **options: Any
+    task: Task,
+    dataset: Any,
+    persistent: bool,
+    method: Literal["thread", "process"],
+    start: str | None = None,
+    **options: Any,
 ) -> Repeated:
     """This project's DataLoader, with further arguments of it; `start` is the start method of its processes."""
     from ftloader import DataLoader
@@ -223,7 +228,7 @@ def _spdl_samples(task: Task, dataset: Any, _persistent: bool) -> _Pipelines:
     return _Pipelines(build, len(dataset))
 
 
-OPEN = {
+OPEN: dict[str, Callable[..., Any]] = {
     "loader-thread": functools.partial(_loader, method="thread"),
     "loader-process": functools.partial(_loader, method="process"),
     "loader-spawn": functools.partial(_loader, method="process", start="spawn"),

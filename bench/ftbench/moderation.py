@@ -16,14 +16,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ftbench.statistics import variance
-
 # With fewer comparisons, how much variances differ cannot be told.
 FEWEST = 5
 # Logarithms of ratios whose deviations are below 1e-12 differ by rounding alone.
 NOTHING = 1e-24
 # A variance of (nearly) nothing, by rounding, has no logarithm to speak of.
 LEAST_PART = 1e-5
+
+
+def variance(values: Sequence[float]) -> float:
+    """The sample variance of at least two values."""
+    mean = math.fsum(values) / len(values)
+    return math.fsum((x - mean) ** 2 for x in values) / (len(values) - 1)
 
 
 def moderate(logs: Sequence[Sequence[float]], contestants: int) -> list[tuple[float, float] | None]:
@@ -43,7 +47,7 @@ def moderate(logs: Sequence[Sequence[float]], contestants: int) -> list[tuple[fl
     prior, prior_freedom = _prior([max(v, LEAST_PART * middle) for v in variances], freedom)
     # Comparisons share contestants: together they know no more than the contestants' own rounds.
     most = (rounds - 1) * (contestants - 1)
-    result = []
+    result: list[tuple[float, float] | None] = []
     for v in variances:
         if math.isinf(prior_freedom):
             result.append((prior, float(most)))

@@ -116,6 +116,7 @@ class Results:
 
     def publish(self) -> None:
         """Point <root>/latest at this run; raises ResultsError."""
+        assert self.directory, "there is nothing to publish before a file is written"
         link = self.root / "latest"
         temporary = self.root / f".latest-{os.getpid()}"
         try:

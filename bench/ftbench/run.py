@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ftbench import contestants as who
 from ftbench import disturbance, images, sizing, statistics, stress
@@ -98,7 +99,7 @@ class Run:
         self._begin = time.monotonic()
         self._ended: set[str] = set()
         self.finished_rounds = 0
-        self.document = {
+        self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "status": "incomplete",
             "reason": "the run has not ended, or was killed",
@@ -212,7 +213,8 @@ class Run:
 
     def _candidates(self, scenario: Scenario, twins: Twins, workers: list[int]) -> list[tuple[int, Contestant]]:
         """The scenario's contestants that the twins can measure; notes those that they cannot."""
-        ranked, lacking = [], {}
+        ranked = []
+        lacking: dict[str, list[str]] = {}
         for rank, c in scenario.contest.candidates(self._options.configs, workers, self._options.quick):
             why = twins.lacks(TWIN[c.config], c.variant)
             if why is None:
@@ -289,7 +291,7 @@ class Run:
                 )
             except sizing.DoesNotFit as error:
                 # The others may fit; without the one of the noise floor they would mean nothing.
-                if any(c.duplicate for c in of_case):
+                if case is None or any(c.duplicate for c in of_case):
                     raise
                 self.skip(f"{scenario.name}: {case.title}", str(error))
                 continue

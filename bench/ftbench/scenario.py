@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ftbench.contestants import Contest, worker_counts
 
@@ -34,7 +35,7 @@ class Case:
     """
     title: str
     """"4 MiB samples", for people."""
-    parameters: Mapping[str, object] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     """Plain JSON values; a trial finds them in its task."""
     value: float | None = None
     """Its place on the scenario's axis, in its unit (Scenario.case_unit); None for what has no order."""
@@ -66,7 +67,7 @@ class Scenario:
     """Bytes of one sample in a batch."""
     source: str
     """What its dataset reads, by its name in ftbench.sources; "nothing" for nothing."""
-    dataset: Callable[[Task], object]
+    dataset: Callable[[Task], Any]
     """Builds the map-style dataset of a trial."""
     measure: Callable[[Task], dict | Turns]
     """Runs in the trial's process: ftbench.epochs, ftbench.startup, ftbench.memory or its own.
@@ -169,13 +170,13 @@ class Task:
     prefetch_factor: int
     case: str = ""
     """The name of the scenario's case, "" if it has none."""
-    parameters: Mapping[str, object] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of its case."""
     config: str = ""
     """The configuration that measures: "gil", "ft-gil" or "ft"."""
     turns: int = 1
     """How many times `batches` are measured."""
 
-    def dataset(self) -> object:
+    def dataset(self) -> Any:
         """The dataset of the trial."""
         return self.scenario.dataset(self)

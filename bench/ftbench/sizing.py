@@ -91,7 +91,7 @@ def fit(
 
     `memory` is ftrun.environment.memory() by twin. Raises DoesNotFit.
     """
-    warnings = []
+    warnings: list[str] = []
     size = requested
     while True:
         need = demand(size * sample_bytes, workers, prefetch_factor, queued_per_worker, dataset_bytes)

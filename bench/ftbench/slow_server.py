@@ -21,7 +21,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import cast
 
 from ftrun.parent_death import die_with_parent
 
@@ -43,14 +44,13 @@ def content(number: int, size: int) -> bytes:
 class _Answers(asyncio.Protocol):
     """One connection. Owned by the event loop's thread."""
 
-    def __init__(self, delay: float, body: functools.lru_cache):
+    def __init__(self, delay: float, body: Callable[[int], bytes]):
         self._delay, self._body = delay, body
         self._received = bytearray()
         self._later: list[asyncio.TimerHandle] = []
-        self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, _error: Exception | None) -> None:
         for handle in self._later:
@@ -159,6 +159,7 @@ def slow_server(delay: float, size: int) -> Iterator[SlowServer]:
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert process.stdin and process.stdout
     try:
         line = process.stdout.readline()
         if not line.strip().isdecimal():

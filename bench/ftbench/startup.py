@@ -20,7 +20,8 @@ def measure(task: Task) -> dict:
 
     dataset = task.dataset()
     samples = (task.prefetch_factor + 1) * task.workers * task.batch_size
-    times, found, first, batch = [], [], 0, ()
+    found: list[int] = []
+    times, first, batch = [], 0, ()
     for _ in range(task.batches):
         with open_loader(task, dataset, persistent=False) as loader:
             begin = time.perf_counter()

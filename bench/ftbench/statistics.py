@@ -33,6 +33,7 @@ from dataclasses import asdict, dataclass
 
 from ftbench.contestants import Pair, Target
 from ftbench.metrics import METRICS, Metric
+from ftbench.moderation import moderate, variance
 
 CONFIDENCE = 0.95
 FEWEST_ROUNDS = 3
@@ -73,12 +74,6 @@ def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> li
     if min(*numerators, *denominators) <= 0:
         raise ValueError("ratio() needs positive measurements")
     return [math.log(a / b) for a, b in zip(numerators, denominators, strict=True)]
-
-
-def variance(values: Sequence[float]) -> float:
-    """The sample variance of at least two values."""
-    mean = math.fsum(values) / len(values)
-    return math.fsum((x - mean) ** 2 for x in values) / (len(values) - 1)
 
 
 def ratio(
@@ -147,7 +142,7 @@ def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
 def verdict(r: Ratio, floor: float | None, metric: Metric, q: float | None = None) -> str:
     """What the ratio shows, in words; `q` is its adjusted p-value (its own if it is the only comparison)."""
     q = r.p if q is None else q
-    if r.n < FEWEST_ROUNDS or floor is None or r.low is None:
+    if r.n < FEWEST_ROUNDS or floor is None or r.low is None or r.high is None:
         return TOO_FEW
     excludes_one = all(low > 1 or high < 1 for low, high in ((r.low, r.high), r.bootstrap or (r.low, r.high)))
     if excludes_one and (q is None or q < 1 - CONFIDENCE) and max(r.mean, 1 / r.mean) > floor:
@@ -157,7 +152,7 @@ def verdict(r: Ratio, floor: float | None, metric: Metric, q: float | None = Non
 
 def reached(r: Ratio, target: Target) -> str:
     """Whether the ratio shows that a target is met."""
-    if r.n < FEWEST_ROUNDS or r.low is None:
+    if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return UNCLEAR
     if target.at == "least":
         return MET if r.low >= target.value else MISSED if r.high < target.value else UNCLEAR
@@ -219,8 +214,6 @@ def analyse(
     "noise": [...], "comparisons": [...]}, as results.schema.json describes them. Verdicts are those of
     the scenario alone: `adjust` makes those of a run.
     """
-    from ftbench.moderation import moderate
-
     metrics = [METRICS[name] for name in measured]
     cases = cases or {}
     noise, comparisons = [], []

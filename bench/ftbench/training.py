@@ -7,7 +7,7 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 from typing import Any
 
@@ -23,8 +23,10 @@ def steps_per_epoch(task: Task) -> int:
     return max(1, task.batches // task.workers)
 
 
-def measure(task: Task) -> dict:
+def measure(task: Task, network: Callable[[], Any], train: Callable[..., Iterator[Any]]) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
+
+    `network` makes the network, `train` is the loop of an epoch (see ftbench.scenarios.training).
 
     Returns the metrics epoch_seconds, the median time of the epochs after the first (which starts the workers),
     and utilisation, in percent over those epochs: on an accelerator, the part of the time in which it had a step
@@ -38,7 +40,6 @@ def measure(task: Task) -> dict:
     import torch
 
     from ftbench.loaders import open_loader
-    from ftbench.scenarios.training import network, train
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # Read by cuBLAS when it starts: https://pytorch.org/docs/2.10/notes/randomness.html

@@ -30,7 +30,7 @@ class PythonStep:
         """One step."""
         for _ in range(RECORDS):
             self._number += 1
-            record = {"step": self._number, "loss": 1 / self._number, "rate": 0.1 * 0.99 ** (self._number % 100)}
+            record: dict = {"step": self._number, "loss": 1 / self._number, "rate": 0.1 * 0.99 ** (self._number % 100)}
             self._recent.append(record)
             for name, value in record.items():
                 mean = self._means.get(name, 0.0)

@@ -75,7 +75,8 @@ def measure(request: dict) -> Turns:
             f"{batches} of {task.batch_size} were asked for"
         )
     note = scenario.note() if callable(scenario.note) else scenario.note
-    drawn = {"picture": base64.b64encode(scenario.picture(task)).decode()} if request.get("draw") else {}
+    draw = scenario.picture if request.get("draw") else None
+    drawn = {"picture": base64.b64encode(draw(task)).decode()} if draw else {}
     return {
         "batches": 0,
         "first_batch": None,

@@ -156,9 +156,9 @@ class Trust:
         )
         endpoint = LocalEndpoint(Path(sys.executable), interruption)
         controller = Controller(work, {self._config: endpoint}, shown, interruption, seed)
-        for each in controller.rounds(self._ranked, time.monotonic(), self._trial_seconds, number):
-            self._trial_seconds = each.seconds / len(self.contestants)
-            yield {key: result["metrics"]["throughput"] for key, result in each.results.items()}
+        for finished in controller.rounds(self._ranked, time.monotonic(), self._trial_seconds, number):
+            self._trial_seconds = finished.seconds / len(self.contestants)
+            yield {key: result["metrics"]["throughput"] for key, result in finished.results.items()}
 
     def tallies(self) -> tuple[Tally, Tally]:
         """New tallies, for `judge`."""
@@ -266,7 +266,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     options = parser().parse_args(arguments)
     trust = Trust(options.percent, environment.interpreter()["twin"], environment.cpu()["usable"])
-    tallies, kept, status = trust.tallies(), [], 0
+    kept: list[dict[str, float]] = []
+    tallies, status = trust.tallies(), 0
     with Interruption() as interruption:
         try:
             with display() as shown:

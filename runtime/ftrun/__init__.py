@@ -1,4 +1,4 @@
-"""Running something in a twin: child processes and their end, the protocol and its servers, machine facts.
+"""Running something in a twin: child processes, a protocol between containers with its servers, facts on the machine.
 
-Knows nothing of what it runs: `ftbench` and `ftsafety` use it, and it imports none of the project's other packages.
+`ftbench` and `ftsafety` use it; it imports none of the project's other packages.
 """

@@ -1,11 +1,11 @@
-"""What the kernel's control groups leave to this process: CPUs and memory.
+"""The CPUs and the memory that the kernel's control groups allow this process.
 
-A container sees every CPU and all the memory of its host in ``/proc``; its true
-share is in its control group. Both hierarchies are read, v2 (``cpu.max``,
-``memory.max``) and v1 (``cpu.cfs_quota_us``, ``memory.limit_in_bytes``), and
-every ancestor counts, since a limit binds all groups below it. The files are
-described in the kernel's Documentation/admin-guide/cgroup-v2.rst and
-cgroup-v1/memory.rst.
+In a container, ``/proc`` shows every CPU and all the memory of the host; the
+container's limits are in its control group. Both versions are read, v2
+(``cpu.max``, ``memory.max``) and v1 (``cpu.cfs_quota_us``,
+``memory.limit_in_bytes``), of the group and its ancestors, since a limit binds
+all groups below it. The kernel's Documentation/admin-guide/cgroup-v2.rst and
+cgroup-v1/memory.rst describe the files.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
         elif controller in controllers.split(","):
             paths[False] = path
     for root, mount, is_v2 in mounts:
-        # Without a cgroup namespace the path is the host's and `root` is the part
-        # of it that is mounted here; what is left is the path below the mount.
+        # Without a cgroup namespace the path is the host's. It then begins with `root`,
+        # which is mounted here, and the rest of it is the path below the mount.
         path = paths.get(is_v2, "/")
         if root != "/" and path.startswith(root):
             path = path[len(root) :]
@@ -72,7 +72,7 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
-    """Seconds that a group of this process (the one for which it is most) has stood still for its CPU quota.
+    """Seconds for which a CPU quota has stopped this process's group, or that ancestor which was stopped longest.
 
     None if no group counts them.
     """

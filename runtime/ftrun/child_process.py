@@ -1,9 +1,9 @@
-"""Child processes: run to their end, or talked to line by line, until something else asks for their end.
+"""Child processes: run one to its end, or exchange lines with it, until something asks to stop it.
 
-A child gets a session of its own, so that whatever it starts (torch's worker processes)
-ends with it: its process group is killed when the child ends, fails, takes too long or is
-no longer wanted. One event loop over the pipes, the child's pidfd and the file descriptors
-that the caller watches; no threads, no polling.
+A child gets a session of its own, so that the processes it starts (torch's workers) end
+with it: its process group is killed when the child ends, fails, takes too long or is no
+longer needed. One event loop waits for the pipes, the child's pidfd and the file
+descriptors that the caller watches; there are no threads and no polling.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-# How long to read on after the child's group was killed, should anything hold a pipe open.
+# How long to go on reading after the child's group was killed, if another process holds a pipe open.
 DRAIN_SECONDS = 1.0
 
-# A file descriptor's callback; True means that the child is no longer wanted.
+# File descriptors and their callbacks. A callback that returns True asks to stop the child.
 Watch = Mapping[int, Callable[[], bool]]
 
 
 class Stopped(Exception):
-    """A watched file descriptor's callback asked for the end; the child's group is dead."""
+    """A watched file descriptor's callback asked to stop the child; its process group has been killed."""
 
 
 class TimedOut(Exception):
-    """The child took longer than it may; its group is dead. Holds what it wrote to stderr."""
+    """The child exceeded its time limit; its process group has been killed. `stderr` is what it wrote there."""
 
     def __init__(self, seconds: float, stderr: bytes):
         super().__init__(f"did not end within {seconds:.0f} s")
@@ -56,19 +56,18 @@ def supervise(
 ) -> Outcome:
     """Run a command with `stdin` and return its outcome.
 
-    `take` is given the child's stdout as it comes, which is then not kept; what it raises ends the child.
-    Raises Stopped or TimedOut, after killing the child's process group, and OSError where the
-    command cannot be started.
+    With `take`, the child's stdout is passed to it as it arrives, and not kept; an exception that it
+    raises ends the child. Raises Stopped or TimedOut, after killing the child's process group, and
+    OSError if the command cannot be started.
     """
     with contextlib.closing(Child(arguments, environment)) as child:
         return child.finish(stdin, watch, timeout, take)
 
 
 class Child:
-    """A child process. Whoever made it has to close it; raises OSError if it cannot be started.
+    """A child process; its creator must close it. Raises OSError if it cannot be started.
 
-    Owned by one thread, which listens to it only while it waits for it: what the child writes meanwhile stays in
-    the pipes.
+    Owned by one thread. What the child writes is read only during `ask` and `finish`; until then it stays in the pipes.
     """
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str]):
@@ -89,11 +88,13 @@ class Child:
             raise
         self._ended_at: float | None = None
         self._stdout, self._stderr = bytearray(), bytearray()
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._stdin = self._process.stdin
         self._open = {self._process.stdout.fileno(): self._stdout, self._process.stderr.fileno(): self._stderr}
-        os.set_blocking(self._process.stdin.fileno(), False)
+        os.set_blocking(self._stdin.fileno(), False)
 
     def ask(self, line: bytes, watch: Watch, timeout: float) -> bytes | None:
-        """Send a line and return the next one of its stdout; None if it ends without (`finish` says how).
+        """Send a line and return the next line of its stdout; None if it ends without one (`finish` says how).
 
         Raises Stopped or TimedOut, after killing the child's process group.
         """
@@ -110,23 +111,23 @@ class Child:
         """Send the rest of its stdin, wait for its end and return its outcome, as `supervise` does."""
         self._listen(stdin, watch, timeout, take, lambda: False, last=True)
         self._process.wait()
+        assert self._ended_at is not None
         return Outcome(self._process.returncode, bytes(self._stdout), bytes(self._stderr), self._ended_at - self._begin)
 
     def close(self) -> None:
-        """Kill it and what it started, if they still run; a second time, nothing."""
-        if self._pidfd is not None:
+        """Kill it and what it started, if they still run. A second call does nothing."""
+        if self._pidfd >= 0:
             os.close(self._pidfd)
-            self._pidfd = None
+            self._pidfd = -1
             self._end()
 
     def _end(self) -> None:
         self._kill_group()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            pipe.close()
-        self._process.wait()
+        with self._process:
+            pass  # closes the pipes and waits for its end
 
     def _kill_group(self) -> None:
-        # Before wait(): until then the child's id, which is its group's, cannot be given away.
+        # Only before wait(): after it, another process may get the child's id, which is also its group's.
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -140,8 +141,7 @@ class Child:
         enough: Callable[[], bool],
         last: bool = False,
     ) -> None:
-        """Send, and read until there is enough or the child has ended; with `last`, close its stdin behind it."""
-        stdin = self._process.stdin
+        """Send, and read until `enough()` or the child's end; with `last`, close its stdin once all is sent."""
         unsent = memoryview(send)
         deadline = time.monotonic() + timeout
         with selectors.DefaultSelector() as selector:
@@ -151,8 +151,8 @@ class Child:
                 selector.register(self._pidfd, selectors.EVENT_READ)
             else:
                 deadline = min(deadline, time.monotonic() + DRAIN_SECONDS)
-            if not stdin.closed:
-                selector.register(stdin, selectors.EVENT_WRITE)
+            if not self._stdin.closed:
+                selector.register(self._stdin, selectors.EVENT_WRITE)
             while (self._open or self._ended_at is None) and not enough():
                 events = selector.select(max(0.0, deadline - time.monotonic()))
                 if not events and time.monotonic() >= deadline:
@@ -175,17 +175,17 @@ class Child:
                         self._ended_at = time.monotonic()
                         deadline = self._ended_at + DRAIN_SECONDS
                         selector.unregister(fd)
-                        # What the child left behind would hold its pipes open.
+                        # Processes that the child left behind would hold its pipes open.
                         self._kill_group()
-                    elif key.fileobj is stdin:
+                    elif key.fileobj is self._stdin:
                         try:
                             unsent = unsent[os.write(fd, unsent) :]
                         except BrokenPipeError:
-                            unsent = unsent[:0]  # it ends early; its status says why
+                            unsent = unsent[:0]  # the child has ended early; its status says why
                         if not unsent:
-                            selector.unregister(stdin)
+                            selector.unregister(self._stdin)
                             if last:
-                                stdin.close()
+                                self._stdin.close()
                     elif fd in watch and watch[fd]():
                         self._kill_group()
                         raise Stopped

@@ -20,14 +20,14 @@ def this_twin() -> str:
 
 
 def command(python: str | Path, module: str) -> list[str]:
-    """Run a module with `python`, whatever the working directory holds."""
+    """The command that runs a module with `python`; nothing is imported from the working directory."""
     return [str(python), "-P", "-m", module]
 
 
 def child_environment(
     config: str | None = None, base: Mapping[str, str] = os.environ, paths: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The environment of a child process, for a configuration or (None) as it is.
+    """The environment variables of a child process in a configuration; with None, PYTHON_GIL is not set.
 
     Args:
         paths: more folders for the child to import from.
@@ -36,8 +36,8 @@ def child_environment(
     forced = None if config is None else PYTHON_GIL[config]
     if forced is not None:
         environment["PYTHON_GIL"] = forced
-    # The twins import the same source from a checkout. Where it is installed, each has its own copy, and its
-    # site-packages must not be seen by the other, whose extension modules differ.
+    # In a checkout both twins import the same source. Where it is installed, each twin has its own copy in its
+    # site-packages, which the other must not import from: the extension modules there would not fit it.
     before = [path for path in base.get("PYTHONPATH", "").split(os.pathsep) if path]
     wanted = [*SOURCE_PATHS, *paths]
     if wanted:

@@ -1,8 +1,8 @@
 """What a measurement ran on: interpreter, packages, processor, memory, revision.
 
-Everything here is read, nothing is guessed; what cannot be read is None or the
-text of the reason. ``python -m ftrun.environment`` prints this interpreter's
-description as one JSON object, which is how a controller asks each twin.
+Nothing is guessed: what cannot be read is None, or a text that says why.
+``python -m ftrun.environment`` prints all of it as one JSON object; a
+controller runs that in each twin.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def interpreter() -> dict:
 
 def packages() -> dict[str, str]:
     """Every installed distribution's version, by normalised name."""
-    found = {}
+    found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"]
-        # sys.path order decides which of two copies is imported: the first one stays.
+        # Of two copies, the first one on sys.path is imported.
         if name:
             found.setdefault(normalise(name), distribution.version)
     return dict(sorted(found.items()))
@@ -168,7 +168,7 @@ def revision(root: Path = ROOT) -> dict:
         return done.stdout.strip() if done.returncode == 0 else None
 
     top = git("rev-parse", "--show-toplevel")
-    # A copy of the package inside somebody else's repository has not that commit.
+    # The commit of another repository, which holds a copy of the package, would be wrong.
     if top and Path(top).resolve() == root:
         commit = git("rev-parse", "HEAD")
         if commit:
@@ -194,7 +194,7 @@ def source_hash(folders: Sequence[Path] | None = None) -> str:
 
 
 def describe() -> dict:
-    """Everything a controller wants to know of one twin."""
+    """Everything that a controller needs to know about one twin."""
     return {
         "interpreter": interpreter(),
         "packages": packages(),

@@ -3,9 +3,9 @@
 A free-threaded interpreter turns its GIL back on when an extension module that does
 not declare itself safe is imported (PEP 703, slot ``Py_mod_gil``), and says so in a
 RuntimeWarning. The parent (`judge`) hands all packages to one child process, which
-imports them one after the other and reports after each. Once the GIL is on, later
-packages cannot be judged any more, so the child ends after an offender (or dies with a
-crashing one) and the parent starts another for the rest.
+imports them one after the other and reports after each. Once the GIL is on, nothing can
+be said about later packages. So the child ends after a package that turned it on, or with
+one that crashes, and the parent starts another child for the rest.
 
 What is imported of a distribution: its top-level packages and modules (one level down
 where the top level is a namespace package, such as ``nvidia``), then each of its
@@ -33,7 +33,7 @@ DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
 
 
 class LockError(Exception):
-    """The lock file cannot be read, or holds what is not a pinned requirement."""
+    """The lock file cannot be read, or one of its lines is not a pinned requirement."""
 
 
 @dataclass
@@ -56,9 +56,9 @@ class Verdict:
 
 
 def read_lock(path: Path) -> dict[str, str]:
-    """The lock's versions by normalised name, those whose markers hold here.
+    """The lock's versions by normalised name, of the requirements whose markers apply here.
 
-    Raises LockError, naming the line, for what is not ``name==version [; marker]``.
+    Raises LockError, which names the line, if a line is not ``name==version [; marker]``.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -113,7 +113,7 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
         distribution = importlib.metadata.distribution(name)
         modules, extensions = modules_of(distribution)
         waiting.append((Verdict(name, distribution.version), modules, extensions))
-    # Without PYTHON_GIL, which would forbid what is to be seen: an import that turns the GIL on.
+    # Without PYTHON_GIL, which would keep an import from turning the GIL on.
     environment = child_environment()
     while waiting:
         request = json.dumps([(v.name, m, e) for v, m, e in waiting])
@@ -125,6 +125,7 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         ) as child:
+            assert child.stdin and child.stdout
             child.stdin.write(request)
             child.stdin.close()
             answered = 0
@@ -159,8 +160,8 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
 
 
 def _child() -> None:
-    """Judge the distributions asked for on stdin; one JSON object a line on stdout."""
-    # Modules may print; the answers keep the real stdout for themselves.
+    """Judge the distributions that stdin names; writes one JSON object per line to stdout."""
+    # Modules may print: what they print goes to stderr, and only the answers to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     is_gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
@@ -174,8 +175,8 @@ def _child() -> None:
         for module in extensions:
             if module in sys.modules:
                 continue
-            # Private extensions may need what only their own package sets up, or hardware
-            # that is not here; failing to load is then no verdict on the GIL.
+            # A private extension may need hardware, or something that only its own package sets
+            # up. If it cannot be loaded, that says nothing about the GIL.
             error, lines = _import_one(module)
             warnings += lines
             not_judged += [error] if error else []
@@ -196,8 +197,8 @@ def _child() -> None:
         if enabled and not enabled_at_start:
             break
     answers.close()
-    # Nothing here is worth the time that tearing down torch takes, and a library's
-    # exit handler that fails is no import's fault.
+    # Not sys.exit(): tearing down torch takes long, and an exit handler that fails would
+    # look like an import that failed.
     os._exit(0)
 
 

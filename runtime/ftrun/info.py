@@ -15,10 +15,10 @@ DESCRIPTION = """\
 Describe this Python environment: interpreter and build flags, the version of every locked
 package, what importing each of them does to the GIL, processor, memory and GPU.
 
-With --verify, check it instead of only showing it, and exit with 1 and a list of what is
-wrong if the interpreter is not the expected twin, if importing a locked package turns the
-GIL of a free-threaded interpreter on, or if a locked package is missing or has another
-version. Image builds end with this.
+With --verify, also check it: list what is wrong and exit with 1 if the interpreter is not
+the expected twin, if importing a locked package turns the GIL of a free-threaded
+interpreter on, or if a locked package is missing or has another version. Image builds end
+with this check.
 """
 
 TORCH_CUDA = """
@@ -104,7 +104,7 @@ def check_twin(info: dict, expect: str | None) -> list[str]:
             f"this interpreter is the {found!r} twin (Py_GIL_DISABLED={int(found == 'ft')}), "
             f"expected {expect!r}: {info['interpreter']['executable']}"
         ]
-    # The variable can force the GIL on; then the environment is not what the twin is for.
+    # PYTHON_GIL can force the GIL on, which defeats the purpose of this twin.
     if expect == "ft" and info["interpreter"]["gil_enabled"]:
         return [
             "the GIL is on at start"

@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM as something to look at, in the places where stopping is safe.
+"""Ctrl-C and SIGTERM, acted upon only where stopping is safe.
 
-An exception from a signal handler can strike between starting a child and noting that it
-runs. So the handler only notes the signal and wakes whoever waits on `fileno()`; the code
-that waits, and `check()` in loops, decide what to do. A second signal ends the process at
-once: by then no trial runs any more.
+An exception from a signal handler can come between starting a child and recording that it
+runs. So the handler only records the signal and makes `fileno()` readable. Code that waits
+for it, or calls `check()` in a loop, decides what to do. A second signal ends the process
+at once; no trial runs any more by then.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Interruption:
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
-        self.signum: int | None = None
+        self.signum = 0
+        """The signal that has arrived; 0 before one has."""
 
     def __enter__(self) -> Interruption:
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -48,7 +49,7 @@ class Interruption:
         os.close(self._writer)
 
     def _handle(self, signum: int, _frame: FrameType | None) -> None:
-        if self.signum is not None:
+        if self.signum:
             os._exit(128 + signum)
         self.signum = signum
         os.write(self._writer, b"!")
@@ -58,17 +59,17 @@ class Interruption:
         return self._reader
 
     def wait(self, seconds: float) -> None:
-        """Wait so long, or until a signal arrives, which raises Interrupted."""
+        """Wait for so many seconds; raises Interrupted as soon as a signal has arrived."""
         select.select([self._reader], [], [], seconds)
         self.check()
 
     def check(self) -> None:
         """Raise Interrupted if a signal has arrived."""
-        if self.signum is not None:
+        if self.signum:
             raise Interrupted(self.signum)
 
     def checked(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        """The progress callback (done, total), which raises Interrupted once a signal has arrived."""
+        """The callback `progress(done, total)`, made to raise Interrupted once a signal has arrived."""
 
         def update(done: int, total: int) -> None:
             self.check()
@@ -77,5 +78,5 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """Whether a signal has arrived; the callback form for supervise's watch."""
-        return self.signum is not None
+        """Whether a signal has arrived; a callback for `ftrun.child_process.Watch`."""
+        return bool(self.signum)

@@ -1,7 +1,7 @@
-"""Packages that the twins do not hold, in a throw-away folder that comes first on the path of a run.
+"""Packages that the twins lack, installed into a temporary folder that comes first on the path of a run.
 
-uv resolves a script's requirements against what the twin holds, so that nothing is installed twice, and
-takes wheels only: building a source distribution would run its code, and would need a compiler.
+uv resolves a script's requirements against the twin's packages, so that nothing is installed twice. Only
+wheels are installed: building a source distribution would run its code and need a compiler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INSTALL_SECONDS = 900.0
 
 
 class OverlayError(Exception):
-    """The packages cannot be had for a twin; the message says why."""
+    """The packages cannot be installed for a twin; the message says why."""
 
 
 class Overlays:
@@ -45,13 +45,13 @@ class Overlays:
         constraints: Iterable[str] = (),
         dependencies: bool = True,
     ) -> tuple[str, list[str]]:
-        """A folder with what `requirements` need beyond `installed`, and the pins that are in it.
+        """(folder, pins): what `requirements` need beyond `installed`, and the pinned versions of it.
 
         Args:
             python: the twin's interpreter.
             installed: versions by normalised name; kept where the requirements allow it.
             constraints: pins to prefer, such as those of the other twin.
-            dependencies: whether to install what the requirements need themselves.
+            dependencies: whether to install the requirements' own dependencies too.
 
         Raises:
             OverlayError: a requirement is malformed, or no wheels fit this interpreter.
@@ -84,7 +84,7 @@ class Overlays:
         ]
         done = self._run(*compile_, "--constraints", str(held)) if dependencies else None
         if done is None or done.returncode:
-            # The script wants another version than the twin holds, and gets it.
+            # The script wants another version than the twin's, and gets it.
             done = self._run(*compile_)
         if done.returncode:
             raise OverlayError(_last_words(done))
@@ -159,7 +159,7 @@ class Overlays:
             )
             if done.returncode:
                 shutil.rmtree(draft, ignore_errors=True)
-                raise OverlayError("uv, which installs extra packages, cannot be had: " + _last_words(done))
+                raise OverlayError("uv, which installs extra packages, cannot be installed: " + _last_words(done))
             try:
                 draft.rename(directory)
             except OSError:  # another run was faster
@@ -173,7 +173,7 @@ def _checked(requirement: str) -> str:
     try:
         return str(Requirement(requirement))
     except InvalidRequirement as error:
-        raise OverlayError(f"{requirement!r} is no requirement (PEP 508)") from error
+        raise OverlayError(f"{requirement!r} is not a requirement (PEP 508)") from error
 
 
 def _last_words(done: Outcome) -> str:

@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, however that ends."""
+"""Processes that end when the process that started them ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PR_SET_PDEATHSIG = 1
 def die_with_parent(parent: int | None = None) -> None:
     """Have the kernel kill this process when its parent dies, however that happens.
 
-    Linux only (prctl(2)). With `parent`, ends now if that process is gone already.
+    Linux only (prctl(2)). If `parent` is given and is not the parent any more, this process ends now.
     """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
@@ -20,5 +20,5 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def worker_init(_worker: int) -> None:
-    """In a worker process: end with the trial, even if the trial is killed."""
+    """Called in a worker process, which then ends with the trial, even if the trial is killed."""
     die_with_parent()

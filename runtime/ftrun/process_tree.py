@@ -1,7 +1,7 @@
-"""The processes that a run has started, wherever they tried to hide.
+"""All processes that a run has started, also those that tried to leave it.
 
-This process declares itself the reaper of orphans below it (prctl(2), PR_SET_CHILD_SUBREAPER), so a
-process that forks twice or starts a session of its own is still found below it, and can be ended.
+This process becomes the parent of orphans among its descendants (prctl(2), PR_SET_CHILD_SUBREAPER). So a
+process that forks twice or starts a session of its own stays a descendant, and can be found and ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# Nothing survives SIGKILL but a process that the kernel itself holds (a dead network file system).
+# Only a process that hangs in the kernel (on a dead network file system) survives SIGKILL for long.
 PATIENCE_SECONDS = 10.0
 
 
@@ -27,13 +27,13 @@ def become_reaper() -> None:
 
 
 def become_opaque() -> None:
-    """Other processes of the same user may not look into or write to this one (ptrace, /proc/PID/mem)."""
+    """Keep other processes of the same user from reading or writing this one's memory (ptrace, /proc/PID/mem)."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process, zombies included; of all its threads."""
-    found = []
+    """The children of all threads of a process, zombies included."""
+    found: list[int] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -45,13 +45,13 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
-    """All processes below `pid` but those `without` (and what is below them), parents first, at most `most`."""
+    """The descendants of `pid`, parents first, at most `most`; without those in `without` and their descendants."""
     found: list[int] = []
     seen = set(without)
     waiting = [pid]
     while waiting and len(found) < most:
         for child in children(waiting.pop()):
-            # A process that moves while it is looked for may be met twice.
+            # A process that gets another parent during the search may be met twice.
             if child not in seen:
                 seen.add(child)
                 found.append(child)
@@ -68,19 +68,19 @@ def resident(pid: int) -> int:
 
 
 def end_all(without: frozenset[int], leader: int) -> int:
-    """Kill everything below this process but those `without`, and reap it, except the child `leader`, whose
-    status its owner wants.
+    """Kill and reap the descendants of this process, except those in `without`.
 
-    Returns how many are left after all: 0 but for processes that the kernel itself holds.
+    The child `leader` is killed and not reaped: its owner wants its status. Returns how many still live: 0
+    unless some hang in the kernel.
     """
     here = os.getpid()
     deadline = time.monotonic() + PATIENCE_SECONDS
-    # First the group at once: a fork is refused while a signal to its group is pending.
+    # The leader's whole group first: while a signal to it is pending, none of it can fork.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     while True:
         living = [pid for pid in below(here, without) if not dead(pid)]
-        # All are stopped before any is killed, or those who watch each other start new ones.
+        # All are stopped before any is killed: processes that watch each other would start new ones.
         for sent in (signal.SIGSTOP, signal.SIGKILL):
             for pid in living:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -105,11 +105,11 @@ def dead(pid: int) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """What a file of /proc says.
+    """The content of a file of /proc.
 
-    Without a file object: CPython 3.13t takes a file's lock twice when it closes it, and gives the processor away 40
-    times for each before it sees that it holds the lock itself. Among hundreds of busy processes, which is when this
-    module matters, that took minutes.
+    Read without a file object: closing one, CPython 3.13t takes its lock twice, and each time yields the processor 40
+    times before it sees that it holds the lock itself. With hundreds of busy processes, for which this module is
+    made, that took minutes.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,7 +1,7 @@
-"""Where the project's files are that are no packages: its locks, its tests.
+"""Where the project's files are that belong to no package, such as its locks and tests.
 
-In a checkout they are beside the packages. Where the packages are installed, FT_ENV_PROJECT names a folder
-with a copy, as the images have it; without one, what needs these files says that they are not there.
+In a checkout they are beside the packages. Where the packages are installed, as in the images, FT_ENV_PROJECT
+names a folder with a copy of them. Without it, whatever needs these files reports that they are missing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ROOT = _BESIDE if IS_CHECKOUT else Path(os.environ.get("FT_ENV_PROJECT") or _BES
 """The folder that holds docker/ and tests/, if there is one."""
 
 SOURCE_PATHS = tuple(str(ROOT / folder) for folder in PACKAGES.values()) if IS_CHECKOUT else ()
-"""What an interpreter needs on its path to import the packages; nothing where they are installed."""
+"""The folders that an interpreter needs on its path to import the packages; none where they are installed."""
 
 
 def source_folders() -> list[Path]:
-    """Where this interpreter imports the packages from, those that it has."""
+    """The folders of the packages, as this interpreter imports them; without those that it lacks."""
     found = (importlib.util.find_spec(name) for name in PACKAGES)
     return [Path(folder) for spec in found if spec for folder in spec.submodule_search_locations or ()]
 

@@ -1,11 +1,12 @@
 """The server's protocol: one JSON object a line over a Unix stream socket.
 
-Client to server, one request at a time: {"op": "describe"} or {"op": "trial", "config": ...,
-"request": {...}} or {"op": "stress", ...} with the same keys; {"op": "turn", "trial": number} lets a trial that
-waits go on, "end" ends it. Peer to client: {"hello": PROTOCOL} or {"busy": text} on connecting, then
-{"result": {...}} or {"error": text} for each request, or {"waiting": number} for a trial that lets others have
-their turns; before that, for "stress", a {"line": {...}} for each thing that is known. Closing the connection
-means that the client has gone, whatever runs for it.
+Client to server, one request at a time: {"op": "describe"}; {"op": "trial", "config": ..., "request": {...}};
+{"op": "stress", ...} with the same keys; {"op": "turn", "trial": number}, which continues a trial that waits;
+{"op": "end", "trial": number}, which ends it.
+
+Server to client: when it connects, {"hello": PROTOCOL} or {"busy": text}. Then, for each request, {"result": {...}},
+{"error": text} or, from a trial that waits while others have their turns, {"waiting": number}. "stress" first gives
+a {"line": {...}} for each of its events. A client that closes the connection has gone; what runs for it is ended.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import socket
 from collections.abc import Callable
 
 PROTOCOL = 4
-# A request names at most a few thousand files; more than this is no request of ours.
+# Our requests name a few thousand files at most, and so are shorter.
 LONGEST_LINE = 16 * 1024 * 1024
 
 
@@ -25,7 +26,7 @@ class Disconnected(Exception):
 
 
 class Channel:
-    """Lines over a connected socket. Owned by one thread; closes the socket with itself."""
+    """Messages over a connected socket, which it closes in the end. Owned by one thread."""
 
     def __init__(self, connection: socket.socket):
         self.connection = connection
@@ -45,7 +46,7 @@ class Channel:
     def receive(self, watch: dict[int, Callable[[], bool]], timeout: float | None = None) -> dict | None:
         """The next message; None if `timeout` seconds passed or a watched callback said True.
 
-        Raises Disconnected at the end of the stream or for what is no message.
+        Raises Disconnected at the end of the stream, or if the line is not a message.
         """
         with selectors.DefaultSelector() as selector:
             for fd in (self.fileno(), *watch):

@@ -1,7 +1,7 @@
 """A server that offers this interpreter to a client in another container, over a Unix socket.
 
-One process, one thread, one client at a time. Everything the server waits for (clients, what runs for the client,
-signals) goes through one event loop at a time, so nothing here is shared.
+One process, one thread, one client at a time. One event loop at a time waits for clients, for what runs for the
+client, and for signals, so no state is shared.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class ServerError(Exception):
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket at `path`; raises ServerError if it cannot be had.
+    """A listening socket at `path`; raises ServerError if it cannot be made.
 
-    It appears there by a rename, so a client that sees it can connect, and one that a killed
-    server left behind is replaced.
+    It gets this name when it listens already, so a client that sees it can connect. A socket that
+    a killed server left behind is replaced.
     """
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
@@ -51,9 +51,9 @@ def listen(path: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
-    """A block with a listening socket at `path`, which is gone after it; raises ServerError as `listen` does.
+    """Context manager: a listening socket at `path`, removed at the end; raises ServerError as `listen` does.
 
-    With `anyone`, whoever sees the socket may connect, also under another user id.
+    With `anyone`, every user who sees the socket may connect.
     """
     before = os.umask(0) if anyone else None
     try:
@@ -76,14 +76,14 @@ class Server:
         self._interruption = interruption
 
     def _answer(self, request: dict, watch: Watch, channel: Channel) -> dict:
-        """What to say to a request; raises Stopped if a watched descriptor says that nobody waits for it."""
+        """The answer to a request; raises Stopped if a watched callback says that nobody waits for it."""
         raise NotImplementedError
 
     def _client_gone(self) -> None:
         """The client has gone: end what still waits for it."""
 
     def _refuse(self) -> bool:
-        """Tell a client that comes while another is served; never ends what runs."""
+        """Refuse a client that comes while another is served. Returns False: what runs goes on."""
         with contextlib.suppress(OSError, Disconnected):
             channel = Channel(self._listener.accept()[0])
             channel.send({"busy": "it serves another client"})
@@ -102,7 +102,7 @@ class Server:
         try:
             channel.send({"hello": PROTOCOL})
             while (request := channel.receive(watch)) is not None:
-                # While something runs for the client nothing is due from it: readable means gone.
+                # A client sends nothing while its request runs: if its socket is readable, the client has gone.
                 channel.send(self._answer(request, {**watch, channel.fileno(): lambda: True}, channel))
         except (Disconnected, Stopped):
             pass  # the client has gone or a signal came
@@ -130,7 +130,7 @@ def run(
         type=float,
         default=120,
         metavar="SECONDS",
-        help="give up when no client came for so long (default: %(default)s)",
+        help="exit if no client comes within this time (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
     try:
@@ -139,5 +139,5 @@ def run(
     except ServerError as error:
         print(f"{module}: {error}", file=sys.stderr)
         return 1
-    # SIGTERM is how `docker stop` and compose end a service: an ordinary end.
+    # SIGTERM is how `docker stop` and compose end a service: it is not a failure.
     return 0

@@ -58,9 +58,10 @@ def _import(name: str) -> types.ModuleType:
         raise TargetError(f"there is no file {name}")
     path = os.path.abspath(name)
     sys.path.insert(0, os.path.dirname(path))  # as python FILE does
-    # By its own name where that is free, so that what it pickles is found again.
+    # Under its own name if that is free, so that what it pickles can be unpickled.
     own = os.path.basename(path).removesuffix(".py")
     spec = importlib.util.spec_from_file_location(own if own not in sys.modules else f"_audited_{own}", path)
+    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -19,7 +19,7 @@ from ftrun.protocol import PROTOCOL, Channel, Disconnected
 
 CONNECT_SECONDS = 30.0
 RETRY_SECONDS = 0.2
-# Importing what describes an environment takes a second, on a machine that does nothing else.
+# It takes a second on an idle machine, mostly for imports.
 DESCRIBE_SECONDS = 240.0
 STOPPED_TOGETHER_SECONDS = 0.5
 
@@ -29,7 +29,7 @@ class TwinError(Exception):
 
 
 class TwinLost(TwinError):
-    """The twin could be used, and has gone."""
+    """The twin could be used at first, and has gone."""
 
 
 class LocalTwin:
@@ -66,7 +66,6 @@ class LocalTwin:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
 
     def _interrupted(self) -> Interrupted:
-        assert self._interruption.signum is not None, "only a signal stops what runs here"
         return Interrupted(self._interruption.signum)
 
     def close(self) -> None:
@@ -98,10 +97,9 @@ class RemoteTwin:
             raise
 
     def _connect(self, path: Path) -> socket.socket:
-        # The socket's appearance could be had from inotify, but not across every kind of shared
-        # volume (a network or virtual machine's file system reports only its own side's changes),
-        # and a refusing socket of a server that starts again not at all. So: try again now and then,
-        # waiting on the interruption meanwhile.
+        # Tries again and again. inotify would not do: on network and virtual machines' file systems it
+        # reports only changes of its own side, and it does not tell when a server that was started
+        # again accepts connections.
         give_up = time.monotonic() + CONNECT_SECONDS
         while True:
             connection = socket.socket(socket.AF_UNIX)
@@ -124,12 +122,12 @@ class RemoteTwin:
                 self._channel.send(message)
             answer = self._channel.receive(self._watch, timeout)
         except Disconnected as error:
-            # Where both containers are stopped together, the server may have gone before our own
-            # signal arrives; then that is the reason.
+            # If both containers are stopped together, the server may go before our own signal
+            # arrives. Then the signal is the reason.
             self.close()
             self._interruption.wait(STOPPED_TOGETHER_SECONDS)
             raise TwinLost(f"{self.name}: the server has gone ({error}); see its output") from error
-        # Closing the connection is what makes the server kill what runs for us.
+        # Closing the connection makes the server kill what runs for us.
         if answer is None:
             self.close()
             self._interruption.check()

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from native.offline import archive, finish
+from native.offline import bundle as bundling
 from tests.checkout import CHECKOUT
 
 DOCKER = CHECKOUT / "docker"
@@ -187,3 +188,13 @@ def test_complete_environment_is_used_as_it_is(twins, shell_environment, tmp_pat
     )
     assert (done.returncode, done.stdout.strip()) == (0, str(prefix)), done.stderr
     assert not (tmp_path / "cache").exists()
+
+
+def test_what_it_takes_from_the_checkout_is_there():
+    for path in (
+        bundling.RECIPE / "unpack",
+        bundling.RECIPE / "requirements.lock",
+        CHECKOUT / "native/offline/finish.py",
+    ):
+        assert path.is_file()
+    assert (CHECKOUT / finish.RUNTIME / "ftrun" / "info.py").is_file()

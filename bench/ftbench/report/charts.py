@@ -170,21 +170,21 @@ def _workers_of(found: Sequence[Measured]) -> list[int]:
 
 
 def _by_case(scenario: dict, metric: Metric, found: Sequence[Measured], counts: list[int]) -> list[figures.Line]:
-    place = {case.name: case for case in series.cases(scenario)}
+    place = series.places(scenario)
     lines = []
     for (config, variant, workers), own in _curves_of(found).items():
-        own.sort(key=lambda m: place[m.case].value)
+        own.sort(key=lambda m: place[m.case])
         number = f", x{workers}" if len(counts) > 1 else ""
         lines.append(
             figures.Line(
                 config,
                 variant,
                 words.label(config, variant) + number,
-                [place[m.case].value for m in own],
+                [place[m.case] for m in own],
                 [m.median for m in own],
                 [m.low for m in own],
                 [m.high for m in own],
-                [_hover(metric, m, place[m.case].title) for m in own],
+                [_hover(metric, m, series.case_title(scenario, m.case)) for m in own],
                 counts.index(workers),
             )
         )
@@ -282,7 +282,7 @@ def _at(scenario: dict, contestant: dict) -> str:
 def _ratio_lines(scenario: dict, chosen: Sequence[dict]) -> list[figures.Line]:
     """Ratios over the cases' axis: one curve for each two contestants that are compared in several cases."""
     about = {c["key"]: c for c in scenario["contestants"]}
-    values = {case.name: case.value for case in series.cases(scenario)}
+    values = series.places(scenario)
     found: dict[tuple, list[dict]] = {}
     for c in chosen:
         pair = [about[c[side]] for side in ("numerator", "denominator")]

@@ -355,8 +355,8 @@ def ratios(groups: Sequence[tuple[str, Sequence[Row]]], floor: float | None, abo
     for clear, colour, name in ((True, SHOWN, names[0]), (False, SOFT, names[1])):
         own = [(y, row) for y, row in places if row.clear is clear]
         figure.add_scatter(
-            x=[row.ratio for _, row in own] or [None],
-            y=[y for y, _ in own] or [None],
+            x=[row.ratio for _, row in own] or (None,),
+            y=[y for y, _ in own] or (None,),
             mode="markers",
             name=name,
             marker={"color": colour if clear else BACK, "size": 11, "line": {"color": colour, "width": 2}},

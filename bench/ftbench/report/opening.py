@@ -61,7 +61,7 @@ def _about_cases(scenario: dict) -> bool:
 
 
 def _findings(scenarios: Sequence[dict], which: str) -> list[Finding]:
-    found = []
+    found: list[Finding] = []
     for scenario in scenarios:
         answers: dict[str, Finding] = {}
         own = [c for c in words.comparisons(scenario, scenario["metrics"][0]) if question(scenario, c) == which]

@@ -127,7 +127,7 @@ def _style(series: tuple[str, str, str]) -> dict:
 
 def _by_case(axes: Axes, scenario: dict, metric: Metric) -> None:
     """A curve over the values of the cases for each series and number of workers."""
-    value = {case.name: case.value for case in arranged.cases(scenario)}
+    value = arranged.places(scenario)
     curves: dict[tuple, list[arranged.Measured]] = {}
     found = arranged.measured(scenario, metric.name)
     counts = sorted({m.workers for m in found})
@@ -157,7 +157,8 @@ def _by_case(axes: Axes, scenario: dict, metric: Metric) -> None:
     axes.minorticks_off()
     if arranged.logarithmic([m.median for m in found]):
         axes.set_yscale("log")
-        axes.set_yticks(*arranged.log_marks(*axes.get_ylim(), metric.unit))
+        low, high = axes.get_ylim()
+        axes.set_yticks(*arranged.log_marks(low, high, metric.unit))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
         axes.set_ylim(bottom=0)
@@ -200,7 +201,7 @@ def _one_below_the_other(
     axes: Axes, metric: Metric, found: dict, series: list[tuple[str, str, str]], counts: list[int]
 ) -> None:
     """A lying bar for each contestant, with its name beside it: for more than a legend can tell apart."""
-    names = []
+    names: list[str] = []
     for each in series:
         for at, value, low, high in zip(*(lambda b: (b[0], b[1], *b[2]))(_bars(found, each, counts)), strict=True):
             row = len(names)

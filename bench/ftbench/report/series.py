@@ -118,10 +118,15 @@ def on_an_axis(scenario: dict) -> bool:
     return len(values) > 1 and None not in values and len(set(values)) == len(values)
 
 
+def places(scenario: dict) -> dict[str, float]:
+    """Where the cases, by name, are on the axis that they are values of."""
+    return {case.name: case.value for case in cases(scenario) if case.value is not None}
+
+
 def axis_of_cases(scenario: dict) -> tuple[str, list[float], list[str], bool]:
     """(title, places, what is written there, whether it is logarithmic) of the axis that the cases are values of."""
     unit, title = scenario["case_unit"], scenario["case_axis"] or "case"
-    values = sorted(case.value for case in cases(scenario))
+    values = sorted(places(scenario).values())
     if unit and unit not in SHORT_UNITS:  # a mark has no room for it
         title, unit = f"{title}, {unit}", ""
     return (

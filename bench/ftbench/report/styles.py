@@ -23,7 +23,7 @@ class Style:
     hatch: str
     pattern: str
     dash: str
-    line: str
+    line: str | tuple[int, tuple[int, ...]]
     symbol: str
     marker: str
 

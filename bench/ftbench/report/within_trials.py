@@ -66,7 +66,7 @@ def title(name: str) -> str:
     return METRICS[name].title if name in METRICS else words.capital(name.replace("_", " ").replace("-", " "))
 
 
-def _in_order(scenario: dict, by_key: dict) -> list[tuple[dict, object]]:
+def _in_order[T](scenario: dict, by_key: dict[str, T]) -> list[tuple[dict, T]]:
     """(contestant, what it has), in the order of the charts of metrics."""
     about = {c["key"]: c for c in scenario["contestants"]}
     order = [m.key for m in series.measured(scenario, scenario["metrics"][0])]

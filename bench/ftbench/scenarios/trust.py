@@ -43,7 +43,7 @@ def contest(config: str) -> Chosen:
     """Threads and processes: A again, and what does more work, each against A."""
     return Chosen(
         tuple(
-            Comparison(*(Entry(config, variant, case=name) for name in (other, "a")))
+            Comparison(Entry(config, variant, case=other), Entry(config, variant, case="a"))
             for other in ("b", "more")
             for variant in VARIANTS
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from ftbench import epochs
 from ftbench.scenario import Amount, Case, Scenario, Task, Turns
@@ -88,9 +89,9 @@ def sized(name: str, title: str, sample_bytes: int, batch_size: int, quick_batch
     )
 
 
-def scenario(**fields: object) -> Scenario:
+def scenario(**fields: Any) -> Scenario:
     """A scenario of this group with these `fields`, and what all of them have in common where they say nothing."""
-    common = {
+    common: dict[str, Any] = {
         "group": "raw",
         "sample": "one 2048x1024 int16 array",
         "sample_bytes": SAMPLE_BYTES,
