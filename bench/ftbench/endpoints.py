@@ -65,7 +65,7 @@ class LocalEndpoint(LocalTwin):
         try:
             stress.run(self.name, config, request, tell, {self._interruption.fileno(): self._interruption.wanted})
         except Stopped:
-            raise self._interrupted() from None
+            raise Interrupted(self._interruption.signum) from None
         except OSError as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
 

@@ -61,12 +61,9 @@ class LocalTwin:
         try:
             return supervise(command(self.name, module), b"", child_environment(), self._watch, timeout)
         except Stopped:
-            raise self._interrupted() from None
+            raise Interrupted(self._interruption.signum) from None
         except (OSError, TimedOut) as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
-
-    def _interrupted(self) -> Interrupted:
-        return Interrupted(self._interruption.signum)
 
     def close(self) -> None:
         """Let the twin go."""

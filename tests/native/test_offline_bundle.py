@@ -59,8 +59,8 @@ def make(environment, *arguments):
     "arguments, says",
     [
         ([], "DIR"),
-        (["{new}", "--split", "nonsense"], "no size of at least 1M"),
-        (["{new}", "--split", "10K"], "no size of at least 1M"),
+        (["{new}", "--split", "nonsense"], "not a size of at least 1M"),
+        (["{new}", "--split", "10K"], "not a size of at least 1M"),
         (["{new}", "--torch-libraries", "borrow"], "invalid choice"),
         (["{full}"], "is not empty"),
         (["{file}/bundle"], "cannot write to"),
@@ -191,10 +191,7 @@ def test_complete_environment_is_used_as_it_is(twins, shell_environment, tmp_pat
 
 
 def test_what_it_takes_from_the_checkout_is_there():
-    for path in (
-        bundling.RECIPE / "unpack",
-        bundling.RECIPE / "requirements.lock",
-        CHECKOUT / "native/offline/finish.py",
-    ):
+    program = CHECKOUT / "native" / "offline" / "finish.py"
+    for path in (bundling.RECIPE / "unpack", bundling.RECIPE / "requirements.lock", program):
         assert path.is_file()
     assert (CHECKOUT / finish.RUNTIME / "ftrun" / "info.py").is_file()

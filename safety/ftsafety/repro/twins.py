@@ -13,7 +13,7 @@ from typing import Protocol
 
 import ftrun
 from ftrun.child_process import Stopped
-from ftrun.interruption import Interruption
+from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import LocalTwin, RemoteTwin, TwinError
 from ftsafety.repro import outcome
 from ftsafety.repro.limits import Limits
@@ -80,7 +80,7 @@ class LocalScripts(LocalTwin):
                 below=below,
             )
         except Stopped:
-            raise self._interrupted() from None
+            raise Interrupted(self._interruption.signum) from None
 
 
 class RemoteScripts(RemoteTwin):
