@@ -215,7 +215,7 @@ class SqliteShared(Sized):
 
 
 class Zipped(Sized):
-    """Under a lock: a ZipFile counts its readers without one (see loader/audit/libraries.py)."""
+    """Under a lock: a ZipFile counts its readers without one (see ftsafety/audit/libraries.py)."""
 
     def __init__(self):
         self.lock = threading.Lock()

@@ -1,0 +1,96 @@
+"""The programs of examples/, run as a user runs them."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.checkout import CHECKOUT, importable
+
+EXAMPLES = CHECKOUT / "examples"
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts programs enough")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs one of the programs, to be started by `launcher`; gives what it prints."""
+
+    def run(name, *launcher):
+        environment = {**os.environ, "PYTHONPATH": importable(), "TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, *launcher, EXAMPLES / name],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_image_classifier(run, tmp_path):
+    shares = re.findall(r"^epoch \d: (\d+)% right, [\d.]+ s$", run("image_classifier.py"), re.M)
+    assert len(shares) == 4
+    assert int(shares[-1]) > 90
+    assert not list(tmp_path.rglob("*.jpg"))
+
+
+def test_iterable_dataset(run):
+    assert run("iterable_dataset.py").splitlines() == [
+        "num_workers=0: each of 600 samples once; worker 0: files [0, 1, 2, 3, 4, 5]",
+        "num_workers=1: each of 600 samples once; worker 0: files [0, 1, 2, 3, 4, 5]",
+        "num_workers=2: each of 600 samples once; worker 0: files [0, 2, 4]; worker 1: files [1, 3, 5]",
+    ]
+
+
+def test_random_per_sample(run):
+    *same, verdict, other = run("random_per_sample.py").splitlines()
+    checksums = {line.partition(": ")[2] for line in same}
+    assert len(same) == 4
+    assert len(checksums) == 1
+    assert verdict == "the same augmentations every time"
+    first, second = re.findall(r"[0-9a-f]{12}", *checksums)
+    assert first != second
+    assert first not in other
+
+
+def test_resume_after_kill(run):
+    assert run("resume_after_kill.py").splitlines() == [
+        "killed after 13 batches, 104 samples",
+        "the child ended with exit status -9",
+        "resumed with num_workers=1: the checkpoint's model has seen 80 samples",
+        "the epoch is complete: 200 samples, each of the 200 once: True",
+        "the child ended with exit status 0",
+    ]
+
+
+def test_two_ranks(run):
+    # --standalone: a free port, rather than torchrun's usual one.
+    printed = run("two_ranks.py", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    epochs = re.findall(r"^epoch \d: loss ([\d.]+); rank 0: 256, rank 1: 256; each sample once: True$", printed, re.M)
+    assert len(epochs) == 5
+    assert float(epochs[-1]) < float(epochs[0])
+
+
+def test_audit_dataset(run, tmp_path):
+    broken, mended = run("audit_dataset.py").split("=== mended: ok")
+    assert broken.startswith("=== broken: NOT SAFE")
+    assert "1. PROBLEM: the position of a file" in broken
+    assert "os.pread" in broken
+    assert "verdict: nothing was found" in mended and "PROBLEM" not in mended
+    assert not list(tmp_path.glob("records-*"))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_example_has_its_test_and_its_line(name):
+    assert f"test_{name.removesuffix('.py')}" in globals(), f"examples/{name} has no test here"
+    assert f"[{name}]({name})" in (EXAMPLES / "README.md").read_text(), f"examples/README.md does not name {name}"

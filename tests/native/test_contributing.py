@@ -1,0 +1,160 @@
+"""CONTRIBUTING.md: its worked examples, followed literally in a copy of the checkout; its paths and its versions."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.checkout import CHECKOUT
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts programs enough")
+
+PAGE = (CHECKOUT / "CONTRIBUTING.md").read_text()
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+
+
+def section(title):
+    """The text below the heading that ends with `title`, up to the next heading."""
+    ((text),) = re.findall(rf"^#+ [^\n]*{re.escape(title)}\n(.*?)(?=^#+ |\Z)", PAGE, re.M | re.S)
+    return text
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The checkout's files in another folder, without what git ignores."""
+    if not (CHECKOUT / ".git").exists():
+        pytest.skip("this is no clone: git does not say which files belong to it")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder = tmp_path / "copy"
+    for name in filter(None, listed.stdout.split("\0")):
+        if (CHECKOUT / name).is_file():  # one that was deleted is listed still
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(CHECKOUT / name, folder / name)
+    return folder
+
+
+def changed(text, difference):
+    """`text` after a diff without line numbers, whose parts are separated by @@; each must fit in one place."""
+    for hunk in re.split(r"^@@\n", difference, flags=re.M):
+        lines = hunk.splitlines(keepends=True)
+        assert {line[0] for line in lines} == {" ", "+"}, hunk
+        old = "".join(line[1:] for line in lines if line[0] == " ")
+        new = "".join(line[1:] for line in lines)
+        assert text.count(old) == 1, f"in {text.count(old)} places:\n{old}"
+        text = text.replace(old, new)
+    return text
+
+
+def follow(title, folder):
+    """Applies the blocks of a section to the copy; returns its commands."""
+    commands, text = [], section(title)
+    for block in FENCED.finditer(text):
+        language, content = block.groups()
+        if language == "sh":
+            commands += content.splitlines()
+            continue
+        # The line before a block ends with the file's name.
+        before = text[: block.start()].rstrip().splitlines()[-1]
+        file = folder / re.search(r"`([^`]+)`:$", before)[1]
+        if language == "diff":
+            file.write_text(changed(file.read_text(), content))
+        else:
+            assert "New file" in before and not file.exists(), before
+            file.write_text(content)
+    return commands
+
+
+@pytest.fixture
+def run(copy, shell_environment):
+    """Runs one of the page's commands in the copy; gives its output."""
+
+    def run(command):
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=copy,
+            env=shell_environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, f"{command}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run
+
+
+def test_a_scenario_is_listed_tested_and_measured(cache, copy, run):
+    test, listing, bench = follow("A scenario of the benchmark", copy)
+    assert "1 passed" in run(test)
+    assert re.search(r"^json +10 min +2 min  parsing JSON", run(listing), re.M)
+    assert "threads / processes in ft, x1" in run(bench)
+    results = json.loads((copy / "results" / "latest" / "results.json").read_text())
+    assert {scenario["name"] for scenario in results["scenarios"]} == {"json"}
+
+
+def test_a_note_of_the_audit(cache, copy, run):
+    (audit,) = follow("A note of the audit", copy)
+    printed = " ".join(run(audit).split())
+    assert "1. NOTE: shelve" in printed
+    assert "https://docs.python.org/3/library/shelve.html#restrictions" in printed
+
+
+def test_a_locked_package(copy, run, tmp_path):
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path / "asked", "einops"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if asked.returncode:
+        pytest.skip(f"no package index can be reached: {(asked.stderr.strip().splitlines() or ['?'])[-1]}")
+    lock = copy / "docker" / "requirements.lock"
+    before = pins(lock.read_text())
+    (command,) = follow("A locked package", copy)
+    run(command)
+    after = pins(lock.read_text())
+    assert after.keys() - before.keys() == {"einops"}
+    assert before.items() <= after.items(), "other packages keep their versions"
+    assert re.search(r"^einops==[\d.]+ \\\n +--hash=sha256:[0-9a-f]{64}", lock.read_text(), re.M)
+
+
+def pins(lock):
+    """{name: version} of a lock."""
+    return dict(re.findall(r"^([a-z0-9][\w.-]*)(?:\[[^]]*\])?==(\S+)", lock, re.M))
+
+
+def test_every_path_of_the_page_exists():
+    table = re.findall(r"^\| .*? \| (`.*?) \| (`.*?) \|$", section("Your first change"), re.M)
+    named = re.findall(r"`([^`]+)`", " ".join(cell for row in table for cell in row))
+    assert len(table) > 10 and len(named) > 20
+    # In the text, but for files that the examples make: what looks like a path of this repository.
+    text = re.sub(r"^New file .*$", "", FENCED.sub("", PAGE), flags=re.M)
+    named += re.findall(r"((?:bench|docker|docs|examples|loader|native|safety|tests)/[\w./-]*\w)", text)
+    assert [name for name in named if not (CHECKOUT / name).exists()] == []
+
+
+def test_the_versions_agree_and_the_changelog_has_them():
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    version = project["version"]
+    assert f"ftloader=={version}" in project["dependencies"]
+    assert tomllib.loads((CHECKOUT / "loader" / "pyproject.toml").read_text())["project"]["version"] == version
+    code = (CHECKOUT / "loader" / "ftloader" / "__init__.py").read_text()
+    assert re.findall(r'^__version__ = "(.*)"$', code, re.M) == [version]
+    headings = re.findall(r"^## \[(.+?)\]", (CHECKOUT / "CHANGELOG.md").read_text(), re.M)
+    assert headings[0] == "Unreleased" and version in headings
+
+
+def test_the_page_is_short():
+    assert len(PAGE.splitlines()) <= 200
