@@ -1,11 +1,10 @@
-"""Every command block of the README, run from a copy of the checkout as a user would type it.
+"""Every command block of README and docs, run from a copy of the checkout as a user would type it.
 
 A block runs as it stands, or with the stated addition where a full run would take many minutes.
 """
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,12 +15,43 @@ import pytest
 from PIL import Image
 
 from tests.checkout import CHECKOUT
+from tests.markdown_files import code_blocks
 
-README = (CHECKOUT / "README.md").read_text()
-BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.S)
+# The same command may stand in several texts: it runs once, where it stands first.
+DOCUMENTS = [
+    CHECKOUT / "README.md",
+    *sorted((CHECKOUT / "docs").glob("*.md")),
+    CHECKOUT / "loader" / "README.md",
+    CHECKOUT / "repro" / "README.md",
+]
 pytestmark = pytest.mark.timeout(3600)  # the first test that needs the images builds them
 
-# What is added to a line of the README, so that its commands are not measured in full here
+
+def lines(block):
+    return block.strip().splitlines()
+
+
+def blocks_to_run(texts):
+    """The blocks of all texts, without the lines that stood in an earlier block."""
+    seen, blocks = set(), []
+    for text in texts:
+        for block in code_blocks(text, "sh"):
+            new = [line for line in lines(block) if line not in seen]
+            seen.update(new)
+            if new:
+                blocks.append("\n".join(new))
+    return blocks
+
+
+BLOCKS = blocks_to_run(document.read_text() for document in DOCUMENTS)
+
+# Blocks that no test here runs, and why.
+NOT_RUN = {
+    "./twins test": "it is what runs this test",
+    "docker/offline-bundle bundle --split 60M": "it downloads gigabytes; test_offline_bundle.py tries its parts",
+}
+
+# What is added to a line of the texts, so that its commands are not measured in full here
 # (test_compose.py measures `docker compose run --rm ft-bench --quick` in full).
 ONE_ROUND = " --rounds 1 --workers 1 --batch-size 16"
 ADDED = {
@@ -34,7 +64,33 @@ ADDED = {
     + ONE_ROUND
     + " --configs ft",
     "./twins bench peers --workers 2 --budget 1500": " --quick" + ONE_ROUND + " --configs ft",
+    "./twins audit docs/audit/zip_members.py:per_thread": " --seconds 1",
 }
+
+
+def kind(block):
+    """Which of the tests below runs the block; None: none does."""
+    if block in NOT_RUN:
+        return "not run"
+    for part, name in (
+        ("docker run -it", "image"),
+        ("compose.gpu.yaml", "gpu"),
+        ("docker/base-image", "closed network"),
+        ("pip install", "install"),
+        ("./twins repro", "repro"),
+        ("run --rm ft-repro", "repro"),
+        ("./twins audit", "audit"),
+        ("./twins bench", "bench"),
+        ("run --rm ft-bench", "bench"),
+        ("./twins exec", "environment"),
+    ):
+        if part in block:
+            return name
+    return None
+
+
+def of_kind(name):
+    return [block for block in BLOCKS if kind(block) == name]
 
 
 @pytest.fixture
@@ -95,10 +151,6 @@ def shell(clone, home, shell_environment):
     return run
 
 
-def lines(block):
-    return block.strip().splitlines()
-
-
 def adapted(block):
     return "\n".join(line + ADDED.get(line, "") for line in lines(block))
 
@@ -112,59 +164,73 @@ def check(done):
     return done.stdout
 
 
-def test_additions_are_for_commands_that_the_readme_holds():
+@pytest.fixture
+def run_block(shell, request):
+    """Runs a block as `shell` does; builds the images first, and removes what compose made, if it needs Docker."""
+    ran = []
+
+    def run_block(block):
+        if needs_docker(block):
+            request.getfixturevalue("images")
+            ran.append(block)
+        return shell(adapted(block))
+
+    yield run_block
+    if ran:
+        shell("docker compose down --volumes")
+
+
+def test_additions_are_for_commands_that_the_texts_hold():
     every = {line for block in BLOCKS for line in lines(block)}
     assert set(ADDED) <= every
+    assert set(NOT_RUN) <= set(BLOCKS)
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        block
-        for block in BLOCKS
-        if "./twins" in block and "./twins repro" not in block and lines(block) != ["./twins test"]
-    ],
-)
-def test_twins_blocks(shell, clone, block, request):
-    if needs_docker(block):
-        request.getfixturevalue("images")
-    out = check(shell(adapted(block)))
-    if "bench" in block and "--out" not in block:
+def test_every_block_is_run():
+    """Each block belongs to one of the tests below, or NOT_RUN says why not."""
+    assert [block for block in BLOCKS if kind(block) is None] == []
+    # A test without a block would pass unseen.
+    assert of_kind("bench") and of_kind("environment") and of_kind("audit") and of_kind("repro")
+
+
+def test_a_command_runs_once():
+    texts = ["```sh\na\nb\n```\n```python\nc\n```", "```sh\nb\nd\n```\n```sh\na\n```"]
+    assert blocks_to_run(texts) == ["a\nb", "d"]
+
+
+@pytest.mark.parametrize("block", of_kind("bench"))
+def test_bench_blocks(run_block, clone, block):
+    check(run_block(block))
+    if "--out" not in block:
         assert json.loads((clone / "results" / "latest" / "results.json").read_text())["status"] == "complete"
-    elif "bench" not in block:
-        assert "False" in out and "GIL" in out  # exec prints the GIL's state, info a page
 
 
-def test_repro_blocks(shell, clone, request):
-    blocks = [block for block in BLOCKS if "./twins repro" in block or "ft-repro" in block]
-    assert len(blocks) == 2
-    (clone / "results").mkdir(exist_ok=True)
-    request.getfixturevalue("images")
-    try:
-        for block in blocks:
-            done = shell(block)
-            assert done.returncode == 10, f"{done.stdout}\n{done.stderr}"  # fails only without the GIL
-            assert "**Fails only without the GIL" in done.stdout
-    finally:
-        shell("docker compose down --volumes")
+@pytest.mark.parametrize("block", of_kind("environment"))
+def test_environment_blocks(run_block, block):
+    out = check(run_block(block))
+    assert "False" in out and "GIL" in out  # exec prints the GIL's state, info a page
+
+
+@pytest.mark.parametrize("block", of_kind("audit"))
+def test_audit_blocks(run_block, block):
+    assert "nothing was found that is unsafe" in check(run_block(block))
+
+
+@pytest.mark.parametrize("block", of_kind("repro"))
+def test_repro_blocks(run_block, clone, block):
+    (clone / "results").mkdir()
+    done = run_block(block)
+    assert done.returncode == 10, f"{done.stdout}\n{done.stderr}"  # fails only without the GIL
+    assert "**Fails only without the GIL" in done.stdout
 
 
 def test_the_test_command_is_the_one_that_runs_this():
-    assert "```sh\n./twins test\n```" in README
+    assert "./twins test" in BLOCKS
     assert (CHECKOUT / ".ci" / "run").read_text().rstrip().endswith("\n./twins test")
 
 
-def test_main_command(shell, images, clone):
-    (block,) = [block for block in BLOCKS if lines(block) == ["docker compose run --rm ft-bench"]]
-    try:
-        check(shell(adapted(block)))
-        assert json.loads((clone / "results" / "latest" / "results.json").read_text())["status"] == "complete"
-    finally:
-        shell("docker compose down --volumes")
-
-
 def test_image_block(shell, images):
-    (block,) = [block for block in BLOCKS if "docker run -it" in block]
+    (block,) = of_kind("image")
     interactive, info = lines(block)
     # -it needs a terminal, which script(1) gives it.
     if shutil.which("script") is None:
@@ -175,14 +241,14 @@ def test_image_block(shell, images):
 
 
 def test_gpu_block(engine, shell, images):
-    (block,) = [block for block in BLOCKS if "compose.gpu.yaml" in block]
+    (block,) = of_kind("gpu")
     if "nvidia" not in engine.info().get("Runtimes", {}):
         pytest.skip("no GPU: the Docker engine has no NVIDIA runtime")
     assert "GPU" in check(shell(block))
 
 
 def test_closed_network_block(shell, images, shell_environment):
-    (block,) = [block for block in BLOCKS if "docker/base-image" in block]
+    (block,) = of_kind("closed network")
     status = subprocess.run([CHECKOUT / "docker" / "engine", "status"], env=shell_environment, capture_output=True)
     if status.returncode:
         pytest.skip("this machine has a Docker engine of its own; a second, private one is not started beside it")
@@ -191,8 +257,8 @@ def test_closed_network_block(shell, images, shell_environment):
     check(shell(block))
 
 
-def test_pip_install_block(shell, clone, tmp_path):
-    (block,) = [block for block in BLOCKS if "pip install ." in block]
+def test_install_blocks(shell, tmp_path):
+    loader, everything = of_kind("install")
     # An interpreter of one's own, which has the dependencies already, so that no gigabytes are downloaded.
     own = tmp_path / "own"
     subprocess.run([sys.executable, "-m", "venv", own], check=True)
@@ -206,7 +272,7 @@ def test_pip_install_block(shell, clone, tmp_path):
     packages = Path(sysconfig.get_path("purelib"))
     names = [str(packages), *(packages / "cuda-libraries.pth").read_text().split()]
     (Path(site) / "dependencies.pth").write_text("\n".join(names) + "\n")
-    check(shell(block, PATH=path))
+    check(shell(loader, PATH=path))
     done = subprocess.run(
         [own / "bin" / "python", "-c", "import ftloader; print(ftloader.__file__)"],
         cwd=tmp_path,
@@ -215,28 +281,9 @@ def test_pip_install_block(shell, clone, tmp_path):
         env={"PATH": path},
     )
     assert str(own) in check(done)
+    assert not (own / "bin" / "ft-bench").exists()
+    check(shell(everything, PATH=path))
     listed = subprocess.run(
         [own / "bin" / "ft-bench", "--list"], cwd=tmp_path, capture_output=True, text=True, env={"PATH": path}
     )
     assert "pillow" in check(listed)
-
-
-def test_pictures_and_links_exist():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (CHECKOUT / target).exists(), target
-
-
-def test_every_block_is_run():
-    """Each block of the README belongs to one of the tests above."""
-    covered = [
-        block
-        for block in BLOCKS
-        if "./twins" in block
-        or "docker run -it" in block
-        or "compose.gpu.yaml" in block
-        or "docker/base-image" in block
-        or "ft-repro" in block
-        or "pip install ." in block
-        or lines(block) == ["docker compose run --rm ft-bench"]
-    ]
-    assert covered == BLOCKS and len(BLOCKS) >= 10
