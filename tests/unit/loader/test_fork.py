@@ -192,7 +192,7 @@ def test_locks_are_free_in_a_child(run):
     body = """
 import importlib, pkgutil
 import ftloader as package
-for module in pkgutil.walk_packages(package.__path__, "loader."):
+for module in pkgutil.walk_packages(package.__path__, "ftloader."):
     importlib.import_module(module.name)
 LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition)
 
@@ -202,14 +202,14 @@ def attributes(value):
 
 def locks():
     for name, module in sorted(sys.modules.items()):
-        if not name.startswith("loader."):
+        if not name.startswith("ftloader."):
             continue
         for key, value in list(vars(module).items()):
             if value is importlib.import_module("ftloader.fork_locks")._registering:
                 continue
             if isinstance(value, LOCKS):
                 yield f"{name}.{key}", value
-            elif getattr(value, "__module__", "").startswith("loader."):
+            elif getattr(value, "__module__", "").startswith("ftloader."):
                 for attribute, inner in attributes(value).items():
                     if isinstance(inner, LOCKS):
                         yield f"{name}.{key}.{attribute}", inner
