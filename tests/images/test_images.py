@@ -25,7 +25,7 @@ def test_gil_state_after_importing_everything(run, twin):
         run,
         twin,
         (
-            "import sys, sysconfig, torch, numpy, PIL.Image, nvidia.nvimgcodec, loader, bench;"
+            "import sys, sysconfig, torch, numpy, PIL.Image, nvidia.nvimgcodec, ftloader, ftbench;"
             "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
         ),
     )

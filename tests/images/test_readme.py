@@ -218,7 +218,7 @@ def test_audit_blocks(run_block, block):
 
 @pytest.mark.parametrize("block", of_kind("repro"))
 def test_repro_blocks(run_block, clone, block):
-    (clone / "results").mkdir()
+    (clone / "results").mkdir(exist_ok=True)
     done = run_block(block)
     assert done.returncode == 10, f"{done.stdout}\n{done.stderr}"  # fails only without the GIL
     assert "**Fails only without the GIL" in done.stdout
