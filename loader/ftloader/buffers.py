@@ -83,7 +83,7 @@ class BufferPool:
     def take(self, nbytes: int, filler: Any) -> Buffer:
         """Memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill."""
         if self._pinned:
-            pinned = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+            pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             return Buffer(pinned.untyped_storage())
         with self._lock:
             buffer = self._find(nbytes)

@@ -23,7 +23,7 @@ WorkerMethod = Literal["auto", "thread", "process"]
 _CHOICES = get_args(WorkerMethod)
 
 
-class DataLoader(torch.utils.data.DataLoader):
+class DataLoader[T](torch.utils.data.DataLoader[T]):
     """``torch.utils.data.DataLoader`` with workers that may be threads.
 
     Takes every argument of torch's class, with the same meaning, and these:
@@ -214,9 +214,11 @@ class DataLoader(torch.utils.data.DataLoader):
         cpus = os.process_cpu_count()
         if cpus is not None and self.num_workers > cpus:
             warnings.warn(
-                f"This DataLoader will create {self.num_workers} worker threads in total, more "
-                f"than the {cpus} CPUs that this process may use. That helps where samples are "
-                "waited for (files, network) and slows down where they are computed.",
+                # Torch's sentences, which people filter by, but for the word threads.
+                f"This DataLoader will create {self.num_workers} worker threads in total. Our suggested max number "
+                f"of worker in current system is {cpus}, which is smaller than what this DataLoader is going to "
+                "create. More help where samples are waited for (files, network), and slow down where they are "
+                "computed.",
                 stacklevel=4,
             )
 

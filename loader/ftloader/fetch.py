@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any, Final, Protocol
 
+from torch.utils.data import StackDataset, Subset
+
 from ftloader.error_notes import annotate, annotate_sample
 from ftloader.on_error import MOST_FAILURES_IN_A_ROW, SKIP, ErrorPolicy, Skipped
 from ftloader.random import enter_sample, sample_scope
@@ -246,8 +248,29 @@ class IterableFetcher:
 
 def has_getitems(dataset: Any) -> bool:
     """Whether a map-style dataset loads batches at once. As in torch it may switch that off
-    by setting ``__getitems__`` to None."""
-    return bool(getattr(dataset, "__getitems__", None))
+    by setting ``__getitems__`` to None.
+
+    torch's own wrappers have ``__getitems__`` only to pass it on: they load batches at once
+    if what they wrap does. (A subclass that overrides ``__getitem__`` alone is asked for
+    batches, as torch does, which ignores the override.)
+    """
+    if not getattr(dataset, "__getitems__", None):
+        return False
+    own: Any = type(dataset)
+    for wrapper, wrapped in _WRAPPERS.items():
+        if (
+            issubclass(own, wrapper)
+            and own.__getitems__ is wrapper.__getitems__
+            and own.__getitem__ is wrapper.__getitem__
+        ):
+            return any(map(has_getitems, wrapped(dataset)))
+    return True
+
+
+_WRAPPERS: Final[dict[Any, Callable[[Any], Iterable]]] = {
+    Subset: lambda dataset: [dataset.dataset],  # random_split's too
+    StackDataset: lambda dataset: dataset.datasets.values() if isinstance(dataset.datasets, dict) else dataset.datasets,
+}
 
 
 def load_sample(dataset: Any, index: Any, epoch: Epoch, policy: ErrorPolicy, skipped: list[Skipped]) -> Any:

@@ -34,6 +34,9 @@ class WorkerThread(threading.Thread):
     it never lets it run Python code again.
     """
 
+    pid = None
+    """What asks for a worker's process must not find one: killing it would kill the program."""
+
     _being_started = False  # written by start(), and before it returns by the thread itself
     in_user_code = False
     """Written by the thread itself, in ``calling_user_code``; read by ``report_stuck``, which

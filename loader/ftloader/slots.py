@@ -93,7 +93,8 @@ class _Array:
         return self._new_tensor(position * self._strides[0], self._slot.shape, self._strides[1:])
 
     def _new_tensor(self, offset: int, shape: tuple, strides: tuple) -> torch.Tensor:
-        return torch.empty(0, dtype=self._slot.dtype).set_(self._buffer.storage, offset, shape, strides)
+        # On the CPU, whatever the consumer's default device is.
+        return torch.empty(0, dtype=self._slot.dtype, device="cpu").set_(self._buffer.storage, offset, shape, strides)
 
     def _address_of(self, position: int) -> int:
         return self._address + position * self._slot.nbytes

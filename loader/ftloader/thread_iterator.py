@@ -32,8 +32,10 @@ from torch.utils.data.dataloader import _DatasetKind
 from ftloader import data_pipes, fork_locks
 from ftloader.assembly import Assembly, Builder
 from ftloader.buffers import BufferPool
+from ftloader.consumer_modes import ConsumerModes
 from ftloader.error_notes import annotate
 from ftloader.fetch import EMPTY, Epoch, Fetched, has_getitems
+from ftloader.joining import WorkerThread
 from ftloader.lifetime import current_consumer
 from ftloader.messages import Departure, Failure, Result, Task, WorkerExhausted
 from ftloader.on_error import ErrorPolicy
@@ -98,6 +100,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             watch=self._watch,
             world_size=self._world_size,
             rank=self._rank,
+            modes=ConsumerModes(),
             states=tuple(self.worker_states()),
             pin_memory_device=self._pin_memory_device if self._pin_memory else None,
             pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
@@ -176,6 +179,14 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         pool = self._pool  # once: iter(loader) in another thread may replace it
         pool.stop()
         pool.join()
+
+    # Names of torch's iterator of processes that recipes and other libraries use.
+
+    _shutdown_workers = close
+
+    @property
+    def _workers(self) -> list[WorkerThread]:
+        return list(self._pool.threads)
 
     def __enter__(self) -> Self:
         return self

@@ -22,6 +22,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind
 
 from ftloader import data_pipes, joining
+from ftloader.consumer_modes import ConsumerModes
 from ftloader.error_notes import annotate, describe_index, without_stop_iteration
 from ftloader.fetch import EMPTY, Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
 from ftloader.malloc import keep_freed_memory
@@ -56,6 +57,8 @@ class Plan:
     world_size: int
     """With ``rank``: what the data pipes of a distributed job are sharded by."""
     rank: int
+    modes: ConsumerModes
+    """Of the thread that makes the iterator."""
     states: tuple[WorkerState, ...]
     """What each worker goes on from, in that epoch."""
     pin_memory_device: str | None
@@ -98,6 +101,11 @@ class WorkerContext:
             data_pipes.shard(self._dataset, plan.world_size, plan.rank, self._worker_id)
             if plan.worker_init_fn is not None:
                 plan.worker_init_fn(self._worker_id)
+
+    @property
+    def modes(self) -> ConsumerModes:
+        """For the worker's whole life."""
+        return self._plan.modes
 
     def watching(self) -> contextlib.AbstractContextManager:
         """For the worker's life after ``start_up``."""
@@ -207,9 +215,9 @@ def run_worker(
     ``Thread`` object keeps the arguments of its target for as long as it runs."""
     process = os.getpid()  # user code may fork, and return in the child: see worker_pool
     started = False
-    try:
-        keep_freed_memory()
-        _limit_intra_op_threads()
+
+    def work() -> None:
+        nonlocal started
         context = start.pop()
         with joining.calling_user_code():
             context.start_up()
@@ -219,6 +227,11 @@ def run_worker(
             started = True
             while os.getpid() == process and _serve(worker_id, tasks, results, process):
                 pass
+
+    try:
+        keep_freed_memory()
+        _limit_intra_op_threads()
+        start[0].modes.run(work)
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         error.__traceback__ = _without_own_frame(error)

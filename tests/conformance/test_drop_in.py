@@ -1,0 +1,193 @@
+"""What torch's class and ours must have in common without anybody asking: the same program with both."""
+
+import contextvars
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data as torch_data
+from torch.utils.data import Dataset, StackDataset, Subset, random_split
+
+from ftloader import DataLoader, sample_rng
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and sets modes of the thread")
+
+CLASSES = {
+    "torch": lambda *args, **more: torch_data.DataLoader(*args, **more, multiprocessing_context="fork"),
+    "ours": lambda *args, **more: DataLoader(*args, **more, worker_method="thread"),
+}
+
+
+@pytest.fixture(params=CLASSES)
+def loader_class(request):
+    return CLASSES[request.param]
+
+
+class Numbers(Dataset):
+    def __init__(self, size=32):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        if index == 5:
+            raise ValueError("bad sample")
+        return torch.tensor([index])
+
+
+class Batches(Numbers):
+    def __getitems__(self, indices):
+        return [torch.tensor([-i]) for i in indices]
+
+
+def wrapped(dataset):
+    return {
+        "Subset": Subset(dataset, range(32)),
+        "Subset of a Subset": Subset(Subset(dataset, range(32)), range(32)),
+        "random_split": random_split(dataset, [32, 0], torch.Generator().manual_seed(1))[0],
+        "StackDataset": StackDataset(x=dataset, y=dataset),
+        "StackDataset of a tuple": StackDataset(dataset, Subset(dataset, range(32))),
+    }
+
+
+@pytest.mark.parametrize("name", wrapped(Numbers()))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torchs_wrappers_skip_one_sample_not_its_batch(name, workers):
+    loader = DataLoader(wrapped(Numbers())[name], 16, num_workers=workers, worker_method="thread", on_error="skip")
+    with pytest.warns(UserWarning, match="left out|skipped"):
+        batches = list(loader)
+    first = [
+        batch if isinstance(batch, torch.Tensor) else list(dict(enumerate(batch)).values())[0] for batch in batches
+    ]
+    sizes = [len(batch["x"]) if isinstance(batch, dict) else len(each) for batch, each in zip(batches, first)]
+    assert sum(sizes) == 31 and loader.skipped.count == 1
+
+
+@pytest.mark.parametrize("name", wrapped(Batches()))
+def test_torchs_wrappers_ask_for_batches_what_loads_batches(name, loader_class):
+    loader = loader_class(wrapped(Batches())[name], 8, num_workers=2)
+    for batch in loader:
+        while not isinstance(batch, torch.Tensor):
+            batch = batch["x"] if isinstance(batch, dict) else batch[0]
+        assert (batch <= 0).all()
+
+
+class Drawing(Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        return sample_rng().python.random()
+
+
+def test_sample_rng_of_a_subset_does_not_depend_on_the_batch_size():
+    def draws(batch_size):
+        loader = DataLoader(
+            Subset(Drawing(), range(24)),
+            batch_size,
+            num_workers=2,
+            worker_method="thread",
+            generator=torch.Generator().manual_seed(3),
+        )
+        return torch.cat(list(loader)).tolist()
+
+    assert draws(4) == draws(6)
+
+
+class OverridesGetitem(Subset):
+    def __getitem__(self, index):
+        return torch.tensor([-1])
+
+
+def test_a_subset_with_an_own_getitem_is_read_as_torch_reads_it(loader_class):
+    loader = loader_class(OverridesGetitem(Numbers(4), range(4)), 4, num_workers=2)
+    assert next(iter(loader)).flatten().tolist() == [0, 1, 2, 3]
+
+
+class Large(Dataset):
+    """Samples that go into slots."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return np.full((64, 1024), index, np.float32)
+
+
+def test_a_default_device_set_while_batches_come(loader_class):
+    iterator = iter(loader_class(Large(), 4, num_workers=2))
+    with torch.device("meta"):
+        batches = list(iterator)
+    assert [batch.device.type for batch in batches] == ["cpu", "cpu"]
+    assert batches[1][:, 0, 0].tolist() == [4, 5, 6, 7]
+
+
+LIMIT = contextvars.ContextVar("limit", default=0)
+PARAMETER = torch.nn.Parameter(torch.ones(1))
+
+
+class Modes(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        with warnings.catch_warnings(record=True):
+            raised = 0
+            try:
+                np.ones(1) / np.zeros(1)
+            except FloatingPointError:
+                raised = 1
+        made = PARAMETER * 2
+        return [raised, LIMIT.get(), int(made.requires_grad), int(torch.is_autocast_enabled("cpu"))]
+
+
+def modes(loader_class):
+    return torch.stack(next(iter(loader_class(Modes(), 4, num_workers=2))), dim=1).tolist()
+
+
+def test_workers_have_the_modes_of_who_makes_the_iterator(loader_class):
+    assert modes(loader_class) == [[0, 0, 1, 0]] * 4
+    token = LIMIT.set(7)
+    try:
+        with np.errstate(divide="raise"), torch.no_grad(), torch.autocast("cpu"):
+            assert modes(loader_class) == [[1, 7, 0, 1]] * 4
+        with torch.inference_mode():
+            iterator = iter(loader_class(Modes(), 4, num_workers=2))
+        assert not next(iterator)[0].is_inference()
+    finally:
+        LIMIT.reset(token)
+
+
+def test_the_class_takes_a_type(loader_class):
+    assert DataLoader[int] is not None
+
+    class Typed(DataLoader[torch.Tensor]):
+        pass
+
+    assert len(list(Typed(range(4), num_workers=2))) == 4
+    assert len(list(DataLoader[int](range(4), worker_method="thread", num_workers=1))) == 4
+
+
+def test_iterators_have_workers_that_can_be_ended(loader_class):
+    iterator = iter(loader_class(range(100), num_workers=2))
+    workers = list(iterator._workers)
+    assert len(workers) == 2 and all(worker.is_alive() for worker in workers)
+    iterator._shutdown_workers()
+    for worker in workers:
+        worker.join(30)
+        assert not worker.is_alive()
+
+
+def test_worker_threads_have_no_process_of_their_own():
+    iterator = iter(CLASSES["ours"](range(100), num_workers=2))
+    assert [worker.pid for worker in iterator._workers] == [None, None]
+
+
+def test_the_warning_of_too_many_workers_is_filtered_as_torchs_is(loader_class):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=r"This DataLoader will create .* in total\. Our suggested max number")
+        warnings.filterwarnings("ignore", message=".*fork")
+        loader_class(range(4), num_workers=500)
