@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import logging
 import os
 import sys
 import warnings
@@ -18,6 +19,7 @@ from ftloader.serial_iterator import SerialDataLoaderIter
 from ftloader.state.keeper import StateKeeper
 from ftloader.strict_random import Watch
 from ftloader.thread_iterator import ThreadDataLoaderIter
+from ftloader.thread_worker import own_datasets
 
 WorkerMethod = Literal["auto", "thread", "process"]
 _CHOICES = get_args(WorkerMethod)
@@ -36,7 +38,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             - ``"process"``: torch's own worker processes.
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made,
               else processes; processes also if ``multiprocessing_context`` is given, and
-              for data pipes that cannot be copied.
+              for iterable-style datasets that cannot be copied (which the logger
+              ``ftloader`` tells).
         on_error: what becomes of a sample whose loading raises an ``Exception``:
             ``"raise"`` (default) it, ``"skip"`` the sample, or a callable
             ``on_error(error, index)`` that returns a sample to use instead or
@@ -54,9 +57,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     - A map-style dataset is one object for all workers, so its ``__getitem__`` runs in
       several threads at once and must be thread-safe (PEP 703 describes what the
-      interpreter guarantees without the GIL). An iterable-style dataset is shallow-copied
-      for each worker; an ``IterDataPipe`` is deep-copied, seeded and sharded as torch does
-      it for processes.
+      interpreter guarantees without the GIL). An iterable-style dataset is copied in depth
+      for each worker, but for functions, read-only arrays, memory maps and tensors in shared
+      memory (``ftloader.own_copy``); an ``IterDataPipe`` is seeded and sharded too, as torch
+      does it for processes.
     - ``get_worker_info()``, torch's own function included, answers per worker thread;
       threads that a dataset starts by itself see None.
     - ``random``, ``numpy.random`` and torch's default generator are shared by all threads
@@ -100,7 +104,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self.skipped = SkipLog()
         self._states = StateKeeper()
         self._watch = Watch()  # used if strict
-        self._suits_threads: bool | None = None  # a data pipe; None: not tried yet
+        self._suits_threads: bool | None = None  # None: not tried yet
         with data_pipes.exclusive(dataset):
             super().__init__(dataset, *args, **kwargs)
 
@@ -200,11 +204,20 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             return self.worker_method
         if self.multiprocessing_context is not None or sys._is_gil_enabled():
             return "process"
+        if self._suits_threads is None:
+            self._suits_threads = self._can_be_copied()
+        return "thread" if self._suits_threads else "process"
+
+    def _can_be_copied(self) -> bool:
+        """Whether each worker thread can have the copy that it needs. Tries it, so it costs as much."""
         if data_pipes.is_data_pipe(self.dataset):
-            if self._suits_threads is None:
-                self._suits_threads = data_pipes.suits_threads(self.dataset)
-            return "thread" if self._suits_threads else "process"
-        return "thread"
+            return data_pipes.suits_threads(self.dataset)
+        try:
+            own_datasets(self.dataset, self._dataset_kind, 1)
+        except TypeError as error:
+            logging.getLogger("ftloader").info("worker_method='auto' takes processes: %s", error)
+            return False
+        return True
 
     def check_worker_number_rationality(self) -> None:
         """Warns, as torch's class does, if there are more workers than usable CPUs."""

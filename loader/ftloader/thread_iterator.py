@@ -41,7 +41,7 @@ from ftloader.messages import Departure, Failure, Result, Task, WorkerExhausted
 from ftloader.on_error import ErrorPolicy
 from ftloader.slots import Slots
 from ftloader.state.iterator import ResumableDataLoaderIter
-from ftloader.thread_worker import Plan, WorkerContext
+from ftloader.thread_worker import Plan, WorkerContext, own_datasets
 from ftloader.worker_pool import WorkerPool
 
 
@@ -105,7 +105,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             pin_memory_device=self._pin_memory_device if self._pin_memory else None,
             pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
         )
-        self._contexts = tuple(WorkerContext(plan, i) for i in range(self._num_workers))
+        # Here, in the consumer, so that no two copies are made at the same time.
+        datasets = own_datasets(self._dataset, self._dataset_kind, self._num_workers)
+        self._contexts = tuple(WorkerContext(plan, i, dataset) for i, dataset in enumerate(datasets))
         self._builder = self._make_builder(plan)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)

@@ -8,7 +8,6 @@ still be collected while its workers wait.
 """
 
 import contextlib
-import copy
 import os
 import threading
 import weakref
@@ -28,6 +27,7 @@ from ftloader.fetch import EMPTY, Cancelled, Epoch, Exhausted, Fetched, Fetcher,
 from ftloader.malloc import keep_freed_memory
 from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task, WorkerExhausted
 from ftloader.on_error import ErrorPolicy
+from ftloader.own_copy import Original
 from ftloader.state.format import is_stateful
 from ftloader.state.shares import following
 from ftloader.state.workers import StatefulIterableFetcher, WorkerState
@@ -73,11 +73,10 @@ class WorkerContext:
     alive and hands it over with each task.
     """
 
-    def __init__(self, plan: Plan, worker_id: int) -> None:
+    def __init__(self, plan: Plan, worker_id: int, dataset: Any) -> None:
         self._plan = plan
         self._worker_id = worker_id
-        # Here, in the consumer, so that no two copies are made at the same time.
-        self._dataset = _own_dataset(plan)
+        self._dataset = dataset  # this worker's: see own_datasets
         self._share = plan.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
@@ -168,27 +167,22 @@ class WorkerContext:
             )
 
 
-def _own_dataset(plan: Plan) -> Any:
-    """The dataset object that one worker uses.
+def own_datasets(dataset: Any, dataset_kind: int, count: int) -> list[Any]:
+    """The dataset objects that *count* workers use.
 
     Map-style: the dataset itself, shared by all workers, which is where threads save
-    the memory that processes spend on copies. Iterable-style: a shallow copy for each
-    worker, because the documented way to shard is to set attributes of
-    ``get_worker_info().dataset`` in ``worker_init_fn``, which must not reach the other
-    workers; of a data pipe a deep one.
+    the memory that processes spend on copies. Iterable-style: a copy in depth for each
+    worker, as processes have it.
+
+    Raises:
+        TypeError: if it cannot be copied.
     """
-    if data_pipes.is_data_pipe(plan.dataset):
-        return data_pipes.own_copy(plan.dataset)
-    if plan.dataset_kind == _DatasetKind.Map:
-        return plan.dataset
-    try:
-        return copy.copy(plan.dataset)
-    except Exception as error:
-        raise TypeError(
-            f"{type(plan.dataset).__name__} cannot be copied with copy.copy(), and each worker "
-            "thread needs its own copy of an iterable-style dataset. Give it a __copy__ method "
-            "(returning self is fine if several threads may iterate it at once)."
-        ) from error
+    if data_pipes.is_data_pipe(dataset):
+        return [data_pipes.own_copy(dataset) for _ in range(count)]
+    if dataset_kind == _DatasetKind.Map:
+        return [dataset] * count
+    original = Original(dataset)
+    return [original.copy() for _ in range(count)]
 
 
 class _no_stop_iteration:

@@ -1,13 +1,14 @@
 """What torch's class and ours must have in common without anybody asking: the same program with both."""
 
 import contextvars
+import time
 import warnings
 
 import numpy as np
 import pytest
 import torch
 import torch.utils.data as torch_data
-from torch.utils.data import Dataset, StackDataset, Subset, random_split
+from torch.utils.data import ChainDataset, Dataset, IterableDataset, StackDataset, Subset, get_worker_info, random_split
 
 from ftloader import DataLoader, sample_rng
 
@@ -191,3 +192,76 @@ def test_the_warning_of_too_many_workers_is_filtered_as_torchs_is(loader_class):
         warnings.filterwarnings("ignore", message=r"This DataLoader will create .* in total\. Our suggested max number")
         warnings.filterwarnings("ignore", message=".*fork")
         loader_class(range(4), num_workers=500)
+
+
+class Range(IterableDataset):
+    def __init__(self, start, end):
+        self.start, self.end = start, end
+
+    def __iter__(self):
+        return iter(range(self.start, self.end))
+
+
+def shard_the_members(worker_id):
+    """torch's documented way, for each of the datasets of a ChainDataset."""
+    info = get_worker_info()
+    for dataset in info.dataset.datasets:
+        share = (dataset.end - dataset.start) // info.num_workers
+        dataset.start += worker_id * share
+        dataset.end = dataset.start + share
+
+
+def test_a_chain_dataset_sharded_in_worker_init_fn(loader_class):
+    dataset = ChainDataset([Range(0, 20), Range(20, 40)])
+    loader = loader_class(dataset, 4, num_workers=2, worker_init_fn=shard_the_members)
+    assert sorted(torch.cat(list(loader)).tolist()) == list(range(40))
+
+
+class Epochs:
+    number = 0
+
+
+class ShardList(IterableDataset):
+    """Counts its epochs in a member, as webdataset's shard lists do."""
+
+    def __init__(self):
+        self.epochs = Epochs()
+
+    def __iter__(self):
+        self.epochs.number += 1
+        info = get_worker_info()
+        shards = np.random.default_rng(self.epochs.number).permutation(16)
+        yield from shards[info.id :: info.num_workers].tolist()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_epoch_counter_in_a_member(loader_class, persistent):
+    loader = loader_class(ShardList(), 2, num_workers=2, persistent_workers=persistent)
+    for _ in range(3):
+        assert sorted(torch.cat(list(loader)).tolist()) == list(range(16))
+
+
+class Reader:
+    def __init__(self):
+        self.position = 0
+
+    def read(self):
+        time.sleep(0.0002)
+        self.position += 1
+        return self.position - 1
+
+
+class Reads(IterableDataset):
+    def __init__(self):
+        self.reader = Reader()
+
+    def __iter__(self):
+        info = get_worker_info()
+        for _ in range(200):
+            value = self.reader.read()
+            if value % info.num_workers == info.id:
+                yield value
+
+
+def test_a_reader_in_a_member(loader_class):
+    assert sorted(torch.cat(list(loader_class(Reads(), 10, num_workers=2))).tolist()) == list(range(200))

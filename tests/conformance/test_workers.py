@@ -163,7 +163,7 @@ class Uneven(IterableDataset):
 
 
 def test_in_order_false_of_iterable_style_does_not_wait_for_a_slow_worker():
-    gate = threading.Event()
+    gate = torch.multiprocessing.Event()  # which copies of the dataset share
     with iter(
         DataLoader(Uneven(gate), batch_size=None, num_workers=2, worker_method="thread", in_order=False)
     ) as iterator:

@@ -1,7 +1,6 @@
 """Which samples an audit loads, and how: as this package's worker threads load them."""
 
 import contextlib
-import copy
 import os
 import random
 import traceback
@@ -9,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from torch.utils.data import IterableDataset
+from torch.utils.data.dataloader import _DatasetKind
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
-from ftloader import data_pipes
 from ftloader.call_site import is_user_code, treat_as_engine
 from ftloader.random import enter_sample, sample_scope
+from ftloader.thread_worker import own_datasets
 from ftloader.worker_info import WorkerInfo, acting_as
 from ftsafety.audit.comparison import Frozen, Raised, freeze
 
@@ -57,7 +57,7 @@ class IndexedLoads:
 class IterableLoads:
     """The beginning of each worker's share of an iterable-style dataset; the keys are worker ids.
 
-    Each worker iterates its own shallow copy, or its own deep copy of a data pipe, as in the loader.
+    Each worker iterates its own copy, as in the loader.
     """
 
     unit = "worker"
@@ -67,8 +67,7 @@ class IterableLoads:
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
-        own = data_pipes.own_copy if data_pipes.is_data_pipe(self.dataset) else copy.copy
-        dataset = own(self.dataset)
+        (dataset,) = own_datasets(self.dataset, _DatasetKind.Iterable, 1)
         with _worker(key, self._threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))

@@ -251,11 +251,11 @@ def test_dataset_that_cannot_be_copied_says_what_to_do():
         def __iter__(self):
             return iter([1])
 
-        def __copy__(self):
+        def __getstate__(self):
             raise NotImplementedError
 
     dl = DataLoader(Single(), num_workers=1, worker_method="thread")
-    with pytest.raises(TypeError, match="Single cannot be copied.*__copy__"):
+    with pytest.raises(TypeError, match="Single cannot be copied.*__getstate__"):
         next(iter(dl))
 
 

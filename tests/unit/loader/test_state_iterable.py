@@ -1,7 +1,6 @@
 """An iterable-style loader stopped after any batch and resumed gives the remaining batches."""
 
 import pickle
-import threading
 
 import pytest
 import torch
@@ -242,7 +241,7 @@ class Slow(IterableDataset):
 @pytest.mark.parametrize("saving", list(map(param, TWO_WORKERS.values())), ids=name)
 @pytest.mark.parametrize("loading", list(map(param, TWO_WORKERS.values())), ids=name)
 def test_out_of_order(saving, loading):
-    event = torch.multiprocessing.Event() if saving["worker_method"] == "process" else threading.Event()
+    event = torch.multiprocessing.Event()  # which copies of the dataset share
     loader = DataLoader(Slow(event), None, in_order=False, **saving)
     iterator = iter(loader)
     first = [next(iterator) for _ in range(5)]

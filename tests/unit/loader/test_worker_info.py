@@ -140,19 +140,6 @@ def test_workers_use_one_intra_op_thread_and_nobody_else_notices():
         torch.set_num_threads(before)
 
 
-def test_autograd_mode_of_the_consumer_does_not_reach_the_workers():
-    class Grad(Dataset):
-        def __len__(self):
-            return 1
-
-        def __getitem__(self, index):
-            return torch.is_grad_enabled()
-
-    with torch.inference_mode():
-        values = list(DataLoader(Grad(), batch_size=None, num_workers=1, worker_method="thread"))
-    assert values == [True]
-
-
 class WithPinMemory:
     def __init__(self, samples):
         self.tensor = torch.tensor(samples)

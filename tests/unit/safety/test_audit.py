@@ -114,6 +114,7 @@ def test_a_connection_that_belongs_to_a_thread(suspects):
 
 def test_iterable_datasets(suspects):
     assert audit(suspects.Stream()).ok
+    assert audit(suspects.CountingStream()).ok  # each worker has a copy of its members
     report = audit(suspects.SharedStream())
     assert "self.position[0] += 1" in the(report, "lost-update").where
 

@@ -1,0 +1,118 @@
+"""What each worker thread has of an iterable-style dataset: a copy of its own, and what may be shared."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import IterableDataset
+
+from ftloader import DataLoader
+from ftloader.own_copy import Original
+
+
+class Holder:
+    def __init__(self, **values):
+        self.__dict__.update(values)
+
+
+def copied(**values):
+    return Original(Holder(**values)).copy()
+
+
+def test_members_are_copied_in_depth_and_keep_their_identity():
+    shard = {"done": [1, 2]}
+    one, other = (Original(Holder(a=shard, b=shard)).copy() for _ in range(2))
+    assert one.a is one.b and one.a == shard
+    one.a["done"].append(3)
+    assert shard == other.a == {"done": [1, 2]}
+
+
+def test_arrays_and_tensors_that_can_be_written_are_copied():
+    array, tensor = np.arange(4), torch.arange(4)
+    copy = copied(array=array, same=array, tensor=tensor, view=tensor[2:])
+    assert copy.array is copy.same and copy.array is not array
+    copy.array[0], copy.tensor[3] = 9, 9
+    assert array[0] == 0 and tensor[3] == 3
+    assert copy.view.tolist() == [2, 9]  # still on the memory of the other
+
+
+def test_memory_that_nobody_can_write_or_processes_share_is_shared(tmp_path):
+    fixed = np.arange(4)
+    fixed.flags.writeable = False
+    mapped = np.memmap(tmp_path / "map", np.uint8, "w+", shape=(4,))
+    tensor = torch.arange(4).share_memory_()
+    copy = copied(
+        fixed=fixed,
+        part=fixed[1:],
+        mapped=mapped,
+        piece=mapped[1:],
+        tensor=tensor,
+        from_bytes=np.frombuffer(b"ab", np.uint8),
+    )
+    for name in ("fixed", "part", "mapped", "piece"):
+        assert np.shares_memory(getattr(copy, name), mapped if name in ("mapped", "piece") else fixed), name
+    assert copy.tensor.data_ptr() == tensor.data_ptr()
+
+
+def test_a_read_only_view_of_an_array_that_can_be_written_is_copied():
+    array = np.arange(4)
+    view = array[:]
+    view.flags.writeable = False
+    assert not np.shares_memory(copied(view=view).view, array)
+
+
+def test_functions_and_classes_without_a_name_are_shared():
+    class Local:
+        pass
+
+    def function():
+        return 1
+
+    copy = copied(cls=Local, one=Local(), function=function, text=lambda: 2, module=np)
+    assert copy.cls is Local and type(copy.one) is Local and copy.function is function
+    assert copy.text() == 2 and copy.module is np
+
+
+def test_locks_become_free_ones():
+    lock, condition = threading.Lock(), threading.Condition()
+    with lock, condition:
+        copy = copied(lock=lock, again=lock, recursive=threading.RLock(), condition=condition, event=threading.Event())
+        assert copy.lock is copy.again and copy.lock is not lock
+        assert copy.lock.acquire(blocking=False) and copy.recursive.acquire(blocking=False)
+        with copy.condition:
+            copy.condition.notify()
+    copy.event.set()
+
+
+def test_what_processes_share_is_shared():
+    event, value = torch.multiprocessing.Event(), torch.multiprocessing.Value("i", 3)
+    copy = copied(event=event, value=value)
+    assert copy.event is event and copy.value is value
+
+
+def test_generators_draw_the_same_from_where_they_are():
+    generators = [np.random.default_rng(3), torch.Generator().manual_seed(3)]
+    copy = copied(generators=generators)
+    assert copy.generators[0].random() == generators[0].random()
+    assert torch.rand(1, generator=copy.generators[1]) == torch.rand(1, generator=generators[1])
+
+
+class Reads(IterableDataset):
+    def __init__(self, path):
+        self.file = open(path)
+
+    def __iter__(self):
+        yield from range(4)
+
+
+def test_what_cannot_be_copied(monkeypatch, caplog, tmp_path):
+    (tmp_path / "file").write_text("x")
+    dataset = Reads(tmp_path / "file")
+    with pytest.raises(TypeError, match="Reads cannot be copied.*TextIOWrapper.*__iter__"):
+        iter(DataLoader(dataset, num_workers=1, worker_method="thread"))
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
+    with caplog.at_level("INFO", "ftloader"):
+        assert type(iter(DataLoader(dataset, num_workers=1))).__name__ == "ProcessDataLoaderIter"
+    assert "'auto' takes processes" in caplog.text and "Reads" in caplog.text
+    dataset.file.close()
