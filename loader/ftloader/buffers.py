@@ -17,12 +17,12 @@ Two uses of memory go unseen by reference counts, and such memory is given up:
 """
 
 import sys
-import threading
 import weakref
 from typing import Any
 
 import torch
 
+from ftloader import fork_locks
 from ftloader.malloc import advise_huge_pages
 
 
@@ -35,11 +35,12 @@ class Buffer:
     made it comes round to it (biased reference counting, PEP 703).
     """
 
-    __slots__ = ("_filler", "storage")
+    __slots__ = ("_filler", "last_taken", "storage")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.storage = storage
         self._filler: weakref.ref | None = None
+        self.last_taken = 0  # by the pool's count
 
     def lend_to(self, filler: Any) -> None:
         """*filler* fills it: until ``release()``, or until *filler* is gone."""
@@ -63,29 +64,39 @@ class Buffer:
 
 
 class BufferPool:
-    """Storages on the CPU by size in bytes.
+    """Storages on the CPU by size in bytes, those of a DataLoader for as long as it lives.
 
     One lock guards the list and the lending; it is held for a few reference counts or one
     allocation.
 
     Args:
-        most: how many storages to remember. If the consumer keeps more batches than
-            that, the oldest are forgotten (and freed when the consumer drops them).
+        batches: how many batches are in use at a time. The pool remembers the storages of as
+            many. If the consumer keeps more, the oldest are forgotten (and freed when the
+            consumer drops them). A size that has not been asked for while so many batches
+            were made four times over is freed.
         pinned: take page-locked memory; none is remembered then.
     """
 
-    def __init__(self, most: int, pinned: bool = False) -> None:
-        self._most = most
+    def __init__(self, batches: int, pinned: bool = False) -> None:
+        self._batches = batches
         self._pinned = pinned
-        self._lock = threading.Lock()
+        self._lock = fork_locks.lock()  # a child may use the loader
         self._buffers: list[Buffer] = []
+        self._most = batches
+        self._taken = 0
 
-    def take(self, nbytes: int, filler: Any) -> Buffer:
-        """Memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill."""
+    def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
+        """Memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill.
+
+        Args:
+            per_batch: how many storages the batch takes that this one is for.
+        """
         if self._pinned:
             pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             return Buffer(pinned.untyped_storage())
         with self._lock:
+            self._most = max(self._most, self._batches * per_batch)
+            self._taken += 1
             buffer = self._find(nbytes)
             if buffer is None:
                 if len(self._buffers) >= self._most:
@@ -96,6 +107,9 @@ class BufferPool:
                 advise_huge_pages(buffer.storage.data_ptr(), nbytes)
                 self._buffers.append(buffer)
             buffer.lend_to(filler)
+            buffer.last_taken = self._taken
+            if self._taken % (4 * self._most) == 0:
+                self._tidy_up()
             return buffer
 
     def _find(self, nbytes: int) -> Buffer | None:
@@ -103,6 +117,11 @@ class BufferPool:
             if buffer.storage.nbytes() == nbytes and buffer.is_free():
                 return buffer
         return None
+
+    def _tidy_up(self) -> None:
+        """Frees what nobody has asked for in a long time."""
+        long_ago = self._taken - 4 * self._most
+        self._buffers = [b for b in self._buffers if b.last_taken > long_ago or not b.is_free()]
 
     def __len__(self) -> int:
         """How many storages are remembered."""

@@ -13,6 +13,7 @@ import torch.utils.data
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ftloader import data_pipes
+from ftloader.buffers import BufferPool
 from ftloader.on_error import ErrorPolicy, OnError, SkipLog
 from ftloader.process_iterator import ProcessDataLoaderIter
 from ftloader.serial_iterator import SerialDataLoaderIter
@@ -104,6 +105,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self.skipped = SkipLog()
         self._states = StateKeeper()
         self._watch = Watch()  # used if strict
+        self._buffers: tuple[tuple[int, bool], BufferPool] | None = None  # and what it was made for
         self._suits_threads: bool | None = None  # None: not tried yet
         with data_pipes.exclusive(dataset):
             super().__init__(dataset, *args, **kwargs)
@@ -188,8 +190,15 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self._iterator = None  # persistent workers start anew
 
     def __getstate__(self) -> dict[str, Any]:
-        # Copies and pickles have a state of their own.
-        return self.__dict__ | {"_states": copy.copy(self._states)}
+        # Copies and pickles have a state and memory of their own.
+        return self.__dict__ | {"_states": copy.copy(self._states), "_buffers": None}
+
+    def _buffer_pool(self, batches: int, pinned: bool) -> BufferPool:
+        """The memory of batches, which the iterators of all epochs use again."""
+        wanted = batches, pinned
+        if self._buffers is None or self._buffers[0] != wanted:
+            self._buffers = wanted, BufferPool(batches, pinned)
+        return self._buffers[1]
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if self.num_workers == 0:

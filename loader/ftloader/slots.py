@@ -37,11 +37,11 @@ class _Array:
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
 
-    def __init__(self, slot: Slot, size: int, pool: BufferPool) -> None:
+    def __init__(self, slot: Slot, size: int, pool: BufferPool, per_batch: int) -> None:
         self._slot = slot
         self._shape = (size, *slot.shape)
         self._strides = tuple(prod(self._shape[axis + 1 :]) for axis in range(len(self._shape)))
-        self._buffer = pool.take(size * slot.nbytes, self)
+        self._buffer = pool.take(size * slot.nbytes, self, per_batch)
         self._address = self._buffer.storage.data_ptr()
         self._view = (
             None
@@ -146,8 +146,9 @@ class Slots:
         self._pin_device = pin_device
         self._arrays: list[_Array | None] = []
         self._columns: list[list] = []  # empty where there is an array
+        slots = sum(isinstance(leaf, Slot) for leaf in layout.leaves)
         for leaf in layout.leaves:
-            array = _Array(leaf, size, pool) if isinstance(leaf, Slot) else None
+            array = _Array(leaf, size, pool, slots) if isinstance(leaf, Slot) else None
             self._arrays.append(array)
             self._columns.append([None] * size if array is None else [])
         self._collated: list = []

@@ -31,7 +31,6 @@ from torch.utils.data.dataloader import _DatasetKind
 
 from ftloader import data_pipes, fork_locks
 from ftloader.assembly import Assembly, Builder
-from ftloader.buffers import BufferPool
 from ftloader.consumer_modes import ConsumerModes
 from ftloader.error_notes import annotate
 from ftloader.fetch import EMPTY, Epoch, Fetched, has_getitems
@@ -70,6 +69,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._lock = fork_locks.rlock()  # a child may begin a new epoch
         self._in_order = loader.in_order
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
+        # In the making or finished, held by the consumer, and one it is about to drop.
+        self._buffers = loader._buffer_pool(self._max_dispatched + 2, self._pin_memory)
         self._worker_init_fn = loader.worker_init_fn
         self._policy = ErrorPolicy(loader.on_error)
         self._watch = loader._watch if loader.strict_rng else None
@@ -124,13 +125,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if not together or has_getitems(self._dataset):
             return None
         return Builder(
-            plan.dataset,
-            plan.collate_fn,
-            plan.policy,
-            plan.num_workers,
-            # In the making or finished, held by the consumer, and one it is about to drop.
-            BufferPool(self._max_dispatched + 2, pinned=self._pin_memory),
-            plan.pin_memory_device,
+            plan.dataset, plan.collate_fn, plan.policy, plan.num_workers, self._buffers, plan.pin_memory_device
         )
 
     def _begin_epoch(self) -> None:

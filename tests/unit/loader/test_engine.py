@@ -238,3 +238,43 @@ def test_layout_tells_structures_apart():
     ):
         assert layout.flatten(other) is None
     assert Layout.of((1, "name")) is None
+
+
+def test_a_pool_remembers_the_storages_of_all_leaves():
+    pool = BufferPool(3)
+    fillers = [Filler() for _ in range(12)]
+    for _ in range(2):
+        taken = [pool.take(1000, filler, per_batch=4) for filler in fillers]
+        assert len({id(buffer) for buffer in taken}) == len(pool) == 12
+        for buffer in taken:
+            buffer.release()
+
+
+def test_a_size_that_nobody_asks_for_any_more_is_freed():
+    pool = BufferPool(2)
+    pool.take(1000, Filler())
+    for _ in range(20):
+        pool.take(2000, Filler())
+    assert len(pool) == 1
+
+
+class FourLarge(torch.utils.data.Dataset):
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        return [np.full((64, 1024), index, np.uint8) for _ in range(4)]
+
+
+def test_memory_is_used_again_with_several_leaves_and_in_the_next_epoch(monkeypatch):
+    made = []
+    allocate = torch.UntypedStorage
+    monkeypatch.setattr(torch, "UntypedStorage", lambda n: made.append(n) or allocate(n))
+    loader = DataLoader(FourLarge(), batch_size=4, num_workers=2, worker_method="thread")
+    for _ in range(4):
+        for number, batch in enumerate(loader):
+            assert [leaf[1, 0, 0].item() for leaf in batch] == [4 * number + 1] * 4
+            batch = None
+    # At most those of the batches in the making, of the one in hand and of the one before; not of 48 batches.
+    assert len(made) <= 4 * (loader.prefetch_factor * 2 + 2)
+    del loader, batch

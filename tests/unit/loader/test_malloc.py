@@ -91,7 +91,7 @@ huge_pages = pytest.mark.skipif(
 @huge_pages
 def test_huge_pages_are_asked_for_where_they_pay():
     filler = Filler()
-    buffer = BufferPool(most=2).take(64 << 20, filler)
+    buffer = BufferPool(2).take(64 << 20, filler)
     assert "hg" in flags_of_mapping(buffer.storage.data_ptr() + (32 << 20))
 
 
