@@ -29,7 +29,7 @@ from typing import Any, Self
 import torch
 from torch.utils.data.dataloader import _DatasetKind
 
-from ftloader import data_pipes, fork_locks
+from ftloader import data_pipes, fork_locks, global_generators
 from ftloader.assembly import Assembly, Builder
 from ftloader.consumer_modes import ConsumerModes
 from ftloader.error_notes import annotate
@@ -117,7 +117,13 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # pool's own hook comes first. Before the start: an interruption may follow it.
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
-        self._pool.start()
+        if self._worker_init_fn is None:
+            self._pool.start()
+            return
+        # Nothing is dispatched yet: only worker_init_fn can draw from them or seed them.
+        with global_generators.preserved():
+            self._pool.start()
+            self._pool.wait_until_started()
 
     def _make_builder(self, plan: Plan) -> Builder | None:
         """How the workers build a batch together; None if each batch is one worker's."""

@@ -204,17 +204,22 @@ def run_worker(
     start: list[WorkerContext],
     tasks: "SimpleQueue[Task | Order]",
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
+    started_up: "SimpleQueue[None]",
 ) -> None:
     """The thread's whole life. *start* holds the context and is emptied, because the
-    ``Thread`` object keeps the arguments of its target for as long as it runs."""
+    ``Thread`` object keeps the arguments of its target for as long as it runs. *started_up*
+    is told once, when ``worker_init_fn`` has returned or failed."""
     process = os.getpid()  # user code may fork, and return in the child: see worker_pool
     started = False
 
     def work() -> None:
         nonlocal started
         context = start.pop()
-        with joining.calling_user_code():
-            context.start_up()
+        try:
+            with joining.calling_user_code():
+                context.start_up()
+        finally:
+            started_up.put(None)
         watching = context.watching()
         del context
         with watching:

@@ -47,6 +47,11 @@ def _current_thread_info() -> WorkerInfo | None:
     return info
 
 
+def thread_info() -> WorkerInfo | None:
+    """The info of the loader's worker that the calling thread is; None in any other thread."""
+    return _state.info
+
+
 def _get_worker_info():
     # This code runs as torch's get_worker_info, with the globals of torch's module.
     return _loader_thread_info() or _worker_info  # type: ignore[name-defined]  # noqa: F821

@@ -17,8 +17,10 @@ with, when the fork came: it then stays locked for ever.
 
 import os
 import threading
+import time
+import warnings
 import weakref
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from ftloader import joining, lifetime
 from ftloader.fetch import Epoch
@@ -39,16 +41,33 @@ class WorkerPool:
         self.epoch = Epoch()
         self.consumer = lifetime.current_consumer()
         self._told_to_end = False
+        self._started: SimpleQueue[None] = SimpleQueue()  # one for each that ran worker_init_fn
         self._process = os.getpid()
         self._tasks: list[SimpleQueue] = [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
         self.threads = tuple(
             joining.WorkerThread(
                 target=run_worker,
-                args=(worker_id, [context], self._queue_of(worker_id), self._results),
+                args=(worker_id, [context], self._queue_of(worker_id), self._results, self._started),
                 name=f"loader-worker-{worker_id}",
             )
             for worker_id, context in enumerate(contexts)
         )
+
+    def wait_until_started(self) -> None:
+        """Waits until all workers have run ``worker_init_fn``, up to ``joining.JOIN_LIMIT`` seconds, and warns if
+        some have not."""
+        deadline = time.monotonic() + joining.JOIN_LIMIT
+        for waiting in range(len(self.threads), 0, -1):
+            try:
+                self._started.get(timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                warnings.warn(
+                    f"worker_init_fn of {waiting} worker threads has not returned within {joining.JOIN_LIMIT:g} s: if "
+                    "it seeds random, NumPy or torch, that will reach the whole program",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+                return
 
     def start(self) -> None:
         """Starts the threads, once. Whoever is to end them should hold the pool before, since

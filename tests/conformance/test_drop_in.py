@@ -1,6 +1,7 @@
 """What torch's class and ours must have in common without anybody asking: the same program with both."""
 
 import contextvars
+import random
 import time
 import warnings
 
@@ -265,3 +266,40 @@ class Reads(IterableDataset):
 
 def test_a_reader_in_a_member(loader_class):
     assert sorted(torch.cat(list(loader_class(Reads(), 10, num_workers=2))).tolist()) == list(range(200))
+
+
+def seed_as_torch_documents(worker_id):
+    seed = torch.initial_seed() % 2**32
+    np.random.seed(seed)
+    random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def test_worker_init_fn_does_not_seed_the_program(loader_class):
+    """The training loop's own numbers, and the orders of the epochs, are those of a program without workers."""
+
+    def program(**more):
+        random.seed(1), np.random.seed(2), torch.manual_seed(3)
+        loader = loader_class(range(12), 4, shuffle=True, **more)
+        found = []
+        for _ in range(4):
+            found.append([torch.cat(list(loader)).tolist(), np.random.beta(0.2, 0.2), random.random()])
+        return found, torch.rand(1).item()
+
+    (found, last) = program(num_workers=2, worker_init_fn=seed_as_torch_documents)
+    assert (found, last) == program(num_workers=2)
+    assert len({tuple(order) for order, _, _ in found}) == len({beta for _, beta, _ in found}) == 4
+
+
+class Seed(Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return torch.tensor(torch.initial_seed() - get_worker_info().seed)
+
+
+def test_the_initial_seed_of_a_worker_is_its_own(loader_class):
+    before = torch.initial_seed()
+    assert torch.cat(list(loader_class(Seed(), num_workers=2))).tolist() == [0, 0]
+    assert torch.initial_seed() == before
