@@ -102,8 +102,10 @@ def _parser() -> argparse.ArgumentParser:
         "run all tests in both twins, or in one",
         _test,
         (
-            "Runs the tests: those of the loader and the benchmark in each twin, those of ./twins itself, and,\n"
-            "where a Docker engine answers, those that build and run the images. Other arguments go to pytest:\n\n"
+            "Checks format, lint and types, then runs the tests: those of the packages in each twin (in ft also\n"
+            "with the GIL forced on), those of ./twins itself and of the report's page, and, where a Docker engine\n"
+            "answers, those that build and run the images. --long adds the tests marked long. Other arguments go\n"
+            "to pytest; with any argument there are no checks:\n\n"
             "  ./twins test ft -k order"
         ),
         usage="./twins test [-h] [ft|gil] [PYTEST-ARGUMENT ...]",

@@ -1,7 +1,7 @@
 """Whether a results.json is what a run wrote: complete, of this form, consistent in itself, and unchanged.
 
 Three lines of defence, so that a message can say what is wrong and where: the schema
-(bench/results.schema.json) knows the form of every field; `inconsistencies` recomputes from the rounds
+(bench/ftbench/results.schema.json) knows the form of every field; `inconsistencies` recomputes from the rounds
 what was summed up from them; the seal, SHA-256 sums of the parts of the document, notices any other
 change. The seal protects from accidents and from forgetting, not from somebody who wants to deceive:
 whoever can edit the figures can seal them again.

@@ -1,6 +1,6 @@
 """results.json: where a run's files go, and writing them so that nothing finished is lost.
 
-The schema is bench/results.schema.json; SCHEMA_VERSION is raised when a reader of the old
+The schema is bench/ftbench/results.schema.json; SCHEMA_VERSION is raised when a reader of the old
 form would misread the new one. What is written and what is read is checked (ftbench.integrity). Files
 appear by a rename of a complete, synchronised copy, so that a full disk or a kill leaves the previous
 state of the file, never half of one.

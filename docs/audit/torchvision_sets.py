@@ -1,6 +1,6 @@
 """Datasets and transforms of torchvision.
 
-pip install --target packages --no-deps torchvision==0.25.0     # the one for the locked torch
+./twins exec ft pip install --target packages --no-deps torchvision==0.25.0     # the one for the locked torch
 PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:folder
 PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:augmented
 PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:fake

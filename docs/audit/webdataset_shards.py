@@ -1,6 +1,6 @@
 """Samples in tar shards through webdataset: an iterable-style dataset, of which every worker has a copy.
 
-pip install --target packages --no-deps webdataset braceexpand pyyaml
+./twins exec ft pip install --target packages --no-deps webdataset braceexpand pyyaml
 PYTHONPATH=packages ./twins audit docs/audit/webdataset_shards.py:in_order
 """
 

@@ -35,14 +35,14 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         worker_method: what a worker is when ``num_workers > 0``.
 
             - ``"thread"``: a thread of this process. Batches are handed over without a
-              copy, the dataset is shared, and nothing needs to be picklable.
+              copy; a map-style dataset is shared and need not be picklable.
             - ``"process"``: torch's own worker processes.
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made,
               else processes; processes also if ``multiprocessing_context`` is given, and
               for iterable-style datasets that cannot be copied (which the logger
               ``ftloader`` tells).
         on_error: what becomes of a sample whose loading raises an ``Exception``:
-            ``"raise"`` (default) it, ``"skip"`` the sample, or a callable
+            ``"raise"`` (default) raises it, ``"skip"`` leaves the sample out, a callable
             ``on_error(error, index)`` that returns a sample to use instead or
             ``ftloader.SKIP``. See ``ftloader.on_error``. What was left out is counted and
             described in the attribute ``skipped``, and warned of at the end of the epoch.

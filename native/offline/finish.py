@@ -17,9 +17,9 @@ from pathlib import Path
 STAMP = "finished.json"
 """As in native/cache.py: an environment with this file counts as finished."""
 
-# Asks the target's own Python where its packages are. It may be as old as Python 3.6.
 RUNTIME = "runtime"
 """The folder of the checkout that holds ftrun."""
+# Asks the target's own Python where its packages are. It may be as old as Python 3.6.
 _ASK = "import json, site, sys; print(json.dumps([p for p in sys.path if p] + site.getsitepackages()))"
 
 

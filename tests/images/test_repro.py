@@ -45,7 +45,7 @@ def project(engine, images, shell_environment, tmp_path_factory):
         done = subprocess.run(
             command, env=shell_environment, input=script or "", capture_output=True, text=True, timeout=600
         )
-        # The peers end with their client. The next run is to start them anew, not to meet them on their way out.
+        # The servers end with their client. The next run is to start them anew, not to meet them on their way out.
         for container in engine.containers.list(filters={"label": f"com.docker.compose.project={name}"}):
             container.wait(timeout=60)
         return done

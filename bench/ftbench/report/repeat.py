@@ -50,14 +50,14 @@ def commands(document: dict) -> list[tuple[str, str]]:
         data = shlex.quote(without_controls(document["options"]["data"]))
         inside = shlex.join(["/data" if a == document["options"]["data"] else a for a in options(document)])
         found.append(("The same with Docker", f"DATA={data} {before}docker compose run --rm ft-bench {inside}"))
-    found.append(("This report again, from results.json alone", "python -m ftbench report results.json"))
+    found.append(("This report again, from results.json alone", "./twins bench report results.json"))
     return found
 
 
 def stress(document: dict) -> str:
     """The command that runs the thread-safety suite, after the shortest measurement, in the way the run was made."""
-    peers = any(where.startswith("unix:") for where in document["options"]["twins"].values())
-    bench = "docker compose run --rm ft-bench" if peers else "./twins bench"
+    servers = any(where.startswith("unix:") for where in document["options"]["twins"].values())
+    bench = "docker compose run --rm ft-bench" if servers else "./twins bench"
     return f"{_series(document)}{bench} --quick --stress"
 
 

@@ -23,9 +23,10 @@ MODULE:OBJECT
     python -m ftsafety.audit data.py:Crops --indices 0,17,99 --json > audit.json
 
 In a program:  print(ftsafety.audit(dataset))
+This runs in your own process, so a crash of the dataset ends your program.
 
-The audit runs in a process of its own, so a crash or a hang ends in a report with the stacks. A race that shows
-once in a million calls may need --seconds 600, and some races show only with the GIL off.
+The command runs the audit in a process of its own, so a crash or a hang ends in a report with the stacks. A race
+that shows once in a million calls may need --seconds 600, and some races show only with the GIL off.
 
 exit status:
   0  nothing was found that is unsafe (notes at most)

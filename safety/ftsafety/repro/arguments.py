@@ -191,7 +191,8 @@ def read_script(path: str, walled: bool) -> bytes:
             hint = ""
             if walled:
                 hint = (
-                    ": this container sees the folder repro/ only; give it another script on standard input "
+                    ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another folder there); "
+                    "give it another script on standard input "
                     "(docker compose run --rm -T ft-repro - <bug.py)"
                 )
             raise UsageError(f"there is no script {path}{hint}")
