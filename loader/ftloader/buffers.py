@@ -119,9 +119,11 @@ class BufferPool:
         return None
 
     def _tidy_up(self) -> None:
-        """Frees what nobody has asked for in a long time."""
+        """Forgets what nobody has asked for in a long time, and what another process maps."""
         long_ago = self._taken - 4 * self._most
-        self._buffers = [b for b in self._buffers if b.last_taken > long_ago or not b.is_free()]
+        self._buffers = [
+            b for b in self._buffers if not b.storage.is_shared() and (b.last_taken > long_ago or not b.is_free())
+        ]
 
     def __len__(self) -> int:
         """How many storages are remembered."""

@@ -1,11 +1,12 @@
 """What a worker thread takes over from the thread that makes the iterator.
 
 A forked worker process begins with all that its parent's thread had set for itself. A new thread begins with
-nothing: gradients on, no autocast, the CPU as default device, empty context variables (NumPy's ``errstate`` is one).
+gradients on, no autocast and the CPU as default device. Context variables, NumPy's ``errstate`` among them, are of
+the user's side of a worker: see ``thread_worker.WorkerContext``.
 """
 
 import contextvars
-from collections.abc import Callable
+import sys
 
 import torch
 
@@ -20,21 +21,27 @@ class ConsumerModes:
     """
 
     def __init__(self) -> None:
-        self._context = contextvars.copy_context()
         self._gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         self._autocast = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in _AUTOCAST]
         self._device = torch.get_default_device()
 
-    def run(self, work: Callable[[], None]) -> None:
-        """Calls *work* in a new thread of its own, under these modes."""
+    def adopt(self) -> None:
+        """Sets them in the calling thread, a new one, for its whole life."""
         torch.set_grad_enabled(self._gradients)
         for name, enabled, dtype in self._autocast:
             torch.set_autocast_enabled(name, enabled)
             torch.set_autocast_dtype(name, dtype)
-        # Each thread needs a copy: a context is entered by one thread at a time.
-        context = self._context.copy()
-        if self._device.type == "cpu":
-            context.run(work)
-        else:
-            with self._device:
-                context.run(work)
+        # The cache of cast weights is the process's, and emptied by who leaves autocast: never these threads.
+        torch.set_autocast_cache_enabled(False)
+        if self._device.type != "cpu":
+            self._device.__enter__()
+
+
+def own_context() -> contextvars.Context:
+    """A copy of this thread's context variables, for one worker. The values are the same objects, but for the
+    ``decimal`` context."""
+    context = contextvars.copy_context()
+    if "decimal" in sys.modules:
+        decimal = sys.modules["decimal"]
+        context.run(lambda: decimal.setcontext(decimal.getcontext().copy()))
+    return context

@@ -53,18 +53,6 @@ def needs_processes(dataset: Any) -> bool:
     return any(inspect.ismethod(getattr(pipe, "apply_sharding", None)) for pipe in pipes)
 
 
-def suits_threads(dataset: Any) -> bool:
-    """False for a data pipe that ``needs_processes`` or that ``own_copy`` cannot copy. It
-    tries, so it costs as much."""
-    if needs_processes(dataset):
-        return False
-    try:
-        own_copy(dataset)
-    except TypeError:
-        return False
-    return True
-
-
 def own_copy(dataset: Any) -> Any:
     """The data pipe that one worker thread uses: a deep copy of an ``IterDataPipe``, a
     ``MapDataPipe`` itself.

@@ -108,7 +108,6 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self._states = StateKeeper()
         self._watch = Watch()  # used if strict
         self._buffers: tuple[tuple[int, bool], BufferPool] | None = None  # and what it was made for
-        self._suits_threads: bool | None = None  # None: not tried yet
         with data_pipes.exclusive(dataset):
             super().__init__(dataset, *args, **kwargs)
 
@@ -134,10 +133,6 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
                 }
             )
         super().__setattr__(attr, val)
-
-    def __iter__(self) -> _BaseDataLoaderIter:
-        with data_pipes.exclusive(self.dataset):
-            return super().__iter__()
 
     def state_dict(self) -> dict[str, Any]:
         """Where the latest iterator is: what ``load_state_dict`` goes on from.
@@ -192,8 +187,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self._iterator = None  # persistent workers start anew
 
     def __getstate__(self) -> dict[str, Any]:
-        # Copies and pickles have a state and memory of their own.
-        return self.__dict__ | {"_states": copy.copy(self._states), "_buffers": None}
+        # Copies and pickles have a state, memory and workers of their own.
+        return self.__dict__ | {"_states": copy.copy(self._states), "_buffers": None, "_iterator": None}
 
     def _buffer_pool(self, batches: int, pinned: bool) -> BufferPool:
         """The memory of batches, which the iterators of all epochs use again."""
@@ -203,26 +198,24 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         return self._buffers[1]
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
-        if self.num_workers == 0:
-            return SerialDataLoaderIter(self)
-        self.check_worker_number_rationality()
-        if self._resolve_worker_method() == "process":
-            return ProcessDataLoaderIter(self)
-        return ThreadDataLoaderIter(self)
+        if self.num_workers > 0:
+            self.check_worker_number_rationality()
+            if self._resolve_worker_method() == "thread" and (self.worker_method == "thread" or self._suits_threads()):
+                return ThreadDataLoaderIter(self)
+        with data_pipes.exclusive(self.dataset):
+            return SerialDataLoaderIter(self) if self.num_workers == 0 else ProcessDataLoaderIter(self)
 
     def _resolve_worker_method(self) -> Literal["thread", "process"]:
+        """What "auto" means, unless the dataset turns out not to suit threads."""
         if self.worker_method != "auto":
             return self.worker_method
-        if self.multiprocessing_context is not None or sys._is_gil_enabled():
-            return "process"
-        if self._suits_threads is None:
-            self._suits_threads = self._can_be_copied()
-        return "thread" if self._suits_threads else "process"
+        return "process" if self.multiprocessing_context is not None or sys._is_gil_enabled() else "thread"
 
-    def _can_be_copied(self) -> bool:
-        """Whether each worker thread can have the copy that it needs. Tries it, so it costs as much."""
-        if data_pipes.is_data_pipe(self.dataset):
-            return data_pipes.suits_threads(self.dataset)
+    def _suits_threads(self) -> bool:
+        """Whether each worker thread can have the copy that it needs, if it needs one. Tries it, anew for each
+        iterator, since a dataset may open a file meanwhile."""
+        if data_pipes.needs_processes(self.dataset):
+            return False
         try:
             own_datasets(self.dataset, self._dataset_kind, 1)
         except TypeError as error:

@@ -260,6 +260,7 @@ def has_getitems(dataset: Any) -> bool:
     for wrapper, wrapped in _WRAPPERS.items():
         if (
             issubclass(own, wrapper)
+            and "__getitems__" not in vars(dataset)
             and own.__getitems__ is wrapper.__getitems__
             and own.__getitem__ is wrapper.__getitem__
         ):

@@ -4,16 +4,21 @@ A worker process has a copy of everything, by the fork or by ``pickle``, so code
 members of its dataset without thinking of other workers. A copy is made here as ``pickle`` makes one
 (``__reduce_ex__``, ``__getstate__``), with these exceptions:
 
-- functions, classes and modules are the originals, whether or not they can be found by their name;
-- so is memory that no worker can change: arrays that are read-only down to the one that owns the memory;
-- so is what worker processes share too: NumPy's memory maps, tensors in shared memory (``share_memory_()``),
-  the events, locks, queues and values of ``multiprocessing``;
+- classes, modules and functions are the originals, whether or not they can be found by their name; a function with
+  a closure is the same code on a copy of what it closes over;
+- so are an ``object()``, whose identity is all it has, and the process's global random generators;
+- so is memory that no worker can change: arrays that are read-only down to what owns the memory;
+- so is what worker processes share too: memory maps, tensors in shared memory (``share_memory_()``), the events,
+  locks, queues and values of ``multiprocessing``, and arrays on their memory;
 - a lock becomes a new one, which nobody holds.
 """
 
 import copy
+import ctypes
 import io
+import mmap
 import pickle
+import random
 import threading
 import types
 from typing import Any
@@ -22,8 +27,14 @@ import numpy as np
 import torch
 
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict, tuple, bytes})
-_SHARED_BY_PROCESSES = ("multiprocessing.", "torch.multiprocessing.")
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_CTYPES = (ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
+_SHARED_BY_PROCESSES = ("multiprocessing.", "torch.multiprocessing.")
+_GLOBAL_GENERATORS: tuple[Any, ...] = (
+    random._inst,  # behind the module's functions
+    np.random.mtrand._rand,
+    torch.default_generator,
+)
 
 
 class Original:
@@ -34,21 +45,35 @@ class Original:
     """
 
     def __init__(self, dataset: Any) -> None:
+        self._type = type(dataset)
         file = io.BytesIO()
         pickler = _Pickler(file)
         try:
             pickler.dump(dataset)
         except Exception as error:
-            raise TypeError(
-                f"{type(dataset).__name__} cannot be copied ({type(error).__name__}: {error}), and each worker thread "
-                "needs its own copy of an iterable-style dataset. Open files, connections and generators in "
-                "__iter__, give what holds them a __getstate__ that leaves them out, or use worker_method='process'"
-            ) from error
+            raise self._refusal(error) from error
         self._pickled, self._apart = file.getvalue(), pickler.apart
 
     def copy(self) -> Any:
-        """A new copy. Raises what the dataset's own ``__setstate__`` and constructors raise."""
-        return _Unpickler(io.BytesIO(self._pickled), self._apart).load()
+        """A new copy. Raises ``TypeError`` if the pieces cannot be put together again."""
+        try:
+            return _Unpickler(io.BytesIO(self._pickled), self._apart).load()
+        except Exception as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: Exception) -> TypeError:
+        return TypeError(
+            f"{self._type.__name__} cannot be copied ({type(error).__name__}: {error}), and each worker thread "
+            "needs its own copy of an iterable-style dataset. Open files, connections and generators in "
+            "__iter__, give what holds them a __getstate__ that leaves them out, or use worker_method='process'"
+        )
+
+
+class _Shared:
+    """Stands in a pickle for the original of *value*."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 class _Pickler(pickle.Pickler):
@@ -60,26 +85,26 @@ class _Pickler(pickle.Pickler):
         """Objects, and whether the copy has the original."""
 
     def persistent_id(self, value: Any) -> int | None:
-        if type(value) in _PLAIN:
+        kind = type(value)
+        if kind in _PLAIN:
             return None
-        if isinstance(value, (type, types.FunctionType, types.ModuleType)):
-            shared = True
-        elif type(value).__module__.startswith(_SHARED_BY_PROCESSES):
-            shared = True
-        elif isinstance(value, np.ndarray):
-            if value.dtype.hasobject:
-                return None
-            shared = isinstance(value, np.memmap) or _is_read_only(value)
-        elif isinstance(value, torch.Tensor):
-            shared = value.is_shared()
-        else:
+        shared = kind is _Shared or _is_shared(value)
+        is_array = kind is np.ndarray and not value.dtype.hasobject
+        if not (shared or is_array or isinstance(value, torch.Tensor)):
             return None
-        self.apart.append((value, shared))
+        self.apart.append((value.value if kind is _Shared else value, shared))
         return len(self.apart) - 1
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, _LOCKS):
             return type(value), ()
+        if isinstance(value, types.FunctionType):
+            return _function, (_Shared(value), value.__closure__)
+        if isinstance(value, types.CellType):
+            try:
+                return types.CellType, (), (value.cell_contents,), None, None, _fill
+            except ValueError:  # nothing is in it yet
+                return types.CellType, ()
         return NotImplemented
 
 
@@ -89,20 +114,77 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, apart: list[tuple[Any, bool]]) -> None:
         super().__init__(file)
         self._apart = apart
-        self._copied: dict[int, Any] = {}  # deepcopy's memo: tensors on one storage stay so
+        self._copied: dict[int, Any] = {}  # deepcopy's memo: what lies on one memory does so again
 
     def persistent_load(self, number: int) -> Any:
         value, shared = self._apart[number]
-        return value if shared else copy.deepcopy(value, self._copied)
+        if shared:
+            return value
+        return _copied_array(value, self._copied) if type(value) is np.ndarray else copy.deepcopy(value, self._copied)
 
 
-def _is_read_only(array: np.ndarray) -> bool:
-    """Whether nobody can write to the array's memory through it or what it is a view of."""
+def _is_shared(value: Any) -> bool:
+    """Whether the copy has the original."""
+    if isinstance(value, types.FunctionType):
+        return value.__closure__ is None
+    if isinstance(value, (type, types.ModuleType)) or type(value) is object:
+        return True
+    if isinstance(value, np.ndarray):
+        return _lies_on_shared_memory(value)
+    if isinstance(value, torch.Tensor):
+        return value.layout is torch.strided and not value.is_nested and value.is_shared()
+    if isinstance(value, _CTYPES):
+        return hasattr(value, "_wrapper")  # multiprocessing.sharedctypes made it
+    return str(type(value).__module__).startswith(_SHARED_BY_PROCESSES) or any(
+        value is generator for generator in _GLOBAL_GENERATORS
+    )
+
+
+def _lies_on_shared_memory(array: np.ndarray) -> bool:
+    """Whether processes would share the array's memory, or nobody can write to it."""
     value: Any = array
-    while isinstance(value, np.ndarray):
-        if isinstance(value, np.memmap):
-            return True  # mapped, so processes would share it
-        if value.flags.writeable:
-            return False
-        value = value.base
-    return value is None or isinstance(value, bytes)
+    read_only = True
+    while True:
+        if isinstance(value, np.memmap) and value.mode == "c":
+            return False  # writing to it makes a private copy
+        if isinstance(value, mmap.mmap) or hasattr(value, "_wrapper"):
+            return True
+        if isinstance(value, np.ndarray):
+            read_only = read_only and not value.flags.writeable
+            value = _base(value)
+        elif isinstance(value, memoryview):
+            read_only = read_only and value.readonly
+            value = value.obj
+        else:
+            return read_only and (value is None or isinstance(value, bytes))
+
+
+def _base(array: np.ndarray) -> Any:
+    """What *array* is a view of, past what ``as_strided`` puts between."""
+    base: Any = array.base
+    return base.base if type(base).__name__ == "DummyArray" else base
+
+
+def _copied_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
+    """A copy of *array*; views of one array become views of one copy."""
+    owner = array
+    while type(_base(owner)) is np.ndarray:
+        owner = _base(owner)
+    if owner is array or _base(owner) is not None or not owner.flags.forc:
+        return copy.deepcopy(array, memo)
+    new = copy.deepcopy(owner, memo)
+    offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    view = np.ndarray(array.shape, array.dtype, new.reshape(-1, order="A"), offset, array.strides)
+    view.flags.writeable = array.flags.writeable
+    return view
+
+
+def _function(original: types.FunctionType, closure: tuple[types.CellType, ...]) -> types.FunctionType:
+    new = types.FunctionType(original.__code__, original.__globals__, original.__name__, original.__defaults__, closure)
+    new.__kwdefaults__, new.__qualname__ = original.__kwdefaults__, original.__qualname__
+    new.__dict__.update(original.__dict__)
+    return new
+
+
+def _fill(cell: types.CellType, state: tuple[Any]) -> None:
+    (cell.cell_contents,) = state

@@ -21,7 +21,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind
 
 from ftloader import data_pipes, joining
-from ftloader.consumer_modes import ConsumerModes
+from ftloader.consumer_modes import ConsumerModes, own_context
 from ftloader.error_notes import annotate, describe_index, without_stop_iteration
 from ftloader.fetch import EMPTY, Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
 from ftloader.malloc import keep_freed_memory
@@ -77,12 +77,16 @@ class WorkerContext:
         self._plan = plan
         self._worker_id = worker_id
         self._dataset = dataset  # this worker's: see own_datasets
+        self._context = own_context()  # the consumer's, as it is now
         self._share = plan.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
 
     def start_up(self) -> None:
         """Makes the worker's info and runs ``worker_init_fn``; once per worker."""
+        self._context.run(self._start_up)
+
+    def _start_up(self) -> None:
         plan = self._plan
         self._info = WorkerInfo(
             id=self._worker_id,
@@ -101,10 +105,9 @@ class WorkerContext:
             if plan.worker_init_fn is not None:
                 plan.worker_init_fn(self._worker_id)
 
-    @property
-    def modes(self) -> ConsumerModes:
-        """For the worker's whole life."""
-        return self._plan.modes
+    def adopt_modes(self) -> None:
+        """In the worker's thread, once, before all else."""
+        self._plan.modes.adopt()
 
     def watching(self) -> contextlib.AbstractContextManager:
         """For the worker's life after ``start_up``."""
@@ -117,6 +120,9 @@ class WorkerContext:
         Raises ``Exhausted`` or ``Cancelled`` (both end the task without a batch) or
         whatever the user's code raises.
         """
+        return self._context.run(self._run, task)
+
+    def _run(self, task: Task) -> Fetched | Failure | None:
         with acting_as(self._info), _no_stop_iteration("the dataset or collate_fn"):
             if task.assembly is not None:
                 return task.assembly.build()
@@ -212,10 +218,12 @@ def run_worker(
     process = os.getpid()  # user code may fork, and return in the child: see worker_pool
     started = False
 
-    def work() -> None:
-        nonlocal started
+    try:
+        keep_freed_memory()
+        _limit_intra_op_threads()
         context = start.pop()
         try:
+            context.adopt_modes()
             with joining.calling_user_code():
                 context.start_up()
         finally:
@@ -226,11 +234,6 @@ def run_worker(
             started = True
             while os.getpid() == process and _serve(worker_id, tasks, results, process):
                 pass
-
-    try:
-        keep_freed_memory()
-        _limit_intra_op_threads()
-        start[0].modes.run(work)
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         error.__traceback__ = _without_own_frame(error)

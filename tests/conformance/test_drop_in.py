@@ -1,15 +1,20 @@
 """What torch's class and ours must have in common without anybody asking: the same program with both."""
 
 import contextvars
+import decimal
+import gc
 import random
+import threading
 import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
 import torch
 import torch.utils.data as torch_data
 from torch.utils.data import ChainDataset, Dataset, IterableDataset, StackDataset, Subset, get_worker_info, random_split
+from torch.utils.data.datapipes.iter import IterableWrapper
 
 from ftloader import DataLoader, sample_rng
 
@@ -303,3 +308,114 @@ def test_the_initial_seed_of_a_worker_is_its_own(loader_class):
     before = torch.initial_seed()
     assert torch.cat(list(loader_class(Seed(), num_workers=2))).tolist() == [0, 0]
     assert torch.initial_seed() == before
+
+
+def test_iterators_made_by_two_threads_do_not_take_each_others_seeds_for_the_programs(loader_class):
+    np.random.seed(0)
+    expected = np.random.random()
+    np.random.seed(0)
+    barrier = threading.Barrier(2)
+
+    def work():
+        barrier.wait()
+        for _ in range(5):
+            list(loader_class(range(4), num_workers=1, worker_init_fn=seed_as_torch_documents))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert np.random.random() == expected
+
+
+def test_what_others_draw_meanwhile_does_not_come_again():
+    """Neither in a worker_init_fn that seeds nothing, nor where another loader draws from the global generators."""
+    drawn, stop = [], threading.Event()
+
+    def draw():
+        while not stop.is_set():
+            drawn.append(random.random())
+            time.sleep(0.0005)
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    for _ in range(3):
+        list(CLASSES["ours"](range(4), num_workers=2, worker_init_fn=lambda worker: time.sleep(0.05)))
+    stop.set()
+    thread.join()
+    assert len(set(drawn)) == len(drawn) > 50
+
+
+def test_data_pipes_with_a_worker_init_fn(loader_class):
+    random.seed(1), np.random.seed(2), torch.manual_seed(3)
+    expected = np.random.random()
+    np.random.seed(2)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*has not returned.*")
+        pipe = IterableWrapper(range(8)).sharding_filter()
+        loader = loader_class(pipe, None, num_workers=2, worker_init_fn=seed_as_torch_documents)
+        assert sorted(loader) == list(range(8))
+    assert np.random.random() == expected
+
+
+WEIGHT, INPUT = torch.nn.Parameter(torch.ones(1, 1)), torch.ones(1, 1)
+
+
+class UsesTheModel(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        decimal.getcontext().prec = 5
+        return torch.nn.functional.linear(INPUT, WEIGHT).detach()
+
+
+def test_what_samples_leave_in_modes_does_not_reach_the_program(loader_class):
+    with torch.no_grad():
+        WEIGHT.fill_(1)
+    with torch.autocast("cpu"):
+        iterator = iter(loader_class(UsesTheModel(), 2, num_workers=2))
+    list(iterator)
+    with torch.no_grad():
+        WEIGHT.fill_(3)
+    with torch.autocast("cpu"):
+        assert torch.nn.functional.linear(INPUT, WEIGHT).item() == 3
+    assert decimal.getcontext().prec == 28
+
+
+HOLDS = contextvars.ContextVar("holds")
+
+
+def test_a_context_variable_does_not_keep_a_loader_alive():
+    loader = CLASSES["ours"](range(4), num_workers=2, persistent_workers=True)
+    token = HOLDS.set(loader)
+    list(loader)
+    HOLDS.reset(token)
+    gone = weakref.ref(loader)
+    del loader, token
+    deadline = time.monotonic() + 30
+    while gone() is not None and time.monotonic() < deadline:
+        gc.collect()  # once more when the workers have come to rest
+    collected = gone() is None
+    assert collected
+
+
+class Peeked(IterableDataset):
+    """Opens what cannot be copied once it is iterated by the program itself."""
+
+    file = None
+
+    def __iter__(self):
+        if self.file is None:
+            self.file = (i for i in range(4))
+        return iter(range(4))
+
+
+def test_auto_takes_processes_once_a_dataset_cannot_be_copied_any_more(monkeypatch):
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
+    dataset = Peeked()
+    loader = DataLoader(dataset, None, num_workers=1)
+    assert list(loader) == [0, 1, 2, 3]
+    next(iter(dataset))
+    assert list(loader) == [0, 1, 2, 3]

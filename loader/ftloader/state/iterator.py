@@ -20,6 +20,7 @@ from torch.utils.data import IterDataPipe
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 from torch.utils.data.graph_settings import apply_random_seed
 
+from ftloader import data_pipes
 from ftloader.state.format import (
     Resume,
     check_workers,
@@ -63,7 +64,7 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
             self._description = describe_loader(loader)
             self._generator = loader.generator
             self._order = self._new_order(loader, resume)
-            with self._order.iterating():
+            with self._order.iterating(), data_pipes.exclusive(loader.dataset):
                 super().__init__(loader)
             if resume is not None:
                 self._take_over_seeds(resume)
@@ -143,7 +144,7 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
         self._previous = self._progress
         with self._keeper.starting():
             self._order = self._new_order(loader, None)
-            with self._order.iterating():
+            with self._order.iterating(), data_pipes.exclusive(loader.dataset):
                 super()._reset(loader, first_iter)
             self._begin_progress(None)
 

@@ -1,6 +1,8 @@
 """What each worker thread has of an iterable-style dataset: a copy of its own, and what may be shared."""
 
+import random
 import threading
+from multiprocessing.shared_memory import SharedMemory
 
 import numpy as np
 import pytest
@@ -74,6 +76,45 @@ def test_functions_and_classes_without_a_name_are_shared():
     assert copy.text() == 2 and copy.module is np
 
 
+def test_a_closure_is_copied_with_what_it_closes_over():
+    def counter(numbers):
+        def count():
+            numbers.append(len(numbers))
+            return count, numbers
+
+        return count
+
+    numbers = []
+    copy = copied(count=counter(numbers), numbers=numbers)
+    again, seen = copy.count()
+    assert again is copy.count and seen is copy.numbers == [0] and numbers == []
+
+
+def test_what_is_only_its_identity_is_shared():
+    missing = object()
+    copy = copied(missing=missing, draw=random.random, numpys=np.random.rand, torchs=torch.default_generator)
+    assert copy.missing is missing and copy.torchs is torch.default_generator
+    random.seed(1), np.random.seed(1)
+    drawn = [copy.draw(), copy.numpys()]
+    random.seed(1), np.random.seed(1)
+    assert drawn == [random.random(), np.random.rand()]
+
+
+def test_views_of_one_array_are_views_of_one_copy():
+    series = np.zeros(1000)
+    windows = np.lib.stride_tricks.sliding_window_view(series, 900)
+    copy = copied(first=series[:10], all=series, turned=series.reshape(10, 100).T, windows=windows)
+    copy.first[0] = 5
+    assert copy.all[0] == copy.turned[0, 0] == copy.windows[0, 0] == 5 and series[0] == 0
+    assert copy.turned.strides == (8, 800) and copy.windows.strides == windows.strides
+    assert not copy.windows.flags.writeable
+
+
+def test_an_array_of_a_class_of_its_own_keeps_its_attributes():
+    masked = np.ma.masked_array([1, 2], mask=[True, False])
+    assert copied(masked=masked).masked.mask.tolist() == [True, False]
+
+
 def test_locks_become_free_ones():
     lock, condition = threading.Lock(), threading.Condition()
     with lock, condition:
@@ -89,6 +130,34 @@ def test_what_processes_share_is_shared():
     event, value = torch.multiprocessing.Event(), torch.multiprocessing.Value("i", 3)
     copy = copied(event=event, value=value)
     assert copy.event is event and copy.value is value
+    raw = torch.multiprocessing.get_context("fork").Array("d", 4)
+    memory = SharedMemory(create=True, size=8)
+    try:
+        arrays = {"array": np.ctypeslib.as_array(raw.get_obj()), "memory": np.ndarray(8, np.uint8, memory.buf)}
+        copy = copied(**arrays)
+        for name, array in arrays.items():
+            assert np.shares_memory(getattr(copy, name), array), name
+    finally:
+        arrays.clear()
+        del copy, array
+        memory.close()
+        memory.unlink()
+
+
+def test_a_private_map_is_copied(tmp_path):
+    (tmp_path / "map").write_bytes(b"abcd")
+    private = np.memmap(tmp_path / "map", np.uint8, "c")
+    copied(private=private).private[0] = 0
+    assert private[0] == ord("a")
+
+
+def test_pieces_that_cannot_be_put_together_are_a_type_error():
+    class Cause(Exception):
+        def __init__(self, a, b):
+            super().__init__(a)
+
+    with pytest.raises(TypeError, match="Holder cannot be copied"):
+        copied(error=Cause(1, 2))
 
 
 def test_generators_draw_the_same_from_where_they_are():
