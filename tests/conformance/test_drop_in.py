@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 import torch
 import torch.utils.data as torch_data
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import ChainDataset, Dataset, IterableDataset, StackDataset, Subset, get_worker_info, random_split
 from torch.utils.data.datapipes.iter import IterableWrapper
 
 from ftloader import DataLoader, sample_rng
+from tests.worker_threads import worker_threads
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and sets modes of the thread")
 
@@ -65,10 +67,7 @@ def test_torchs_wrappers_skip_one_sample_not_its_batch(name, workers):
     loader = DataLoader(wrapped(Numbers())[name], 16, num_workers=workers, worker_method="thread", on_error="skip")
     with pytest.warns(UserWarning, match="left out|skipped"):
         batches = list(loader)
-    first = [
-        batch if isinstance(batch, torch.Tensor) else list(dict(enumerate(batch)).values())[0] for batch in batches
-    ]
-    sizes = [len(batch["x"]) if isinstance(batch, dict) else len(each) for batch, each in zip(batches, first)]
+    sizes = [len(tree_leaves(batch)[0]) for batch in batches]
     assert sum(sizes) == 31 and loader.skipped.count == 1
 
 
@@ -310,7 +309,9 @@ def test_the_initial_seed_of_a_worker_is_its_own(loader_class):
     assert torch.initial_seed() == before
 
 
-def test_iterators_made_by_two_threads_do_not_take_each_others_seeds_for_the_programs(loader_class):
+def test_iterators_made_by_two_threads_do_not_take_each_others_seeds_for_the_programs():
+    """With ours alone: torch's iterators of processes write the ids of their workers into one C++ map without a lock,
+    and two threads that do so without the GIL crash the interpreter, then or later."""
     np.random.seed(0)
     expected = np.random.random()
     np.random.seed(0)
@@ -319,7 +320,7 @@ def test_iterators_made_by_two_threads_do_not_take_each_others_seeds_for_the_pro
     def work():
         barrier.wait()
         for _ in range(5):
-            list(loader_class(range(4), num_workers=1, worker_init_fn=seed_as_torch_documents))
+            list(CLASSES["ours"](range(4), num_workers=1, worker_init_fn=seed_as_torch_documents))
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -396,7 +397,11 @@ def test_a_context_variable_does_not_keep_a_loader_alive():
     del loader, token
     deadline = time.monotonic() + 30
     while gone() is not None and time.monotonic() < deadline:
-        gc.collect()  # once more when the workers have come to rest
+        # Once more when the workers have come to rest, for which they need the time: a collection stops all threads,
+        # and one after the other would keep a worker from ever ending its task.
+        for thread in worker_threads():
+            thread.join(0.1)
+        gc.collect()
     collected = gone() is None
     assert collected
 
