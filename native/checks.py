@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from . import cache
 from .build import CHECKOUT, Twin
@@ -20,17 +21,23 @@ def command(twin: Twin) -> list[str]:
     """
     directory = cache.root() / "tools" / f"{PRE_COMMIT}-{twin.directory.name}"
     if cache.finished(directory) is None:
-        cache.start(directory)
-        try:
-            for step in (
-                [str(twin.python), "-m", "venv", str(directory)],
-                [str(directory / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", PRE_COMMIT],
-            ):
-                subprocess.run(step, check=True, env=variables())
-        except subprocess.CalledProcessError as error:
-            raise TwinsError(f"{PRE_COMMIT} cannot be installed: exit status {error.returncode}") from error
-        cache.finish(directory, {})
+        with cache.locked(print):
+            if cache.finished(directory) is None:  # another ./twins may have made it meanwhile
+                _install(twin, directory)
     return [str(directory / "bin" / "pre-commit"), "run", "--all-files", "--color=never"]
+
+
+def _install(twin: Twin, directory: Path) -> None:
+    cache.start(directory)
+    try:
+        for step in (
+            [str(twin.python), "-m", "venv", str(directory)],
+            [str(directory / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", PRE_COMMIT],
+        ):
+            subprocess.run(step, check=True, env=variables())
+    except subprocess.CalledProcessError as error:
+        raise TwinsError(f"{PRE_COMMIT} cannot be installed: exit status {error.returncode}") from error
+    cache.finish(directory, {})
 
 
 def variables() -> dict[str, str]:

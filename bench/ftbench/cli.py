@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import sysconfig
 from pathlib import Path
 
 from ftbench import trials
@@ -13,7 +12,7 @@ from ftbench.arguments import UsageError, parse
 from ftbench.images import ImageError
 from ftbench.results import Results, ResultsError, find, load, write_atomically
 from ftbench.sizing import DoesNotFit
-from ftrun.configurations import TWIN
+from ftrun.configurations import TWIN, this_twin
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
 
@@ -103,7 +102,7 @@ def run_main(arguments: list[str]) -> int:
     if len(twins) != len(given.twin):
         raise UsageError("--twin names the same twin twice")
     if not twins:
-        twins = {"ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil": sys.executable}
+        twins = {this_twin(): sys.executable}
     configs, skipped = split_configs(given.configs, twins)
     if not configs:
         raise UsageError("nothing to measure: " + "; ".join(f"{s['what']}: {s['why']}" for s in skipped))

@@ -6,7 +6,6 @@ import io
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +15,7 @@ from PIL import Image
 from ftbench import synthesis
 from ftbench.report import charts, html, overview, words
 from ftbench.results import load
+from ftrun.configurations import this_twin
 from tests.browser import devtools
 from tests.checkout import importable
 from tests.unit.bench import documents
@@ -95,7 +95,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "photos").mkdir()
     for number in range(4):
         synthesis.photograph(number).save(directory / f"photos/{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
-    twin = "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
+    twin = this_twin()
     done = subprocess.run(
         [
             sys.executable,

@@ -7,12 +7,11 @@ import os
 import shlex
 import shutil
 import sys
-import sysconfig
 import tempfile
 import time
 from pathlib import Path
 
-from ftrun.configurations import TWIN
+from ftrun.configurations import TWIN, this_twin
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays
 from ftrun.twin import TwinError
@@ -121,7 +120,7 @@ class Reproduction:
     def _connect(self, interruption: Interruption, stack: contextlib.ExitStack) -> None:
         wanted = dict(self._given.twin)
         if not wanted:
-            wanted = {"ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil": sys.executable}
+            wanted = {this_twin(): sys.executable}
         needed = {TWIN[config] for config in self._given.configs}
         for name, where in wanted.items():
             if name not in needed:
