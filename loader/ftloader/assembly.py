@@ -4,14 +4,17 @@ The consumer makes an assembly from the indices of one batch. Workers claim piec
 smaller and smaller ones (guided self-scheduling: Polychronopoulos and Kuck, 1987), load
 their samples and write them into the batch's slots. Whoever ends the last piece finishes
 the batch. So the first batch takes 1/N of the time that one worker needs for it, and no
-worker idles while another has half a batch to go.
+worker idles while another has half a batch to go. Where samples are cheap, pieces are not
+so small that claiming them costs more than they do, and fewer workers help.
 
 Which worker loads a sample does not show in the batch: not in its values, and not in the
 exception, which is that of the first failing sample in the order of the batch.
 """
 
 import enum
+import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +26,12 @@ from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched
 from ftloader.layout import Layout, is_torchs_collation
 from ftloader.messages import Failure
 from ftloader.on_error import SKIP, ErrorPolicy, Skipped
-from ftloader.random import enter_sample, leave_sample
+from ftloader.random import enter_sample, enter_samples, leave_sample
 from ftloader.slots import Slots, place
+from ftloader.trial import Trial
 
 _PIECES_PER_WORKER = 2  # a piece is so small a part of what is left
+_SHORTEST_PIECE = 200e-6  # seconds; claiming one takes some microseconds, or more where threads meet at the lock
 
 
 class Mode(enum.Enum):
@@ -41,8 +46,8 @@ class Mode(enum.Enum):
 class Builder:
     """How the batches of one iterator are made; shared by its workers.
 
-    ``expected`` is what the latest batch looked like. It is replaced by one assignment of
-    whoever finishes a batch and read without a lock: a wrong guess costs a copy.
+    ``expected`` is what the latest batch looked like, ``seconds`` what loading one of its samples took. Both are
+    replaced by one assignment of whoever finishes a batch and read without a lock: a wrong guess costs some time.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class Builder:
         policy: ErrorPolicy,
         workers: int,
         buffers: BufferPool,
+        trial: Trial,
         pin_device: str | None,
     ) -> None:
         self.dataset = dataset
@@ -59,9 +65,16 @@ class Builder:
         self.policy = policy
         self.workers = workers
         self.buffers = buffers
+        self.trial = trial
         self.pin_device = pin_device
         self.can_have_slots = is_torchs_collation(collate_fn)
         self.expected: Layout | Mode = Mode.UNKNOWN if self.can_have_slots else Mode.WHOLE
+        self.seconds = math.inf
+
+    def helpers(self, samples: int) -> int:
+        """How many workers are to build a batch of so many *samples* together."""
+        pieces = min(samples, samples * self.seconds / _SHORTEST_PIECE)
+        return min(self.workers, max(1, int(pieces)))
 
     def collate(self, samples: list) -> Any:
         batch = self.collate_fn(samples)
@@ -71,13 +84,14 @@ class Builder:
 class Assembly:
     """One batch in the making.
 
-    ``_lock`` guards the claims (``_next``, ``_working``), the failure and the choice of
-    ``_slots``. A position of ``_samples`` or of the slots belongs to the worker that
+    ``_lock`` guards the claims (``_next``, ``_working``), what they took, the failure and the choice
+    of ``_slots``. A position of ``_samples`` or of the slots belongs to the worker that
     claimed it until it has ended its piece, then to the one that finishes the batch.
     """
 
     __slots__ = (
         "_builder",
+        "_cpu",
         "_failed_at",
         "_failure",
         "_finished",
@@ -85,14 +99,19 @@ class Assembly:
         "_lock",
         "_next",
         "_samples",
+        "_seconds",
         "_slots",
+        "_trial",
         "_undecided",
         "_working",
         "epoch",
+        "helpers",
     )
 
     def __init__(self, builder: Builder, epoch: Epoch, index: list) -> None:
         self.epoch = epoch
+        self.helpers = builder.helpers(len(index))
+        """How many workers are to call ``build``; others may."""
         self._builder = builder
         self._index = index
         self._lock = threading.Lock()
@@ -105,6 +124,9 @@ class Assembly:
         self._samples: list = [None] * len(index)
         self._slots: Slots | None = None
         self._undecided = builder.expected is not Mode.WHOLE
+        self._seconds: list[float] = []  # for a sample, of each piece
+        self._trial = False  # whether the choice of slots or not is part of a trial
+        self._cpu = 0.0  # seconds so far, in a trial
 
     def build(self) -> Fetched | Failure | None:
         """Works on the batch until nothing of it is left to claim. Returns the batch, or
@@ -112,12 +134,13 @@ class Assembly:
 
         Raises ``Cancelled``, or what collate_fn raises.
         """
-        piece = self._claim(done=False)
+        piece = self._claim(None)
         try:
             while piece is not None:
+                spent = _Spent(len(piece), self._undecided or self._trial)
                 self._load(piece)
                 self._check()
-                piece = self._claim(done=True)
+                piece = self._claim(spent)
         finally:
             leave_sample()
             place.enter(None, 0)
@@ -131,17 +154,21 @@ class Assembly:
 
     # Claims
 
-    def _claim(self, done: bool) -> range | None:
-        """The next piece, after the previous one is *done*."""
+    def _claim(self, spent: "_Spent | None") -> range | None:
+        """The next piece, after the previous one, if there was one, took what was *spent*."""
         with self._lock:
-            if done:
+            if spent is not None:
                 self._working -= 1
+                self._seconds.append(spent.seconds_per_sample())
+                if self._trial:
+                    self._cpu += spent.cpu()
             begin = self._next
             left = min(len(self._index), self._failed_at) - begin
             if left <= 0:
                 return None
             self._working += 1
-            self._next = begin + max(1, left // (_PIECES_PER_WORKER * self._builder.workers))
+            size = max(1, left // (_PIECES_PER_WORKER * self.helpers), int(_SHORTEST_PIECE / self._builder.seconds))
+            self._next = begin + min(left, size)
             return range(begin, self._next)
 
     def _is_mine_to_finish(self) -> bool:
@@ -159,17 +186,19 @@ class Assembly:
         builder, epoch, index, samples = self._builder, self.epoch, self._index, self._samples
         dataset = builder.dataset
         position = piece.start
+        loaded: list = []  # if they are kept as they are
         try:
             expected = builder.expected  # once: another worker may replace it at any moment
             if self._undecided and isinstance(expected, Layout):
                 self._open_slots(expected)
             if builder.policy.raises and not self._undecided and self._slots is None:
-                for position in piece:
+                keys = index[piece.start : piece.stop]
+                enter_samples(epoch, keys, loaded)
+                for key in keys:
                     if epoch.cancelled:
                         raise Cancelled
-                    i = index[position]
-                    enter_sample(epoch, i)
-                    samples[position] = dataset[i]
+                    loaded.append(dataset[key])
+                samples[piece.start : piece.stop] = loaded
                 return
             for position in piece:
                 if position > self._failed_at:  # a moment old at worst: a sample too many
@@ -189,6 +218,7 @@ class Assembly:
             raise
         except BaseException as error:
             self._check()
+            position += len(loaded)
             annotate_sample(error, index[position])
             # Without this frame, which is of no interest to the reader of the traceback.
             error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
@@ -197,7 +227,7 @@ class Assembly:
                     self._failed_at = position
                     self._failure = without_stop_iteration(error, "the dataset")
             # The frames of the traceback refer to this one (f_back): no cycle through it.
-            del self, builder, samples, dataset, index
+            del self, builder, samples, dataset, index, loaded
 
     def _resolve(self, error: Exception, position: int) -> Any:
         annotate_sample(error, self._index[position])
@@ -226,7 +256,9 @@ class Assembly:
         with self._lock:
             if self._undecided:
                 if layout is not None:
-                    self._slots = Slots(layout, len(self._index), builder.buffers, builder.pin_device)
+                    wanted, self._trial = builder.trial.choose(layout.nbytes, layout.slots)
+                    if wanted:
+                        self._slots = Slots(layout, len(self._index), builder.buffers, builder.pin_device)
                 self._undecided = False
 
     # The batch
@@ -237,6 +269,15 @@ class Assembly:
         if self._failure is not None:
             failure, self._failure = Failure(self._failure), None
             return failure
+        self._builder.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
+        begin = time.thread_time()
+        fetched = self._collate()
+        if self._trial:
+            cpu = self._cpu + time.thread_time() - begin
+            self._builder.trial.add(self._slots is not None, cpu / len(self._index))
+        return fetched
+
+    def _collate(self) -> Fetched:
         skipped = tuple(s for s in self._samples if type(s) is Skipped)
         if self._slots is not None and all(s is _IN_SLOTS for s in self._samples):
             try:
@@ -250,8 +291,14 @@ class Assembly:
         if not samples and skipped:
             return Fetched(EMPTY, skipped)
         if self._builder.can_have_slots:
-            self._builder.expected = Layout.of(samples[0]) or Mode.WHOLE
+            self._builder.expected = self._expected_next(samples)
         return Fetched(self._builder.collate(samples), skipped)
+
+    def _expected_next(self, samples: list) -> Layout | Mode:
+        """What the next batch may look like, after one that was collated whole."""
+        if self._slots is not None and len(samples) == len(self._samples):
+            return Mode.UNKNOWN  # not like the one before, so its first sample tells more than these
+        return Layout.of(samples[0]) or Mode.WHOLE
 
     def _remaining(self) -> list:
         """All samples but the skipped; those that are in slots are copied out of them."""
@@ -263,6 +310,23 @@ class Assembly:
         if self._slots is not None:
             self._slots.release()
         return samples
+
+
+class _Spent:
+    """What the calling thread spends from here on, on a piece of so many *samples*."""
+
+    __slots__ = ("_begin", "_cpu", "_samples")
+
+    def __init__(self, samples: int, cpu_too: bool) -> None:
+        self._samples = samples
+        self._begin = time.perf_counter()
+        self._cpu = time.thread_time() if cpu_too else 0.0
+
+    def seconds_per_sample(self) -> float:
+        return (time.perf_counter() - self._begin) / self._samples
+
+    def cpu(self) -> float:
+        return time.thread_time() - self._cpu
 
 
 _IN_SLOTS: Any = type("InSlots", (), {})()

@@ -21,6 +21,7 @@ from ftloader.state.keeper import StateKeeper
 from ftloader.strict_random import Watch
 from ftloader.thread_iterator import ThreadDataLoaderIter
 from ftloader.thread_worker import own_datasets
+from ftloader.trial import Trial
 
 WorkerMethod = Literal["auto", "thread", "process"]
 _CHOICES = get_args(WorkerMethod)
@@ -107,7 +108,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self.skipped = SkipLog()
         self._states = StateKeeper()
         self._watch = Watch()  # used if strict
-        self._buffers: tuple[tuple[int, bool], BufferPool] | None = None  # and what it was made for
+        self._buffers: tuple[tuple[int, bool], BufferPool, Trial] | None = None  # and what they were made for
         with data_pipes.exclusive(dataset):
             super().__init__(dataset, *args, **kwargs)
 
@@ -190,12 +191,12 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         # Copies and pickles have a state, memory and workers of their own.
         return self.__dict__ | {"_states": copy.copy(self._states), "_buffers": None, "_iterator": None}
 
-    def _buffer_pool(self, batches: int, pinned: bool) -> BufferPool:
-        """The memory of batches, which the iterators of all epochs use again."""
+    def _memory(self, batches: int, pinned: bool) -> tuple[BufferPool, Trial]:
+        """What the iterators of all epochs have in common: the memory of batches, and how they are collated."""
         wanted = batches, pinned
         if self._buffers is None or self._buffers[0] != wanted:
-            self._buffers = wanted, BufferPool(batches, pinned)
-        return self._buffers[1]
+            self._buffers = wanted, BufferPool(batches, pinned), Trial(warm_up=batches // 2 + 1)
+        return self._buffers[1:]
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if self.num_workers > 0:

@@ -18,7 +18,7 @@ from torch.utils.data import StackDataset, Subset
 
 from ftloader.error_notes import annotate, annotate_sample
 from ftloader.on_error import MOST_FAILURES_IN_A_ROW, SKIP, ErrorPolicy, Skipped
-from ftloader.random import enter_sample, sample_scope
+from ftloader.random import enter_sample, enter_samples, sample_scope
 
 
 class _Empty(enum.Enum):
@@ -132,18 +132,18 @@ class MapFetcher:
         if not self._policy.raises:
             loaded = (load_sample(dataset, i, epoch, self._policy, skipped) for i in index)
             return [sample for sample in loaded if sample is not SKIP]
-        samples = []
-        i = None
+        keys = index if type(index) in (list, tuple) else list(index)
+        samples: list = []
+        enter_samples(epoch, keys, samples)
         try:
-            for i in index:
+            for key in keys:
                 if epoch.cancelled:
                     raise Cancelled
-                enter_sample(epoch, i)
-                samples.append(dataset[i])
+                samples.append(dataset[key])
         except Cancelled:
             raise
         except BaseException as error:
-            annotate_sample(error, i)
+            annotate_sample(error, keys[len(samples)])
             raise
         return samples
 

@@ -7,7 +7,7 @@ Only what torch's ``default_collate`` would make of exactly these types is descr
 anything else has no layout and is collated by torch as a whole.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from torch.utils.data._utils import collate as _torch_collate
 
 SMALLEST_SLOT = 4096
-"""Bytes. Copying a smaller array into its slot costs more than torch's stacking."""
+"""Bytes. A smaller array has no slot: copying it there costs more than torch's stacking."""
 SMALLEST_SAMPLE = 16384
 """Bytes in slots, below which samples have no layout."""
 
@@ -43,6 +43,10 @@ class Slot:
     """None for tensors."""
     nbytes: int
 
+    def flatten(self, value: Any, leaves: list) -> bool:
+        leaves.append(value)
+        return self.fits(value)
+
     def fits(self, value: Any) -> bool:
         """Whether *value* can be copied into the slot, and torch would take it too."""
         if self.numpy_dtype is not None:
@@ -57,6 +61,9 @@ class Slot:
             type(value) is torch.Tensor and value.dtype is self.dtype and _is_plain(value) and value.shape == self.shape
         )
 
+    def nest(self, leaves: Iterator, batched: bool) -> Any:
+        return next(leaves)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -64,6 +71,13 @@ class Column:
     torch makes a tuple (which shows for strings), else a list."""
 
     container: type
+
+    def flatten(self, value: Any, leaves: list) -> bool:
+        leaves.append(value)
+        return True
+
+    def nest(self, leaves: Iterator, batched: bool) -> Any:
+        return next(leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +89,10 @@ class _Dict:
         # Also the order, which the batch has from its first sample.
         if type(value) is not dict or tuple(value) != self.keys:
             return False
-        return all(_flatten(c, value[k], leaves) for k, c in zip(self.keys, self.children))
+        return all(c.flatten(value[k], leaves) for k, c in zip(self.keys, self.children))
 
-    def unflatten(self, leaves: Any, batched: bool) -> Any:
-        return {k: _unflatten(c, leaves, batched) for k, c in zip(self.keys, self.children)}
+    def nest(self, leaves: Iterator, batched: bool) -> Any:
+        return {k: c.nest(leaves, batched) for k, c in zip(self.keys, self.children)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,42 +103,34 @@ class _Sequence:
     def flatten(self, value: Any, leaves: list) -> bool:
         if type(value) is not self.type or len(value) != len(self.children):
             return False
-        return all(_flatten(c, v, leaves) for c, v in zip(self.children, value))
+        return all(c.flatten(v, leaves) for c, v in zip(self.children, value))
 
-    def unflatten(self, leaves: Any, batched: bool) -> Any:
-        values = [_unflatten(c, leaves, batched) for c in self.children]
+    def nest(self, leaves: Iterator, batched: bool) -> Any:
+        values = [c.nest(leaves, batched) for c in self.children]
         if self.type is list or (self.type is tuple and batched):  # torch makes lists of both
             return values
         return tuple(values) if self.type is tuple else self.type(*values)
 
 
 _Node = Slot | Column | _Dict | _Sequence
-
-
-def _flatten(node: _Node, value: Any, leaves: list) -> bool:
-    if isinstance(node, (_Dict, _Sequence)):
-        return node.flatten(value, leaves)
-    if isinstance(node, Slot) and not node.fits(value):
-        return False
-    leaves.append(value)
-    return True
-
-
-def _unflatten(node: _Node, leaves: Any, batched: bool) -> Any:
-    if isinstance(node, (_Dict, _Sequence)):
-        return node.unflatten(leaves, batched)
-    return next(leaves)
+"""``flatten`` appends the leaves of a value, in a fixed order, and says whether it has this structure; ``nest`` makes
+the value of them again: a sample, or the batch as torch nests it."""
 
 
 class Layout:
     """The structure of a sample. Immutable; shared by all threads."""
 
-    __slots__ = ("_root", "leaves")
+    __slots__ = ("_root", "leaves", "nbytes", "slots")
 
     def __init__(self, root: _Node) -> None:
         self._root = root
         self.leaves: tuple[Slot | Column, ...] = tuple(_leaves(root))
         """In the order of ``flatten``."""
+        sizes = [leaf.nbytes for leaf in self.leaves if isinstance(leaf, Slot)]
+        self.slots = len(sizes)
+        """How many of them have a slot."""
+        self.nbytes = sum(sizes)
+        """Of a sample, in slots."""
 
     @classmethod
     def of(cls, sample: Any) -> "Layout | None":
@@ -133,21 +139,20 @@ class Layout:
             layout = cls(_describe(sample, list))
         except RecursionError:  # a container in itself: torch's error is the right one
             return None
-        nbytes = sum(leaf.nbytes for leaf in layout.leaves if isinstance(leaf, Slot))
-        return layout if nbytes >= SMALLEST_SAMPLE else None
+        return layout if layout.nbytes >= SMALLEST_SAMPLE else None
 
     def flatten(self, sample: Any) -> list | None:
         """The values of the leaves; None if *sample* has another layout."""
         leaves: list = []
-        return leaves if _flatten(self._root, sample, leaves) else None
+        return leaves if self._root.flatten(sample, leaves) else None
 
     def batch(self, leaves: list) -> Any:
         """The batch whose collated leaves these are, nested as torch nests it."""
-        return _unflatten(self._root, iter(leaves), batched=True)
+        return self._root.nest(iter(leaves), batched=True)
 
     def sample(self, leaves: list) -> Any:
         """The sample whose leaves these are."""
-        return _unflatten(self._root, iter(leaves), batched=False)
+        return self._root.nest(iter(leaves), batched=False)
 
 
 def _leaves(node: _Node) -> list[Slot | Column]:
@@ -198,10 +203,10 @@ def _has_torchs_strides(array: np.ndarray) -> bool:
 def _is_plain(tensor: torch.Tensor) -> bool:
     """A tensor that is just its values: no gradient, no lazy conjugation or negation."""
     return (
-        tensor.layout is torch.strided
+        tensor.is_cpu
+        and tensor.layout is torch.strided
         and not tensor.is_nested  # which has no shape
         and not _is_channels_last(tensor.dim(), tensor.is_contiguous())
-        and tensor.device.type == "cpu"
         and not tensor.requires_grad
         and not tensor.is_quantized
         and not tensor.is_conj()

@@ -19,6 +19,7 @@ import hashlib
 import os
 import random
 import threading
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -100,6 +101,23 @@ class SampleRNG:
         return int.from_bytes(self._digest(stream, size), "big")
 
 
+class _OneOf:
+    """The sample of *keys* that comes after those *loaded*, which other code appends to."""
+
+    __slots__ = ("_keys", "_loaded", "_seen")
+
+    def __init__(self, keys: Sequence[Any], loaded: list) -> None:
+        self._keys, self._loaded, self._seen = keys, loaded, -1
+
+    def moved_on(self) -> bool:
+        """Whether it is another sample than when this was last asked."""
+        seen, self._seen = self._seen, len(self._loaded)
+        return seen != self._seen
+
+    def key(self) -> Any:
+        return self._keys[len(self._loaded)]
+
+
 class _Slot:
     """Which sample a thread is in."""
 
@@ -131,9 +149,14 @@ def sample_rng() -> SampleRNG:
             (see ``ftloader.canonical.canonical_bytes``).
     """
     slot = _per_thread.slot
+    key = slot.key
+    if type(key) is _OneOf:
+        if key.moved_on():
+            slot.rng = None
+        key = key.key()
     rng = slot.rng
     if rng is None:
-        if slot.key is _NO_SAMPLE:
+        if key is _NO_SAMPLE:
             raise RuntimeError(
                 "sample_rng() was called in a thread that is not loading a sample. It answers "
                 "in a dataset's __getitem__ and transforms while a ftloader.DataLoader loads the "
@@ -143,7 +166,7 @@ def sample_rng() -> SampleRNG:
             )
         epoch = slot.epoch
         # Whoever sets a key sets the epoch first.
-        origin = canonical_bytes((epoch.base_seed, epoch.number, slot.key))  # type: ignore[union-attr]
+        origin = canonical_bytes((epoch.base_seed, epoch.number, key))  # type: ignore[union-attr]
         rng = slot.rng = SampleRNG(hashlib.blake2b(origin, person=b"loader.sample").digest())
     return rng
 
@@ -155,6 +178,14 @@ def enter_sample(epoch: SeededEpoch, key: Any) -> None:
         slot.epoch = epoch
     slot.key = key
     slot.rng = None
+
+
+def enter_samples(epoch: SeededEpoch, keys: Sequence[Any], loaded: list) -> None:
+    """From now on this thread loads the samples *keys* of *epoch*, one after the other, into *loaded*, which is empty.
+
+    Which of them it is in tells the length of *loaded*, so the loop has nothing to say for each sample.
+    """
+    enter_sample(epoch, _OneOf(keys, loaded))
 
 
 def leave_sample() -> None:

@@ -1,6 +1,7 @@
 """The memory of one batch, into which several workers write their samples."""
 
 import threading
+from ctypes import memmove
 from math import prod
 from typing import Any
 
@@ -51,7 +52,11 @@ class _Array:
 
     def write(self, position: int, value: Any) -> None:
         if self._view is None:
-            self._tensor_at(position).copy_(value)
+            if value.is_contiguous():
+                # A third of the time that it takes to make a tensor on the slot and copy to that.
+                memmove(self._address_of(position), value.data_ptr(), self._slot.nbytes)
+            else:
+                self._tensor_at(position).copy_(value)
         elif not (_may_be_a_slot(value) and self._is_at(value, position)):
             self._view[position] = value
 
@@ -146,9 +151,8 @@ class Slots:
         self._pin_device = pin_device
         self._arrays: list[_Array | None] = []
         self._columns: list[list] = []  # empty where there is an array
-        slots = sum(isinstance(leaf, Slot) for leaf in layout.leaves)
         for leaf in layout.leaves:
-            array = _Array(leaf, size, pool, slots) if isinstance(leaf, Slot) else None
+            array = _Array(leaf, size, pool, layout.slots) if isinstance(leaf, Slot) else None
             self._arrays.append(array)
             self._columns.append([None] * size if array is None else [])
         self._collated: list = []

@@ -70,7 +70,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._in_order = loader.in_order
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
         # In the making or finished, held by the consumer, and one it is about to drop.
-        self._buffers = loader._buffer_pool(self._max_dispatched + 2, self._pin_memory)
+        self._memory = loader._memory(self._max_dispatched + 2, self._pin_memory)
         self._worker_init_fn = loader.worker_init_fn
         self._policy = ErrorPolicy(loader.on_error)
         self._watch = loader._watch if loader.strict_rng else None
@@ -131,7 +131,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if not together or has_getitems(self._dataset):
             return None
         return Builder(
-            plan.dataset, plan.collate_fn, plan.policy, plan.num_workers, self._buffers, plan.pin_memory_device
+            plan.dataset, plan.collate_fn, plan.policy, plan.num_workers, *self._memory, plan.pin_memory_device
         )
 
     def _begin_epoch(self) -> None:
@@ -317,7 +317,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         assembly = Assembly(self._builder, self._epoch, index)
         task = Task(self._epoch, self._contexts, number, index, assembly)
         # One for each worker that can help; who finds nothing left to do takes the next.
-        for _ in range(min(self._num_workers, len(index))):
+        for _ in range(assembly.helpers):
             self._pool.put(task)
 
     def _skip_turns(self, worker_id: int) -> None:

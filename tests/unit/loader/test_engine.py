@@ -12,11 +12,11 @@ from ftloader.layout import Layout
 
 
 class Images(torch.utils.data.Dataset):
-    """Sample i is an array of 100 kB filled with i, made by *make*."""
+    """Sample i is an array of 160 kB filled with i, made by *make*."""
 
     def __init__(self, length, make=None):
         self.length = length
-        self.make = make or (lambda index: np.full((160, 160), index, np.float32))
+        self.make = make or (lambda index: np.full((200, 200), index, np.float32))
 
     def __len__(self):
         return self.length
@@ -39,7 +39,7 @@ def test_all_workers_build_a_batch_together():
 
     def make(index):
         both.wait()
-        return np.full((160, 160), index, np.float32)
+        return np.full((200, 200), index, np.float32)
 
     assert [values(b) for b in threads(Images(2, make), batch_size=2)] == [[0, 1]]
 
@@ -132,7 +132,7 @@ def test_empty_sample_is_the_samples_slot():
     in_place = []
 
     def make(index):
-        array = empty_sample((160, 160), np.float32)
+        array = empty_sample((200, 200), np.float32)
         array[:] = index
         in_place.append(array.base is not None)
         return array
@@ -141,19 +141,19 @@ def test_empty_sample_is_the_samples_slot():
     assert sum(in_place) >= 16  # all but those of the first batch, which shows what samples look like
 
 
-@pytest.mark.parametrize("shape, dtype", [((160, 161), np.float32), ((160, 160), np.int32)])
+@pytest.mark.parametrize("shape, dtype", [((200, 201), np.float32), ((200, 200), np.int32)])
 def test_empty_sample_of_another_kind_is_an_array_of_its_own(shape, dtype):
     def make(index):
         other = empty_sample(shape, dtype)
         other[:] = -1
-        return np.full((160, 160), index, np.float32)
+        return np.full((200, 200), index, np.float32)
 
     assert [values(b) for b in threads(Images(8, make))] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 def test_two_empty_samples_of_a_sample_are_two_arrays():
     def make(index):
-        first, second = (empty_sample((160, 160), np.float32) for _ in range(2))
+        first, second = (empty_sample((200, 200), np.float32) for _ in range(2))
         first[:], second[:] = index, -1
         return first
 
@@ -176,7 +176,7 @@ def test_empty_sample_that_comes_back_in_another_place(first, other):
     """Its slot is that of the first value that looks like it, which may be written with another."""
 
     def make(index):
-        array = empty_sample((160, 160), np.float32)
+        array = empty_sample((200, 200), np.float32)
         array[:] = index
         own = {"full": np.full_like(array, -index), "negated": -array, "itself": array}[first]
         return {"first": own, "other": other(array)}
@@ -198,7 +198,7 @@ def test_a_skipped_sample_leaves_no_gap():
     def make(index):
         if index % 3 == 0:
             raise ValueError(index)
-        return np.full((160, 160), index, np.float32)
+        return np.full((200, 200), index, np.float32)
 
     loader = threads(Images(9, make), on_error="skip", batch_size=3)
     with pytest.warns(UserWarning, match="3 of this epoch's samples"):
@@ -218,7 +218,7 @@ def test_the_first_failing_sample_of_a_batch_is_raised():
         if index == 3:
             later.set()
             raise ValueError("later")
-        return np.full((160, 160), index, np.float32)
+        return np.full((200, 200), index, np.float32)
 
     with pytest.raises(ValueError, match="first"):
         next(iter(threads(Images(4, make), num_workers=4)))
