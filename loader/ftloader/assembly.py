@@ -31,6 +31,7 @@ from ftloader.slots import Slots, place
 from ftloader.trial import Trial
 
 _PIECES_PER_WORKER = 2  # a piece is so small a part of what is left
+_LOOK_AGAIN = 16  # batches that had no slots, until one is looked at: samples may grow
 _SHORTEST_PIECE = 200e-6  # seconds; claiming one takes some microseconds, or more where threads meet at the lock
 
 
@@ -46,8 +47,9 @@ class Mode(enum.Enum):
 class Builder:
     """How the batches of one iterator are made; shared by its workers.
 
-    ``expected`` is what the latest batch looked like, ``seconds`` what loading one of its samples took. Both are
-    replaced by one assignment of whoever finishes a batch and read without a lock: a wrong guess costs some time.
+    ``expected`` is what the latest batch looked like, ``seconds`` what loading one of its samples took, ``kept_whole``
+    counts batches without slots. They are written by whoever finishes a batch and read without a lock: a wrong guess
+    costs some time.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Builder:
         self.can_have_slots = is_torchs_collation(collate_fn)
         self.expected: Layout | Mode = Mode.UNKNOWN if self.can_have_slots else Mode.WHOLE
         self.seconds = math.inf
+        self.kept_whole = 0
 
     def helpers(self, samples: int) -> int:
         """How many workers are to build a batch of so many *samples* together."""
@@ -296,8 +299,12 @@ class Assembly:
 
     def _expected_next(self, samples: list) -> Layout | Mode:
         """What the next batch may look like, after one that was collated whole."""
+        builder = self._builder
         if self._slots is not None and len(samples) == len(self._samples):
             return Mode.UNKNOWN  # not like the one before, so its first sample tells more than these
+        builder.kept_whole += 1
+        if self._slots is None and builder.expected is not Mode.UNKNOWN and builder.kept_whole % _LOOK_AGAIN:
+            return builder.expected  # which nobody needed; looking costs a few percent of small samples
         return Layout.of(samples[0]) or Mode.WHOLE
 
     def _remaining(self) -> list:
