@@ -1,13 +1,14 @@
 """What shows that two contestants gave the same samples: CRC-32 of batches, or of some of their rows.
 
-A loader gives a batch as a tensor, or with a collate_fn of the scenario's as a numpy array. The loop
-without a loader builds none: it gives a list of arrays, one for each sample, whole or reduced by `rows`
-already, whose bytes in order are those of the tensor.
+A loader gives a batch as a tensor, a dict or a list of tensors, or with a collate_fn of the scenario's as a numpy
+array. The loop without a loader builds none: it gives a list of arrays, one for each sample, whole or reduced by
+`rows` already, whose bytes in order are those of the tensor.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 # Distance of the rows at which measured batches are checked: 4 of 408 rows of every image, about
@@ -21,19 +22,28 @@ def rows(sample: Any) -> Any:
 
 
 def whole(batch: Any) -> int:
-    """CRC-32 of every byte of a batch."""
-    if isinstance(batch, list):
-        return _of_list(batch)
-    return zlib.crc32(_array(batch))
+    """CRC-32 of every byte of a batch, which may be nested in dicts and lists."""
+    return _folded(map(_array, _leaves(batch)))
 
 
 def part(batch: Any) -> int:
     """CRC-32 of the rows of a batch's samples that are checked, of all values if samples are numbers."""
-    if isinstance(batch, list):
-        return _of_list(batch)
-    if batch.ndim > 1:
-        return zlib.crc32(_array(batch)[:, ::CHECKED_ROWS].copy())
-    return zlib.crc32(_array(batch))
+    if not isinstance(batch, list) or hasattr(batch[0], "numpy"):
+        batch = [_rows_of_batch(_array(leaf)) for leaf in _leaves(batch)]
+    return _folded(batch)
+
+
+def length(batch: Any) -> int:
+    """How many samples a batch has."""
+    return len(batch) if isinstance(batch, list) and not hasattr(batch[0], "numpy") else len(next(_leaves(batch)))
+
+
+def _leaves(batch: Any) -> Iterator[Any]:
+    if isinstance(batch, (dict, list)):
+        for value in batch.values() if isinstance(batch, dict) else batch:
+            yield from _leaves(value)
+    else:
+        yield batch
 
 
 def _array(batch: Any) -> Any:
@@ -41,8 +51,12 @@ def _array(batch: Any) -> Any:
     return batch.numpy() if hasattr(batch, "numpy") else batch
 
 
-def _of_list(samples: list) -> int:
+def _rows_of_batch(array: Any) -> Any:
+    return array[:, ::CHECKED_ROWS].copy() if array.ndim > 1 else array
+
+
+def _folded(arrays: Iterable[Any]) -> int:
     checksum = 0
-    for sample in samples:
-        checksum = zlib.crc32(sample, checksum)
+    for array in arrays:
+        checksum = zlib.crc32(array, checksum)
     return checksum

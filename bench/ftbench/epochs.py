@@ -47,7 +47,7 @@ def measure(task: Task, **options: object) -> Turns:
             for batch in loader.epoch(samples):
                 found.append(checksums.part(batch))
             turn_seconds.append(time.perf_counter() - begin)
-            last = len(batch)
+            last = checksums.length(batch)
         pss = max(pss, memory_pss_mib())
     # So the ratio of two contestants is the mean of their turns' ratios, which were measured close to each other.
     throughput = samples / statistics.geometric_mean(turn_seconds)

@@ -228,6 +228,11 @@ def _spdl_samples(task: Task, dataset: Any, _persistent: bool) -> _Pipelines:
     return _Pipelines(build, len(dataset))
 
 
+def _stack(samples: list) -> Any:
+    """torch's default_collate under another name, which the loader leaves the whole batch to."""
+    return default_collate(samples)
+
+
 OPEN: dict[str, Callable[..., Any]] = {
     "loader-thread": functools.partial(_loader, method="thread"),
     "loader-process": functools.partial(_loader, method="process"),
@@ -235,6 +240,7 @@ OPEN: dict[str, Callable[..., Any]] = {
     "loader-forkserver": functools.partial(_loader, method="process", start="forkserver"),
     # The same loader; the dataset decodes with ftloader.decode.
     "loader-decode": functools.partial(_loader, method="thread"),
+    "loader-stack": functools.partial(_loader, method="thread", collate_fn=_stack),
     "serial": _serial,
     "torch-process": _torch,
     "nodes-thread": _nodes,

@@ -34,6 +34,8 @@ VARIANTS = {
         # Started otherwise than by the platform's default, which is fork.
         Variant("loader-spawn", "loader processes (spawn)", processes=True),
         Variant("loader-forkserver", "loader processes (forkserver)", processes=True),
+        # It collates a batch after its last sample, as torch does.
+        Variant("loader-stack", "loader threads that stack"),
         Variant("loader-decode", "loader threads with ftloader.decode"),
         Variant("serial", "serial loading"),
         Variant("torch-process", "torch DataLoader processes", processes=True),

@@ -47,6 +47,7 @@ LOOKS = {
     "loader-process": 1,
     "bare-process": 1,
     "loader-decode": 2,
+    "loader-stack": 2,
     "torch-process": 3,
     "loader-spawn": 3,
     "nodes-thread": 4,

@@ -156,6 +156,10 @@ def test_checksums_of_samples_are_those_of_their_batch():
     assert checksums.whole(samples) == checksums.whole(batch)
     assert checksums.part([checksums.rows(s) for s in samples]) == checksums.part(batch)
     assert checksums.part(torch.arange(9)) == checksums.whole(torch.arange(9))
+    nested = {"image": batch, "others": [torch.arange(3), torch.arange(3)]}
+    assert checksums.whole(nested) == checksums.whole([batch.numpy(), numpy.arange(3), numpy.arange(3)])
+    assert checksums.part(nested) != checksums.part({**nested, "others": [torch.arange(3), torch.ones(3)]})
+    assert [checksums.length(b) for b in (batch, samples, nested, list(nested.values())[1])] == [3] * 4
     # A pixel in a row that is looked at changes it.
     samples[1][102, 0, 0] ^= 1
     assert checksums.part(torch.from_numpy(numpy.stack(samples))) != checksums.part(batch)

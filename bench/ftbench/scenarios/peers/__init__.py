@@ -6,7 +6,7 @@ Each file makes scenarios; who takes part, who is compared and what the project 
 from __future__ import annotations
 
 from ftbench.scenario import Scenario
-from ftbench.scenarios.peers import memory, overhead, pillow, raw, startup
+from ftbench.scenarios.peers import memory, overhead, pillow, raw, shapes, startup
 
 NAME = "peers"
 DESCRIPTION = "this loader against torch's DataLoader, torchdata.nodes, spdl and a bare loop, with targets"
@@ -15,6 +15,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *pillow.SCENARIOS,
     raw.SCENARIO,
     *overhead.SCENARIOS,
+    *shapes.SCENARIOS,
     startup.SCENARIO,
     memory.SCENARIO,
 )
