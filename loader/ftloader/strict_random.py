@@ -38,12 +38,29 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ftloader import fork_locks
-from ftloader.call_site import find_call_site
+from ftloader import fork_locks, torch_operations
+from ftloader.call_site import CallSite, find_call_site
 from ftloader.random import GlobalRandomWarning
-from ftloader.torch_operations import draws_from_default_generator, function_name
 
 _CALL: Final = sys.monitoring.events.CALL
+
+
+class Generator(NamedTuple):
+    """A global generator."""
+
+    description: str
+    attribute: str  # of SampleRNG
+    prefix: str  # of its functions' names
+
+
+class Draw(NamedTuple):
+    """A call that draws from a global generator, or seeds it."""
+
+    generator: Generator
+    name: str
+    """Of the function that was called, as users know it."""
+    seeds: bool
+    site: CallSite
 
 
 class Watch:
@@ -85,21 +102,20 @@ class Watch:
         finally:
             tool.release()
 
-    def report(self, draw: "_Draw", frame: types.FrameType) -> None:
-        """Warns about *draw*, made in *frame*, unless its call site was reported before."""
-        site = find_call_site(frame)
+    def report(self, draw: Draw) -> None:
+        """Warns of *draw*, unless its call site was reported before."""
+        site = draw.site
         # One line may call several functions, one function draw several times.
         key = (site.filename, site.lineno, site.drawn_at, site.called or draw.name)
         with self._lock:
             if key in self._reported:
                 return
             self._reported.add(key)
-        name = site.called or draw.name if draw.inner else draw.name
         through = f", drawn at {site.drawn_at}" if site.drawn_at else ""
         what = "seeds" if draw.seeds else "draws from"
         try:
             warnings.warn_explicit(
-                f"{name}() {what} {draw.generator.description} in a worker of a DataLoader"
+                f"{draw.name}() {what} {draw.generator.description} in a worker of a DataLoader"
                 f"{through}. Which sample gets which number then depends on the order in which "
                 "workers run. Use the sample's own generator instead: "
                 f"ftloader.sample_rng().{draw.generator.attribute}",
@@ -125,44 +141,18 @@ class _PerThread(threading.local):
 
 _current = _PerThread()
 
+_PYTHON: Final = Generator("the global generator of the module random", "python", "random.")
+_NUMPY: Final = Generator("NumPy's global generator", "numpy", "numpy.random.")
+_TORCH: Final = Generator("torch's default generator", "torch", "torch.default_generator.")
+_INSTANCES: Final = ((random._inst, _PYTHON), (np.random.mtrand._rand, _NUMPY), (torch.default_generator, _TORCH))
 
-class _Generator(NamedTuple):
-    """A global generator."""
-
-    description: str
-    attribute: str  # of SampleRNG
-    prefix: str  # of its functions' names
-    reading: frozenset[str]
-    """Methods that only read the state."""
-
-
-class _Draw(NamedTuple):
-    generator: _Generator
-    name: str
-    seeds: bool = False
-    inner: bool = False
-    """Whether the caller may be part of the library, and better known by its own name."""
-
-
+# Names of their methods that set the state, and of those that only read it; others draw.
 _SEEDING: Final = frozenset({"seed", "manual_seed", "setstate", "set_state", "__setstate__", "set_offset"})
-_PYTHON = _Generator(
-    "the global generator of the module random",
-    "python",
-    "random.",
-    frozenset({"getstate", "__getstate__", "__reduce__"}),
-)
-_NUMPY = _Generator(
-    "NumPy's global generator", "numpy", "numpy.random.", frozenset({"get_state", "__getstate__", "__reduce__"})
-)
-_TORCH = _Generator(
-    "torch's default generator",
-    "torch",
-    "torch.default_generator.",
-    frozenset({"get_state", "initial_seed", "clone_state", "get_offset", "__reduce__"}),
+_READING: Final = frozenset(
+    {"getstate", "get_state", "__getstate__", "__reduce__", "initial_seed", "clone_state", "get_offset"}
 )
 
-_python_instance = random._inst
-_numpy_instance = np.random.mtrand._rand
+
 _CythonFunction: Final = type(np.random.seed)
 # Functions of NumPy's own that call a method of the global instance.
 _NUMPY_FUNCTIONS: Final = (np.random.seed, np.random.sample, np.random.ranf)
@@ -170,46 +160,26 @@ _NUMPY_FUNCTIONS: Final = (np.random.seed, np.random.sample, np.random.ranf)
 _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
-def _owner(instance: Any) -> _Generator | None:
-    if instance is _python_instance:
-        return _PYTHON
-    if instance is _numpy_instance:
-        return _NUMPY
-    if instance is torch.default_generator:
-        return _TORCH
-    return None
-
-
-def _recognise(function: Any, argument: Any) -> _Draw | None:
-    """The draw that calling *function* with *argument* as its first is, if it is one.
+def _generator_of(function: Any, argument: Any) -> Generator | None:
+    """The global generator that *function*, called with *argument* as its first, is a method of.
 
     Only types whose attributes are known are asked for them: others are the user's, whose
     ``__getattr__`` may do anything.
     """
-    if id(function) in _CALL_LATER:
-        function = argument
-    while type(function) is functools.partial:
-        function = function.func
     kind = type(function)
     if kind is types.BuiltinMethodType or kind is types.MethodType:
-        generator = _owner(function.__self__)
-    elif kind is types.MethodDescriptorType:
-        generator = _owner(argument)
-    elif kind is types.FunctionType:  # self.random() inside random.Random
-        known = function.__module__ == "random"
-        generator = _owner(argument) if known else None
-    elif kind is _CythonFunction:
-        if any(function is known for known in _NUMPY_FUNCTIONS):
-            generator = _NUMPY
-        else:
-            known = function.__qualname__.startswith("RandomState.")
-            generator = _owner(argument) if known else None
+        owner = function.__self__
+    elif (
+        kind is types.MethodDescriptorType
+        or (kind is types.FunctionType and function.__module__ == "random")  # self.random() inside random.Random
+        or (kind is _CythonFunction and function.__qualname__.startswith("RandomState."))
+    ):
+        owner = argument
+    elif kind is _CythonFunction and any(function is known for known in _NUMPY_FUNCTIONS):
+        return _NUMPY
     else:
         return None
-    if generator is None or function.__name__ in generator.reading:
-        return None
-    name = function.__name__
-    return _Draw(generator, generator.prefix + name, seeds=name in _SEEDING, inner=True)
+    return next((generator for instance, generator in _INSTANCES if owner is instance), None)
 
 
 def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
@@ -217,19 +187,27 @@ def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) ->
     watch = _current.watch
     if watch is None:
         return
-    draw = _recognise(function, argument)
-    if draw is not None:
-        watch.report(draw, sys._getframe(1))
+    if id(function) in _CALL_LATER:
+        function = argument
+    while type(function) is functools.partial:
+        function = function.func
+    generator = _generator_of(function, argument)
+    if generator is not None and (name := function.__name__) not in _READING:
+        site = find_call_site(sys._getframe(1))
+        # The caller may be part of the library, and better known by its own name.
+        watch.report(Draw(generator, site.called or generator.prefix + name, name in _SEEDING, site))
 
 
 class _TorchDraws(TorchFunctionMode):
     """Reports calls that draw from a default generator; changes nothing."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        result, drew = torch_operations.call(func, args, kwargs or {})
         watch = _current.watch  # None in a child forked within the block
-        if watch is not None and draws_from_default_generator(func, args, kwargs):
-            watch.report(_Draw(_TORCH, function_name(func)), sys._getframe(1))
-        return func(*args, **(kwargs or {}))
+        if drew and watch is not None:
+            site = find_call_site(sys._getframe(1))
+            watch.report(Draw(_TORCH, torch_operations.function_name(func), False, site))
+        return result
 
 
 class _MonitoringTool:
@@ -241,7 +219,6 @@ class _MonitoringTool:
         self._lock = threading.Lock()  # guards the two below, and switching on and off
         self._users = 0
         self._id: int | None = None
-        self._abandoned = False
 
     def acquire(self) -> None:
         with self._lock:
@@ -250,17 +227,12 @@ class _MonitoringTool:
             self._users += 1
 
     def release(self) -> None:
-        if self._abandoned:
-            return
+        if self is not _tool:
+            return  # in a child forked within the block
         with self._lock:
             self._users -= 1
             if not self._users:
-                self._switch_off()
-
-    def abandon(self) -> None:
-        """In a forked child, where only the forking thread exists; the lock may be held."""
-        self._abandoned = True
-        self._switch_off()
+                self.switch_off()
 
     def _switch_on(self) -> None:
         for tool_id in self._IDS:
@@ -278,7 +250,7 @@ class _MonitoringTool:
             f"({holders}). Stop one of these tools, or leave strict_rng out"
         )
 
-    def _switch_off(self) -> None:
+    def switch_off(self) -> None:
         # Another thread may be about to run the callback: it stays valid, as it is a
         # function of this module, and finds that its thread is not watched.
         tool_id, self._id = self._id, None
@@ -302,10 +274,11 @@ def _resume_in_parent() -> None:
 
 
 def _renew_in_child() -> None:
-    # The child is not the worker that forked it, and the other workers are not there.
+    # The child is not the worker that forked it, and the other workers are not there. One of
+    # them may hold the lock.
     global _tool
     _current.paused = None
-    _tool.abandon()
+    _tool.switch_off()
     _tool = _MonitoringTool()
 
 

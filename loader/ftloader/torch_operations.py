@@ -1,60 +1,42 @@
 """Which calls of torch's functions draw from a default generator.
 
-Derived from what torch says itself: random operations carry the tag
-``nondeterministic_seeded`` (aten/src/ATen/native/tags.yaml), their schemas say what their
-arguments mean, and functions that torch has in Python name the operations that they call.
-So later versions of torch are covered as far as its authors tag their operations.
+A call draws if a default generator's state is another one after it. Only calls that may draw are compared so, since
+another thread may draw meanwhile: what torch itself marks (random operations carry the tag
+``nondeterministic_seeded``, aten/src/ATen/native/tags.yaml), and functions that torch has in Python and that name a
+marked operation. So later versions of torch are covered as far as its authors tag their operations.
 """
 
 import functools
-import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 _TAG: Final = torch.Tag.nondeterministic_seeded
-# Tagged in torch, but it draws nothing.
-_NOT_RANDOM: Final = frozenset({"_nested_tensor_softmax_with_shape"})
-# Arguments without which nothing is drawn.
-_FLAGS: Final = ("train", "training")
-_PROBABILITIES: Final = ("dropout", "dropout_p", "p")
-# In Python functions: what would have been drawn, if the caller has it.
-_GIVEN: Final = "_random_samples"
-
-_Arguments = dict[str, Any]
-_Binding = Callable[[Sequence[Any], Mapping[str, Any]], _Arguments | None]
 
 
-def draws_from_default_generator(
-    function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-) -> bool:
-    """Whether ``function(*args, **kwargs)`` draws from the default generator of a device.
+def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
+    """``function(*args, **kwargs)``, and whether it drew from the default generator of a device.
 
-    *function* is what a ``TorchFunctionMode`` is given: a function of torch, a method of
-    ``torch.Tensor``, or an operation (``torch.ops.aten.rand.default``); the answer is False
-    for everything else. Passing a default generator explicitly is drawing from it. Dropout
-    outside training, or with probability 0, draws nothing.
+    *function* is what a ``TorchFunctionMode`` is given: a function of torch, a method of ``torch.Tensor``, or an
+    operation (``torch.ops.aten.rand.default``). Where it has only the choice between drawing and not (dropout in and
+    outside training), and another thread draws meanwhile, it is taken to have drawn.
     """
-    kwargs = kwargs or {}
-    try:
-        bindings = _bindings[function]
-    except KeyError:
-        bindings = _bindings[function] = _make_bindings(function)
-    except TypeError:  # not hashable, so not one of torch's
+    if not may_draw(function, args, kwargs):
+        return function(*args, **kwargs), False
+    before = _states()
+    result = function(*args, **kwargs)
+    return result, _states() != before
+
+
+def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
+    """Whether the call may draw from a default generator: False if it is given another one."""
+    if not isinstance(function, Hashable) or not _is_random(function):
         return False
-    if not bindings:
-        return False
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.Generator):
-            return _is_default(value)
-    for bind in bindings:
-        arguments = bind(args, kwargs)
-        if arguments is not None:
-            return _switched_on(arguments)
-    return True
+    given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Generator)]
+    return not given or any(value is default for value in given for default in _defaults())
 
 
 def function_name(function: Any) -> str:
@@ -67,101 +49,47 @@ def function_name(function: Any) -> str:
     return f"{owner}.{function.__name__}"
 
 
-# Bindings by function; empty for functions that never draw. Two threads may add the same
-# function at once: they store equal values. It grows as far as torch has functions.
-_bindings: dict[Any, tuple[_Binding, ...]] = {}
+def _defaults() -> tuple[torch.Generator, ...]:
+    # CUDA's are there once the first device is used.
+    return torch.default_generator, *torch.cuda.default_generators
 
 
-def _make_bindings(function: Any) -> tuple[_Binding, ...]:
+def _states() -> list[bytes]:
+    return [generator.get_state().numpy().tobytes() for generator in _defaults()]
+
+
+@functools.cache  # as large as torch has functions
+def _is_random(function: Any) -> bool:
+    """Whether *function*, of torch, draws in some of its calls."""
     if isinstance(function, OpOverload):
-        schemas = [function._schema] if _TAG in function.tags else []
-    elif isinstance(function, OpOverloadPacket):
-        overloads = [getattr(function, name) for name in function.overloads()]
-        schemas = [overload._schema for overload in overloads if _TAG in overload.tags]
-    elif type(function) is types.FunctionType:
-        of_torch = (function.__module__ or "").partition(".")[0] == "torch"
-        if of_torch and _names_random(function):
-            return (functools.partial(_bind_python, inspect.signature(function)),)
-        return ()
-    elif type(function) in (types.BuiltinFunctionType, types.MethodDescriptorType):
-        schemas = _random_operations().get(function.__name__, [])
-    else:
-        return ()
-    return tuple(functools.partial(_bind_schema, _switches(schema)) for schema in schemas)
+        return _TAG in function.tags
+    if isinstance(function, OpOverloadPacket):
+        return any(_TAG in getattr(function, name).tags for name in function.overloads())
+    if type(function) is types.FunctionType:
+        return (function.__module__ or "").partition(".")[0] == "torch" and _names_random(function)
+    if type(function) in (types.BuiltinFunctionType, types.MethodDescriptorType):
+        return function.__name__ in _random_operations()
+    return False
 
 
 @functools.cache
-def _random_operations() -> dict[str, list[Any]]:
-    """The schemas of the overloads of each random operation of torch, by its name."""
-    operations: dict[str, list[Any]] = {}
+def _random_operations() -> frozenset[str]:
+    """The names of torch's random operations."""
+    names = set()
     for schema in torch._C._jit_get_all_schemas():
         namespace, _, name = schema.name.partition("::")
-        if namespace != "aten" or name in _NOT_RANDOM:
-            continue
-        found = torch._C._get_operation_overload(schema.name, schema.overload_name)
-        if found is not None and _TAG in found[2]:
-            operations.setdefault(name, []).append(schema)
-    return operations
-
-
-class _Switch(NamedTuple):
-    """An argument without which nothing is drawn."""
-
-    position: int
-    name: str
-    default: Any
-
-
-def _switches(schema: Any) -> tuple[_Switch, ...]:
-    # The p of bernoulli() is another thing.
-    names = _FLAGS + (_PROBABILITIES if "dropout" in schema.name else _PROBABILITIES[:2])
-    return tuple(
-        _Switch(position, argument.name, argument.default_value)
-        for position, argument in enumerate(schema.arguments)
-        if argument.name in names
-    )
-
-
-def _bind_schema(switches: tuple[_Switch, ...], args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Arguments | None:
-    """The values of the switches; None if *args* are for another overload."""
-    arguments = {}
-    for position, name, default in switches:
-        if position < len(args):
-            value = args[position]
-            if isinstance(value, bool) is not (name in _FLAGS):
-                return None
-            arguments[name] = value
-        else:
-            arguments[name] = kwargs.get(name, default)
-    return arguments
-
-
-def _bind_python(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Arguments | None:
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError:  # the call is about to fail
-        return None
-    bound.apply_defaults()
-    values = bound.arguments | bound.arguments.get("kwargs", {})
-    arguments = {name: values[name] for name in _FLAGS if name in values}
-    for name in _PROBABILITIES:
-        if isinstance(values.get(name), (int, float)):
-            arguments[name] = values[name]
-    if values.get(_GIVEN) is not None:
-        arguments[_GIVEN] = False
-    return arguments
-
-
-def _switched_on(arguments: _Arguments) -> bool:
-    # A flag that is None means True.
-    return all(value is None or bool(value) for value in arguments.values())
+        if namespace == "aten":
+            found = torch._C._get_operation_overload(schema.name, schema.overload_name)
+            if found is not None and _TAG in found[2]:
+                names.add(name)
+    return frozenset(names)
 
 
 def _names_random(function: types.FunctionType, depth: int = 3) -> bool:
     """Whether a function of torch names a random operation, itself or in functions of
     torch that it names or (as a dispatcher of several) encloses."""
     names = _names(function.__code__)
-    if not _random_operations().keys().isdisjoint(names):
+    if not _random_operations().isdisjoint(names):
         return True
     if not depth:
         return False
@@ -176,15 +104,4 @@ def _names_random(function: types.FunctionType, depth: int = 3) -> bool:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names(constant)
-    return names
-
-
-def _is_default(generator: torch.Generator) -> bool:
-    if generator is torch.default_generator:
-        return True
-    # The tuple is filled when the first device is used.
-    return any(generator is default for default in torch.cuda.default_generators)
+    return set(code.co_names).union(*(_names(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))

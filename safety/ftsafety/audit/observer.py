@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ftloader.call_site import find_call_site, is_user_code
-from ftloader.strict_random import Watch
+from ftloader import strict_random
+from ftloader.call_site import is_user_code
 from ftsafety.audit import file_positions
 from ftsafety.audit.libraries import LIMITS
 from ftsafety.audit.reachable import LOCK_LIKE, Node, is_held
@@ -99,17 +99,16 @@ class Observed:
     """Instructions that were looked at: 0 where the interpreter reported none."""
 
 
-class _Draws(Watch):
+class _Draws(strict_random.Watch):
     """Collects draws instead of warning of them. Asked by one thread at a time."""
 
     def __init__(self, found: set[Draw]) -> None:
         super().__init__()
         self._found = found
 
-    def report(self, draw: Any, frame: types.FrameType) -> None:
-        site = find_call_site(frame)
-        name = site.called or draw.name if draw.inner else draw.name
-        self._found.add(Draw(Line(site.filename, site.lineno), name, draw.generator.description))
+    def report(self, draw: strict_random.Draw) -> None:
+        line = Line(draw.site.filename, draw.site.lineno)
+        self._found.add(Draw(line, draw.name, draw.generator.description))
 
 
 @contextlib.contextmanager

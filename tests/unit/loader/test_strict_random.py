@@ -436,7 +436,7 @@ def test_switching_on_and_off_while_other_threads_run():
     def own_watch(number):
         found = []
         watch = Watch()
-        watch.report = lambda draw, frame: found.append(draw.name)
+        watch.report = lambda draw: found.append(draw.name)
         with watch.watching():
             randint(1, number + 1)
         return found

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode, get_overridable_functions
 
-from ftloader.torch_operations import draws_from_default_generator, function_name
+from ftloader.torch_operations import call, function_name, may_draw
 
 pytestmark = pytest.mark.thread_unsafe(reason="compares the state of torch's default generator")
 
@@ -131,38 +131,39 @@ CALLS = {
 
 
 class Recorder(TorchFunctionMode):
-    """As strict mode uses it: asks about every call of a function of torch."""
+    """As strict mode does it: asks about every call of a function of torch."""
 
     def __init__(self):
         super().__init__()
         self.drawing = []
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if draws_from_default_generator(func, args, kwargs):
+        result, drew = call(func, args, kwargs or {})
+        if drew:
             self.drawing.append(function_name(func))
-        return func(*args, **(kwargs or {}))
+        return result
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_call_is_told_to_draw_exactly_if_the_default_generator_moves(call):
+@pytest.mark.parametrize("program", CALLS.values(), ids=CALLS)
+def test_a_call_is_told_to_draw_exactly_if_the_default_generator_moves(program):
     before = torch.get_rng_state()
     with Recorder() as recorder:
-        call()
+        program()
     moved = not torch.equal(torch.get_rng_state(), before)
     assert bool(recorder.drawing) == moved, recorder.drawing
 
 
 def test_both_answers_are_tested():
     drawing = 0
-    for call in CALLS.values():
+    for program in CALLS.values():
         before = torch.get_rng_state()
-        call()
+        program()
         drawing += not torch.equal(torch.get_rng_state(), before)
     assert 50 < drawing < len(CALLS) - 30
 
 
 @pytest.mark.parametrize(
-    ("call", "name"),
+    ("program", "name"),
     [
         ("rand", "torch.rand"),
         ("uniform_", "torch.Tensor.uniform_"),
@@ -170,9 +171,9 @@ def test_both_answers_are_tested():
         ("aten.rand.default", "torch.ops.aten.rand.default"),
     ],
 )
-def test_names_are_those_that_users_know(call, name):
+def test_names_are_those_that_users_know(program, name):
     with Recorder() as recorder:
-        CALLS[call]()
+        CALLS[program]()
     assert recorder.drawing == [name]
 
 
@@ -184,7 +185,7 @@ def test_every_python_function_of_torch_that_names_a_random_operation_is_asked_a
         for function in group
         if type(function) is types.FunctionType
     }
-    drawing = {function.__name__ for function in functions if draws_from_default_generator(function)}
+    drawing = {function.__name__ for function in functions if may_draw(function)}
     assert {"dropout", "dropout2d", "gumbel_softmax", "fractional_max_pool2d_with_indices", "rrelu"} <= drawing
     assert not drawing & {"max_pool2d", "cross_entropy", "embedding", "layer_norm", "einsum", "stack", "split"}
 
@@ -201,24 +202,28 @@ def test_a_custom_operation_is_known_by_its_tag():
     assert recorder.drawing == ["torch.ops.loader_test.noise"]
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        print,
-        [].append,
-        object(),
-        {},
-        lambda: torch.rand(3),
-        torch.Tensor.shape,
-        torch._nested_tensor_softmax_with_shape,
-    ],
-)
+@pytest.mark.parametrize("function", [print, [].append, object(), {}, lambda: torch.rand(3), torch.Tensor.shape])
 def test_what_is_not_a_random_function_of_torch_does_not_draw(function):
-    assert not draws_from_default_generator(function, (ones,), {})
+    assert not may_draw(function, (ones,), {})
+
+
+def test_what_another_thread_draws_meanwhile_is_not_taken_for_that_of_a_call_that_cannot_draw():
+    # A function that is given its generator, and one that is not random, during which the default generator moves.
+    class Moves(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            torch.default_generator.manual_seed(torch.default_generator.initial_seed() + 1)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    tensor = torch.ones(3).as_subclass(Moves)
+    with torch.random.fork_rng(devices=[]):
+        assert call(torch.add, (tensor, 1), {})[1] is False
+        assert call(torch.rand_like, (tensor,), {})[1] is True
+        assert call(torch.bernoulli, (tensor,), {"generator": own})[1] is False
 
 
 def test_the_default_generator_of_another_device_is_a_default(monkeypatch):
     other = torch.Generator()
-    assert not draws_from_default_generator(torch.rand, (3,), {"generator": other})
+    assert not may_draw(torch.rand, (3,), {"generator": other})
     monkeypatch.setattr(torch.cuda, "default_generators", (other,))  # as after the device's first use
-    assert draws_from_default_generator(torch.rand, (3,), {"generator": other})
+    assert may_draw(torch.rand, (3,), {"generator": other})
