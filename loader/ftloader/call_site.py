@@ -4,6 +4,7 @@ import os
 import random
 import sysconfig
 import types
+import warnings
 from enum import Enum
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -73,6 +74,11 @@ def _origin(filename: str) -> _Origin:
 def is_user_code(filename: str) -> bool:
     """Whether *filename* is neither of this package nor of the standard library nor installed."""
     return _origin(filename) is _Origin.USER
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns at the line of the caller's that is neither this package's nor torch's: the loop over the loader."""
+    warnings.warn(message, category, skip_file_prefixes=(*_engine_folders, *_GENERATORS))
 
 
 def find_call_site(frame: types.FrameType) -> CallSite:

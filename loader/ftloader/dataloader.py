@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import torch.utils.data
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
 from ftloader import data_pipes
 from ftloader.buffers import BufferPool
+from ftloader.global_generators import WorkerDraws
 from ftloader.on_error import ErrorPolicy, OnError, SkipLog
 from ftloader.process_iterator import ProcessDataLoaderIter
 from ftloader.serial_iterator import SerialDataLoaderIter
+from ftloader.shared_handles import SharedHandles
 from ftloader.state.keeper import StateKeeper
 from ftloader.strict_random import Watch
 from ftloader.thread_iterator import ThreadDataLoaderIter
@@ -108,6 +110,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self.skipped = SkipLog()
         self._states = StateKeeper()
         self._watch = Watch()  # used if strict
+        self._shared_handles, self._worker_draws = SharedHandles(), WorkerDraws()  # used with "auto"
         self._buffers: tuple[tuple[int, bool], BufferPool, Trial] | None = None  # and what they were made for
         with data_pipes.exclusive(dataset):
             super().__init__(dataset, *args, **kwargs)
@@ -189,7 +192,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.
-        return self.__dict__ | {"_states": copy.copy(self._states), "_buffers": None, "_iterator": None}
+        own = {name: copy.copy(getattr(self, name)) for name in ("_states", "_shared_handles", "_worker_draws")}
+        return self.__dict__ | own | {"_buffers": None, "_iterator": None}
 
     def _memory(self, batches: int, pinned: bool) -> tuple[BufferPool, Trial]:
         """What the iterators of all epochs have in common: the memory of batches, and how they are collated."""
@@ -201,10 +205,16 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if self.num_workers > 0:
             self.check_worker_number_rationality()
-            if self._resolve_worker_method() == "thread" and (self.worker_method == "thread" or self._suits_threads()):
+            if self.worker_method == "thread" or (self.worker_method == "auto" and self._auto_takes_threads()):
                 return ThreadDataLoaderIter(self)
         with data_pipes.exclusive(self.dataset):
             return SerialDataLoaderIter(self) if self.num_workers == 0 else ProcessDataLoaderIter(self)
+
+    def _advice(self) -> tuple[SharedHandles | None, WorkerDraws | None]:
+        """What looks for things to warn of where threads were not asked for by name."""
+        if self.worker_method == "thread":
+            return None, None
+        return self._shared_handles, None if self.strict_rng else self._worker_draws
 
     def _resolve_worker_method(self) -> Literal["thread", "process"]:
         """What "auto" means, unless the dataset turns out not to suit threads."""
@@ -212,17 +222,27 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             return self.worker_method
         return "process" if self.multiprocessing_context is not None or sys._is_gil_enabled() else "thread"
 
-    def _suits_threads(self) -> bool:
-        """Whether each worker thread can have the copy that it needs, if it needs one. Tries it, anew for each
-        iterator, since a dataset may open a file meanwhile."""
+    def _auto_takes_threads(self) -> bool:
+        """What "auto" means; the logger is told why. Anew for each iterator, since a dataset may open a file
+        meanwhile."""
+        against = self._reason_against_threads()
+        choice = "threads: the GIL is off" if against is None else f"processes: {against}"
+        logging.getLogger("ftloader").info("worker_method='auto' takes %s", choice)
+        if against is None and self._dataset_kind == _DatasetKind.Map:
+            self._shared_handles.look_at(self.dataset)
+        return against is None
+
+    def _reason_against_threads(self) -> str | None:
+        if self._resolve_worker_method() == "process":
+            given = self.multiprocessing_context is not None
+            return "multiprocessing_context is given" if given else "the GIL is on"
         if data_pipes.needs_processes(self.dataset):
-            return False
-        try:
+            return "this MapDataPipe has a pipe that is to be sharded by worker"
+        try:  # whether each worker thread can have the copy that it needs, if it needs one
             own_datasets(self.dataset, self._dataset_kind, 1)
         except TypeError as error:
-            logging.getLogger("ftloader").info("worker_method='auto' takes processes: %s", error)
-            return False
-        return True
+            return str(error)
+        return None
 
     def check_worker_number_rationality(self) -> None:
         """Warns, as torch's class does, if there are more workers than usable CPUs."""

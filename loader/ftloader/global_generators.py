@@ -1,19 +1,24 @@
-"""The program's own random generators, which ``worker_init_fn`` of worker threads must not seed.
+"""The program's own random generators: worker threads must not seed them, nor draw from them unseen.
 
 In a worker process ``numpy.random.seed(torch.initial_seed() % 2**32)``, torch's own recipe, reaches that process
 alone. In a thread it would seed the whole program: the training loop would draw the same numbers in each epoch.
 """
 
 import contextlib
+import pickle
 import random
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from ftloader import fork_locks
+from ftloader.call_site import warn_user
+from ftloader.random import GlobalRandomWarning
 from ftloader.worker_info import thread_info
 
 # One block at a time: else one would save, and later restore, what the other's worker_init_fn has seeded.
@@ -106,6 +111,73 @@ _GENERATORS = (
     _Generator(lambda: np.random.get_state(legacy=False), np.random.set_state, _numpys_words, _numpys_next),
     _TORCHS,
 )
+
+
+class WorkerDraws:
+    """Finds out whether the workers of one loader use the program's generators, and says so once.
+
+    While the consumer waits for its workers and every other thread sleeps, nobody but the workers can change a
+    generator. So it is enough to compare its states then: no code is instrumented, and nothing is asked of the workers.
+    Where that is never the case in the first waits, nothing is said.
+
+    Used by consumers. Two that use it at once may look once more than wanted, or warn twice; hence no lock.
+    """
+
+    def __init__(self) -> None:
+        self._looks = 16
+        self._used: list[str] = []
+
+    def __reduce__(self) -> tuple:
+        return WorkerDraws, ()
+
+    @contextlib.contextmanager
+    def looking(self, workers: Collection[threading.Thread]) -> Iterator[None]:
+        """For the block, in which the calling thread waits."""
+        if not self._looks:
+            yield
+            return
+        self._looks -= 1
+        mine = {threading.current_thread(), *workers}
+        others = {thread: _times_asleep(thread) for thread in threading.enumerate() if thread not in mine}
+        before = _comparable_states()
+        yield
+        after = _comparable_states()
+        # A thread that is only there now was started by a worker.
+        if before != after and all(times and times == _times_asleep(thread) for thread, times in others.items()):
+            self._looks = 0
+            self._used = [name for name in before if before[name] != after[name]]
+
+    def report(self) -> None:
+        """Warns, if there is something to warn of."""
+        if self._used:
+            used, self._used = self._used, []
+            warn_user(
+                f"the samples of this DataLoader are made with numbers of {' and '.join(used)}. Its workers are "
+                "threads (worker_method='auto' chose so), which all share these generators: which sample gets which "
+                "number depends on who comes first, whatever the seed. Draw from the sample's own generators instead, "
+                "ftloader.sample_rng(). DataLoader(strict_rng=True) names the lines that draw. "
+                "worker_method='process' gives each worker generators of its own; worker_method='thread' leaves this "
+                "warning out.",
+                GlobalRandomWarning,
+            )
+
+
+def _comparable_states() -> dict[str, Any]:
+    return {
+        "random": random.getstate(),
+        "numpy.random": pickle.dumps(np.random.get_state(legacy=False)),
+        "torch's default generator": torch.default_generator.get_state().numpy().tobytes(),
+    }
+
+
+def _times_asleep(thread: threading.Thread) -> bytes | None:
+    """How often *thread*, which sleeps, has gone to sleep; None if it is awake, or the system (not Linux) does not
+    tell. With the same answer twice it has slept all the time in between."""
+    try:
+        status = Path(f"/proc/self/task/{thread.native_id}/status").read_bytes()
+    except OSError:
+        return None
+    return status.partition(b"\nvoluntary_ctxt_switches:")[2] if b"\nState:\tS" in status else None
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:

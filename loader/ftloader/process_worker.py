@@ -159,6 +159,8 @@ class WorkerStart:
 
     def __call__(self, worker_id: int) -> None:
         keep_freed_memory()
+        if self._watch is not None:
+            _life.enter_context(self._watch.watching())
         failure = None
         if self.worker_init_fn is not None:
             try:
@@ -167,8 +169,6 @@ class WorkerStart:
                 failure = without_stop_iteration(error, "worker_init_fn")
                 annotate(failure, f"raised by worker_init_fn of worker process {worker_id}")
         self._install(worker_id, failure)
-        if self._watch is not None:
-            _life.enter_context(self._watch.watching())
 
     def _install(self, worker_id: int, failure: Exception | None) -> None:
         torchs = _DatasetKind.create_fetcher

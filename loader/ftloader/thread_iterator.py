@@ -74,6 +74,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._worker_init_fn = loader.worker_init_fn
         self._policy = ErrorPolicy(loader.on_error)
         self._watch = loader._watch if loader.strict_rng else None
+        self._shared_handles, self._worker_draws = loader._advice()
         self._skip_log = loader.skipped
         self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
@@ -206,7 +207,15 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 "forked from: make a new iterator with iter(loader)"
             )
         with self._lock:
+            self._advise()  # before a batch is taken out, since filters may turn a warning into an error
             return super().__next__()  # counts, profiles, and calls _next_data
+
+    def _advise(self) -> None:
+        """Warns of what the first batch has shown."""
+        if self._worker_draws is not None:
+            self._worker_draws.report()
+        if self._shared_handles is not None and self._handed_over == 1 and not self._private_queues:
+            self._shared_handles.look_at(self._dataset)
 
     def _next_data(self) -> Any:
         try:
@@ -263,7 +272,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             elif not self._present:
                 self._pool.stop()
                 return Failure(RuntimeError("all workers have ended: no batch can be built"))
-            elif not self._receive(self._timeout):
+            elif not self._wait_for_message():
                 return Failure(RuntimeError(f"DataLoader timed out after {self._timeout} seconds"))
 
     def _take_arrived(self) -> Result | None:
@@ -348,6 +357,12 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if message.task_lost:
                 self._pool.stop()  # the epoch cannot be completed
         return True  # a None only wakes: the pool was stopped
+
+    def _wait_for_message(self) -> bool:
+        if self._worker_draws is None or not self._results.empty():
+            return self._receive(self._timeout)
+        with self._worker_draws.looking(self._pool.threads):
+            return self._receive(self._timeout)
 
     def _receive_all(self) -> None:
         """Files the messages that are there; only this thread takes any out."""

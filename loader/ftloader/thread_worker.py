@@ -110,7 +110,7 @@ class WorkerContext:
         self._plan.modes.adopt()
 
     def watching(self) -> contextlib.AbstractContextManager:
-        """For the worker's life after ``start_up``."""
+        """For the worker's life, ``worker_init_fn`` included."""
         watch = self._plan.watch
         return contextlib.nullcontext() if watch is None else watch.watching()
 
@@ -221,16 +221,16 @@ def run_worker(
     try:
         keep_freed_memory()
         _limit_intra_op_threads()
-        context = start.pop()
-        try:
-            context.adopt_modes()
-            with joining.calling_user_code():
-                context.start_up()
-        finally:
-            started_up.put(None)
-        watching = context.watching()
-        del context
-        with watching:
+        with contextlib.ExitStack() as life:
+            context = start.pop()
+            try:
+                context.adopt_modes()
+                life.enter_context(context.watching())
+                with joining.calling_user_code():
+                    context.start_up()
+            finally:
+                started_up.put(None)
+            del context
             started = True
             while os.getpid() == process and _serve(worker_id, tasks, results, process):
                 pass

@@ -11,6 +11,7 @@ import os
 import stat
 from typing import Any, NamedTuple
 
+from ftloader.shared_handles import FILES
 from ftsafety.audit.reachable import Node
 
 
@@ -23,7 +24,7 @@ class OpenFile(NamedTuple):
 
 def has_position(value: Any) -> bool:
     """Whether *value* is a file object or a memory map."""
-    return isinstance(value, (io.IOBase, mmap.mmap))
+    return isinstance(value, (*FILES, mmap.mmap))
 
 
 def objects_with_position(nodes: list[Node]) -> list[Any]:

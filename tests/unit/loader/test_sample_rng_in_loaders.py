@@ -191,6 +191,65 @@ def test_in_strict_mode_a_report_may_be_made_an_error_of_the_sample():
     assert any("dataset[0]" in note for note in caught.value.__notes__)
 
 
+def seed_all(worker_id):
+    seed = torch.initial_seed() % 2**32
+    np.random.seed(seed)
+    random.seed(seed)
+    torch.manual_seed(seed)
+
+
+class Seeds(Augmented):
+    def __getitem__(self, index):
+        seed_all(index)
+        return super().__getitem__(index)
+
+
+@pytest.mark.thread_unsafe(reason="records warnings")
+@pytest.mark.parametrize(
+    ("dataset", "worker_init_fn"), [(Augmented(), seed_all), (Seeds(), None)], ids=["worker_init_fn", "getitem"]
+)
+def test_strict_mode_reports_who_seeds(dataset, worker_init_fn):
+    loader = make(dataset, 2, "thread", strict_rng=True, worker_init_fn=worker_init_fn)
+    with warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        list(loader)
+    first = seed_all.__code__.co_firstlineno + 2
+    assert {entry.category for entry in log} == {GlobalRandomWarning}
+    assert sorted((entry.filename, entry.lineno) for entry in log) == [(__file__, first + i) for i in range(3)]
+    assert all("() seeds " in str(entry.message) for entry in log)
+
+
+def test_strict_mode_reports_who_seeds_in_a_worker_process(run_program):
+    # As an error, since a warning of another process cannot be recorded here.
+    assert run_program(
+        """
+        import random, warnings
+        from ftloader import DataLoader
+        warnings.simplefilter("error", UserWarning)
+        def seed(worker_id):
+            random.seed(worker_id)
+        try:
+            list(DataLoader([1], num_workers=1, worker_method="process", strict_rng=True, worker_init_fn=seed))
+        except Warning as error:
+            print("random.seed() seeds the global generator of the module random" in str(error))
+        """
+    ) == (0, "True\n", "")
+
+
+@pytest.mark.thread_unsafe(reason="takes the tools of the process")
+def test_without_a_tool_for_strict_mode_the_consumer_is_told_at_once():
+    taken = [i for i in range(6) if sys.monitoring.get_tool(i) is None]
+    for i in taken:
+        sys.monitoring.use_tool_id(i, f"tool {i}")
+    try:
+        with warnings.catch_warnings(), pytest.raises(RuntimeError, match="leave strict_rng out"):
+            warnings.filterwarnings("error", message=".*has not returned.*")
+            list(make(Augmented(), 1, "thread", strict_rng=True, worker_init_fn=seed_all))
+    finally:
+        for i in taken:
+            sys.monitoring.free_tool_id(i)
+
+
 @pytest.mark.thread_unsafe(reason="looks at the tools of the process")
 def test_monitoring_ends_with_the_workers():
     before = [sys.monitoring.get_tool(i) for i in range(6)]

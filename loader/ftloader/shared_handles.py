@@ -1,0 +1,171 @@
+"""Files, cursors and readers among a dataset's attributes, which worker threads share.
+
+What one thread reads moves the position for all. In a worker process each has its own, at least if it is opened late,
+as it mostly is: so code that is right there gives wrong samples in threads, now and then. The look is a short one: at
+the attributes of the dataset, of datasets that it wraps and of objects of the user's classes, and at the first elements
+of containers among these. An object that has a lock as well is taken to know what it does. Libraries are recognised by
+the names of their classes; none is imported.
+"""
+
+import collections
+import io
+import itertools
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from ftloader.call_site import is_user_code, warn_user
+
+_OBJECTS: Final = 300
+"""Looked at, all together."""
+_ELEMENTS: Final = 8
+"""Looked at per container."""
+_ATTRIBUTES: Final = 100
+"""Looked at per object."""
+
+_POSITION: Final = "what one thread reads moves its position for all, so that others read the wrong bytes"
+_ONE_THREAD: Final = "it is for one thread at a time"
+_TURNS: Final = "its library lets one thread read at a time, of whichever file, so that more threads read no faster"
+_REMEDY: Final = "Open one for each thread, as an attribute of a threading.local(), or one for each sample. "
+
+_CLASSES: Final[dict[tuple[str, str], str]] = {
+    ("tempfile", "_TemporaryFileWrapper"): _POSITION,
+    ("tarfile", "TarFile"): _POSITION,
+    ("zipfile", "ZipFile"): "it counts its open members without a lock, and may be closed while others read",
+    ("csv", "DictReader"): _POSITION,
+    ("_csv", "reader"): _POSITION,
+    ("socket", "socket"): "what one thread receives is missing for the others",
+    ("sqlite3", "Connection"): _ONE_THREAD,
+    ("sqlite3", "Cursor"): _POSITION,
+    ("lmdb", "Cursor"): _ONE_THREAD,
+    ("lmdb", "Transaction"): _ONE_THREAD,
+    ("builtins", "Cursor"): _ONE_THREAD,  # lmdb's classes in C give no module
+    ("builtins", "Transaction"): _ONE_THREAD,
+    ("tables", "File"): _ONE_THREAD,
+    ("netCDF4", "Dataset"): _ONE_THREAD,
+    ("rasterio", "DatasetReader"): _ONE_THREAD,
+    ("cv2", "VideoCapture"): _POSITION,
+    ("decord", "VideoReader"): _POSITION,
+    ("av", "InputContainer"): _POSITION,
+    ("h5py", "File"): _TURNS,
+    ("h5py", "Group"): _TURNS,
+    ("h5py", "Dataset"): _TURNS,
+}
+"""What is wrong with sharing an object, by the top-level package and the name of its class."""
+FILES: Final = (io.IOBase,)
+"""File objects, which have a position. (A memory map has one too, but is read by slices, which do not use it.)"""
+_ITERATORS: Final = frozenset({"builtins", "itertools"})
+_LEAVES: Final = frozenset({str, bytes, int, float, bool, type(None), torch.Tensor, np.ndarray})
+_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
+
+
+class Handle(NamedTuple):
+    """An object that threads should not share."""
+
+    path: str
+    """How it is reached: "dataset.archive"."""
+    kind: str
+    """The name of its class."""
+    trouble: str
+
+
+class SharedHandles:
+    """Warns of the handles of one loader's dataset, once.
+
+    Used by consumers. Two that use it at once may warn twice; hence no lock.
+    """
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def __reduce__(self) -> tuple:
+        return SharedHandles, ()
+
+    def look_at(self, dataset: Any) -> None:
+        if self._told:
+            return
+        found = list(handles_of(dataset))
+        if not found:
+            return
+        self._told = True
+        first, *more = found
+        likewise = f"Likewise {', '.join(handle.path for handle in more[:5])}. " if more else ""
+        warn_user(
+            f"{first.path} is a {first.kind} that all workers of this DataLoader share, since they are threads "
+            f"(worker_method='auto' chose so): {first.trouble}. {likewise}{'' if first.trouble is _TURNS else _REMEDY}"
+            "`./twins audit FILE.py:NAME` shows which lines use it. worker_method='process' gives each worker a copy "
+            "of the dataset; worker_method='thread' leaves this warning out."
+        )
+
+
+def handles_of(dataset: Any) -> Iterator[Handle]:
+    """The handles that *dataset* refers to, nearest first."""
+    queue = collections.deque([("dataset", dataset)])
+    seen = {id(dataset)}
+    while queue:
+        path, value = queue.popleft()
+        trouble = _trouble(value)
+        if trouble is not None:
+            yield Handle(
+                path, f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins."), trouble
+            )
+            continue
+        for name, child in _children(value):
+            if type(child) not in _LEAVES and id(child) not in seen and len(seen) < _OBJECTS:
+                seen.add(id(child))
+                queue.append((path + name, child))
+
+
+def _trouble(value: Any) -> str | None:
+    """What is wrong with sharing *value*, if something is."""
+    if isinstance(value, FILES):
+        # A log is written only. Of files in memory there is mostly one for each sample.
+        mostly_fine = isinstance(value, (io.BytesIO, io.StringIO)) or value is sys.stdin or value is sys.__stdin__
+        return None if mostly_fine or _is_closed(value) or not value.readable() else _POSITION
+    if isinstance(value, types.GeneratorType):
+        return "a second thread that asks it for a value meanwhile gets an error"
+    kind = type(value)
+    # A counter or a constant is the same for all.
+    if hasattr(kind, "__next__") and kind.__module__ in _ITERATORS and kind not in (itertools.count, itertools.repeat):
+        return "each of its values goes to one thread only, whichever comes first"
+    for cls in kind.__mro__:
+        trouble = _CLASSES.get((cls.__module__.partition(".")[0], cls.__name__))
+        if trouble is not None:
+            return None if _is_closed(value) else trouble
+    return None
+
+
+def _is_closed(value: Any) -> bool:
+    # The ways in which files, archives and h5py's objects say so.
+    return getattr(value, "closed", None) is True or getattr(value, "fp", value) is None or not value
+
+
+def _children(value: Any) -> list[tuple[str, Any]]:
+    """(name, value) of what *value* refers to, as far as it is looked at."""
+    try:
+        if type(value) in (list, tuple):
+            return [(f"[{number}]", child) for number, child in enumerate(value[:_ELEMENTS])]
+        if type(value) is dict:
+            items = list(itertools.islice(value.items(), _ELEMENTS))
+            return [(f"[{str(key)[:40]!r}]" if isinstance(key, str) else "[...]", child) for key, child in items]
+        if not isinstance(value, Dataset) and not _is_of_users_class(value):
+            return []
+        attributes = list(itertools.islice(object.__getattribute__(value, "__dict__").items(), _ATTRIBUTES))
+    except (AttributeError, RuntimeError):  # it has no attributes; a worker changes them at this moment
+        return []
+    if any(isinstance(child, _LOCKS) for _, child in attributes):
+        return []
+    return [(f".{name}", child) for name, child in attributes]
+
+
+def _is_of_users_class(value: Any) -> bool:
+    if isinstance(value, (type, threading.local)) or type(value).__module__ == "builtins":
+        return False
+    module = sys.modules.get(type(value).__module__)
+    return is_user_code(getattr(module, "__file__", None) or "")

@@ -1,0 +1,258 @@
+"""Proves that "auto" warns once where worker threads use the program's random generators, and that what other threads
+draw is not taken for theirs."""
+
+import contextlib
+import copy
+import random
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+from ftloader import DataLoader, sample_rng
+from ftloader.global_generators import WorkerDraws, _times_asleep
+from ftloader.random import GlobalRandomWarning
+
+pytestmark = [
+    pytest.mark.thread_unsafe(reason="records warnings, and looks at all threads"),
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which threads sleep"),
+]
+
+USES = {"random": random.random, "numpy.random": np.random.rand, "torch's default generator": lambda: torch.rand(1)}
+SEEDS = {
+    "random": lambda: random.seed(5),
+    "numpy.random": lambda: np.random.seed(5),
+    "torch's default generator": lambda: torch.manual_seed(5),
+}
+
+
+def reports_of(program):
+    with warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        program()
+    return [entry for entry in log if entry.category is GlobalRandomWarning]
+
+
+class Other:
+    """A thread that works when it is told to, and sleeps else."""
+
+    def __init__(self, work):
+        self._work = work
+        self._begin, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        while self._begin.acquire() and self._work is not None:
+            self._work()
+            self._done.release()
+
+    def work(self):
+        self._begin.release()
+        self._done.acquire()
+        self.fall_asleep()
+
+    def fall_asleep(self):
+        while _times_asleep(self.thread) is None:
+            time.sleep(0.001)
+
+    def __enter__(self):
+        self.thread.start()
+        self.fall_asleep()
+        return self
+
+    def __exit__(self, *exc_info):
+        self._work = None
+        self._begin.release()
+        self.thread.join()
+
+
+@pytest.mark.parametrize("use", [USES, SEEDS], ids=["drawn from", "seeded"])
+@pytest.mark.parametrize("name", USES)
+def test_what_a_worker_uses_is_named_once(use, name):
+    draws = WorkerDraws()
+    with Other(use[name]) as worker, Other(None):
+        for _ in range(3):
+            with draws.looking([worker.thread]):
+                worker.work()
+    (entry,) = reports_of(lambda: (draws.report(), draws.report()))
+    assert f"with numbers of {name}. Its workers are threads" in str(entry.message)
+    assert "sample_rng()" in str(entry.message) and "strict_rng=True" in str(entry.message)
+    assert entry.filename == __file__
+
+
+def test_all_generators_are_named():
+    draws = WorkerDraws()
+    with Other(lambda: [use() for use in USES.values()]) as worker, draws.looking([worker.thread]):
+        worker.work()
+    (entry,) = reports_of(draws.report)
+    assert f"numbers of {' and '.join(USES)}. " in str(entry.message)
+
+
+def test_a_thread_that_a_worker_starts_belongs_to_it():
+    def work():
+        with Other(random.random) as helper:
+            helper.work()
+
+    draws = WorkerDraws()
+    with Other(work) as worker, draws.looking([worker.thread]):
+        worker.work()
+    assert len(reports_of(draws.report)) == 1
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_what_another_thread_draws_is_not_taken_for_a_workers(stays):
+    draws = WorkerDraws()
+    with Other(random.random) as worker, contextlib.ExitStack() as ends:
+        other = ends.enter_context(Other(random.random))
+        with draws.looking([worker.thread]):
+            other.work()
+            if not stays:
+                ends.close()
+        # Nor if both draw, or the other does nothing but run.
+        with Other(lambda: None) as third, draws.looking([worker.thread]):
+            worker.work()
+            third.work()
+    assert reports_of(draws.report) == []
+
+
+def test_nothing_is_known_where_another_thread_runs_all_the_time():
+    stop, runs = threading.Event(), threading.Event()
+
+    def run():
+        while not stop.is_set():
+            runs.set()
+
+    busy = threading.Thread(target=run)
+    draws = WorkerDraws()
+    with Other(random.random) as worker:
+        busy.start()
+        runs.wait()
+        for _ in range(3):
+            with draws.looking([worker.thread]):
+                worker.work()
+        stop.set()
+        busy.join()
+    assert reports_of(draws.report) == []
+
+
+def test_only_the_first_waits_are_looked_at():
+    draws = WorkerDraws()
+    with Other(random.random) as worker:
+        for _ in range(100):
+            with draws.looking([worker.thread]):
+                pass
+        with draws.looking([worker.thread]):
+            worker.work()
+    assert reports_of(draws.report) == []
+
+
+# In the loader
+
+
+@pytest.fixture
+def gil_is_off(monkeypatch):
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
+
+
+class Draws(Dataset):
+    """Draws for some time, so that the consumer waits meanwhile."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        for _ in range(50):
+            time.sleep(0.001)
+            random.random(), torch.rand(1)
+        return index
+
+
+class DrawingStream(IterableDataset):
+    def __iter__(self):
+        yield Draws()[0]
+
+
+class Own(Dataset):
+    """Draws from the sample's generators."""
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        time.sleep(0.001)
+        return sample_rng().python.random() + sample_rng().numpy.random()
+
+
+def epochs_until_reported(loader):
+    """How often it is reported. One epoch is enough but where the machine stands still or another thread is awake."""
+    log = []
+    for _ in range(50):
+        log += reports_of(lambda: list(loader))
+        if log:
+            break
+    return log + reports_of(lambda: [list(loader) for _ in range(3)])
+
+
+@pytest.mark.parametrize("dataset", [Draws(), DrawingStream()], ids=["map", "iterable"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_auto_warns_once_for_each_loader(dataset, persistent, gil_is_off):
+    dl = DataLoader(dataset, num_workers=2, persistent_workers=persistent)
+    dl._worker_draws._looks = 1000
+    (entry,) = epochs_until_reported(dl)
+    assert "numbers of random and torch's default generator." in str(entry.message)
+    assert entry.filename == __file__
+    again = copy.copy(dl)
+    again._worker_draws._looks = 1000
+    assert len(epochs_until_reported(again)) == 1
+
+
+def test_as_an_error_it_costs_no_batch(gil_is_off):
+    for _ in range(50):
+        found, caught = [], 0
+        with warnings.catch_warnings(), iter(DataLoader(Draws(), num_workers=1)) as batches:
+            warnings.simplefilter("error", GlobalRandomWarning)
+            while True:
+                try:
+                    found.append(next(batches).item())
+                except GlobalRandomWarning:
+                    caught += 1
+                except StopIteration:
+                    break
+        assert found == [0, 1, 2, 3]
+        if caught:
+            break
+    assert caught == 1
+
+
+@pytest.mark.parametrize(
+    ("dataset", "arguments"),
+    [
+        (Draws(), {"worker_method": "thread"}),
+        (Draws(), {"worker_method": "process"}),
+        (Draws(), {"num_workers": 0}),
+        (Own(), {}),
+    ],
+    ids=["thread", "process", "none", "auto, sample_rng"],
+)
+def test_no_warning(dataset, arguments, gil_is_off):
+    # The consumer's own draws, and those of its sampler, are of no concern.
+    dl = DataLoader(dataset, **{"num_workers": 2, "shuffle": True} | arguments)
+
+    def program():
+        for _ in range(3):
+            for _ in dl:
+                random.random(), np.random.rand(), torch.rand(1)
+
+    assert reports_of(program) == []
+
+
+def test_strict_mode_says_it_in_its_place(gil_is_off):
+    messages = [
+        str(entry.message) for entry in reports_of(lambda: list(DataLoader(Draws(), num_workers=1, strict_rng=True)))
+    ]
+    assert len(messages) == 2 and all("in a worker of a DataLoader" in message for message in messages)
