@@ -42,15 +42,17 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             - ``"process"``: torch's own worker processes.
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made,
               else processes; processes also if ``multiprocessing_context`` is given, and
-              for iterable-style datasets that cannot be copied (which the logger
-              ``ftloader`` tells).
+              for iterable-style datasets that cannot be copied. The logger ``ftloader`` is
+              told why. With threads it warns once of a file, cursor or reader among a
+              map-style dataset's attributes, and of samples that use the global random
+              generators.
         on_error: what becomes of a sample whose loading raises an ``Exception``:
             ``"raise"`` (default) raises it, ``"skip"`` leaves the sample out, a callable
             ``on_error(error, index)`` that returns a sample to use instead or
             ``ftloader.SKIP``. See ``ftloader.on_error``. What was left out is counted and
             described in the attribute ``skipped``, and warned of at the end of the epoch.
-        strict_rng: report draws from the global random generators in workers, once for
-            each place in the code; see ``ftloader.random``.
+        strict_rng: report draws from, and seeding of, the global random generators in
+            workers, once for each place in the code; see ``ftloader.random``.
         snapshot_every_n_steps: after how many batches a sampler, or a worker's iterable-style
             dataset, is asked for its ``state_dict()`` if it has one. A higher number makes
             large states cheaper; ``load_state_dict`` then loads the samples since the last

@@ -54,61 +54,40 @@ def preserved() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Generator:
-    """One of the program's generators: how to read it, to set it, and its words."""
+    """One of the program's generators: how to read it and to set it."""
 
     get: Callable[[], Any]
     set: Callable[[Any], None]
-    words: Callable[[Any], bytes | None]
+    words: Callable[[Any], tuple[int, ...] | None]
     """Of a state; None if it is no Mersenne Twister."""
-    refilled: Callable[[Any], Any]
-    """The state after as many draws as it has words."""
 
     def was_seeded(self, before: Any) -> bool:
         """Whether it is in a state that drawing alone has not brought it to since *before*."""
-        now = self.words(self.get())
-        state = before
+        first, now = self.words(before), self.words(self.get())
+        if first is None or now is None:
+            return False
+        drawing = random.Random()  # any Mersenne Twister stands for the others
+        drawing.setstate((3, (*first, _WORDS), None))  # all words are used up
         for _ in range(_REFILLS):
-            words = self.words(state)
-            if words is None or words == now:
+            if drawing.getstate()[1][:-1] == now:
                 return False
-            state = self.refilled(state)
+            drawing.getrandbits(32 * _WORDS)
         return True
 
 
-def _numpys_words(state: dict[str, Any]) -> bytes | None:
-    return state["state"]["key"].tobytes() if state["bit_generator"] == "MT19937" else None
+def _numpys_words(state: dict[str, Any]) -> tuple[int, ...] | None:
+    return tuple(state["state"]["key"].tolist()) if state["bit_generator"] == "MT19937" else None
 
 
-def _numpys_next(state: dict[str, Any]) -> dict[str, Any]:
-    generator = np.random.RandomState()
-    generator.set_state(state)
-    generator.bytes(4 * _WORDS)
-    return generator.get_state(legacy=False)
-
-
-def _pythons_next(state: Any) -> Any:
-    generator = random.Random()
-    generator.setstate(state)
-    generator.getrandbits(32 * _WORDS)
-    return generator.getstate()
-
-
-def _torchs_words(state: torch.Tensor) -> bytes | None:
+def _torchs_words(state: torch.Tensor) -> tuple[int, ...]:
     # See torch_generator for the layout: the seed, and from byte 24 on the words.
-    return state.numpy()[24 : 24 + 8 * _WORDS].tobytes()
+    return tuple(state.numpy()[24 : 24 + 8 * _WORDS].view(np.uint64).tolist())
 
 
-def _torchs_next(state: torch.Tensor) -> torch.Tensor:
-    generator = torch.Generator("cpu")
-    generator.set_state(state)
-    torch.empty(_WORDS, dtype=torch.int32, device="cpu").random_(generator=generator)
-    return generator.get_state()
-
-
-_TORCHS = _Generator(torch.random.get_rng_state, torch.random.set_rng_state, _torchs_words, _torchs_next)
+_TORCHS = _Generator(torch.random.get_rng_state, torch.random.set_rng_state, _torchs_words)
 _GENERATORS = (
-    _Generator(random.getstate, random.setstate, lambda state: repr(state[1][:-1]).encode(), _pythons_next),
-    _Generator(lambda: np.random.get_state(legacy=False), np.random.set_state, _numpys_words, _numpys_next),
+    _Generator(random.getstate, random.setstate, lambda state: state[1][:-1]),
+    _Generator(lambda: np.random.get_state(legacy=False), np.random.set_state, _numpys_words),
     _TORCHS,
 )
 

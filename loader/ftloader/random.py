@@ -37,7 +37,8 @@ class SeededEpoch(Protocol):
 
 
 class GlobalRandomWarning(UserWarning):
-    """A worker drew from a global random generator (``DataLoader(strict_rng=True)``)."""
+    """A worker used a global random generator: one line of code with ``DataLoader(strict_rng=True)``, or the samples as
+    such where ``worker_method="auto"`` took threads."""
 
 
 class _NoSample:
