@@ -17,8 +17,6 @@ thread too. It is re-entrant, since the walk calls methods of the user's pipes.
 import contextlib
 import copy
 import inspect
-import os
-import threading
 from typing import Any
 
 import torch
@@ -28,7 +26,9 @@ from torch.utils.data.datapipes.datapipe import _DataPipeSerializationWrapper
 from torch.utils.data.graph import traverse_dps
 from torch.utils.data.graph_settings import apply_random_seed, get_all_graph_pipes
 
-_graphs = threading.RLock()
+from ftloader import fork_locks
+
+_graphs = fork_locks.rlock()
 
 
 def is_data_pipe(dataset: Any) -> bool:
@@ -122,13 +122,3 @@ def _unwrapped(dataset: Any) -> Any:
     """The user's pipe: torch's DataLoader wraps it, for pickling, in one that needs a
     pickled copy even where a plain one would do."""
     return dataset._datapipe if isinstance(dataset, _DataPipeSerializationWrapper) else dataset
-
-
-def _renew_lock_after_fork() -> None:
-    # It may have been held by a thread that the child does not have.
-    global _graphs
-    _graphs = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock_after_fork)

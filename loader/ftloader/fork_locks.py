@@ -1,4 +1,4 @@
-"""Locks that a forked child finds free.
+"""What forking does to this package: the one hook, and locks that a forked child finds free.
 
 A fork copies a lock as it is. If another thread holds it at that moment, the child, where
 that thread does not exist, waits for it for ever. Objects that a child may go on using (a
@@ -9,45 +9,77 @@ may then be half changed in the child, so it is for short steps that leave nothi
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Any
 
-# Guarded by _registering, which a fork waits for: so no other thread is in the midst of
+# Guarded by registering, which a fork waits for: so no other thread is in the midst of
 # changing the list then. Reentrant, since a finalizer may make an object that has a lock.
-_locks: list[weakref.ref] = []
-_registering = threading.RLock()
+_known: list[weakref.ref] = []
+registering = threading.RLock()
 _when_to_tidy_up = 64
+
+_functions: list[tuple[Callable[[], Any] | None, ...]] = []  # of modules, added while they are imported
 
 
 def lock() -> threading.Lock:
     """A new ``threading.Lock``, which is free in a child whoever held it in the parent."""
-    return _registered(threading.Lock())
+    return renewed(threading.Lock())
 
 
 def rlock() -> threading.RLock:
     """A new ``threading.RLock``, likewise."""
-    return _registered(threading.RLock())
+    return renewed(threading.RLock())
 
 
-def _registered(new):
+def renewed[T](new: T) -> T:
+    """*new*, whose ``_at_fork_reinit`` (so it is called in locks) is called in every child.
+
+    It is not kept alive, and must not wait for anything there.
+    """
     global _when_to_tidy_up
-    with _registering:
-        count = len(_locks)
+    with registering:
+        count = len(_known)
         if count >= _when_to_tidy_up:
             _when_to_tidy_up = 2 * count
-            _locks[:count] = [known for known in _locks[:count] if known() is not None]
-            _when_to_tidy_up = 2 * len(_locks) + 64
-        _locks.append(weakref.ref(new))
+            _known[:count] = [known for known in _known[:count] if known() is not None]
+            _when_to_tidy_up = 2 * len(_known) + 64
+        _known.append(weakref.ref(new))
     return new
 
 
-def _free_all_in_child() -> None:
-    for known in _locks:
-        held = known()
-        if held is not None:
-            held._at_fork_reinit()  # as logging and concurrent.futures do
-    _registering.release()
+def register(
+    before: Callable[[], Any] | None = None,
+    after_in_parent: Callable[[], Any] | None = None,
+    after_in_child: Callable[[], Any] | None = None,
+) -> None:
+    """For functions of a module, like ``os.register_at_fork``. In a child all locks are free by then."""
+    _functions.append((before, after_in_parent, after_in_child))
+
+
+def _call(which: int) -> None:
+    for function in [functions[which] for functions in _functions]:
+        if function is not None:
+            function()
+
+
+def _before() -> None:
+    _call(0)
+    registering.acquire()
+
+
+def _in_parent() -> None:
+    registering.release()
+    _call(1)
+
+
+def _in_child() -> None:
+    for known in _known:
+        new = known()
+        if new is not None:
+            new._at_fork_reinit()
+    registering.release()
+    _call(2)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_registering.acquire, after_in_parent=_registering.release, after_in_child=_free_all_in_child
-    )
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -16,7 +16,6 @@ other thread ever sees it; hence no lock.
 """
 
 import hashlib
-import os
 import random
 import threading
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import torch
 
+from ftloader import fork_locks
 from ftloader.canonical import canonical_bytes
 from ftloader.torch_generator import make_torch_generator
 
@@ -215,10 +215,5 @@ class sample_scope:
         slot.epoch, slot.key, slot.rng = self._outer
 
 
-def _forget_after_fork() -> None:
-    # A process forked in the midst of a sample must not repeat the draws of its parent.
-    leave_sample()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)
+# A process forked in the midst of a sample must not repeat the draws of its parent.
+fork_locks.register(after_in_child=leave_sample)

@@ -25,7 +25,6 @@ starts itself.
 import contextlib
 import functools
 import itertools
-import os
 import random
 import sys
 import threading
@@ -282,5 +281,4 @@ def _renew_in_child() -> None:
     _tool = _MonitoringTool()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_pause_before_fork, after_in_parent=_resume_in_parent, after_in_child=_renew_in_child)
+fork_locks.register(_pause_before_fork, _resume_in_parent, _renew_in_child)

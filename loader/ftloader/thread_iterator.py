@@ -34,14 +34,12 @@ from ftloader.assembly import Assembly, Builder
 from ftloader.consumer_modes import ConsumerModes
 from ftloader.error_notes import annotate
 from ftloader.fetch import EMPTY, Epoch, Fetched, has_getitems
-from ftloader.joining import WorkerThread
-from ftloader.lifetime import current_consumer
 from ftloader.messages import Departure, Failure, Result, Task, WorkerExhausted
 from ftloader.on_error import ErrorPolicy
 from ftloader.slots import Slots
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.thread_worker import Plan, WorkerContext, own_datasets
-from ftloader.worker_pool import WorkerPool
+from ftloader.worker_pool import WorkerPool, WorkerThread
 
 
 class State(enum.Enum):
@@ -176,7 +174,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return State.SHUT_DOWN if stopped and state is not State.EXHAUSTED else state
 
     def close(self) -> None:
-        """Ends the workers and waits for them, up to ``joining.JOIN_LIMIT`` seconds.
+        """Ends the workers and waits for them, up to ``worker_pool.JOIN_LIMIT`` seconds.
 
         May be called from any thread, at any time and repeatedly.
         """
@@ -238,7 +236,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _next_outcome(self) -> Fetched | Failure | None:
         """What ``__next__`` does next; None at the end of the epoch."""
-        self._pool.consumer = current_consumer()
+        self._pool.used_by_this_thread()
         while True:
             if self._departures:
                 return Failure(self._departures.pop(0))

@@ -8,8 +8,9 @@ still be collected while its workers wait.
 """
 
 import contextlib
+import ctypes
 import os
-import threading
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind
 
-from ftloader import data_pipes, joining
+from ftloader import data_pipes
 from ftloader.consumer_modes import ConsumerModes, own_context
 from ftloader.error_notes import annotate, describe_index, without_stop_iteration
 from ftloader.fetch import EMPTY, Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
@@ -215,9 +216,8 @@ def run_worker(
     """The thread's whole life. *start* holds the context and is emptied, because the
     ``Thread`` object keeps the arguments of its target for as long as it runs. *started_up*
     is told once, when ``worker_init_fn`` has returned or failed."""
-    process = os.getpid()  # user code may fork, and return in the child: see worker_pool
+    process = os.getpid()
     started = False
-
     try:
         keep_freed_memory()
         _limit_intra_op_threads()
@@ -226,19 +226,18 @@ def run_worker(
             try:
                 context.adopt_modes()
                 life.enter_context(context.watching())
-                with joining.calling_user_code():
-                    context.start_up()
+                context.start_up()
             finally:
+                _end_if_forked(process)
                 started_up.put(None)
             del context
             started = True
-            while os.getpid() == process and _serve(worker_id, tasks, results, process):
+            while _serve(worker_id, tasks, results, process):
                 pass
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         error.__traceback__ = _without_own_frame(error)
-        if os.getpid() == process:
-            send(results, Departure(worker_id, error, task_lost=started))
+        send(results, Departure(worker_id, error, task_lost=started))
 
 
 def send(results: weakref.ref, message: Result | Departure | None) -> None:
@@ -249,18 +248,33 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
 
 
 def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: int) -> bool:
-    """Waits for one task and answers it, in *process*; False when told to end."""
+    """Waits for one task and answers it; False when told to end."""
     task = tasks.get()
     if isinstance(task, Order):
         return task is not Order.END
-    with joining.calling_user_code():
-        outcome = _attempt(task, worker_id)
-    if outcome is not None and os.getpid() == process:
+    outcome = _attempt(task, worker_id)
+    _end_if_forked(process)
+    if outcome is not None:
         send(results, Result(task.epoch, task.number, outcome))
     # The frames in the traceback of a failure refer to this one (f_back), so a local that
     # led to the failure would close a reference cycle around the batch and the dataset.
     del task, outcome
     return True
+
+
+def _end_if_forked(process: int) -> None:
+    """Ends the child, if user code forked one out of *process* and returned in it.
+
+    This thread is its only one of ours. By this call, since after the end of a thread the C
+    library would run the destructors of an interpreter and of libraries (torch's may never
+    return) that nobody has told that it is over.
+    """
+    if os.getpid() == process:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # None, or closed
+            stream.flush()
+    os._exit(0)
 
 
 def _attempt(task: Task, worker_id: int) -> Outcome | None:
@@ -291,32 +305,23 @@ def _without_own_frame(error: BaseException):
     return error.__traceback__.tb_next if error.__traceback__ is not None else None
 
 
-# Serialises the three steps of _limit_intra_op_threads over all loaders.
-_intra_op_lock = threading.Lock()
+# Of the libraries that torch is linked with: a library's symbols are looked up in those too.
+_libraries = ctypes.CDLL(torch._C.__file__)
+_THREAD_COUNT_SETTERS = [
+    getattr(_libraries, name)
+    for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local")
+    if hasattr(_libraries, name)
+]
 
 
 def _limit_intra_op_threads() -> None:
-    """``torch.set_num_threads(1)`` for the calling thread only, as in torch's workers.
+    """The calling thread computes alone, as torch's workers do (``torch.set_num_threads(1)``).
 
-    Workers are the parallelism here; without this each would bring its own team of
-    OpenMP threads. torch sets the calling thread's number and, beside it, a default
-    that threads take over on their first operation, the main thread included. So the
-    default is put back, by a thread made for it since the call sets its caller too.
+    Workers are the parallelism here; without this each would bring its own team of OpenMP
+    threads. torch's function sets the calling thread's number, which it keeps in OpenMP and
+    MKL, and beside it a default of the process, which any new thread takes over at its first
+    look. So the two libraries are told, and the default stays as it is.
     """
-    with _intra_op_lock:
-        default = torch.get_num_threads()  # this thread is new: it took the default over
-        if default == 1:
-            return
-        torch.set_num_threads(1)
-        restore = threading.Thread(target=torch.set_num_threads, args=(default,), daemon=False)
-        restore.start()
-        restore.join()
-
-
-def _renew_lock_after_fork() -> None:
-    global _intra_op_lock
-    _intra_op_lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock_after_fork)
+    torch.get_num_threads()  # the first look of this thread
+    for set_count in _THREAD_COUNT_SETTERS:
+        set_count(1)

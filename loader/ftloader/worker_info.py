@@ -9,7 +9,6 @@ current thread first and then the global, which worker processes go on using.
 """
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ from torch.utils.data import get_worker_info
 from torch.utils.data._utils import collate as _torch_collate
 from torch.utils.data._utils import worker as _torch_worker
 from torch.utils.data._utils.worker import WorkerInfo
+
+from ftloader import fork_locks
 
 __all__ = ["WorkerInfo", "acting_as", "get_worker_info"]
 
@@ -79,5 +80,4 @@ def _forget_after_fork() -> None:
 # get_worker_info at that very moment finishes with the code that it started with.
 _torch_worker._loader_thread_info = _current_thread_info
 get_worker_info.__code__ = _get_worker_info.__code__.replace(co_name="get_worker_info")
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)
+fork_locks.register(after_in_child=_forget_after_fork)

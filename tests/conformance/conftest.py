@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.utils.data
 
-from ftloader import DataLoader, joining
+from ftloader import DataLoader, worker_pool
 
 # A machine that stands still for some seconds is no failure.
-joining.JOIN_LIMIT = 60.0
+worker_pool.JOIN_LIMIT = 60.0
 
 PROCESSES = pytest.mark.thread_unsafe(reason="forks, which must not happen while other threads run tests")
 SERIAL = {"num_workers": 0}

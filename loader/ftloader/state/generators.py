@@ -10,9 +10,7 @@ read in one call each.
 """
 
 import base64
-import os
 import random
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -20,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from ftloader import fork_locks
 
 GLOBALS: Mapping[str, Any] = {
     "torch": torch.default_generator,
@@ -109,7 +109,7 @@ class Elsewhere:
     states: there is no other way to have a sampler draw from a global generator again.
     """
 
-    _lock = threading.RLock()
+    _lock = fork_locks.rlock()
 
     def __init__(self, saved: Mapping[str, Mapping[str, Any]]) -> None:
         self._saved = dict(saved)
@@ -150,11 +150,3 @@ def unchanged(names: Iterable[str]) -> Iterator[None]:
     """A block that leaves the process's generators of these *names* as they were."""
     with Elsewhere({name: save(GLOBALS[name]) for name in names}):
         yield
-
-
-def _renew_lock_after_fork() -> None:
-    Elsewhere._lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock_after_fork)

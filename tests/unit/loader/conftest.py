@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ftloader import joining
+from ftloader import worker_pool
 from tests.checkout import importable
 
 # A machine that stands still for some seconds is no failure. Programs that the tests start have the default.
-joining.JOIN_LIMIT = 60.0
+worker_pool.JOIN_LIMIT = 60.0
 
 
 @pytest.fixture(params=["thread", "process"])

@@ -10,7 +10,7 @@ import weakref
 import pytest
 import torch
 
-from ftloader import DataLoader, joining, lifetime
+from ftloader import DataLoader, worker_pool
 from ftloader.thread_iterator import State
 from ftloader.worker_pool import WorkerPool
 from tests.worker_threads import PREFIX, worker_threads
@@ -327,7 +327,7 @@ def test_the_last_batches_of_an_epoch_are_freed_while_persistent_workers_wait():
 
 
 def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch):
-    monkeypatch.setattr(joining, "JOIN_LIMIT", 0.2)
+    monkeypatch.setattr(worker_pool, "JOIN_LIMIT", 0.2)
     waiting, release = threading.Event(), threading.Event()
 
     class Stuck(Endless):
@@ -367,8 +367,8 @@ def test_dropped_by_its_own_worker():
     assert collect_until(lambda: worker_threads() == [])
 
 
-def test_no_record_is_kept_of_threads_that_have_ended():
-    before = lifetime._running | lifetime._live
+def test_no_record_is_kept_of_pools_that_have_ended():
+    before = set(worker_pool._live)
     for _ in range(3):
         for _batch in DataLoader(Endless(), num_workers=2, worker_method="thread"):
             break
@@ -376,10 +376,8 @@ def test_no_record_is_kept_of_threads_that_have_ended():
         dropper = threading.Thread(target=box.clear)
         dropper.start()
         dropper.join()
-    assert collect_until(lambda: not any(t.is_alive() for t in lifetime._running - before))
-    with iter(DataLoader(Endless(), num_workers=2, worker_method="thread")) as iterator:
-        next(iterator)
-    assert lifetime._running | lifetime._live <= before
+    assert worker_pool._live <= before
+    assert collect_until(lambda: worker_threads() == [])
 
 
 def test_a_thread_that_cannot_be_started(monkeypatch):

@@ -205,7 +205,7 @@ def locks():
         if not name.startswith("ftloader."):
             continue
         for key, value in list(vars(module).items()):
-            if value is importlib.import_module("ftloader.fork_locks")._registering:
+            if value is importlib.import_module("ftloader.fork_locks").registering:
                 continue
             if isinstance(value, LOCKS):
                 yield f"{name}.{key}", value
@@ -233,7 +233,7 @@ leave.set()
 """
     code, out, err = run(body)
     assert (code, err) == (0, "")
-    assert "ftloader.thread_worker._intra_op_lock free" in out
+    assert "ftloader.data_pipes._graphs free" in out
     assert "HELD" not in out
 
 
