@@ -7,21 +7,32 @@ the order of batches are torch's (``_MultiProcessingDataLoaderIter``); see
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+from torch.utils.data._utils import signal_handling
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from ftloader import fork_locks
 from ftloader.error_notes import annotate
 from ftloader.on_error import ErrorPolicy
 from ftloader.process_worker import Enclosed, Task, WorkerStart, answer_what_cannot_be_pickled
 from ftloader.state.iterator import ResumableDataLoaderIter
 
-# Keeps the queues of running iterators alive. When an iterator is collected as a part of a
-# reference cycle, its queues would close with it, before torch's __del__ asks the workers
-# through them to end, and the wait for each of these would run into its limit of 5 s.
-# Keyed by id(iterator), and without a lock, which a finalizer could not take: each
-# operation on the dictionary is a single atomic one.
-_queues_in_use: dict[int, tuple[Any, ...]] = {}
+
+def _one_at_a_time(function: Callable, lock: Any) -> Callable:
+    @functools.wraps(function)
+    def locked(*args: Any) -> Any:
+        with lock:
+            return function(*args)
+
+    return locked
+
+
+# What torch keeps of its workers' processes is a map in C++ without a lock: without the GIL, two
+# threads that start or end iterators at the same time, torch's own or ours, crash the interpreter.
+_map_of_workers = fork_locks.rlock()  # reentrant, since a signal handler and finalizers look into it
+for _name in ("_set_worker_pids", "_remove_worker_pids", "_error_if_any_worker_fails"):
+    setattr(signal_handling, _name, _one_at_a_time(getattr(signal_handling, _name), _map_of_workers))
 
 
 class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
@@ -37,12 +48,20 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
     _copies_dataset = True
     _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
 
+    # Keeps the queues of running iterators alive. When an iterator is collected as a part of a
+    # reference cycle, its queues would close with it, before torch's __del__ asks the workers
+    # through them to end, and the wait for each of these would run into its limit of 5 s.
+    # Keyed by id(iterator), and without a lock, which a finalizer could not take: each
+    # operation on the dictionary is a single atomic one. Not in the module, whose names are gone
+    # when the last iterators are dropped at the interpreter's exit.
+    _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
+
     def __init__(self, loader: Any) -> None:
         self._policy = ErrorPolicy(loader.on_error)
         self._skip_log = loader.skipped
         self._watch = loader._watch if loader.strict_rng else None
         super().__init__(loader)  # calls _reset
-        _queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
+        self._queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 
     # torch sets this in its __init__ and passes it to the processes; the attribute of the
     # loader stays the user's.
@@ -114,7 +133,7 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
             super()._shutdown_workers()
         finally:
             if self._shutdown:
-                _queues_in_use.pop(id(self), None)
+                self._queues_in_use.pop(id(self), None)
 
     def _get_data(self) -> Any:
         number, data = super()._get_data()
