@@ -1,6 +1,5 @@
 """Proves that equal keys give equal bytes, whatever their type, and distinct keys distinct bytes."""
 
-import dataclasses
 import datetime
 import decimal
 import enum
@@ -8,8 +7,7 @@ import math
 import pathlib
 import subprocess
 import sys
-import uuid
-from collections import OrderedDict, namedtuple
+from collections import namedtuple
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -21,38 +19,11 @@ from hypothesis import strategies as st
 from ftloader.canonical import canonical_bytes
 
 
-class Split(enum.Enum):
-    TRAIN = object()
-    TEST = object()  # noqa: PIE796
-
-
-class Colour(enum.Enum):
-    TRAIN = "TRAIN"
-
-
 class Level(enum.IntEnum):
     TWO = 2
 
 
-class Side(enum.Flag):
-    LEFT = enum.auto()
-    RIGHT = enum.auto()
-
-
 Pair = namedtuple("Pair", ["first", "second"])
-
-
-@dataclasses.dataclass(frozen=True)
-class Crop:
-    image: int
-    number: int
-    cached: object = dataclasses.field(default=None, compare=False)
-
-
-@dataclasses.dataclass(frozen=True)
-class OtherCrop:
-    image: int
-    number: int
 
 
 class Indexed:
@@ -74,27 +45,16 @@ EQUAL = [
     [b"cat", bytearray(b"cat"), np.bytes_(b"cat")],
     [(3, "a"), Pair(3, "a"), (np.int32(3), np.str_("a"))],
     [[3, 4], [np.int8(3), torch.tensor(4)]],
-    [{3, "a"}, frozenset(["a", 3])],
-    [{"a": 1, "b": 2}, {"b": 2, "a": 1}, OrderedDict(b=2, a=1)],
-    [range(0, 3, 2), range(0, 4, 2)],
-    [range(0), range(5, 5), range(9, 3)],
     [slice(1, 5), slice(np.int64(1), 5, None)],
     [np.array([1, 2]), torch.tensor([1, 2]), np.array([1.0, 2.0]), torch.tensor([1, 2, 9])[:2]],
-    [Crop(1, 2, cached="x"), Crop(1, 2, cached=object())],
-    [Side.LEFT | Side.RIGHT, Side.RIGHT | Side.LEFT],
-    [pathlib.Path("a/b.jpg"), pathlib.PurePosixPath("a/b.jpg")],
-    [pathlib.PureWindowsPath("A/b"), pathlib.PureWindowsPath("a\\b")],
 ]
 
 DISTINCT = [group[0] for group in EQUAL] + [
     None, -1, -2, 255, 256, -128, -129, 2**64, 2**64 + 1, 1e300, 5e-324, math.inf, -math.inf, 0.1, np.float32(0.1),
     "", "1", "é", "e\u0301", "\udcff", "None", b"", b"1", b"cat.jpg",
     (), (1,), (1, 2), ((1,), 2), (1, (2,)), ((1, 2),), ("ab", "c"), ("a", "bc"), ("abc",),
-    [], [1], [1, 2], [[1], 2], [(1, 2)], set(), {1}, {1, 2}, {}, {1: 2}, {2: 1}, {"a": {"b": 2}},
-    range(3), range(1, 4), slice(None), slice(3), slice(None, None, -1),
+    [], [1], [1, 2], [[1], 2], [(1, 2)], slice(None), slice(3), slice(None, None, -1),
     np.array([]), np.array([[1, 2]]), np.array([[1], [2]]), np.array(["a", "b"]), np.zeros((2, 0)), np.zeros((0, 2)),
-    Split.TRAIN, Split.TEST, Colour.TRAIN, Side.LEFT, OtherCrop(1, 2), Crop(2, 1), uuid.UUID(int=1), uuid.UUID(int=2),
-    pathlib.PurePosixPath("A/b.jpg"), pathlib.PureWindowsPath("a/b.jpg"),
 ]  # fmt: skip
 
 
@@ -120,21 +80,14 @@ patient = settings(deadline=None, database=None, suppress_health_check=[HealthCh
 # Without NaN, which is unequal to itself.
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 few = {"max_size": 3}
-hashable = st.recursive(
-    scalars, lambda inner: st.lists(inner, **few).map(tuple) | st.frozensets(inner, **few), max_leaves=6
-)
-keys = st.recursive(
-    hashable, lambda inner: st.lists(inner, **few) | st.dictionaries(hashable, inner, **few), max_leaves=6
-)
+keys = st.recursive(scalars, lambda inner: st.lists(inner, **few) | st.lists(inner, **few).map(tuple), max_leaves=6)
 
 
 @st.composite
 def similar_keys(draw):
     """Two keys, which random ones never are: the second is made of parts of the first."""
     parts = draw(st.lists(scalars, min_size=1, max_size=4))
-    make = st.sampled_from(
-        [tuple, list, frozenset, lambda p: p[0], lambda p: (tuple(p[:1]), *p[1:]), lambda p: {p[0]: p[1:]}]
-    )
+    make = st.sampled_from([tuple, list, lambda p: p[0], lambda p: (tuple(p[:1]), *p[1:])])
     return draw(make)(parts), draw(make)(draw(st.permutations(parts)))
 
 
@@ -163,7 +116,7 @@ def test_arrays_are_compared_by_their_elements(a, b):
 
 def test_bytes_are_the_same_in_every_version():
     # They decide about every user's random numbers: a change here is a breaking change.
-    key = (1, -300, "né", b"x", None, 0.5, [True, {"k": (2**70,)}])
+    key = (1, -300, "né", b"x", None, 0.5, [True, (2**70,)])
     assert canonical_bytes(key).hex() == (
         "740000000000000007"
         "69000000000000000101"
@@ -173,18 +126,15 @@ def test_bytes_are_the_same_in_every_version():
         "4e"
         "663fe0000000000000"
         "6c000000000000000269000000000000000101"
-        "4400000000000000017300000000000000016b"
         "740000000000000001690000000000000009400000000000000000"
     )
 
 
 PRINT = """
-import dataclasses, enum, sys
+import sys
 sys.path[:0] = {path}
 from ftloader.canonical import canonical_bytes
-class Split(enum.Enum):
-    TRAIN = object()
-key = ("name", frozenset(["a", "b", "c", Split.TRAIN]), {{"x": 1, "y": {{2, "z"}}}})
+key = ("name", 0.1, [b"a", -1])
 print(canonical_bytes(key).hex())
 """
 
@@ -201,20 +151,14 @@ def test_bytes_are_the_same_in_every_process():
     assert run("2") == first
 
 
-def test_the_programs_own_classes_have_one_name_in_spawned_processes():
-    def crop_of(module):
-        return dataclasses.make_dataclass("Crop", ["image"], module=module, frozen=True)(1)
-
-    assert canonical_bytes(crop_of("__main__")) == canonical_bytes(crop_of("__mp_main__"))
-    assert canonical_bytes(crop_of("__main__")) != canonical_bytes(crop_of("other"))
-
-
 @pytest.mark.parametrize(
     "key",
     [
         object(),
         print,
-        Crop,
+        {1},
+        {"a": 1},
+        pathlib.Path("a"),
         1j,
         decimal.Decimal("0.1"),
         datetime.date(2000, 1, 1),
@@ -225,7 +169,6 @@ def test_the_programs_own_classes_have_one_name_in_spawned_processes():
         torch.tensor(1j),
         torch.eye(2).to_sparse(),
         (1, [object()]),
-        {"a": object()},
         np.array([object()]),
     ],
     ids=repr,
