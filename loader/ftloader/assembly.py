@@ -21,7 +21,7 @@ from typing import Any
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from ftloader.buffers import BufferPool
-from ftloader.error_notes import annotate_sample, without_stop_iteration
+from ftloader.error_notes import annotate, annotate_sample, without_stop_iteration
 from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched
 from ftloader.layout import Layout, is_torchs_collation
 from ftloader.messages import Failure
@@ -257,11 +257,17 @@ class Assembly:
         """Makes the slots for samples of *layout*, or none, unless another worker was faster."""
         builder = self._builder
         with self._lock:
-            if self._undecided:
+            if self._undecided and self._failed_at >= 0:
                 if layout is not None:
                     wanted, self._trial = builder.trial.choose(layout.nbytes, layout.slots)
-                    if wanted:
-                        self._slots = Slots(layout, len(self._index), builder.buffers, builder.pin_device)
+                    try:
+                        if wanted:
+                            self._slots = Slots(layout, len(self._index), builder.buffers, builder.pin_device)
+                    except Exception as error:  # of the batch, before all samples; without our frames: no cycle
+                        count = len(self._index)
+                        annotate(error, f"raised in allocating {layout.nbytes} bytes for each of {count} samples")
+                        self._failed_at, self._failure = -1, error.with_traceback(None)
+                        return
                 self._undecided = False
 
     # The batch
