@@ -140,6 +140,56 @@ def test_workers_use_one_intra_op_thread_and_nobody_else_notices():
         torch.set_num_threads(before)
 
 
+def test_operations_in_a_worker_start_no_threads(run_program):
+    """Neither of OpenMP nor of MKL, which has a number of its own."""
+    body = """
+import os
+import torch
+from ftloader import DataLoader
+
+class Threads:
+    def __len__(self):
+        return 1
+    def __getitem__(self, index):
+        before = os.listdir("/proc/self/task")
+        square = torch.rand(600, 600)
+        square @ square, square.exp(), torch.linalg.svd(square)
+        return len(os.listdir("/proc/self/task")) - len(before)
+
+torch.set_num_threads(4)
+print(list(DataLoader(Threads(), batch_size=None, num_workers=1, worker_method="thread")))
+print(Threads()[0])  # here there are
+"""
+    assert run_program(body) == (0, "[0]\n3\n", "")
+
+
+@pytest.mark.thread_unsafe(reason="sets torch's number of threads")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_threads_that_begin_while_workers_start_have_torchs_number_of_threads():
+    before = torch.get_num_threads()
+    seen, done = [], threading.Event()
+
+    def look_in_new_threads():
+        while not done.is_set():
+            thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+            thread.start()
+            thread.join()
+
+    try:
+        torch.set_num_threads(3)
+        torch.get_num_threads()
+        looking = threading.Thread(target=look_in_new_threads)
+        looking.start()
+        for _ in range(10):
+            next(iter(DataLoader(range(8), num_workers=8, worker_method="thread")))
+        done.set()
+        looking.join()
+    finally:
+        done.set()
+        torch.set_num_threads(before)
+    assert set(seen) == {3}
+
+
 class WithPinMemory:
     def __init__(self, samples):
         self.tensor = torch.tensor(samples)
