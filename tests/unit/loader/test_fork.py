@@ -251,6 +251,56 @@ print(status(child), [lock.locked() for lock in locks])
     assert run(body) == (0, "3 [True, True, True]\n", "")
 
 
+def test_a_fork_does_not_wait_for_a_finalizer_that_waits_for_a_worker(run):
+    """A garbage collection that strikes while an object with a lock is made, which a fork waits for."""
+    body = """
+import ftloader.worker_pool
+from ftloader import fork_locks
+ftloader.worker_pool.JOIN_LIMIT = 1000
+inside, leave = threading.Event(), threading.Event()
+class Stuck(Data):
+    def __getitem__(self, index):
+        inside.set()
+        leave.wait()
+def fork():
+    child = os.fork()
+    if child == 0:
+        os._exit(7)
+    print(status(child))
+    leave.set()
+iterator = iter(loader(Stuck()))
+inside.wait()
+forking = threading.Thread(target=fork)
+with fork_locks.registering:
+    forking.start()
+    del iterator
+forking.join()
+"""
+    assert run(body) == (0, "7\n", "")
+
+
+def test_child_of_a_thread_that_ends_there_as_threads_do(run):
+    """No exit hook runs there; the workers that it has left end."""
+    body = """
+def end():  # at once: not as torch's libraries do, in half a minute
+    for worker in sys.held._workers:
+        worker.join()
+    os._exit(7)
+def fork():
+    child = os.fork()
+    if child == 0:
+        sys.held = iter(loader())
+        print(next(sys.held).item(), flush=True)
+        threading.Thread(target=end, daemon=True).start()
+        return
+    print(status(child))
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+"""
+    assert run(body) == (0, "0\n7\n", "")
+
+
 def test_worker_processes_beside_worker_threads(run):
     body = """
 class Info(Data):
