@@ -57,9 +57,8 @@ def register(
 
 
 def _call(which: int) -> None:
-    for function in [functions[which] for functions in _functions]:
-        if function is not None:
-            function()
+    for function in filter(None, [functions[which] for functions in _functions]):
+        function()
 
 
 def _before() -> None:
@@ -73,10 +72,8 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
-    for known in _known:
-        new = known()
-        if new is not None:
-            new._at_fork_reinit()
+    for new in filter(None, [known() for known in _known]):
+        new._at_fork_reinit()
     registering.release()
     _call(2)
 

@@ -51,9 +51,8 @@ class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderI
     # Keeps the queues of running iterators alive. When an iterator is collected as a part of a
     # reference cycle, its queues would close with it, before torch's __del__ asks the workers
     # through them to end, and the wait for each of these would run into its limit of 5 s.
-    # Keyed by id(iterator), and without a lock, which a finalizer could not take: each
-    # operation on the dictionary is a single atomic one. Not in the module, whose names are gone
-    # when the last iterators are dropped at the interpreter's exit.
+    # Keyed by id(iterator), and without a lock, which a finalizer could not take: each operation
+    # is a single atomic one. Not a name of the module: those are gone at the interpreter's exit.
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:

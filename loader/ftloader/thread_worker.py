@@ -236,7 +236,6 @@ def run_worker(
                 pass
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
-        error.__traceback__ = _without_own_frame(error)
         send(results, Departure(worker_id, error, task_lost=started))
 
 
@@ -269,12 +268,11 @@ def _end_if_forked(process: int) -> None:
     library would run the destructors of an interpreter and of libraries (torch's may never
     return) that nobody has told that it is over.
     """
-    if os.getpid() == process:
-        return
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # None, or closed
-            stream.flush()
-    os._exit(0)
+    if os.getpid() != process:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # None, or closed
+                stream.flush()
+        os._exit(0)
 
 
 def _attempt(task: Task, worker_id: int) -> Outcome | None:
@@ -288,30 +286,20 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
         return WorkerExhausted(worker_id, end.skipped)
     except BaseException as error:
         # Without this frame, which is of no interest to the reader of the traceback.
-        error.__traceback__ = _without_own_frame(error)
+        error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
         outcome = Failure(error)
     if isinstance(outcome, Failure):
-        annotate(
-            outcome.exception,
-            f"in loader worker thread {worker_id}, building batch {task.number} {describe_index(task.index)}",
-        )
+        building = f"building batch {task.number} {describe_index(task.index)}"
+        annotate(outcome.exception, f"in loader worker thread {worker_id}, {building}")
     try:
         return outcome
     finally:
         del outcome  # as in _serve
 
 
-def _without_own_frame(error: BaseException):
-    return error.__traceback__.tb_next if error.__traceback__ is not None else None
-
-
 # Of the libraries that torch is linked with: a library's symbols are looked up in those too.
-_libraries = ctypes.CDLL(torch._C.__file__)
-_THREAD_COUNT_SETTERS = [
-    getattr(_libraries, name)
-    for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local")
-    if hasattr(_libraries, name)
-]
+_library = ctypes.CDLL(torch._C.__file__)
+_setters = [getattr(_library, name, None) for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local")]
 
 
 def _limit_intra_op_threads() -> None:
@@ -323,5 +311,5 @@ def _limit_intra_op_threads() -> None:
     look. So the two libraries are told, and the default stays as it is.
     """
     torch.get_num_threads()  # the first look of this thread
-    for set_count in _THREAD_COUNT_SETTERS:
-        set_count(1)
+    for set_number in filter(None, _setters):
+        set_number(1)

@@ -6,17 +6,14 @@ finalizer (which holds the pool) end the threads. The queue of results is the it
 everybody else refers to it weakly: an exception in it that nobody has asked for may lead,
 through its traceback and the dataset, back to the iterator.
 
-An iterator that is still referred to when the program ends (by a global, say) has workers
-that somebody must tell to end, and wait for. That is done in two steps, with the technique of
-``concurrent.futures.thread``:
+Workers of iterators that are still referred to when the program ends (by a global, say) are
+ended in two steps, with the technique of ``concurrent.futures.thread``:
 
 1. When the main thread is done, before the interpreter waits for the other threads and
-   before any function registered with ``atexit``: workers would otherwise run into what
-   such functions close. Pools used by a thread that the interpreter waits for are left
-   alone, since that thread goes on.
+   before any function registered with ``atexit``, which may close what workers use. Pools
+   used by a thread that the interpreter waits for are left alone: that thread goes on.
 2. When all those threads have ended, as a function of ``atexit``: pools that are left, and
-   those made since. Registered when this module is imported, so it runs after functions
-   that are registered later; they can use loaders. From then on no pool can be started.
+   those made since by functions registered after this module was imported.
 
 Whoever waits does so for ``JOIN_LIMIT`` seconds at most, for all threads together. A worker
 that user code holds up (a server that does not answer, a lock that nobody releases) is named
@@ -128,8 +125,7 @@ class WorkerPool:
             raise
 
     def wait_until_started(self) -> None:
-        """Waits until all workers have run ``worker_init_fn``, up to ``JOIN_LIMIT`` seconds, and warns if
-        some have not."""
+        """Waits until all workers have run ``worker_init_fn``, and warns if some have not in time."""
         deadline = time.monotonic() + JOIN_LIMIT
         for waiting in range(len(self.threads), 0, -1):
             try:
@@ -207,19 +203,14 @@ class WorkerPool:
     def join(self) -> None:
         """Waits for the workers to end, after ``stop()``.
 
-        Whoever has not ended then is named in a ``RuntimeWarning`` with its stack; it
-        ends by itself once the user's code returns, or the machine lets it run.
+        Whoever has not ended then is named in a ``RuntimeWarning`` with its stack.
         """
         if self.orphaned:
             return
         limit = JOIN_LIMIT
         if stuck := join_all(self.threads, limit):
-            report_stuck(
-                stuck,
-                limit,
-                "It ends by itself as soon as it can; the interpreter's exit waits for it no "
-                f"longer than {JOIN_LIMIT:g} s.",
-            )
+            future = f"It ends as soon as it can; the interpreter's exit waits for it no longer than {limit:g} s."
+            report_stuck(stuck, limit, future)
 
     def dispose(self) -> None:
         """For the finalizer of the iterator: ``stop()``, and ``join()`` where that is safe.
@@ -256,11 +247,8 @@ class WorkerPool:
 
 
 def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:
-    """Waits for *threads* to end, up to *limit* seconds in all. Returns those that have not.
-
-    The calling thread, which cannot wait for itself, and threads that have not been
-    started are left out. An interruption (``KeyboardInterrupt``) ends the wait.
-    """
+    """Waits for *threads* to end, up to *limit* seconds in all. Returns those that have not,
+    but for the calling thread, which cannot wait for itself, and those not started."""
     deadline = time.monotonic() + limit
     started = [thread for thread in threads if thread.ident not in (None, threading.get_ident())]
     for thread in started:
@@ -273,8 +261,7 @@ _NOT_THE_USERS = (os.path.dirname(__file__) + os.sep, weakref.__file__)
 
 
 def report_stuck(threads: list[threading.Thread], limit: float, consequence: str) -> None:
-    """Names *threads*, which did not end within *limit* seconds, in a ``RuntimeWarning``
-    with the stack of each and, in a sentence, the *consequence*."""
+    """A ``RuntimeWarning`` that *threads* did not end within *limit* seconds, with the stack of each."""
     warnings.warn(
         f"{', '.join(thread.name for thread in threads)} did not end within {limit:.3g} s of being told to: a call "
         "into the dataset, collate_fn or worker_init_fn has not returned, or the machine gives it no time to run. "
@@ -311,9 +298,8 @@ def _stacks(threads: list[threading.Thread]) -> str:
 
 # The end of the program
 
-# Pools not told to end. Adding, discarding and copying are single atomic operations of a
-# built-in set whose elements hash by identity. So there is no lock, which a finalizer could
-# not take.
+# Pools not told to end. Without a lock, which a finalizer could not take: adding, discarding and
+# copying are single atomic operations of a built-in set whose elements hash by identity.
 _live: set[WorkerPool] = set()
 _closed = False  # goes from False to True once, in the second step
 
