@@ -1,5 +1,104 @@
 """A batch in the making, where other workers change what it reads, at the worst moment."""
 
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader as TorchDataLoader
+from torch.utils.data import default_collate
+
+from ftloader import DataLoader
+from ftloader.assembly import Assembly, Builder, Mode
+from ftloader.buffers import BufferPool
+from ftloader.fetch import Epoch, Fetched
+from ftloader.layout import Layout
+from ftloader.messages import Failure
+from ftloader.on_error import ErrorPolicy
+from ftloader.slots import Slots
+from ftloader.trial import CERTAIN, Trial
+
+SAMPLES = [torch.full((200, 260), float(value)) for value in range(2)]
+
+
+class AnotherFinishesABatch(Builder):
+    """After every second look at ``expected`` another worker ends a batch that looks otherwise,
+    and after the third one more."""
+
+    looks = 0
+
+    @property
+    def expected(self):
+        self.looks += 1
+        return Layout.of(SAMPLES[0]) if self.looks % 3 else Mode.WHOLE
+
+    @expected.setter
+    def expected(self, value):
+        pass
+
+
+def of_threads(samples, kind=Builder):
+    return kind(samples, default_collate, ErrorPolicy("raise"), 2, BufferPool(2), Trial(warm_up=1), None)
+
+
+def test_what_batches_look_like_may_change_between_two_looks():
+    for earlier_looks in range(3):
+        builder = of_threads(SAMPLES, AnotherFinishesABatch)
+        builder.looks = earlier_looks
+        fetched = Assembly(builder, Epoch(), [0, 1]).build()
+        assert isinstance(fetched, Fetched), fetched
+        data = fetched.data
+        batch = data if isinstance(data, torch.Tensor) else data.batch()
+        assert torch.equal(batch, torch.stack(SAMPLES))
+
+
+@pytest.mark.parametrize(
+    "seconds, helpers, first_piece", [(math.inf, 2, 16), (1.0, 2, 16), (20e-6, 2, 16), (4e-6, 1, 50), (1e-9, 1, 64)]
+)
+def test_cheap_samples_are_not_shared_out_in_small_pieces(seconds, helpers, first_piece):
+    builder = of_threads(range(64))
+    builder.seconds = seconds
+    assembly = Assembly(builder, Epoch(), list(range(64)))
+    assert assembly.helpers == helpers
+    assert len(assembly._claim(None)) == first_piece
+
+
+def test_both_ways_of_a_trial_give_torchs_batch():
+    samples = [{"tokens": torch.full((8192,), n), "mask": np.full((64, 64), n), "n": n} for n in range(4)]
+    expected = default_collate(samples)
+    builder = of_threads(samples)
+    ways = set()
+    for _ in range(8):
+        data = Assembly(builder, Epoch(), [0, 1, 2, 3]).build().data
+        ways.add(type(data) is Slots)
+        batch = data.batch() if type(data) is Slots else data
+        assert list(batch) == list(expected)
+        assert all(torch.equal(batch[key], expected[key]) for key in expected)
+    assert ways == {True, False}
+
+
+def test_what_is_cheaper_is_chosen():
+    for slots, stacked, choice in ((1.0, 2.0, True), (2.0, 1.0, False), (1.0, 0.97, True)):
+        trial = Trial(warm_up=2)
+        tried = []
+        while (way := trial.choose(10_000, 2))[1]:
+            tried.append(way[0])
+            cost = slots if way[0] else stacked
+            trial.add(way[0], 100 * (2.0 - cost) if len(tried) <= 4 else cost)  # not the first two of either
+        assert tried == [True, False] * 7
+        assert trial.choose(10_000, 2) == (choice, False)
+
+
+def test_much_larger_samples_are_tried_anew_and_large_ones_never():
+    trial = Trial(warm_up=0)
+    while (way := trial.choose(10_000, 1))[1]:
+        trial.add(way[0], 2.0 if way[0] else 1.0)
+    assert trial.choose(30_000, 1) == (False, False)
+    assert trial.choose(50_000, 1) == (True, True)
+    assert trial.choose(CERTAIN, 1) == (True, False)
+    assert trial.choose(CERTAIN, 2)[1]  # of two values, so neither is large
+
+
 class Huge:
     """Samples that take no memory, and batches for which there are no addresses."""
 
@@ -33,7 +132,7 @@ def test_no_sample_is_loaded_for_a_batch_that_there_is_no_memory_for():
             loaded.append(index)
             return super().__getitem__(index)
 
-    builder = Builder(Counting(), default_collate, ErrorPolicy("raise"), 2, BufferPool(2), None)
+    builder = of_threads(Counting())
     builder.expected = Layout.of(Huge()[0])
     outcome = Assembly(builder, Epoch(), [*range(8)]).build()
     assert isinstance(outcome, Failure) and "can't allocate memory" in str(outcome.exception)
