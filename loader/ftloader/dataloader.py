@@ -53,10 +53,16 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             described in the attribute ``skipped``, and warned of at the end of the epoch.
         strict_rng: report draws from, and seeding of, the global random generators in
             workers, once for each place in the code; see ``ftloader.random``.
-        snapshot_every_n_steps: after how many batches a sampler, or a worker's iterable-style
-            dataset, is asked for its ``state_dict()`` if it has one. A higher number makes
-            large states cheaper; ``load_state_dict`` then loads the samples since the last
-            again. None: only at the epoch's begin, a worker's dataset after its first batch.
+        snapshot_every_n_steps: after how many batches a sampler, or a worker's dataset, is asked
+            for its ``state_dict()`` if it has one. None (default): a sampler once an epoch, at
+            its begin (``load_state_dict`` draws the indices since then again, and loads no
+            samples); a map-style dataset in each worker process likewise, so what changes in it
+            during the epoch is not saved; an iterable-style dataset after each batch. A number
+            makes large states of iterable-style datasets cheaper, and ``load_state_dict`` then
+            loads the samples since the last again; it saves a map-style dataset in a worker
+            process as it was at most so many batches ago, and a sampler that the training
+            changes. Without workers and with threads a map-style dataset is only asked when
+            ``state_dict()`` of the loader is called.
 
     With threads, ``multiprocessing_context`` must be None, ``prefetch_factor`` at least
     1, and the following differs from processes:
@@ -101,7 +107,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         worker_method: WorkerMethod = "auto",
         on_error: OnError = "raise",
         strict_rng: bool = False,
-        snapshot_every_n_steps: int | None = 1,
+        snapshot_every_n_steps: int | None = None,
         **kwargs: Any,
     ) -> None:
         # Before torch's own arguments, whose checks depend on it.
@@ -165,9 +171,15 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         The remaining batches are those that the saved loader had left, whatever
         ``num_workers``, ``worker_method`` and ``prefetch_factor`` are here. Iterable-style
         datasets share themselves out among the workers, so their number must be the same
-        (0 and 1 are). An explicit ``generator`` is put into the state that it had; torch's,
-        NumPy's and Python's own generators are left as they are. An empty dictionary stands
-        for no state.
+        (0 and 1 are). An empty dictionary stands for no state.
+
+        An explicit ``generator``, and those of the samplers, are put into the state that they
+        had, at once. Loaders that share one go on together if their states were taken at the
+        same moment; else load them in the order in which they were taken. torch's, NumPy's and
+        Python's own generators are left as they are, and an epoch in the midst needs none of
+        them. An epoch that is still to begin draws from the saved ones, once; put them back
+        before this call (``torch.set_rng_state``) and it draws from the program's, as all later
+        epochs do.
 
         An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as
         torchdata does: its own state is loaded before ``iter(dataset)``, its iterator's after
@@ -287,7 +299,7 @@ def _full_signature() -> inspect.Signature:
             ("worker_method", "auto", WorkerMethod),
             ("on_error", "raise", OnError),
             ("strict_rng", False, bool),
-            ("snapshot_every_n_steps", 1, int | None),
+            ("snapshot_every_n_steps", None, int | None),
         )
     ]
     return torchs.replace(parameters=[*torchs.parameters.values(), *ours])

@@ -7,7 +7,7 @@ the user's parts do, JSON.
 
 =============== ==========================================================================
 ``format``      ``"ftloader.DataLoader"``
-``version``     2
+``version``     3
 ``loader``      what the loader must have in common with the saved one: ``style`` ("map" or
                 "iterable"), ``batch_size`` and ``drop_last``
 ``phase``       "begin": before an epoch; "midst"; "end": after one. For the first and the
@@ -17,10 +17,15 @@ the user's parts do, JSON.
 ``shared_seed`` of data pipes, or None
 ``order``       where the order comes from (``ftloader.state.samplers``): ``generators``, maybe
                 ``generators_at_iter``, ``seed``; ``epochs`` of samplers with ``set_epoch``
+``generators``  the states of the loader's and its samplers' own generators when the state was
+                made; between epochs also of those of the process that the next order comes from.
+                None if the sampler was drawing just then
+``drawn``       how many batches had been drawn from the sampler then
+``ended``       whether it had ended
 ``sampler``     states of samplers that have one, and after how many batches, or None
 ``handed_over`` the batches before this number have been handed over
 ``ahead``       with ``in_order=False``: further ones that have been
-``last``        the last of them, and a digest of its indices, or None
+``last``        the batch last drawn, and a digest of its indices, or None
 ``workers``     iterable-style, in the midst, and between epochs if the workers' datasets live
                 on: each worker's share (``ftloader.state.shares``), else None
 ``next_worker`` whose turn it is
@@ -40,7 +45,7 @@ from torch.utils.data.dataloader import _DatasetKind
 from ftloader.state.shares import has_keys, is_count, is_share, same, share_out
 
 FORMAT = "ftloader.DataLoader"
-VERSION = 2
+VERSION = 3
 
 _PHASES = ("begin", "midst", "end")
 
@@ -54,6 +59,9 @@ class Resume:
     epoch: int = 0
     shared_seed: int | None = None
     order: Mapping[str, Any] = field(default_factory=dict)
+    generators: Mapping[str, Any] | None = None
+    drawn: int = 0
+    ended: bool = False
     sampler: Mapping[str, Any] | None = None
     handed_over: int = 0
     ahead: tuple[int, ...] = ()
@@ -93,6 +101,11 @@ def is_stateful(value: Any) -> bool:
     return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
 
 
+def is_iterable(loader: Any) -> bool:
+    """Whether the loader's dataset is an iterable-style one."""
+    return loader._dataset_kind == _DatasetKind.Iterable
+
+
 def dataset_state(dataset: Any) -> Any:
     """A copy of the dataset's state, since that may be its own dictionary; None without."""
     return copy.deepcopy(dataset.state_dict()) if is_stateful(dataset) else None
@@ -110,7 +123,6 @@ def load_iterable(dataset: Any, state: Any) -> None:
 
 def describe_loader(loader: Any) -> dict[str, Any]:
     """The part ``loader`` of a state."""
-    iterable = loader._dataset_kind == _DatasetKind.Iterable
     batch_size, drop_last = loader.batch_size, loader.drop_last
     if batch_size is None and loader.batch_sampler is not None:
         # As if torch had made the batch sampler: wrappers of loaders turn one into the other.
@@ -118,7 +130,11 @@ def describe_loader(loader: Any) -> dict[str, Any]:
         drop_last = getattr(loader.batch_sampler, "drop_last", False)
         if type(batch_size) is not int:
             batch_size = "batch_sampler"
-    return {"style": "iterable" if iterable else "map", "batch_size": batch_size, "drop_last": bool(drop_last)}
+    return {
+        "style": "iterable" if is_iterable(loader) else "map",
+        "batch_size": batch_size,
+        "drop_last": bool(drop_last),
+    }
 
 
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
@@ -207,10 +223,14 @@ def _check_parts(state: Mapping[str, Any]) -> None:
         "epoch": is_count(state["epoch"]),
         "shared_seed": state["shared_seed"] is None or _is_int(state["shared_seed"]),
         "order": has_keys(order, "generators", "epochs")
-        and all(_is_generator_state(v, order["generators"]) for v in order["generators"].values())
+        and _are_generator_states(order["generators"])
+        and _are_generator_states(order.get("generators_at_iter", {}))
         and isinstance(order["epochs"], Mapping)
         and all(_is_int(v) and k.isdecimal() for k, v in order["epochs"].items())
         and _is_int(order.get("seed", 0)),
+        "generators": state["generators"] is None or _are_generator_states(state["generators"]),
+        "drawn": is_count(state["drawn"]),
+        "ended": type(state["ended"]) is bool,
         "sampler": state["sampler"] is None
         or has_keys(state["sampler"], "drawn", "states")
         and is_count(state["sampler"]["drawn"])
@@ -236,10 +256,8 @@ def _check_parts(state: Mapping[str, Any]) -> None:
         raise _damaged("an iterable-style dataset's workers are missing")
 
 
-def _is_generator_state(value: Any, others: Mapping[str, Any]) -> bool:
-    if has_keys(value, "kind", "as"):
-        return has_keys(others.get(value["as"]), "kind", "state")
-    return has_keys(value, "kind", "state")
+def _are_generator_states(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(has_keys(state, "kind", "state") for state in value.values())
 
 
 def _is_int(value: Any) -> bool:

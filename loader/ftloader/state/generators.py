@@ -13,7 +13,6 @@ import base64
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,31 +29,50 @@ GLOBALS: Mapping[str, Any] = {
 
 _OBJECTS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 
+State = Mapping[str, Any]
+"""Of one generator, of JSON's types only: its ``kind`` and its ``state``."""
+
+_one_at_a_time = fork_locks.rlock()
+
 
 def is_generator(value: Any) -> bool:
     """Whether *value* is an object of one of the kinds above."""
     return isinstance(value, _OBJECTS)
 
 
-def save(generator: Any) -> dict[str, Any]:
-    """The state of *generator*, of JSON's types only."""
-    if isinstance(generator, torch.Generator):
+def save(generator: Any) -> State:
+    """The state of *generator*."""
+    kind = _kind(generator)
+    if kind == "torch":
         # As text: 5 kB of bytes would be a list of 5,000 numbers in JSON.
-        state = generator.get_state().numpy().tobytes()
-        return {"kind": "torch", "state": base64.b64encode(state).decode("ascii")}
-    if generator is random or isinstance(generator, random.Random):
+        state: Any = base64.b64encode(generator.get_state().numpy().tobytes()).decode("ascii")
+    elif kind == "random":
         version, words, gauss = generator.getstate()
-        return {"kind": "random", "state": [version, list(words), gauss]}
-    if isinstance(generator, np.random.Generator):
-        return {"kind": "numpy", "state": _plain(generator.bit_generator.state)}
-    return {"kind": "numpy legacy", "state": _plain(generator.get_state(legacy=False))}
+        state = [version, list(words), gauss]
+    elif kind == "numpy":
+        state = _plain(generator.bit_generator.state)
+    else:
+        state = _plain(generator.get_state(legacy=False))
+    return {"kind": kind, "state": state}
 
 
-def load(generator: Any, saved: Mapping[str, Any]) -> None:
-    """Puts *generator* into a state that ``save`` gave.
+def load(states: Iterable[tuple[Any, State]]) -> None:
+    """Puts each generator into the state beside it; all of them or, if that fails, none.
 
-    Raises ``ValueError`` if *saved* is not the state of a generator of this kind.
+    Raises ``ValueError`` if one is not the state of a generator of this kind.
     """
+    own: list[tuple[Any, State]] = []
+    try:
+        for generator, saved in states:
+            own.append((generator, save(generator)))
+            _load(generator, saved)
+    except BaseException:
+        for generator, saved in reversed(own):
+            _load(generator, saved)
+        raise
+
+
+def _load(generator: Any, saved: State) -> None:
     kind, state = saved["kind"], saved["state"]
     try:
         if kind != _kind(generator):
@@ -70,9 +88,8 @@ def load(generator: Any, saved: Mapping[str, Any]) -> None:
         else:
             generator.set_state(state)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise ValueError(
-            f"the state of a random generator does not fit this {_describe(generator)}: {error}"
-        ) from error
+        name = getattr(generator, "__name__", type(generator).__name__)
+        raise ValueError(f"the state of a random generator does not fit this {name}: {error}") from error
 
 
 def _kind(generator: Any) -> str:
@@ -83,12 +100,6 @@ def _kind(generator: Any) -> str:
     return "numpy" if isinstance(generator, np.random.Generator) else "numpy legacy"
 
 
-def _describe(generator: Any) -> str:
-    if isinstance(generator, ModuleType):
-        return f"module {generator.__name__}"
-    return type(generator).__name__
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
@@ -97,56 +108,19 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-class Elsewhere:
-    """The process's generators as they were at another time, for a block of code.
-
-    Within ``with elsewhere:`` the generators named in *saved* are in those states; after it
-    they are as they were before, and the next block goes on where this one ended. A resumed
-    epoch draws its order this way, and what the program itself draws is not disturbed.
-
-    The generators are the process's, so one block runs at a time (a lock of the process,
-    reentrant) and any other thread that draws from them meanwhile draws from the saved
-    states: there is no other way to have a sampler draw from a global generator again.
-    """
-
-    _lock = fork_locks.rlock()
-
-    def __init__(self, saved: Mapping[str, Mapping[str, Any]]) -> None:
-        self._saved = dict(saved)
-        self._own: dict[str, dict[str, Any]] = {}
-
-    def __enter__(self) -> None:
-        if not self._saved:
-            return
-        Elsewhere._lock.acquire()
-        try:
-            self._own = {name: save(GLOBALS[name]) for name in self._saved}
-            try:
-                _load_globals(self._saved)
-            except BaseException:
-                _load_globals(self._own)
-                raise
-        except BaseException:
-            Elsewhere._lock.release()
-            raise
-
-    def __exit__(self, *exc_info: object) -> None:
-        if not self._saved:
-            return
-        try:
-            self._saved = {name: save(GLOBALS[name]) for name in self._saved}
-            _load_globals(self._own)
-        finally:
-            Elsewhere._lock.release()
-
-
-def _load_globals(saved: Mapping[str, Mapping[str, Any]]) -> None:
-    for name, state in saved.items():
-        load(GLOBALS[name], state)
-
-
 @contextmanager
-def unchanged(names: Iterable[str]) -> Iterator[None]:
-    """A block that leaves the process's generators of these *names* as they were."""
-    with Elsewhere({name: save(GLOBALS[name]) for name in names}):
-        yield
+def standing_at(states: Iterable[tuple[Any, State]]) -> Iterator[None]:
+    """A block in which each generator is in the state beside it; after it all are as before.
+
+    So an order is drawn again from where it came from, and nobody else's draws are disturbed.
+    One such block runs at a time. Another thread that draws from these generators meanwhile
+    draws from those states: a sampler that draws from the process's generators has no others.
+    """
+    states = list(states)
+    with _one_at_a_time:
+        own = [(generator, save(generator)) for generator, _ in states]
+        load(states)
+        try:
+            yield
+        finally:
+            load(own)

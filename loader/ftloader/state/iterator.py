@@ -26,12 +26,14 @@ from ftloader.state.format import (
     check_workers,
     dataset_state,
     describe_loader,
+    is_iterable,
     is_stateful,
     lives_on,
     load_iterable,
 )
 from ftloader.state.order import Order
 from ftloader.state.progress import Progress
+from ftloader.state.samplers import sampler_of
 from ftloader.state.shares import Share, begun, share_out
 from ftloader.state.workers import WorkerState
 
@@ -78,17 +80,14 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
             state = resume.only_dataset()
         if state is None:
             return
-        if loader._dataset_kind == _DatasetKind.Iterable:
+        if is_iterable(loader):
             if resume.midst:
                 load_iterable(loader.dataset, state)
             return  # else loader.load_state_dict() has
         loader.dataset.load_state_dict(copy.deepcopy(state))
 
     def _new_order(self, loader: Any, resume: Resume | None) -> Order:
-        iterable = loader._dataset_kind == _DatasetKind.Iterable
-        # Iterable-style datasets have torch's endless sampler, which is nothing to be kept.
-        sampler = () if iterable else loader._index_sampler
-        return Order(sampler, loader.generator, loader.snapshot_every_n_steps, resume)
+        return Order(sampler_of(loader), loader.generator, loader.snapshot_every_n_steps, resume)
 
     def _take_over_seeds(self, resume: Resume) -> None:
         if resume.base_seed is not None:

@@ -3,24 +3,26 @@
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from torch.utils.data import RandomSampler
-from torch.utils.data.dataloader import _DatasetKind
 
 from ftloader import fork_locks
-from ftloader.state import samplers
+from ftloader.state import generators, samplers
 from ftloader.state.format import (
     Resume,
     check_fit,
     dataset_state,
     describe_loader,
+    is_iterable,
     is_stateful,
     lives_on,
     load_iterable,
     make_state,
     parse,
 )
+from ftloader.state.generators import State
 from ftloader.state.progress import Progress
 
 
@@ -100,12 +102,17 @@ class StateKeeper:
             check_fit(state, resume, loader)
             _check_samplers(resume, loader)
             _check_dataset(resume, loader)
+            # At once, since other loaders may draw from them before the next iterator is made.
+            own = samplers.of_objects(resume.generators or {})
+            generators.load(samplers.find(samplers.sampler_of(loader), loader.generator, own))
+            if not resume.midst and samplers.stand_at(samplers.of_process(resume.generators)):
+                resume = replace(resume, generators=own)  # the program has put the process's back
             loaded = copy.deepcopy(dict(state)), resume
         with self._lock:
             self._loaded, self._claimed, self._progress = loaded, None, None
         if loaded is not None and not resume.midst:
             # Here, so that the caller may set another epoch for the pass that comes.
-            if state["loader"]["style"] == "iterable":
+            if is_iterable(loader):
                 if resume.dataset is not None:
                     load_iterable(loader.dataset, resume.dataset)
                 return
@@ -113,62 +120,71 @@ class StateKeeper:
 
     def state(self, loader: Any) -> dict[str, Any]:
         """The state of *loader*."""
-        loaded, progress = self._latest()
-        if loaded is None and (progress is None or progress.is_finished):
+        with self._lock:
+            progress = self._progress if self._loaded is None and self._claimed is None else None
+        if progress is None or progress.is_finished:
             with self._starting:  # and look again: an epoch may have started meanwhile
-                loaded, progress = self._latest()
-                if loaded is None and (progress is None or progress.is_finished):
+                with self._lock:
+                    loaded, claimed, progress = self._loaded, self._claimed, self._progress
+                if loaded is not None:
+                    return _not_yet_used(loader, *loaded)
+                if claimed is not None:  # this thread is in the midst of making the iterator
+                    return copy.deepcopy(dict(claimed[0]))
+                if progress is None or progress.is_finished:
                     return _between_epochs(loader, progress)
-        if loaded is not None:
-            return copy.deepcopy(dict(loaded[0]))
-        state = progress.state(samplers.digest)  # type: ignore[union-attr]  # there is one: see above
-        if state["loader"]["style"] == "map" and state["datasets"] is None:
-            state["dataset"] = dataset_state(loader.dataset)
+        state = progress.state(samplers.digest, lambda: samplers.of_objects(_generators(loader)))
+        if state["loader"]["style"] == "map":
+            own = dataset_state(loader.dataset)
+            if state["datasets"] is None:
+                state["dataset"] = own
+            else:  # of a worker that has not said anything yet, its copy is as the loader's is
+                state["datasets"] = [own if given is None else given for given in state["datasets"]]
         return state
 
-    def _latest(self) -> tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None]:
-        with self._lock:
-            return self._loaded or self._claimed, self._progress
+
+def _generators(loader: Any) -> dict[str, State]:
+    # Without a generator of its own the loader draws its base seed from torch's.
+    always = ("torch",) if loader.generator is None else ()
+    return samplers.capture(samplers.sampler_of(loader), loader.generator, always)
+
+
+def _not_yet_used(loader: Any, state: Mapping[str, Any], resume: Resume) -> dict[str, Any]:
+    """What was loaded, with the generators as they are now: other loaders may draw from them."""
+    now = None
+    if resume.generators is not None:
+        now = _generators(loader)
+        kept = samplers.of_process(resume.generators)  # to be gone on from in any case
+        now = samplers.of_objects(now) if resume.midst else now | kept
+    return {**copy.deepcopy(dict(state)), "generators": now}
 
 
 def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
-    iterable = loader._dataset_kind == _DatasetKind.Iterable
-    index_sampler = () if iterable else loader._index_sampler
+    index_sampler = samplers.sampler_of(loader)
     parts: dict[str, Any] = {"phase": "begin" if progress is None else "end"}
     if progress is not None and loader.persistent_workers:
         parts["base_seed"], parts["epoch"] = progress.next_epoch()
-    if progress is None:
-        snapshot = samplers.snapshot_of(samplers.stateful_samplers(index_sampler))
-    else:
-        snapshot = progress.last_snapshot()
-    # Without a generator of its own the loader draws its base seed from torch's.
-    always = ("torch",) if loader.generator is None else ()
-    if iterable and progress is not None and lives_on(loader):
+    if progress is not None:
+        parts["sampler"] = progress.last_snapshot()
+    elif stateful := samplers.stateful_samplers(index_sampler):
+        parts["sampler"] = {"drawn": 0, "states": samplers.states_of(stateful)}
+    if is_iterable(loader) and progress is not None and lives_on(loader):
         parts["workers"] = tuple(progress.next_shares(ahead=loader.num_workers > 0))
         parts["dataset"] = progress.dataset
     else:
         parts["dataset"] = dataset_state(loader.dataset)
-    order = {
-        "generators": samplers.capture(index_sampler, loader.generator, always),
-        "epochs": samplers.epochs(index_sampler),
-    }
-    state = make_state(describe_loader(loader), order=order, sampler=snapshot, **parts)
+    parts["order"] = {"generators": {}, "epochs": samplers.epochs(index_sampler)}
+    state = make_state(describe_loader(loader), generators=_generators(loader), **parts)
     return copy.deepcopy(state)  # of the progress, which its next epoch goes on from
 
 
 def _check_samplers(resume: Resume, loader: Any) -> None:
-    for name in ("generators", "generators_at_iter"):
-        for path in resume.order.get(name, {}):
-            if not path.startswith(samplers.GLOBAL):
-                samplers.find(loader._index_sampler, loader.generator, path)
-    innermost = samplers.innermost(loader._index_sampler)
-    if "seed" in resume.order and type(innermost) is not RandomSampler:
-        raise samplers.not_shuffled(loader._index_sampler)
+    index_sampler = samplers.sampler_of(loader)
+    for saved in (resume.order["generators"], resume.order.get("generators_at_iter", {}), resume.generators or {}):
+        samplers.find(index_sampler, loader.generator, saved)
+    if "seed" in resume.order and type(samplers.innermost(index_sampler)) is not RandomSampler:
+        raise samplers.not_shuffled(index_sampler)
     if resume.sampler is not None:
-        parts = samplers.stateful_samplers(loader._index_sampler)
-        for name in resume.sampler["states"]:
-            if name not in parts and name != samplers.ITERATOR:
-                raise samplers.lacking(name)
+        samplers.check_stateful(index_sampler, resume.sampler["states"])
 
 
 def _check_dataset(resume: Resume, loader: Any) -> None:

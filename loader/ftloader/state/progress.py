@@ -3,17 +3,19 @@
 One ``Progress`` per epoch. It is written by the thread that is inside the iterator's
 ``__next__`` or ``_reset`` and read by whoever asks for the state, in any thread, also after
 the iterator is gone. Its lock guards all of it, is held for a few assignments only, and
-nothing of the user's is called under it, but by chance: a signal handler that saves a state,
-a finalizer, or ``KeyboardInterrupt`` may strike between any two steps. So it is reentrant, and
-what is written in several steps is right after each of them: the batch on its way to the
-consumer counts as handed over or not. It refers to the indices of batches that are on
-their way, to states, and to nothing else: neither to the iterator nor to the dataset.
+nothing of the user's is called under it but a generator's ``get_state``, and by chance: a
+signal handler that saves a state, a finalizer, or ``KeyboardInterrupt`` may strike between any
+two steps. So it is reentrant, and what is written in several steps is right after each of
+them: the batch on its way to the consumer counts as handed over or not. It refers to the
+indices of batches that are on their way, to states, and to nothing else: neither to the
+iterator nor to the dataset.
 
 Numbers of batches are absolute: they count from the begin of the epoch, also if it is
 resumed, while a resumed iterator numbers its own from 0.
 """
 
 import copy
+import operator
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -54,7 +56,9 @@ class Progress:
         self._start = self._handed_over = resume.handed_over
         self._skips = tuple(sorted(resume.ahead))
         self._ahead = set(resume.ahead)
-        self._drawn: dict[int, Any] = {}
+        self._drawing = False
+        self._drawn, self._ended = resume.drawn, resume.ended
+        self._underway: dict[int, Any] = {}
         self._last: tuple[int, Any] | None = None
         self._resumed_last = resume.last
         self._failed: list[tuple[int, int]] = []
@@ -74,12 +78,22 @@ class Progress:
             if snapshot is not None:
                 self._snapshots = deque([snapshot])
 
-    def drew(self, number: int, index: Any) -> None:
-        """Batch *number* is on its way."""
-        if self._workers:
-            return  # there are no indices
+    def drawing(self) -> None:
+        """The sampler is about to be asked, until ``drew``: its generators may be on the way
+        from one state to another."""
         with self._lock:
-            self._drawn[number] = index
+            self._drawing = True
+
+    def drew(self, drawn: int, ended: bool, batches: Mapping[int, Any]) -> None:
+        """The sampler has been asked for *drawn* batches in all, or has *ended*; *batches*, by
+        number, are on their way since."""
+        with self._lock:
+            if not self._workers:  # else there are no indices
+                for number, index in batches.items():
+                    # The dataset may change what it is given (``indices.sort()``).
+                    self._underway[number] = index.copy() if type(index) is list else index
+                self._drawn, self._ended = drawn, ended
+            self._drawing = False
 
     def sampler_snapshot(self, snapshot: Mapping[str, Any] | None) -> None:
         if snapshot is not None:
@@ -127,14 +141,14 @@ class Progress:
         """The iterator has raised ``StopIteration``."""
         with self._lock:
             self._finished = True
-            self._drawn.clear()
+            self._underway.clear()
 
     def _pass(self, number: int, worker_id: int) -> None:
         if self._workers:
             self._workers[worker_id]["batches"] += 1
             return
         number = self._absolute(number)
-        self._last = (number, self._drawn.pop(number, None))
+        self._last = (number, self._underway.pop(number, None))
         if number == self._handed_over:
             after = number + 1
             while after in self._ahead:
@@ -186,17 +200,26 @@ class Progress:
         with self._lock:
             return copy.deepcopy(self._snapshots[-1]) if self._snapshots else None
 
-    def state(self, digest: Callable[[Any], str | None]) -> dict[str, Any]:
+    def state(self, digest: Callable[[Any], str | None], capture: Callable[[], Mapping]) -> dict[str, Any]:
         """The state, of which nothing is shared with the running epoch.
 
-        *digest* makes a name of a batch's indices (``samplers.digest``).
+        *digest* makes a name of a batch's indices (``samplers.digest``), *capture* gives the
+        states of the loader's and its samplers' own generators. It is called under the lock,
+        so that the sampler is not asked meanwhile.
         """
         with self._lock:
-            last, resumed_last = self._last, self._resumed_last
+            # Of the latest batch that has been drawn.
+            last, resumed_last = (
+                max(self._underway.items(), default=self._last, key=operator.itemgetter(0)),
+                self._resumed_last,
+            )
             parts = {
                 "phase": "midst",
                 **self._fixed,
                 "order": self._order,
+                "generators": None if self._drawing else capture(),
+                "drawn": self._drawn,
+                "ended": self._ended,
                 "sampler": self._snapshots[0] if self._snapshots else None,
                 "handed_over": self._handed_over,
                 "ahead": sorted(n for n in self._ahead if n > self._handed_over),

@@ -2,19 +2,24 @@
 
 How an order is found again, the first that applies:
 
-1. The sampler (or its iterator) has ``state_dict()`` and ``load_state_dict()``: they are
-   used, and at most ``snapshot_every_n_steps - 1`` batches are skipped. Under torch's own
-   ``BatchSampler`` that goes for the sampler inside as well.
+1. The sampler (or its iterator) has ``state_dict()`` and ``load_state_dict()``: the state
+   from the epoch's begin is loaded, or with ``snapshot_every_n_steps`` a later one. Under
+   torch's own ``BatchSampler`` that goes for the sampler inside as well.
 2. The random generators that the order comes from are put into the state that they had
-   before the first draw, ``set_epoch`` is called with the epoch's number, and what was
-   handed over is skipped. The generators are those among the attributes of the sampler
-   (``generator`` and any other name) and of the samplers inside it; for a sampler that is
-   not torch's own also the process's: torch's, NumPy's and Python's.
+   before the first draw, and ``set_epoch`` is called with the epoch's number. The generators
+   are those among the attributes of the sampler (``generator`` and any other name) and of the
+   samplers inside it; for a sampler that is not torch's own also the process's: torch's,
+   NumPy's and Python's.
+
+Then it is drawn again, indices only, as far as it had been drawn, and the generators go on
+from where they were: those of the loader and its samplers from where they were when the state
+was made, since another loader may draw from them too; the process's from where they are.
 
 So nothing is copied but the states of generators, whatever the dataset's length. A sampler
 that goes on drawing from the process's generators during the epoch, as it yields, needs
-way 1; so does one that gives another order for any other reason. If the order found is
-another one than the batch last handed over came from, that is a ``ValueError``.
+way 1, and so does one that gives another order for any other reason; one whose state is
+changed from outside during the epoch needs ``snapshot_every_n_steps=1`` as well. If the order
+found is another one than the batch last drawn came from, that is a ``ValueError``.
 """
 
 import copy
@@ -34,7 +39,8 @@ from torch.utils.data import (
 
 from ftloader.canonical import canonical_bytes
 from ftloader.state import generators
-from ftloader.state.format import is_stateful
+from ftloader.state.format import is_iterable, is_stateful
+from ftloader.state.generators import State
 
 TORCHS = (
     BatchSampler,
@@ -57,6 +63,12 @@ LOADER = "loader.generator"
 ITERATOR = "iterator"
 
 
+def sampler_of(loader: Any) -> Any:
+    """What yields the batches' indices. Iterable-style datasets have torch's endless sampler,
+    which is nothing to be kept."""
+    return () if is_iterable(loader) else loader._index_sampler
+
+
 def chain(index_sampler: Any) -> list[Any]:
     """*index_sampler* and the samplers inside it, each once, from the outermost."""
     found: list[Any] = []
@@ -71,39 +83,38 @@ def chain(index_sampler: Any) -> list[Any]:
     return found
 
 
-def capture(index_sampler: Any, loader_generator: Any, always: tuple[str, ...] = ()) -> dict:
+def capture(index_sampler: Any, loader_generator: Any, always: tuple[str, ...] = ()) -> dict[str, State]:
     """The states of all generators that an order could come from, by where they are.
 
     *always* names generators of the process to include in any case. Nothing is drawn.
     """
     samplers = chain(index_sampler)
-    sources: dict[str, Any] = {}
-    if loader_generator is not None:
-        sources[LOADER] = loader_generator
+    sources: dict[str, Any] = {} if loader_generator is None else {LOADER: loader_generator}
     for position, sampler in enumerate(samplers):
         for name, value in getattr(sampler, "__dict__", {}).items():
             if generators.is_generator(value):
                 sources[f"{position}.{name}"] = value
     names = {*always, *_globals_behind(samplers)}
-    saved: dict[str, Any] = {}
-    first: dict[int, str] = {}
+    saved = {}
     for path, generator in sources.items():
         if generator is torch.default_generator:
             names.add("torch")
-        elif id(generator) in first:
-            saved[path] = {"kind": "same", "as": first[id(generator)]}
         else:
-            first[id(generator)] = path
             saved[path] = generators.save(generator)
     for name in sorted(names):
         saved[GLOBAL + name] = generators.save(generators.GLOBALS[name])
     return saved
 
 
+def of_objects(saved: Mapping[str, State]) -> dict[str, State]:
+    """Those in *saved* that are not the process's."""
+    return {path: state for path, state in saved.items() if not path.startswith(GLOBAL)}
+
+
 def _globals_behind(samplers: list[Any]) -> tuple[str, ...]:
     """Which of the process's generators the order may come from."""
-    if _is_followed(samplers[0]):
-        return ()
+    if stateful_samplers(samplers[0]):
+        return ()  # its own state says where it is
     if not all(type(sampler) in TORCHS for sampler in samplers):
         return tuple(generators.GLOBALS)
     drawing = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
@@ -112,43 +123,40 @@ def _globals_behind(samplers: list[Any]) -> tuple[str, ...]:
     return ()
 
 
-def _is_followed(index_sampler: Any) -> bool:
-    """Whether its position is kept by its own ``state_dict()``."""
-    return bool(stateful_samplers(index_sampler))
+def of_process(saved: Mapping[str, State] | None) -> dict[str, State]:
+    """Those in *saved* that are the process's."""
+    return {path: state for path, state in (saved or {}).items() if path.startswith(GLOBAL)}
 
 
-def find(index_sampler: Any, loader_generator: Any, path: str) -> Any:
-    """The generator that is where ``capture`` found one.
+def stand_at(saved: Mapping[str, State]) -> bool:
+    """Whether the process's generators are in the states *saved*."""
+    return all(generators.save(generator) == state for generator, state in find((), None, saved))
+
+
+def find(index_sampler: Any, loader_generator: Any, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
+    """The generators where ``capture`` found those of *saved*, each with its state there.
 
     Raises ``ValueError`` if there is none.
     """
-    if path == LOADER:
-        generator = loader_generator
-    else:
-        position, _, name = path.partition(".")
-        samplers = chain(index_sampler)
-        sampler = samplers[int(position)] if int(position) < len(samplers) else None
-        generator = getattr(sampler, "__dict__", {}).get(name)
-    if not generators.is_generator(generator):
-        what = "generator" if path == LOADER else f"sampler's random generator ({path})"
-        raise ValueError(
-            f"the state comes from a loader whose {what} this one does not have: create the "
-            "DataLoader with the same sampler and generator arguments as the saved one"
-        )
-    return generator
-
-
-def restore(index_sampler: Any, loader_generator: Any, saved: Mapping[str, Any]) -> dict:
-    """Puts the generators into the states of *saved*, except for the process's, whose
-    states are returned by name (for ``generators.Elsewhere``)."""
-    globals_ = {}
+    samplers = chain(index_sampler)
+    found = []
     for path, state in saved.items():
-        if path.startswith(GLOBAL):
-            globals_[path.removeprefix(GLOBAL)] = state
+        position, _, name = path.partition(".")
+        if path == LOADER:
+            generator = loader_generator
+        elif path.startswith(GLOBAL):
+            generator = generators.GLOBALS.get(name)
         else:
-            source = saved[state["as"]] if state["kind"] == "same" else state
-            generators.load(find(index_sampler, loader_generator, path), source)
-    return globals_
+            sampler = samplers[int(position)] if int(position) < len(samplers) else None
+            generator = getattr(sampler, "__dict__", {}).get(name)
+        if not generators.is_generator(generator) and (generator is None or not path.startswith(GLOBAL)):
+            what = "generator" if path == LOADER else f"sampler's random generator ({path})"
+            raise ValueError(
+                f"the state comes from a loader whose {what} this one does not have: create the "
+                "DataLoader with the same sampler and generator arguments as the saved one"
+            )
+        found.append((generator, state))
+    return found
 
 
 def epochs(index_sampler: Any) -> dict[str, int]:
@@ -178,13 +186,27 @@ def digest(index: Any) -> str | None:
         return None
 
 
-def snapshot_of(parts: Mapping[str, Any], drawn: int = 0) -> dict | None:
-    """The states of *parts* after *drawn* batches; None without parts."""
-    if not parts:
-        return None
-    # Copies, since a state may be the sampler's own dictionary.
-    states = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
-    return {"drawn": drawn, "states": states}
+def states_of(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The states of *parts*: copies, since a state may be the sampler's own dictionary."""
+    return {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
+
+
+def load(index_sampler: Any, states: Mapping[str, Any]) -> bool:
+    """Loads the samplers' own states; False if there were none but an iterator's.
+
+    Raises ``ValueError`` if the samplers have no state.
+    """
+    check_stateful(index_sampler, states)
+    for name, part in stateful_samplers(index_sampler).items():
+        if name in states:
+            part.load_state_dict(copy.deepcopy(states[name]))
+    return not states.keys() <= {ITERATOR}
+
+
+def check_stateful(index_sampler: Any, states: Mapping[str, Any]) -> None:
+    """Raises ``ValueError`` if there is no such sampler for one of the *states*."""
+    for name in states.keys() - stateful_samplers(index_sampler).keys() - {ITERATOR}:
+        raise lacking(name)
 
 
 def stateful_samplers(index_sampler: Any) -> dict[str, Any]:

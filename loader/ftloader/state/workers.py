@@ -37,8 +37,10 @@ class WorkerState:
     """Iterable-style: what the sampler yields for every batch."""
     dataset: Any = None
     """Map-style: the state of the dataset in this worker, or None."""
-    every: int | None = 1
-    """``snapshot_every_n_steps``."""
+    every: int | None = None
+    """``snapshot_every_n_steps``. None: an iterable-style dataset's state is taken after each
+    batch, as torchdata does, since going on without it loads samples; a map-style one's only
+    at the epoch's begin."""
 
 
 class StatefulIterableFetcher:
@@ -57,7 +59,7 @@ class StatefulIterableFetcher:
     ) -> None:
         self._dataset = dataset
         self._make = make
-        self._every = state.every
+        self._every = state.every or 1
         share = state.share or begun()
         self._batches = share["snapshot_at"]
         self._behind = share["batches"] - share["snapshot_at"]
@@ -86,7 +88,7 @@ class StatefulIterableFetcher:
         fetched = self._fetcher.fetch(index, epoch)
         self._batches += 1
         # The first too: the next epochs of this dataset are to begin from one.
-        due = self._batches == 1 or (self._every and self._batches % self._every == 0)
+        due = self._batches == 1 or self._batches % self._every == 0
         if self._parts and due and not self._fetcher.ended:
             fetched.state = {
                 # Copies, since a state may be the dataset's own dictionary.
@@ -158,16 +160,23 @@ def _go_to_the_end(fetcher: IterableFetcher, index: Any, epoch: Epoch) -> None:
 
 
 class StatefulMapFetcher:
-    """A fetcher of a map-style dataset that adds the dataset's state to each batch."""
+    """A fetcher of a map-style dataset that adds the dataset's state to the first batch, as it
+    was before it, and to every so many after it."""
 
     def __init__(self, dataset: Any, fetcher: Fetcher, state: WorkerState) -> None:
         _load(dataset, "dataset", {} if state.dataset is None else {"dataset": state.dataset})
         self._dataset = dataset
         self._fetcher = fetcher
+        self._every = state.every
+        self._batches = 0
+        self._due = dataset_state(dataset) if self._every != 1 else None
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         fetched = self._fetcher.fetch(index, epoch)
-        fetched.state = dataset_state(self._dataset)
+        self._batches += 1
+        if self._every and self._batches % self._every == 0:
+            self._due = dataset_state(self._dataset)
+        fetched.state, self._due = self._due, None
         return fetched
 
 

@@ -71,7 +71,8 @@ def test_torchdatas_state():
 
 
 def test_another_version():
-    refused(state_of(make()) | {"version": 3}, make(), "version 3, and this loader reads version 2")
+    for version in (2, 4):
+        refused(state_of(make()) | {"version": version}, make(), f"version {version}, and this loader reads version 3")
 
 
 @pytest.mark.parametrize("key", state_of(make()))
@@ -98,7 +99,10 @@ def test_a_part_of_another_type(key, value):
     [
         ("order", {"generators": {}, "epochs": {"0": "one"}}),
         ("order", {"generators": {"loader.generator": 3}, "epochs": {}}),
-        ("order", {"generators": {"0.generator": {"kind": "same", "as": "none"}}, "epochs": {}}),
+        ("order", {"generators": {"0.generator": {"kind": "same"}}, "epochs": {}}),
+        ("generators", {"loader.generator": 3}),
+        ("drawn", -1),
+        ("ended", 0),
         ("ahead", [0]),
         ("workers", []),
         ("workers", [{"batches": 1, "snapshot": None, "snapshot_at": 2, "before": None}]),
@@ -113,7 +117,18 @@ def test_damage_inside_a_part(part, value):
     refused(state_of(make()) | {part: value}, make(), "damaged")
 
 
-def test_a_damaged_generator_is_found_when_it_is_used():
+def test_a_damaged_generator():
+    state = state_of(make())
+    state["generators"]["0.generator"] = {"kind": "torch", "state": "AAAA"}
+    with pytest.raises(ValueError, match="does not have"):
+        make().load_state_dict(state)
+    state = state_of(make())
+    for saved in state["generators"].values():
+        saved["state"] = "AAAA"
+        refused(state, make(), "state of a random generator does not fit")
+
+
+def test_a_damaged_generator_of_the_order_is_found_when_it_is_used():
     state = state_of(make())
     state["order"]["generators"]["loader.generator"]["state"] = "AAAA"
     loader = make()

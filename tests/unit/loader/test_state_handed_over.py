@@ -165,7 +165,7 @@ def test_the_datasets_own_state_is_restored():
 @pytest.mark.thread_unsafe(reason="forks")
 def test_the_datasets_states_of_worker_processes_are_restored():
     def make(way, **arguments):
-        return DataLoader(Counting(), batch_size=4, **WAYS[way] | arguments)
+        return DataLoader(Counting(), batch_size=4, snapshot_every_n_steps=1, **WAYS[way] | arguments)
 
     first, state, rest = interrupt(make("processes"), 3)
     assert [batch[1] for batch in first] == [[1, 2, 3, 4], [1, 2, 3, 4], [5, 6, 7, 8]]

@@ -128,7 +128,7 @@ def test_the_remaining_batches_are_the_same(saving, loading, dataset):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"drop_last": True}, {"batch_size": None}, {"snapshot_every_n_steps": 2}, {"snapshot_every_n_steps": None}],
+    [{"drop_last": True}, {"batch_size": None}, {"snapshot_every_n_steps": 2}, {"snapshot_every_n_steps": 1000}],
     ids=str,
 )
 @pytest.mark.parametrize("dataset", DATASETS)

@@ -146,11 +146,11 @@ def test_states_taken_by_a_signal_handler_with_batches_out_of_order():
     in_the_making = progress.Progress({}, shares=(), dataset=None, copies=0, base_seed=0, epoch=0)
     order = [3, 1, 0, 2, 5, 4, 6]
     for number in order:
-        in_the_making.drew(number, [number])
+        in_the_making.drew(0, False, {number: [number]})
     seen = []
 
     def ask():
-        state = in_the_making.state(str)
+        state = in_the_making.state(str, dict)
         assert all(number > state["handed_over"] for number in state["ahead"])
         done = {*range(state["handed_over"]), *state["ahead"]}
         if done not in seen:

@@ -69,7 +69,7 @@ def check(make, dataset, recorded, stops):
 
 @pytest.mark.parametrize(
     ("life", "every"),
-    [("serial", 1), ("serial", None), ("new workers", 1)] + [("persistent workers", every) for every in (1, 3, None)],
+    [("serial", 1), ("serial", 1000), ("new workers", 1)] + [("persistent workers", every) for every in (1, 3, 1000)],
 )
 @pytest.mark.parametrize("dataset", KINDS)
 def test_resumed_anywhere(dataset, life, every):

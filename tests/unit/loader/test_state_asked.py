@@ -1,0 +1,221 @@
+"""How often samplers and datasets are asked for their state_dict(), and that it is enough."""
+
+import itertools
+
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, Sampler
+
+from ftloader import DataLoader
+from tests.unit.loader.resuming import EACH_WAY, WAYS, contents, interrupt, param, resume
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+SIZE = 24
+
+
+class Asked(Sampler):
+    """Goes on from its state, and counts how often it is asked for it and what it yields."""
+
+    def __init__(self):
+        self.passes, self.i, self.begin = 0, 0, 0
+        self.asked = 0
+
+    def __iter__(self):
+        self.i, self.begin = self.begin, 0
+        while self.i < SIZE:
+            self.i += 1
+            yield (self.i * 7 + self.passes) % SIZE
+        self.i = 0
+        self.passes += 1
+
+    def state_dict(self):
+        self.asked += 1
+        return {"passes": self.passes, "i": self.i}
+
+    def load_state_dict(self, state):
+        self.passes, self.begin = state["passes"], state["i"]
+
+
+class Loads(Dataset):
+    """Counts the samples that it loads (here: without workers, or with threads)."""
+
+    def __init__(self):
+        self.loaded = []
+
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        self.loaded.append(index)
+        return index
+
+
+@pytest.mark.parametrize("batch_size", [2, None])
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_a_sampler_is_asked_once_an_epoch(way, batch_size):
+    sampler = Asked()
+    loader = DataLoader(range(SIZE), batch_size, sampler=sampler, **WAYS[way])
+    for epoch in (1, 2, 3):
+        contents(loader)
+        assert sampler.asked == epoch
+    loader.state_dict()  # between two epochs the one from the begin of the last is kept
+    assert sampler.asked == 3
+    iterator = iter(loader)
+    for _ in range(5):
+        next(iterator)
+        loader.state_dict()
+    assert sampler.asked == 4
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_a_sampler_is_asked_more_often_if_wanted(way):
+    sampler = Asked()
+    contents(DataLoader(range(SIZE), 2, sampler=sampler, snapshot_every_n_steps=5, **WAYS[way]))
+    assert sampler.asked == 1 + 2
+
+
+@pytest.mark.parametrize("way", ["serial", "threads"])
+def test_the_sampler_is_gone_through_again_and_not_the_samples(way):
+    loader = DataLoader(Loads(), 2, sampler=Asked(), **WAYS[way])
+    contents(loader)
+    first, state, rest = interrupt(loader, 5)
+    following = contents(loader)
+    dataset = Loads()
+    other = DataLoader(dataset, 2, sampler=Asked(), **WAYS[way])
+    assert resume(other, state) == rest
+    assert sorted(dataset.loaded) == sorted(itertools.chain(*rest))
+    assert contents(other) == following != first + rest
+
+
+class Curriculum(Sampler):
+    """Goes on as its training tells it."""
+
+    def __init__(self):
+        self.step, self.i = 1, 0
+
+    def __iter__(self):
+        while self.i < SIZE:
+            self.i += self.step
+            yield self.i % SIZE
+        self.i = 0
+
+    def state_dict(self):
+        return vars(self)
+
+    def load_state_dict(self, state):
+        vars(self).update(state)
+
+
+@pytest.mark.parametrize(("every", "right"), [(None, False), (1, True)])
+def test_a_sampler_that_is_changed_during_the_epoch(every, right):
+    def make():
+        return DataLoader(range(SIZE), None, sampler=Curriculum(), snapshot_every_n_steps=every)
+
+    loader = make()
+    iterator = iter(loader)
+    next(iterator)
+    loader.sampler.step = 3
+    assert next(iterator) == 4
+    state = loader.state_dict()
+    if right:
+        assert resume(make(), state) == contents(iterator)
+        return
+    other = make()
+    other.load_state_dict(state)
+    with pytest.raises(ValueError, match=r"batch 1 consists of other samples.*snapshot_every_n_steps=1"):
+        next(iter(other))
+
+
+class Counted(Dataset):
+    """Each sample says how often its worker's copy has been asked for the state."""
+
+    def __init__(self):
+        self.asked = 0
+        self.loaded = 0
+
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        self.loaded += 1
+        return self.loaded, self.asked
+
+    def state_dict(self):
+        self.asked += 1
+        return {"loaded": self.loaded}
+
+    def load_state_dict(self, state):
+        self.loaded = state["loaded"]
+
+
+@pytest.mark.parametrize(
+    ("way", "every", "asked"),
+    [(way, every, 0) for way in ("serial", "threads") for every in (None, 1, 3)]
+    + [param("process", None, 1), param("process", 1, 11), param("process", 3, 1 + 3), param("processes", 3, 1 + 1)],
+)
+def test_a_map_style_dataset_is_asked_every_n_batches_of_a_process(way, every, asked):
+    loader = DataLoader(Counted(), 2, snapshot_every_n_steps=every, **WAYS[way])
+    batches = contents(loader)
+    assert batches[-1][1] == [asked, asked]  # the last batch is before the last question
+    assert loader.dataset.asked == 0
+
+
+@pytest.mark.parametrize(("every", "loaded"), [(None, [0, 0]), (1, [6, 4]), (2, [4, 4])])
+@pytest.mark.thread_unsafe(reason="forks")
+def test_the_state_of_a_map_style_dataset_in_processes_is_the_latest_asked_for(every, loaded):
+    def make():
+        return DataLoader(Counted(), 2, snapshot_every_n_steps=every, **WAYS["processes"])
+
+    _, state, _ = interrupt(make(), 5)
+    assert state["datasets"] == [{"loaded": n} for n in loaded]
+    first_of_each = [batch[0][0] for batch in resume(make(), state)[:2]]
+    assert sorted(first_of_each) == sorted(n + 1 for n in loaded)
+
+
+@pytest.mark.thread_unsafe(reason="forks")
+def test_a_worker_that_has_given_nothing_begins_as_the_loaders_own_dataset():
+    _, state, _ = interrupt(DataLoader(Counted(), 2, **WAYS["processes"]), 1)
+    assert state["datasets"] == [{"loaded": 0}] * 2
+    assert resume(DataLoader(Counted(), 2), state)[0][0] == [1, 2]
+
+
+class Stream(IterableDataset):
+    """Each sample says how often the dataset has been asked for its state."""
+
+    def __init__(self):
+        self.i = self.begin = self.asked = 0
+
+    def __iter__(self):
+        self.i, self.begin = self.begin, 0
+        while self.i < SIZE:
+            self.i += 1
+            yield self.i, self.asked
+
+    def state_dict(self):
+        self.asked += 1
+        return {"i": self.i}
+
+    def load_state_dict(self, state):
+        self.begin = state["i"]
+
+
+@pytest.mark.parametrize("way", ["serial", "thread", param("process")])
+def test_an_iterable_style_dataset_is_asked_after_each_batch_or_every_n(way):
+    def asked(every):
+        batches = contents(DataLoader(Stream(), 2, snapshot_every_n_steps=every, **WAYS[way]))
+        return batches[-1][1][0] - batches[0][1][0]
+
+    assert asked(None) == asked(1) == 11
+    assert asked(4) == 1 + 2  # the first batch too
+    assert asked(1000) == 1
+
+
+@pytest.mark.parametrize("way", ["serial", "thread", param("process")])
+def test_by_default_no_sample_of_an_iterable_style_dataset_is_loaded_again(way):
+    _, state, rest = interrupt(DataLoader(Stream(), 2, **WAYS[way]), 5)
+    assert state["workers"][0]["snapshot_at"] == state["workers"][0]["batches"] == 5
+    assert [batch[0] for batch in resume(DataLoader(Stream(), 2), state)] == [batch[0] for batch in rest]
+
+
+def test_the_default_is_what_the_signature_says():
+    assert DataLoader(torch.arange(3)).snapshot_every_n_steps is None
