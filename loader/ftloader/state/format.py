@@ -42,12 +42,10 @@ from typing import Any
 
 from torch.utils.data.dataloader import _DatasetKind
 
-from ftloader.state.shares import has_keys, is_count, is_share, same, share_out
+from ftloader.state.shares import same, share_out
 
 FORMAT = "ftloader.DataLoader"
 VERSION = 3
-
-_PHASES = ("begin", "midst", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,53 +213,72 @@ def check_workers(resume: Resume, loader: Any) -> None:
 
 
 def _check_parts(state: Mapping[str, Any]) -> None:
-    loader, order = state["loader"], state["order"]
-    checks = {
-        "loader": has_keys(loader, "style", "batch_size", "drop_last"),
-        "phase": state["phase"] in _PHASES,
-        "base_seed": _is_int(state["base_seed"]) or (state["base_seed"] is None and state["phase"] != "midst"),
-        "epoch": is_count(state["epoch"]),
-        "shared_seed": state["shared_seed"] is None or _is_int(state["shared_seed"]),
-        "order": has_keys(order, "generators", "epochs")
-        and _are_generator_states(order["generators"])
-        and _are_generator_states(order.get("generators_at_iter", {}))
-        and isinstance(order["epochs"], Mapping)
-        and all(_is_int(v) and k.isdecimal() for k, v in order["epochs"].items())
-        and _is_int(order.get("seed", 0)),
-        "generators": state["generators"] is None or _are_generator_states(state["generators"]),
-        "drawn": is_count(state["drawn"]),
-        "ended": type(state["ended"]) is bool,
-        "sampler": state["sampler"] is None
-        or has_keys(state["sampler"], "drawn", "states")
-        and is_count(state["sampler"]["drawn"])
-        and isinstance(state["sampler"]["states"], Mapping),
-        "handed_over": is_count(state["handed_over"]),
-        "ahead": isinstance(state["ahead"], list)
-        and all(is_count(n) and n >= state["handed_over"] for n in state["ahead"]),
-        "last": state["last"] is None
-        or has_keys(state["last"], "batch", "digest")
-        and is_count(state["last"]["batch"]),
-        "workers": state["workers"] is None
-        or isinstance(state["workers"], list)
-        and len(state["workers"]) > 0
-        and all(is_share(worker) for worker in state["workers"]),
-        "next_worker": is_count(state["next_worker"]),
-        "datasets": state["datasets"] is None or isinstance(state["datasets"], list),
-    }
-    for name, right in checks.items():
-        if not right:
+    for name, shape in _SHAPES.items():
+        if not _has_shape(state[name], shape):
             raise _damaged(f"the part {name!r} is not what state_dict() puts there")
-    midst = state["phase"] == "midst"
-    if midst and state["loader"]["style"] == "iterable" and not state["workers"]:
-        raise _damaged("an iterable-style dataset's workers are missing")
+    if any(number < state["handed_over"] for number in state["ahead"]):
+        raise _damaged("batches were handed over twice")
+    if any(share["snapshot_at"] > share["batches"] for share in state["workers"] or ()):
+        raise _damaged("a worker's dataset is ahead of its batches")
+    iterable = state["loader"]["style"] == "iterable"
+    if state["workers"] == [] or type(state["order"].get("seed", 0)) is not int:
+        raise _damaged("there is no worker, or no seed")
+    if state["phase"] == "midst" and (state["base_seed"] is None or iterable and state["workers"] is None):
+        raise _damaged("what an epoch in its midst needs is missing")
 
 
-def _are_generator_states(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(has_keys(state, "kind", "state") for state in value.values())
+class _Count:
+    """An integer from 0."""
 
 
-def _is_int(value: Any) -> bool:
-    return type(value) is int
+_GENERATORS = {...: {"kind": str, "state": object}}
+_SNAPSHOT = (None, {"states": {}, "position": _Count})
+_SHAPES = {
+    "loader": {"style": object, "batch_size": object, "drop_last": object},
+    "phase": ("begin", "midst", "end"),
+    "base_seed": (None, int),
+    "epoch": _Count,
+    "shared_seed": (None, int),
+    "order": {"generators": _GENERATORS, "epochs": {...: int}},
+    "generators": (None, _GENERATORS),
+    "drawn": _Count,
+    "ended": bool,
+    "sampler": (None, {"drawn": _Count, "states": {}}),
+    "handed_over": _Count,
+    "ahead": [_Count],
+    "last": (None, {"batch": _Count, "digest": object}),
+    "workers": (
+        None,
+        [
+            {
+                "batches": _Count,
+                "snapshot": _SNAPSHOT,
+                "snapshot_at": _Count,
+                "before": (None, {"snapshot": _SNAPSHOT, "passes": [(None, _Count)]}),
+            }
+        ],
+    ),
+    "next_worker": _Count,
+    "datasets": (None, [object]),
+}
+"""Of each part: one of a tuple, a list of such items, a mapping with such values at these keys
+at least (``...``: at all), an object of this type, or this value."""
+
+
+def _has_shape(value: Any, shape: Any) -> bool:
+    if isinstance(shape, tuple):
+        return any(_has_shape(value, choice) for choice in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_has_shape(item, shape[0]) for item in value)
+    if isinstance(shape, dict):
+        if not isinstance(value, Mapping):
+            return False
+        if ... in shape:
+            return all(_has_shape(item, shape[...]) for item in value.values())
+        return all(key in value and _has_shape(value[key], inner) for key, inner in shape.items())
+    if shape is _Count:
+        return type(value) is int and value >= 0
+    return shape is object or value is shape or (type(value) is shape if isinstance(shape, type) else value == shape)
 
 
 def _damaged(what: str) -> ValueError:

@@ -73,8 +73,8 @@ def load(states: Iterable[tuple[Any, State]]) -> None:
 
 
 def _load(generator: Any, saved: State) -> None:
-    kind, state = saved["kind"], saved["state"]
     try:
+        kind, state = saved["kind"], saved["state"]
         if kind != _kind(generator):
             raise ValueError(f"it is the state of a generator of kind {kind!r}")
         if kind == "torch":

@@ -75,33 +75,3 @@ def same(state: Any, other: Any) -> bool:
         return bool(state == other)
     except Exception:  # what a comparison in the user's types raises
         return False
-
-
-def is_share(value: Any) -> bool:
-    """Whether *value* is such a dictionary."""
-    if not has_keys(value, "batches", "snapshot", "snapshot_at", "before"):
-        return False
-    before = value["before"]
-    return (
-        is_count(value["batches"])
-        and is_count(value["snapshot_at"])
-        and value["snapshot_at"] <= value["batches"]
-        and _is_snapshot(value["snapshot"])
-        and (before is None or has_keys(before, "snapshot", "passes"))
-        and (before is None or _is_snapshot(before["snapshot"]))
-        and (before is None or isinstance(before["passes"], list))
-        and (before is None or all(n is None or is_count(n) for n in before["passes"]))
-    )
-
-
-def _is_snapshot(value: Any) -> bool:
-    return value is None or has_keys(value, "states", "position")
-
-
-def is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-def has_keys(value: Any, *keys: str) -> bool:
-    """Whether *value* is a mapping with these keys at least."""
-    return isinstance(value, Mapping) and all(key in value for key in keys)

@@ -61,7 +61,7 @@ class StatefulIterableFetcher:
         self._make = make
         self._every = state.every or 1
         share = state.share or begun()
-        self._batches = share["snapshot_at"]
+        self._batches = share["batches"]
         self._behind = share["batches"] - share["snapshot_at"]
         if share["snapshot"] is None and share["before"] is not None:
             self._go_through(share["before"], state.index, epoch or Epoch())
@@ -83,8 +83,12 @@ class StatefulIterableFetcher:
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         """As the fetcher's. Raises ``ValueError`` also if the share is shorter than what of
         it has been handed over."""
-        while self._behind:
-            self._pass_one(index, epoch)
+        behind, self._behind = self._behind, 0
+        if missing := _go_past(self._fetcher, behind, index, epoch):
+            raise ValueError(
+                f"the dataset ended {missing} batches before the point that the state is from: "
+                "was the state saved with another dataset?"
+            )
         fetched = self._fetcher.fetch(index, epoch)
         self._batches += 1
         # The first too: the next epochs of this dataset are to begin from one.
@@ -97,66 +101,37 @@ class StatefulIterableFetcher:
             }
         return fetched
 
-    def _pass_one(self, index: Any, epoch: Epoch) -> None:
-        if not _skip(self._fetcher, index, epoch):
-            missing, self._behind = self._behind, 0
-            raise ValueError(
-                f"the dataset ended {missing} batches before the point that the state is from: "
-                "was the state saved with another dataset?"
-            )
-        self._behind -= 1
-        self._batches += 1
-
     def _go_through(self, before: Mapping[str, Any], index: Any, epoch: Epoch) -> None:
         """The passes that the dataset has seen before this epoch."""
         snapshot = before["snapshot"]
         for batches in before["passes"]:
             fetcher = self._make_at(snapshot)
             snapshot = None
-            if batches is None:
-                _go_to_the_end(fetcher, index, epoch)
-            else:
-                _go_on(fetcher, batches, index, epoch)
+            _go_past(fetcher, batches, index, epoch)
+            iterator = fetcher.iterator
+            if isinstance(iterator, GeneratorType) and inspect.getgeneratorstate(iterator) == inspect.GEN_CREATED:
+                # With its first step it takes up what was loaded; else the next pass would.
+                _go_past(fetcher, 1, index[:1] if isinstance(index, list) else index, epoch)
 
 
-def _skip(fetcher: IterableFetcher, index: Any, epoch: Epoch) -> bool:
-    """Goes past a batch; False if there is none left."""
-    try:
-        fetcher.skip(index, epoch)
-    except Cancelled:
-        raise
-    except Exhausted:
-        return False
-    except Exception:
-        pass  # the loop was given this exception when the batch was first built
-    return True
-
-
-def _go_on(fetcher: IterableFetcher, batches: int, index: Any, epoch: Epoch) -> None:
-    """A pass that was left before its end."""
-    for _ in range(batches):
-        _skip(fetcher, index, epoch)
-    iterator = fetcher.iterator
-    if isinstance(iterator, GeneratorType):
-        if inspect.getgeneratorstate(iterator) == inspect.GEN_CREATED:
-            # With its first step it takes up what was loaded; else the next pass would.
-            _skip(fetcher, index[:1] if isinstance(index, list) else index, epoch)
-
-
-def _go_to_the_end(fetcher: IterableFetcher, index: Any, epoch: Epoch) -> None:
+def _go_past(fetcher: IterableFetcher, batches: int | None, index: Any, epoch: Epoch) -> int:
+    """Goes past so many batches, None: past all; returns how many there were not."""
     failures = 0
-    while True:
+    while batches is None or batches > 0:
         try:
             fetcher.skip(index, epoch)
             failures = 0
         except Cancelled:
             raise
         except Exhausted:
-            return
-        except Exception:
-            failures += 1  # as in _skip, but if all fails from here on there is no end
-            if failures == MOST_FAILURES_IN_A_ROW:
-                raise
+            break
+        except Exception:  # the loop was given it when the batch was first built
+            failures += 1
+            if batches is None and failures == MOST_FAILURES_IN_A_ROW:
+                raise  # if all fails from here on there is no end
+        if batches is not None:
+            batches -= 1
+    return batches or 0
 
 
 class StatefulMapFetcher:
