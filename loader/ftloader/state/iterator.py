@@ -64,7 +64,6 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
             self._epoch_number = resume.epoch if resume is not None else 0
             self._every = loader.snapshot_every_n_steps
             self._description = describe_loader(loader)
-            self._generator = loader.generator
             self._order = self._new_order(loader, resume)
             with self._order.iterating(), data_pipes.exclusive(loader.dataset):
                 super().__init__(loader)

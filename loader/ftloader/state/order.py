@@ -65,7 +65,7 @@ class Order:
         """For a state from before or after an epoch. After one the samplers go through its end,
         since what their state means there is theirs to know."""
         snapshot: Mapping[str, Any] = resume.sampler  # type: ignore[assignment]  # there is one
-        with self._standing_at({}):
+        with self._standing_at({}, *generators.GLOBALS):
             samplers.load(self._index_sampler, snapshot["states"])
             if resume.phase == "end":
                 self._open(iter(self._index_sampler))
@@ -74,10 +74,11 @@ class Order:
                     pass
         self._batches, self._drawn = None, 0
 
-    def _standing_at(self, saved: Mapping[str, State]) -> AbstractContextManager:
-        """A block in which the generators are in the states *saved*, and after which all that
-        the order could come from are as before."""
-        own = samplers.capture(self._index_sampler, self._generator, tuple(generators.GLOBALS))
+    def _standing_at(self, saved: Mapping[str, State], *process: str) -> AbstractContextManager:
+        """A block in which the generators are in the states *saved*. After it these, those of the
+        loader and its samplers, and the *process*'s of these names are as before."""
+        own = samplers.of_objects(samplers.capture(self._index_sampler, self._generator))
+        own |= {samplers.GLOBAL + name: generators.save(generators.GLOBALS[name]) for name in process}
         return generators.standing_at(samplers.find(self._index_sampler, self._generator, own | dict(saved)))
 
     @contextmanager
@@ -95,25 +96,25 @@ class Order:
     @contextmanager
     def iterating(self) -> Iterator[None]:
         """Around torch's ``iter(sampler)``, which may draw already, and its base seed."""
-        resume = self._resume
-        if resume is not None:
-            samplers.set_epochs(self._index_sampler, resume.order["epochs"], distributed=True)
-            with self._standing_at(resume.order.get("generators_at_iter", resume.order["generators"])):
+        base_seed_from = ("torch",) if self._generator in (None, torch.default_generator) else ()
+        if self._resume is not None:
+            order = self._resume.order
+            samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
+            with self._standing_at(order.get("generators_at_iter", order["generators"]), *base_seed_from):
                 yield
             return
         undo, self._undo_draws = self._undo_draws, False
         with self._beginning():
             if type(self._index_sampler) not in samplers.TORCHS:
                 self._at_iter = samplers.capture(self._index_sampler, self._generator)
-            with self._standing_at({}) if undo else nullcontext():
+            with self._standing_at({}, *base_seed_from) if undo else nullcontext():
                 yield
 
     def report_to(self, progress: Progress) -> None:
         """After ``iterating()``: from now on there is a state to be asked for."""
         self._progress = progress
         if self._resume is not None:
-            progress.began(self._resume.order, None)
-            return
+            return  # it is in the state that was loaded
         with self._beginning():
             if self._states is None:  # torch's iterator of processes starts its first epoch twice
                 self._states = samplers.states_of(samplers.stateful_samplers(self._index_sampler))
