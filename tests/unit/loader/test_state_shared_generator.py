@@ -81,8 +81,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.parametrize(
+    ("way", "case"),
+    [(way, case) for way in WAYS[:2] for case in CASES] + [(WAYS[2], case) for case in [*CASES][:2]],
+    ids=str,
+)
 def test_all_that_follows_is_the_same(way, case):
     before, after = CASES[case]
     job = Job(way, seeded(1))
@@ -90,7 +93,7 @@ def test_all_that_follows_is_the_same(way, case):
     states, noted = job.save(), len(job.log)
     job.run(after)
 
-    for order in (("train", "val"), ("val", "train")) if way in WAYS[:2] else (("train", "val"),):
+    for order in (("train", "val"), ("val", "train")):
         other = Job(way, seeded(2))
         other.load(states, order)
         other.run(after)
@@ -102,7 +105,7 @@ SAMPLERS = [Drawing, lambda generator: RandomSampler(range(23), replacement=True
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.parametrize("way", EACH_WAY[:2])
 def test_samplers_that_draw_as_they_yield(way, sampler):
     # What each draws from here on depends on when the other does.
     after = [("train", 2), ("val", 1), ("train", 1), ("val", 1), ("train", 1), ("val", None), *EPOCH]
@@ -118,7 +121,7 @@ def test_samplers_that_draw_as_they_yield(way, sampler):
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.parametrize("way", EACH_WAY[:2])
 def test_samplers_whose_draws_another_loader_came_between_are_refused(way, sampler):
     job = Job(way, seeded(1), sampler)
     job.run([("train", 1), ("val", None), ("train", 9)])
