@@ -18,8 +18,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data._utils.pin_memory import pin_memory
-
 from ftloader.buffers import BufferPool
 from ftloader.error_notes import annotate, annotate_sample, without_stop_iteration
 from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched
@@ -28,6 +26,7 @@ from ftloader.messages import Failure
 from ftloader.on_error import SKIP, ErrorPolicy, Skipped
 from ftloader.random import enter_sample, enter_samples, leave_sample
 from ftloader.slots import Slots, place
+from ftloader.torch_private import pin_memory
 from ftloader.trial import Trial
 
 _PIECES_PER_WORKER = 2  # a piece is so small a part of what is left

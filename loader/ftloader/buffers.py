@@ -24,6 +24,7 @@ import torch
 
 from ftloader import fork_locks
 from ftloader.malloc import advise_huge_pages
+from ftloader.torch_private import storage_use_count
 
 
 class Buffer:
@@ -58,7 +59,7 @@ class Buffer:
         # Python's count first: with that at its lowest, nobody can make another tensor.
         return (
             sys.getrefcount(self.storage) == _PYTHON_REFERENCES
-            and torch._C._storage_Use_Count(self.storage._cdata) == _TENSOR_REFERENCES
+            and storage_use_count(self.storage._cdata) == _TENSOR_REFERENCES
             and not self.storage.is_shared()
         )
 
@@ -135,7 +136,7 @@ def _references_of_a_free_one() -> tuple[int, int]:
     """What the two counts say of a storage that only a buffer refers to; measured, since it
     depends on the interpreter's calling convention."""
     buffer = Buffer(torch.UntypedStorage(1))
-    return (sys.getrefcount(buffer.storage), torch._C._storage_Use_Count(buffer.storage._cdata))
+    return (sys.getrefcount(buffer.storage), storage_use_count(buffer.storage._cdata))
 
 
 _PYTHON_REFERENCES, _TENSOR_REFERENCES = _references_of_a_free_one()

@@ -21,12 +21,11 @@ from typing import Any
 
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
-from torch.utils.data.dataloader import _sharding_worker_init_fn, _share_dist_seed
-from torch.utils.data.datapipes.datapipe import _DataPipeSerializationWrapper
 from torch.utils.data.graph import traverse_dps
 from torch.utils.data.graph_settings import apply_random_seed, get_all_graph_pipes
 
 from ftloader import fork_locks
+from ftloader.torch_private import DataPipeSerializationWrapper, sharding_worker_init_fn, share_dist_seed
 
 _graphs = fork_locks.rlock()
 
@@ -102,7 +101,7 @@ def draw_as_processes_do(dataset: Any, generator: torch.Generator | None, group:
         group: the process group of the iterator (``_pg``), or None.
     """
     if isinstance(dataset, IterDataPipe):
-        _share_dist_seed(generator, group)
+        share_dist_seed(generator, group)
 
 
 def shard(dataset: Any, world_size: int, rank: int, worker_id: int) -> None:
@@ -115,10 +114,10 @@ def shard(dataset: Any, world_size: int, rank: int, worker_id: int) -> None:
     """
     if isinstance(dataset, IterDataPipe):
         with _graphs:
-            _sharding_worker_init_fn(None, world_size, rank, worker_id)
+            sharding_worker_init_fn(None, world_size, rank, worker_id)
 
 
 def _unwrapped(dataset: Any) -> Any:
     """The user's pipe: torch's DataLoader wraps it, for pickling, in one that needs a
     pickled copy even where a plain one would do."""
-    return dataset._datapipe if isinstance(dataset, _DataPipeSerializationWrapper) else dataset
+    return dataset._datapipe if isinstance(dataset, DataPipeSerializationWrapper) else dataset

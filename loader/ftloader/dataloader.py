@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import torch.utils.data
-from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
 from ftloader import data_pipes
 from ftloader.buffers import BufferPool
@@ -23,6 +22,7 @@ from ftloader.state.keeper import StateKeeper
 from ftloader.strict_random import Watch
 from ftloader.thread_iterator import ThreadDataLoaderIter
 from ftloader.thread_worker import own_datasets
+from ftloader.torch_private import BaseDataLoaderIter, DatasetKind
 from ftloader.trial import Trial
 
 WorkerMethod = Literal["auto", "thread", "process"]
@@ -216,7 +216,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             self._buffers = wanted, BufferPool(batches, pinned), Trial(warm_up=batches // 2 + 1)
         return self._buffers[1:]
 
-    def _get_iterator(self) -> _BaseDataLoaderIter:
+    def _get_iterator(self) -> BaseDataLoaderIter:
         if self.num_workers > 0:
             self.check_worker_number_rationality()
             if self.worker_method == "thread" or (self.worker_method == "auto" and self._auto_takes_threads()):
@@ -242,7 +242,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         against = self._reason_against_threads()
         choice = "threads: the GIL is off" if against is None else f"processes: {against}"
         logging.getLogger("ftloader").info("worker_method='auto' takes %s", choice)
-        if against is None and self._dataset_kind == _DatasetKind.Map:
+        if against is None and self._dataset_kind == DatasetKind.Map:
             self._shared_handles.look_at(self.dataset)
         return against is None
 

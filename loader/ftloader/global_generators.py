@@ -161,7 +161,7 @@ def _times_asleep(thread: threading.Thread) -> bytes | None:
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
     """What ``torch.manual_seed`` has left for when CUDA is initialised; puts *restore* in its place."""
-    tracker = getattr(torch.cuda, "_lazy_seed_tracker", None)
+    tracker = getattr(torch.cuda, "_lazy_seed_tracker", None)  # not public; without it nothing is queued
     if tracker is None:
         return {}
     if restore is not None:
@@ -171,10 +171,10 @@ def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def _initial_seed() -> int:
     # This code runs as torch's initial_seed, with the globals of torch's module.
-    info = _loader_thread_info()  # type: ignore[name-defined]  # noqa: F821
+    info = ftloader_thread_info()  # type: ignore[name-defined]  # noqa: F821
     return default_generator.initial_seed() if info is None else info.seed  # type: ignore[name-defined]  # noqa: F821
 
 
 # As worker_info does it for get_worker_info, and for the same reason: user code may hold the function itself.
-torch.random._loader_thread_info = thread_info
+torch.random.ftloader_thread_info = thread_info
 torch.random.initial_seed.__code__ = _initial_seed.__code__.replace(co_name="initial_seed")

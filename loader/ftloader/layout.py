@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data._utils import collate as _torch_collate
+
+from ftloader.torch_private import collate as _torch_collate
 
 SMALLEST_SLOT = 4096
 """Bytes. A smaller array has no slot: copying it there costs more than torch's stacking."""

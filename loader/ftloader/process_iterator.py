@@ -9,14 +9,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from torch.utils.data._utils import signal_handling
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
-
 from ftloader import fork_locks
 from ftloader.error_notes import annotate
 from ftloader.on_error import ErrorPolicy
 from ftloader.process_worker import Enclosed, Task, WorkerStart, answer_what_cannot_be_pickled
 from ftloader.state.iterator import ResumableDataLoaderIter
+from ftloader.torch_private import MultiProcessingDataLoaderIter, signal_handling
 
 
 def _one_at_a_time(function: Callable, lock: Any) -> Callable:
@@ -35,7 +33,7 @@ for _name in ("_set_worker_pids", "_remove_worker_pids", "_error_if_any_worker_f
     setattr(signal_handling, _name, _one_at_a_time(getattr(signal_handling, _name), _map_of_workers))
 
 
-class ProcessDataLoaderIter(_MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
+class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
 
     Raises what torch's does: an exception of a worker as its type, with the worker's

@@ -25,17 +25,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch._utils import ExceptionWrapper
-from torch.utils.data._utils import worker as _torch_worker
-from torch.utils.data._utils.pin_memory import pin_memory
-from torch.utils.data.dataloader import _DatasetKind
-
 from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
 from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
 from ftloader.malloc import keep_freed_memory
 from ftloader.on_error import ErrorPolicy, Skipped
 from ftloader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
 from ftloader.strict_random import Watch
+from ftloader.torch_private import DatasetKind, ExceptionWrapper, pin_memory
+from ftloader.torch_private import worker as _torch_worker
 
 Task = tuple[int, int, Any]
 """Base seed, epoch number, index."""
@@ -171,7 +168,7 @@ class WorkerStart:
         self._install(worker_id, failure)
 
     def _install(self, worker_id: int, failure: Exception | None) -> None:
-        torchs = _DatasetKind.create_fetcher
+        torchs = DatasetKind.create_fetcher
         first = self._states[worker_id]
         states = itertools.chain([first], itertools.repeat(WorkerState(every=first.every)))
         process = os.getpid()
@@ -195,7 +192,7 @@ class WorkerStart:
                 return FailedStart(failure, worker_id)
             try:
                 fetcher: Fetcher
-                if kind == _DatasetKind.Iterable:
+                if kind == DatasetKind.Iterable:
                     fetcher = StatefulIterableFetcher(
                         dataset,
                         lambda: IterableFetcher(
@@ -211,7 +208,7 @@ class WorkerStart:
                 return FailedStart(without_stop_iteration(error, "iter(dataset)"), worker_id)
             return WorkerFetcher(fetcher, worker_id)
 
-        _DatasetKind.create_fetcher = staticmethod(create_fetcher)
+        DatasetKind.create_fetcher = staticmethod(create_fetcher)
 
 
 def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: str) -> None:

@@ -9,8 +9,6 @@ under ``num_workers=0`` as it happened.
 from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
-from torch.utils.data._utils.pin_memory import pin_memory
-from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 from torch.utils.data.graph_settings import apply_sharding
 
 from ftloader.error_notes import without_stop_iteration
@@ -18,9 +16,10 @@ from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFe
 from ftloader.on_error import ErrorPolicy
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.state.workers import StatefulIterableFetcher
+from ftloader.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
 
 
-class SerialDataLoaderIter(_SingleProcessDataLoaderIter, ResumableDataLoaderIter):
+class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built in the calling thread.
 
     As torch's own iterators it is for one thread at a time. ``__next__`` raises what the
@@ -44,7 +43,7 @@ class SerialDataLoaderIter(_SingleProcessDataLoaderIter, ResumableDataLoaderIter
         self._dataset_fetcher = self._make_fetcher(ErrorPolicy(loader.on_error))
 
     def _make_fetcher(self, policy: ErrorPolicy) -> Fetcher:
-        if self._dataset_kind == _DatasetKind.Iterable:
+        if self._dataset_kind == DatasetKind.Iterable:
 
             def make() -> IterableFetcher:
                 return IterableFetcher(

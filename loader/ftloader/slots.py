@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import default_collate
-from torch.utils.data._utils.pin_memory import pin_memory
 
 from ftloader.buffers import BufferPool
 from ftloader.layout import Column, Layout, Slot
+from ftloader.torch_private import pin_memory
 
 
 class _Memory:

@@ -27,7 +27,6 @@ from collections import Counter
 from typing import Any, Self
 
 import torch
-from torch.utils.data.dataloader import _DatasetKind
 
 from ftloader import data_pipes, fork_locks, global_generators
 from ftloader.assembly import Assembly, Builder
@@ -39,6 +38,7 @@ from ftloader.on_error import ErrorPolicy
 from ftloader.slots import Slots
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.thread_worker import Plan, WorkerContext, own_datasets
+from ftloader.torch_private import DatasetKind
 from ftloader.worker_pool import WorkerPool, WorkerThread
 
 
@@ -77,7 +77,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
         # for a certain worker; any worker can build any batch of a map-style dataset.
-        self._private_queues = self._dataset_kind == _DatasetKind.Iterable
+        self._private_queues = self._dataset_kind == DatasetKind.Iterable
         self._start_workers()
         if self._resume is None or not self._resume.midst:
             data_pipes.draw_as_processes_do(self._dataset, loader.generator, self._pg)
@@ -130,8 +130,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         together = not self._private_queues and self._auto_collation
         if not together or has_getitems(self._dataset):
             return None
+        buffers, trial = self._memory
         return Builder(
-            plan.dataset, plan.collate_fn, plan.policy, plan.num_workers, *self._memory, plan.pin_memory_device
+            plan.dataset, plan.collate_fn, plan.policy, plan.num_workers, buffers, trial, plan.pin_memory_device
         )
 
     def _begin_epoch(self) -> None:

@@ -18,8 +18,6 @@ from queue import SimpleQueue
 from typing import Any
 
 import torch
-from torch.utils.data._utils.pin_memory import pin_memory
-from torch.utils.data.dataloader import _DatasetKind
 
 from ftloader import data_pipes
 from ftloader.consumer_modes import ConsumerModes, own_context
@@ -33,6 +31,7 @@ from ftloader.state.format import is_stateful
 from ftloader.state.shares import following
 from ftloader.state.workers import StatefulIterableFetcher, WorkerState
 from ftloader.strict_random import Watch
+from ftloader.torch_private import LIBRARY, DatasetKind, pin_memory
 from ftloader.worker_info import WorkerInfo, acting_as
 
 
@@ -151,7 +150,7 @@ class WorkerContext:
 
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
         plan = self._plan
-        if plan.dataset_kind == _DatasetKind.Iterable:
+        if plan.dataset_kind == DatasetKind.Iterable:
             if epoch.shared_seed != plan.shared_seed:
                 data_pipes.seed(self._dataset, epoch.shared_seed)
             return self._make_stateful_fetcher(epoch)
@@ -186,7 +185,7 @@ def own_datasets(dataset: Any, dataset_kind: int, count: int) -> list[Any]:
     """
     if data_pipes.is_data_pipe(dataset):
         return [data_pipes.own_copy(dataset) for _ in range(count)]
-    if dataset_kind == _DatasetKind.Map:
+    if dataset_kind == DatasetKind.Map:
         return [dataset] * count
     original = Original(dataset)
     return [original.copy() for _ in range(count)]
@@ -298,7 +297,7 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
 
 
 # Of the libraries that torch is linked with: a library's symbols are looked up in those too.
-_library = ctypes.CDLL(torch._C.__file__)
+_library = ctypes.CDLL(LIBRARY)
 _setters = [getattr(_library, name, None) for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local")]
 
 

@@ -12,7 +12,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
+
+from ftloader.torch_private import OpOverload, OpOverloadPacket, all_schemas, operation_overload
 
 _TAG: Final = torch.Tag.nondeterministic_seeded
 
@@ -76,10 +77,10 @@ def _is_random(function: Any) -> bool:
 def _random_operations() -> frozenset[str]:
     """The names of torch's random operations."""
     names = set()
-    for schema in torch._C._jit_get_all_schemas():
+    for schema in all_schemas():
         namespace, _, name = schema.name.partition("::")
         if namespace == "aten":
-            found = torch._C._get_operation_overload(schema.name, schema.overload_name)
+            found = operation_overload(schema.name, schema.overload_name)
             if found is not None and _TAG in found[2]:
                 names.add(name)
     return frozenset(names)

@@ -14,11 +14,11 @@ import threading
 from collections.abc import Iterator
 
 from torch.utils.data import get_worker_info
-from torch.utils.data._utils import collate as _torch_collate
-from torch.utils.data._utils import worker as _torch_worker
-from torch.utils.data._utils.worker import WorkerInfo
 
 from ftloader import fork_locks
+from ftloader.torch_private import WorkerInfo
+from ftloader.torch_private import collate as _torch_collate
+from ftloader.torch_private import worker as _torch_worker
 
 __all__ = ["WorkerInfo", "acting_as", "get_worker_info"]
 

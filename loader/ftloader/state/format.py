@@ -40,9 +40,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch.utils.data.dataloader import _DatasetKind
-
 from ftloader.state.shares import same, share_out
+from ftloader.torch_private import DatasetKind
 
 FORMAT = "ftloader.DataLoader"
 VERSION = 3
@@ -101,7 +100,7 @@ def is_stateful(value: Any) -> bool:
 
 def is_iterable(loader: Any) -> bool:
     """Whether the loader's dataset is an iterable-style one."""
-    return loader._dataset_kind == _DatasetKind.Iterable
+    return loader._dataset_kind == DatasetKind.Iterable
 
 
 def dataset_state(dataset: Any) -> Any:

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch.utils.data import IterDataPipe
-from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 from torch.utils.data.graph_settings import apply_random_seed
 
 from ftloader import data_pipes
@@ -36,9 +35,10 @@ from ftloader.state.progress import Progress
 from ftloader.state.samplers import sampler_of
 from ftloader.state.shares import Share, begun, share_out
 from ftloader.state.workers import WorkerState
+from ftloader.torch_private import BaseDataLoaderIter, DatasetKind
 
 
-class ResumableDataLoaderIter(_BaseDataLoaderIter):
+class ResumableDataLoaderIter(BaseDataLoaderIter):
     """An iterator that keeps ``loader.state_dict()`` up to date and begins where
     ``loader.load_state_dict()`` says.
 
@@ -114,7 +114,7 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
 
     def _first_shares(self, resume: Resume | None, workers: int) -> tuple[list[Share], Any]:
         """What the epoch begins with; with the state of the loader's own dataset."""
-        if self._dataset_kind != _DatasetKind.Iterable:
+        if self._dataset_kind != DatasetKind.Iterable:
             return [], None
         if resume is not None:
             dataset = dataset_state(self._dataset)
@@ -171,7 +171,7 @@ class ResumableDataLoaderIter(_BaseDataLoaderIter):
         if self._resume is None and self._num_workers == 0 or not shares:
             shares = [None] * max(1, self._num_workers)  # the dataset itself is as it was left
         # As torch's endless sampler for iterable-style datasets, in its batch sampler.
-        iterable = self._dataset_kind == _DatasetKind.Iterable
+        iterable = self._dataset_kind == DatasetKind.Iterable
         index = [None] * self._batch_size if iterable and self._auto_collation else None
         for worker_id, share in enumerate(shares):
             yield WorkerState(

@@ -1,0 +1,39 @@
+"""The names of torch that are not public and that this package uses: they are imported here alone.
+
+torch may change them in any release. This package has been tested with torch 2.10.0, which the environments have, and
+with the newest release for each interpreter (CONTRIBUTING.md says how). What torch's iterators have inherited is used
+where classes derive from them: in ``state/iterator.py``, ``serial_iterator.py`` and ``process_iterator.py``.
+"""
+
+import torch._ops
+import torch._utils
+import torch.utils.data
+from torch.utils.data import dataloader
+from torch.utils.data._utils import collate, signal_handling, worker
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.datapipes import datapipe
+
+try:
+    BaseDataLoaderIter = dataloader._BaseDataLoaderIter
+    SingleProcessDataLoaderIter = dataloader._SingleProcessDataLoaderIter
+    MultiProcessingDataLoaderIter = dataloader._MultiProcessingDataLoaderIter
+    DatasetKind = dataloader._DatasetKind
+    share_dist_seed = dataloader._share_dist_seed
+    sharding_worker_init_fn = dataloader._sharding_worker_init_fn
+    DataPipeSerializationWrapper = datapipe._DataPipeSerializationWrapper
+    ExceptionWrapper = torch._utils.ExceptionWrapper
+    OpOverload, OpOverloadPacket = torch._ops.OpOverload, torch._ops.OpOverloadPacket
+    WorkerInfo = worker.WorkerInfo
+    all_schemas = torch._C._jit_get_all_schemas
+    operation_overload = torch._C._get_operation_overload
+    storage_use_count = torch._C._storage_Use_Count
+    """Of ``storage._cdata``: how many tensors and storage objects refer to the memory."""
+    LIBRARY = torch._C.__file__
+    """torch's extension module. The symbols of the libraries that it is linked with can be looked up in it too."""
+except AttributeError as error:
+    raise ImportError(
+        f"this release of ftloader does not know torch {torch.__version__} ({error}): install a newer ftloader, or the "
+        "torch of its environments, 2.10.0"
+    ) from error
+
+__all__ = ["collate", "pin_memory", "signal_handling", "worker"]

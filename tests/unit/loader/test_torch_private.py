@@ -1,0 +1,46 @@
+"""What torch may change in any release is imported in one module, which says so when it has."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ftloader
+
+PACKAGE = Path(ftloader.__file__).parent
+
+
+def private_names(source):
+    """The names of torch with an underscore that *source* imports or looks up, dotted."""
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Attribute) and "(" not in ast.unparse(node):
+            names = [ast.unparse(node)]
+        for name in names:
+            first, *rest = name.split(".")
+            if first == "torch" and any(part.startswith("_") and not part.endswith("__") for part in rest):
+                yield name
+
+
+def test_private_names_are_found():
+    source = "import torch._utils\nfrom torch.utils.data.dataloader import _DatasetKind\ntorch._C.x()\ntorch.__file__"
+    found = ["torch._utils", "torch.utils.data.dataloader._DatasetKind", "torch._C", "torch._C.x"]
+    assert sorted(private_names(source)) == sorted(found)
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_only_one_module_uses_private_names(file):
+    assert bool(list(private_names(file.read_text()))) == (file.name == "torch_private.py")
+
+
+def test_a_torch_that_lacks_a_name_is_refused_with_a_remedy():
+    program = "import torch; del torch.utils.data.dataloader._share_dist_seed; import ftloader"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "does not know torch" in done.stderr and "_share_dist_seed" in done.stderr and "2.10.0" in done.stderr
