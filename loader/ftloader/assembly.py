@@ -278,11 +278,10 @@ class Assembly:
             failure, self._failure = Failure(self._failure), None
             return failure
         self._builder.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
-        begin = time.thread_time()
+        spent = _Spent(len(self._index), self._trial)
         fetched = self._collate()
         if self._trial:
-            cpu = self._cpu + time.thread_time() - begin
-            self._builder.trial.add(self._slots is not None, cpu / len(self._index))
+            self._builder.trial.add(self._slots is not None, (self._cpu + spent.cpu()) / len(self._index))
         return fetched
 
     def _collate(self) -> Fetched:

@@ -78,7 +78,7 @@ def test_both_ways_of_a_trial_give_torchs_batch():
 
 
 def test_what_is_cheaper_is_chosen():
-    for slots, stacked, choice in ((1.0, 2.0, True), (2.0, 1.0, False), (1.0, 0.97, True)):
+    for slots, stacked, choice in ((1.0, 2.0, True), (2.0, 1.0, False), (1.0, 0.97, True), (0.0, 0.0, True)):
         trial = Trial(warm_up=2)
         tried = []
         while (way := trial.choose(10_000, 2))[1]:
