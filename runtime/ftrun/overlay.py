@@ -44,6 +44,8 @@ class Overlays:
         installed: Mapping[str, str],
         constraints: Iterable[str] = (),
         dependencies: bool = True,
+        build: Iterable[str] = (),
+        never: Iterable[str] = (),
     ) -> tuple[str, list[str]]:
         """(folder, pins): what `requirements` need beyond `installed`, and the pinned versions of it.
 
@@ -52,6 +54,8 @@ class Overlays:
             installed: versions by normalised name; kept where the requirements allow it.
             constraints: pins to prefer, such as those of the other twin.
             dependencies: whether to install the requirements' own dependencies too.
+            build: distributions to build from source after all.
+            never: distributions to leave out, whoever requires them.
 
         Raises:
             OverlayError: a requirement is malformed, or no wheels fit this interpreter.
@@ -61,20 +65,23 @@ class Overlays:
         self._made += 1
         directory = self._work / f"overlay-{self._made}"
         directory.mkdir(parents=True)
-        wanted, held = directory.with_suffix(".in"), directory.with_suffix(".held")
+        wanted, held, left_out = (directory.with_suffix(suffix) for suffix in (".in", ".held", ".never"))
         wanted.write_text("".join(f"{each}\n" for each in checked))
         held.write_text(
             "".join(f"{name}=={version}\n" for name, version in installed.items())
             + "".join(f"{pin}\n" for pin in constraints)
         )
+        left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in never))
+        wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in build)]
         compile_ = [
             "pip",
             "compile",
             "--quiet",
             "--no-header",
             "--no-annotate",
-            "--only-binary",
-            ":all:",
+            *wheels,
+            "--overrides",
+            str(left_out),
             "--no-emit-package",
             "triton",
             "--python",
@@ -96,8 +103,7 @@ class Overlays:
                 "install",
                 "--quiet",
                 "--no-deps",
-                "--only-binary",
-                ":all:",
+                *wheels,
                 "--python",
                 python,
                 "--target",

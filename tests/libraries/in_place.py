@@ -1,0 +1,72 @@
+"""Runs a file's programs with a class in torch.utils.data.DataLoader's place, before any library is imported.
+
+    python in_place.py torch|thread|auto FILE
+
+Prints, as JSON, for each function `program_*` its name: the kinds of iterators that it made, and what it returned
+(or the error that it raised). A program gets an empty folder.
+"""
+
+import importlib.util
+import inspect
+import json
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch.utils.data
+
+import ftloader
+
+KINDS = {
+    "_MultiProcessingDataLoaderIter": "process",
+    "ProcessDataLoaderIter": "process",
+    "ThreadDataLoaderIter": "thread",
+    "_SingleProcessDataLoaderIter": "serial",
+    "SerialDataLoaderIter": "serial",
+}
+used = set()
+
+
+def placed(base, **defaults):
+    class DataLoader[T](base[T]):
+        """`base` with another default, and a note of what its iterators are."""
+
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **{**defaults, **kwargs})
+
+        def _get_iterator(self):
+            iterator = super()._get_iterator()
+            used.add(next(KINDS[each.__name__] for each in type(iterator).__mro__ if each.__name__ in KINDS))
+            return iterator
+
+    # As if it were the class itself: Lightning rebuilds loaders from the arguments that it finds here.
+    DataLoader.__init__.__signature__ = inspect.signature(base.__init__)
+    return DataLoader
+
+
+def main(loader, path):
+    if loader == "torch":
+        chosen = placed(torch.utils.data.DataLoader)
+    else:
+        chosen = placed(ftloader.DataLoader, worker_method=loader)
+    torch.utils.data.DataLoader = torch.utils.data.dataloader.DataLoader = chosen
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    found = {}
+    for name, program in list(vars(module).items()):
+        if name.startswith("program_"):
+            used.clear()
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    result = program(Path(folder))
+                except Exception:
+                    result = {"error": traceback.format_exc()}
+            found[name] = sorted(used), result
+    print("\n" + json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

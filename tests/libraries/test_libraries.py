@@ -1,0 +1,58 @@
+"""Other people's code, unchanged, with our class in torch's place: it gives what it gives with torch's.
+
+Each file with_LIBRARY.py is a handful of small programs. The twins have few of the libraries:
+`./twins exec gil python tests/libraries/run.py` runs the files of the others.
+"""
+
+import functools
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.checkout import importable
+
+HERE = Path(__file__).parent
+PROGRAMS = [
+    pytest.param(file, name, id=f"{file.stem}-{name.removeprefix('program_')}")
+    for file in sorted(HERE.glob("with_*.py"))
+    for name in re.findall(r"^def (program_\w+)", file.read_text(), re.MULTILINE)
+]
+
+
+@functools.cache
+def outcomes(file, loader):
+    """{program: (kinds of iterators, result)} of all programs of a file, run in a process of their own."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "in_place.py"), loader, str(file)],
+        env={**os.environ, "PYTHONPATH": importable()},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    if done.returncode:
+        pytest.fail(done.stderr, pytrace=False)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.thread_unsafe(reason="starts processes, whose results all tests share")
+@pytest.mark.parametrize("loader", ["thread", "auto"])
+@pytest.mark.parametrize(("file", "program"), PROGRAMS)
+def test_as_with_torchs_class(file, program, loader):
+    library = file.stem.removeprefix("with_")
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed: run tests/libraries/run.py in this twin")
+    torch_kinds, torchs = outcomes(file, "torch")[program]
+    kinds, ours = outcomes(file, loader)[program]
+    for result in torchs, ours:
+        if "error" in result:
+            pytest.fail(result["error"], pytrace=False)
+    assert ours == torchs
+    threads = loader == "thread" or not sys._is_gil_enabled()
+    assert "process" in torch_kinds
+    assert kinds == sorted("thread" if kind == "process" and threads else kind for kind in torch_kinds)

@@ -1,0 +1,66 @@
+# /// script
+# dependencies = ["monai==1.6.1"]
+# ///
+"""MONAI: its DataLoader, which is a subclass of torch's, over datasets that cache."""
+
+import numpy as np
+import torch
+from monai.data import CacheDataset, DataLoader, Dataset, IterableDataset, PersistentDataset, list_data_collate
+from monai.transforms import (
+    Compose,
+    EnsureChannelFirstd,
+    LoadImaged,
+    RandCropByPosNegLabeld,
+    ScaleIntensityd,
+    ToTensord,
+)
+
+
+def files(folder):
+    found = []
+    for number in range(16):
+        image = np.random.default_rng(number).random((12, 10), np.float32)
+        np.save(folder / f"{number}.npy", image)
+        np.save(folder / f"{number}-label.npy", (image > 0.5).astype(np.float32))
+        found.append({"image": str(folder / f"{number}.npy"), "label": str(folder / f"{number}-label.npy")})
+    return found
+
+
+BOTH = ["image", "label"]
+STEPS = [
+    LoadImaged(BOTH, reader="NumpyReader"),
+    EnsureChannelFirstd(BOTH, channel_dim="no_channel"),
+    ScaleIntensityd("image"),
+    ToTensord(BOTH, track_meta=False),
+]
+
+
+def sums(batches):
+    return [[[batch[key].sum(dtype=torch.float64).item(), list(batch[key].shape)] for key in BOTH] for batch in batches]
+
+
+def program_dataset(folder):
+    loader = DataLoader(Dataset(files(folder), Compose(STEPS)), batch_size=4, num_workers=2)
+    return [sums(loader), sums(loader)]
+
+
+def program_cache_dataset(folder):
+    dataset = CacheDataset(files(folder), Compose(STEPS), cache_rate=0.5, progress=False)
+    return sums(DataLoader(dataset, batch_size=4, num_workers=2))
+
+
+def program_persistent_dataset(folder):
+    dataset = PersistentDataset(files(folder), Compose(STEPS), cache_dir=folder / "cache")
+    loader = DataLoader(dataset, batch_size=4, num_workers=2, collate_fn=list_data_collate)
+    return [sums(loader), sums(loader)]
+
+
+def program_iterable(folder):
+    dataset = IterableDataset(files(folder), Compose(STEPS))
+    return sums(DataLoader(dataset, batch_size=4, num_workers=2))
+
+
+def program_random_crops(folder):
+    steps = [*STEPS, RandCropByPosNegLabeld(BOTH, "label", spatial_size=(4, 4), num_samples=2)]
+    loader = DataLoader(Dataset(files(folder), Compose(steps)), batch_size=4, num_workers=2)
+    return [[list(batch[key].shape) for key in BOTH] for batch in loader]
