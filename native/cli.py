@@ -16,7 +16,7 @@ from .environment import environment
 from .errors import TwinsError
 from .testing import TestRun, pytest, run_tests
 
-OF_A_TWIN = ["unit", "conformance", "distributed", "examples", "stress", "soak"]
+OF_A_TWIN = ["unit", "conformance", "distributed", "examples", "libraries", "stress", "soak"]
 # With pytest-run-parallel, without the GIL: what asks for many workers and for nothing of the whole process.
 AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
 FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")

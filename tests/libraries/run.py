@@ -44,9 +44,9 @@ WITHOUT_WHEELS = {"build": ["pyyaml"], "never": ["hf-xet"]} if sysconfig.get_con
 
 
 if __name__ == "__main__":
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
     with Interruption() as interruption, tempfile.TemporaryDirectory() as work:
-        overlays = Overlays(
-            Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins", Path(work), interruption
-        )
+        # By this name dill, for one, knows an installed module from the user's.
+        overlays = Overlays(cache, Path(work, "site-packages"), interruption)
         files = [HERE / f"with_{name}.py" for name in sys.argv[1:]] or sorted(HERE.glob("with_*.py"))
         sys.exit(max(run(file, overlays) for file in files))

@@ -21,16 +21,12 @@ def table():
     )
 
 
-def plain(batches):
-    if isinstance(batches, dict):
-        return {key: plain(value) for key, value in batches.items()}
-    return (
-        batches.tolist()
-        if isinstance(batches, torch.Tensor)
-        else [plain(each) for each in batches]
-        if isinstance(batches, (list, DataLoader))
-        else batches
-    )
+def plain(value):
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, (list, DataLoader)) else value
 
 
 def longer(row):

@@ -3,6 +3,8 @@
 # ///
 """MONAI: its DataLoader, which is a subclass of torch's, over datasets that cache."""
 
+import copy
+
 import numpy as np
 import torch
 from monai.data import CacheDataset, DataLoader, Dataset, IterableDataset, PersistentDataset, list_data_collate
@@ -10,7 +12,9 @@ from monai.transforms import (
     Compose,
     EnsureChannelFirstd,
     LoadImaged,
-    RandCropByPosNegLabeld,
+    RandFlipd,
+    RandRotate90d,
+    RandSpatialCropd,
     ScaleIntensityd,
     ToTensord,
 )
@@ -60,7 +64,21 @@ def program_iterable(folder):
     return sums(DataLoader(dataset, batch_size=4, num_workers=2))
 
 
-def program_random_crops(folder):
-    steps = [*STEPS, RandCropByPosNegLabeld(BOTH, "label", spatial_size=(4, 4), num_samples=2)]
-    loader = DataLoader(Dataset(files(folder), Compose(steps)), batch_size=4, num_workers=2)
-    return [[list(batch[key].shape) for key in BOTH] for batch in loader]
+class WithOwnTransform(Dataset):
+    """A random transform keeps what it drew in its attributes: threads that share it take each other's."""
+
+    def _transform(self, index):
+        transform = copy.deepcopy(self.transform)
+        transform.set_random_state(index)
+        return transform(self.data[index])
+
+
+def program_random_transforms(folder):
+    random = [
+        RandFlipd(BOTH, prob=0.5),
+        RandRotate90d(BOTH, prob=0.5),
+        RandSpatialCropd(BOTH, (6, 6), random_size=False),
+    ]
+    dataset = WithOwnTransform(files(folder), Compose([*STEPS, *random]))
+    loader = DataLoader(dataset, batch_size=4, num_workers=2)
+    return [sums(loader), sums(loader)]
