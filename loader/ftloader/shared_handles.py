@@ -1,4 +1,4 @@
-"""Files, cursors and readers among a dataset's attributes, which worker threads share.
+"""Files, cursors, readers and the like among a dataset's attributes, which worker threads share.
 
 What one thread reads moves the position for all. In a worker process each has its own, at least if it is opened late,
 as it mostly is: so code that is right there gives wrong samples in threads, now and then. The look is a short one: at
@@ -32,6 +32,7 @@ _ATTRIBUTES: Final = 100
 _POSITION: Final = "what one thread reads moves its position for all, so that others read the wrong bytes"
 _ONE_THREAD: Final = "it is for one thread at a time"
 _TURNS: Final = "its library lets one thread read at a time, of whichever file, so that more threads read no faster"
+_NOTHING: Final = ""
 _REMEDY: Final = "Open one for each thread, as an attribute of a threading.local(), or one for each sample. "
 
 _CLASSES: Final[dict[tuple[str, str], str]] = {
@@ -56,8 +57,12 @@ _CLASSES: Final[dict[tuple[str, str], str]] = {
     ("h5py", "File"): _TURNS,
     ("h5py", "Group"): _TURNS,
     ("h5py", "Dataset"): _TURNS,
+    ("monai", "Compose"): _NOTHING,
+    ("monai", "Randomizable"): "it keeps what it drew for one sample where another thread's sample finds it",
 }
 """What is wrong with sharing an object, by the top-level package and the name of its class."""
+_LOOKED_INTO: Final = ("monai.",)
+"""Modules of installed libraries whose objects are looked into as the user's are."""
 FILES: Final = (io.IOBase,)
 """File objects, which have a position. (A memory map has one too, but is read by slices, which do not use it.)"""
 _ITERATORS: Final = frozenset({"builtins", "itertools"})
@@ -137,7 +142,7 @@ def _trouble(value: Any) -> str | None:
     for cls in kind.__mro__:
         trouble = _CLASSES.get((cls.__module__.partition(".")[0], cls.__name__))
         if trouble is not None:
-            return None if _is_closed(value) else trouble
+            return None if trouble == _NOTHING or _is_closed(value) else trouble
     return None
 
 
@@ -167,5 +172,7 @@ def _children(value: Any) -> list[tuple[str, Any]]:
 def _is_of_users_class(value: Any) -> bool:
     if isinstance(value, (type, threading.local)) or type(value).__module__ == "builtins":
         return False
+    if type(value).__module__.startswith(_LOOKED_INTO):
+        return True
     module = sys.modules.get(type(value).__module__)
     return is_user_code(getattr(module, "__file__", None) or "")

@@ -36,6 +36,7 @@ the user's parts do, JSON.
 """
 
 import copy
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,8 +95,18 @@ class Resume:
 
 
 def is_stateful(value: Any) -> bool:
-    """Whether *value* takes part in states: it has ``state_dict`` and ``load_state_dict``."""
-    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+    """Whether *value* takes part in states: it has ``state_dict()`` and ``load_state_dict``. Some datasets have
+    methods of these names that want other arguments (MosaicML streaming, litdata)."""
+    save = getattr(value, "state_dict", None)
+    if not callable(save) or not callable(getattr(value, "load_state_dict", None)):
+        return False
+    try:
+        inspect.signature(save).bind()
+    except TypeError:
+        return False
+    except ValueError:  # written in C, and without a signature
+        pass
+    return True
 
 
 def is_iterable(loader: Any) -> bool:

@@ -284,4 +284,4 @@ def test_workers_of_an_iterator_in_a_reference_cycle_end_by_themselves(persisten
     gc.collect()
     # Not -SIGTERM: that is what torch sends to a worker that it could not reach.
     assert [worker.exitcode for worker in workers] == [0, 0]
-    assert not process_iterator._queues_in_use
+    assert not process_iterator.ProcessDataLoaderIter._queues_in_use

@@ -149,6 +149,11 @@ HARMLESS = {
 }
 
 
+def with_transforms(thing, *transforms):
+    thing.transforms = transforms
+    return thing
+
+
 def with_attribute(thing, value):
     thing.file = value
     return thing
@@ -173,6 +178,11 @@ def test_where_it_is_found(path, opened):
     assert paths_in(Rows(reader=Reader(inner=Reader(file=rows.file)))) == ["dataset.reader.inner.file"]
     assert paths_in(Rows(shards=[1, rows.file], twice=rows.file)) == ["dataset.twice"]
     assert paths_in([rows.file]) == ["dataset[0]"]
+    randomizable = library_class("monai.transforms.transform", "Randomizable")
+    compose = type("Compose", (randomizable,), {"__module__": "monai.transforms.compose"})
+    assert paths_in(Rows(transform=with_transforms(compose(), Reader(), randomizable()))) == [
+        "dataset.transform.transforms[1]"
+    ]
     assert paths_in(SimpleNamespace(file=rows.file)) == []  # no class of the user's, nor a dataset
 
 

@@ -219,3 +219,24 @@ def test_by_default_no_sample_of_an_iterable_style_dataset_is_loaded_again(way):
 
 def test_the_default_is_what_the_signature_says():
     assert DataLoader(torch.arange(3)).snapshot_every_n_steps is None
+
+
+class OtherMeaning(IterableDataset):
+    """Has methods of these names that want other arguments, as datasets of MosaicML streaming and litdata do."""
+
+    def state_dict(self, samples, from_beginning):
+        raise AssertionError
+
+    def load_state_dict(self, state):
+        raise AssertionError
+
+    def __iter__(self):
+        return iter(range(4))
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_a_state_dict_that_wants_arguments_is_not_called(way):
+    loader = DataLoader(OtherMeaning(), batch_size=2, **WAYS[way])
+    torchs = torch.utils.data.DataLoader(OtherMeaning(), batch_size=2, num_workers=loader.num_workers)
+    assert contents(loader) == contents(torchs)
+    assert loader.state_dict()["dataset"] is None
