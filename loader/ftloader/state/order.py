@@ -205,12 +205,18 @@ class Order:
     # The midst of an epoch
 
     def _find_again(self, torchs: Iterator, resume: Resume) -> None:
-        """Draws again what had been drawn when the state was made."""
+        """Draws again what had been drawn when the state was made, and one batch at least: a
+        sampler may take what its order comes from in its first step."""
         samplers.set_epochs(self._index_sampler, resume.order["epochs"], distributed=True)
         self._progress.drawing()
         ended, left = False, {}
+        at = resume.order["generators"]
+        if resume.drawn or resume.ended:
+            standing = self._standing_at(at)
+        else:  # the first step takes from the others where they are now, for good
+            standing = generators.standing_at(samplers.find((), None, samplers.of_process(at)))
         try:
-            with self._standing_at(resume.order["generators"]):
+            with standing:
                 if resume.sampler is not None:
                     # The samplers first, since what they know is where their iterators begin.
                     if samplers.load(self._index_sampler, resume.sampler["states"]):
@@ -227,7 +233,7 @@ class Order:
 
     def _draw_again(self, resume: Resume) -> bool:
         """True if the sampler has ended."""
-        while resume.ended or self._drawn < resume.drawn:
+        while resume.ended or self._drawn < max(1, resume.drawn):
             try:
                 number, index = self._step()
             except StopIteration:

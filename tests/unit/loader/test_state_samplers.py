@@ -116,9 +116,10 @@ def all_states():
 
 
 @pytest.mark.thread_unsafe(reason="the process's random generators")
+@pytest.mark.parametrize("handed_over", [0, 4])
 @pytest.mark.parametrize("batching", [3, None, "batch_sampler", "buckets"])
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_any_sampler(name, batching):
+def test_any_sampler(name, batching, handed_over):
     def make(way, seed):
         sampler = SAMPLERS[name](seed)
         arguments = {"batch_size": batching, "sampler": sampler}
@@ -130,7 +131,7 @@ def test_any_sampler(name, batching):
 
     for saving, loading in [("serial", "threads"), ("threads", "serial"), ("threads", "thread")]:
         seed_all(1)
-        _, state, rest = interrupt(make(saving, 1), 4)
+        _, state, rest = interrupt(make(saving, 1), handed_over)
         assert rest
         seed_all(2)
         before = all_states()
