@@ -19,6 +19,7 @@ from torch.utils.data import StackDataset, Subset
 from ftloader.error_notes import annotate, annotate_sample
 from ftloader.on_error import MOST_FAILURES_IN_A_ROW, SKIP, ErrorPolicy, Skipped
 from ftloader.random import enter_sample, enter_samples, sample_scope
+from ftloader.slots import place
 
 
 class _Empty(enum.Enum):
@@ -88,6 +89,20 @@ class Fetcher(Protocol):
     def fetch(self, index: Any, epoch: Epoch) -> Fetched: ...
 
 
+class _own_samples(sample_scope):
+    """A block that loads samples, maybe inside another loader's sample: that one's slot is not theirs."""
+
+    __slots__ = ("_place",)
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._place = place.leave()
+
+    def __exit__(self, *exc_info: object) -> None:
+        place.come_back(self._place)
+        super().__exit__(*exc_info)
+
+
 class MapFetcher:
     """Batches of a map-style dataset (``__getitem__``, ``__getitems__`` if there is one)."""
 
@@ -105,7 +120,7 @@ class MapFetcher:
         Raises ``Cancelled``, or whatever the dataset or collate_fn raises.
         """
         skipped: list[Skipped] = []
-        with sample_scope():
+        with _own_samples():
             if not self._auto_collation:
                 samples = load_sample(self._dataset, index, epoch, self._policy, skipped)
                 nothing = samples is SKIP
@@ -117,7 +132,7 @@ class MapFetcher:
     def _load_all(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
         dataset = self._dataset
         if has_getitems(dataset):
-            enter_sample(epoch, tuple(index))
+            enter_sample(epoch, tuple(index) if type(index) is list else index)  # which the dataset may change
             try:
                 return dataset.__getitems__(index)
             except Exception as error:
@@ -182,7 +197,7 @@ class IterableFetcher:
         """
         skipped: list[Skipped] = []
         try:
-            with sample_scope():
+            with _own_samples():
                 samples = self._load(index, epoch, skipped)
         except Exhausted:
             raise Exhausted(tuple(skipped)) from None
@@ -191,7 +206,7 @@ class IterableFetcher:
     def skip(self, index: Any, epoch: Epoch) -> None:
         """Goes past the next batch: loads its samples, and collates nothing. Raises as
         ``fetch`` does."""
-        with sample_scope():
+        with _own_samples():
             self._load(index, epoch, [])
 
     def _load(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:

@@ -5,6 +5,7 @@ alone. In a thread it would seed the whole program: the training loop would draw
 """
 
 import contextlib
+import os
 import pickle
 import random
 import threading
@@ -92,12 +93,16 @@ _GENERATORS = (
 )
 
 
+_THREADS = Path("/proc/self/task")
+"""What Linux says of this program's threads; also of those that Python has not started."""
+
+
 class WorkerDraws:
     """Finds out whether the workers of one loader use the program's generators, and says so once.
 
     While the consumer waits for its workers and every other thread sleeps, nobody but the workers can change a
     generator. So it is enough to compare its states then: no code is instrumented, and nothing is asked of the workers.
-    Where that is never the case in the first waits, nothing is said.
+    Where that is never the case in the first waits, or cannot be known (not Linux), nothing is said.
 
     Used by consumers. Two that use it at once may look once more than wanted, or warn twice; hence no lock.
     """
@@ -112,12 +117,12 @@ class WorkerDraws:
     @contextlib.contextmanager
     def looking(self, workers: Collection[threading.Thread]) -> Iterator[None]:
         """For the block, in which the calling thread waits."""
-        if not self._looks:
+        if not self._looks or not _THREADS.is_dir():
             yield
             return
         self._looks -= 1
-        mine = {threading.current_thread(), *workers}
-        others = {thread: _times_asleep(thread) for thread in threading.enumerate() if thread not in mine}
+        mine = {str(thread.native_id) for thread in (threading.current_thread(), *workers)}
+        others = {thread: _times_asleep(thread) for thread in os.listdir(_THREADS) if thread not in mine}
         before = _comparable_states()
         yield
         after = _comparable_states()
@@ -131,7 +136,7 @@ class WorkerDraws:
         if self._used:
             used, self._used = self._used, []
             warn_user(
-                f"the samples of this DataLoader are made with numbers of {' and '.join(used)}. Its workers are "
+                f"samples of this DataLoader use {' and '.join(used)}. Its workers are "
                 "threads (worker_method='auto' chose so), which all share these generators: which sample gets which "
                 "number depends on who comes first, whatever the seed. Draw from the sample's own generators instead, "
                 "ftloader.sample_rng(). DataLoader(strict_rng=True) names the lines that draw. "
@@ -149,11 +154,11 @@ def _comparable_states() -> dict[str, Any]:
     }
 
 
-def _times_asleep(thread: threading.Thread) -> bytes | None:
-    """How often *thread*, which sleeps, has gone to sleep; None if it is awake, or the system (not Linux) does not
-    tell. With the same answer twice it has slept all the time in between."""
+def _times_asleep(thread: str) -> bytes | None:
+    """How often *thread*, which sleeps, has gone to sleep; None if it is awake or has ended. With the same answer
+    twice it has slept all the time in between."""
     try:
-        status = Path(f"/proc/self/task/{thread.native_id}/status").read_bytes()
+        status = (_THREADS / thread / "status").read_bytes()
     except OSError:
         return None
     return status.partition(b"\nvoluntary_ctxt_switches:")[2] if b"\nState:\tS" in status else None

@@ -218,5 +218,5 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
     """Whether ``torch.stack`` might give the batch other strides than a slot's: it does for
-    samples of four dimensions in the memory format ``channels_last``."""
-    return dimensions == 4 and not contiguous
+    samples of four or five dimensions in the memory format ``channels_last`` or ``channels_last_3d``."""
+    return dimensions in (4, 5) and not contiguous

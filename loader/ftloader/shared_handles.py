@@ -3,13 +3,15 @@
 What one thread reads moves the position for all. In a worker process each has its own, at least if it is opened late,
 as it mostly is: so code that is right there gives wrong samples in threads, now and then. The look is a short one: at
 the attributes of the dataset, of datasets that it wraps and of objects of the user's classes, and at the first elements
-of containers among these. An object that has a lock as well is taken to know what it does. Libraries are recognised by
-the names of their classes; none is imported.
+of containers among these. An object that has a lock or a memory map as well is taken to know what it does. Libraries
+are recognised by the names of their classes; none is imported.
 """
 
 import collections
 import io
 import itertools
+import mmap
+import multiprocessing.synchronize
 import sys
 import threading
 import types
@@ -39,8 +41,6 @@ _CLASSES: Final[dict[tuple[str, str], str]] = {
     ("tempfile", "_TemporaryFileWrapper"): _POSITION,
     ("tarfile", "TarFile"): _POSITION,
     ("zipfile", "ZipFile"): "it counts its open members without a lock, and may be closed while others read",
-    ("csv", "DictReader"): _POSITION,
-    ("_csv", "reader"): _POSITION,
     ("socket", "socket"): "what one thread receives is missing for the others",
     ("sqlite3", "Connection"): _ONE_THREAD,
     ("sqlite3", "Cursor"): _POSITION,
@@ -65,9 +65,14 @@ _LOOKED_INTO: Final = ("monai.",)
 """Modules of installed libraries whose objects are looked into as the user's are."""
 FILES: Final = (io.IOBase,)
 """File objects, which have a position. (A memory map has one too, but is read by slices, which do not use it.)"""
-_ITERATORS: Final = frozenset({"builtins", "itertools"})
 _LEAVES: Final = frozenset({str, bytes, int, float, bool, type(None), torch.Tensor, np.ndarray})
-_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
+_LOCKS: Final = (
+    type(threading.Lock()),
+    type(threading.RLock()),
+    threading.Condition,
+    threading.Semaphore,
+    multiprocessing.synchronize.SemLock,
+)
 
 
 class Handle(NamedTuple):
@@ -115,7 +120,10 @@ def handles_of(dataset: Any) -> Iterator[Handle]:
     seen = {id(dataset)}
     while queue:
         path, value = queue.popleft()
-        trouble = _trouble(value)
+        try:
+            trouble = _trouble(value)
+        except Exception:  # of another's property: a stream that was detached, say
+            continue
         if trouble is not None:
             yield Handle(
                 path, f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins."), trouble
@@ -132,14 +140,13 @@ def _trouble(value: Any) -> str | None:
     if isinstance(value, FILES):
         # A log is written only. Of files in memory there is mostly one for each sample.
         mostly_fine = isinstance(value, (io.BytesIO, io.StringIO)) or value is sys.stdin or value is sys.__stdin__
-        return None if mostly_fine or _is_closed(value) or not value.readable() else _POSITION
+        if mostly_fine or _is_closed(value) or not value.readable() or "a" in str(getattr(value, "mode", "")):
+            return None
+        return _POSITION
     if isinstance(value, types.GeneratorType):
-        return "a second thread that asks it for a value meanwhile gets an error"
-    kind = type(value)
-    # A counter or a constant is the same for all.
-    if hasattr(kind, "__next__") and kind.__module__ in _ITERATORS and kind not in (itertools.count, itertools.repeat):
-        return "each of its values goes to one thread only, whichever comes first"
-    for cls in kind.__mro__:
+        ended = value.gi_frame is None
+        return None if ended else "a second thread that asks it for a value meanwhile gets an error"
+    for cls in type(value).__mro__:
         trouble = _CLASSES.get((cls.__module__.partition(".")[0], cls.__name__))
         if trouble is not None:
             return None if trouble == _NOTHING or _is_closed(value) else trouble
@@ -158,14 +165,15 @@ def _children(value: Any) -> list[tuple[str, Any]]:
             return [(f"[{number}]", child) for number, child in enumerate(value[:_ELEMENTS])]
         if type(value) is dict:
             items = list(itertools.islice(value.items(), _ELEMENTS))
-            return [(f"[{str(key)[:40]!r}]" if isinstance(key, str) else "[...]", child) for key, child in items]
+            # By a number there is mostly one for each worker or thread.
+            return [(f"[{key[:40]!r}]", child) for key, child in items if isinstance(key, str)]
         if not isinstance(value, Dataset) and not _is_of_users_class(value):
             return []
         attributes = list(itertools.islice(object.__getattribute__(value, "__dict__").items(), _ATTRIBUTES))
     except (AttributeError, RuntimeError):  # it has no attributes; a worker changes them at this moment
         return []
-    if any(isinstance(child, _LOCKS) for _, child in attributes):
-        return []
+    if any(isinstance(child, (*_LOCKS, mmap.mmap)) for _, child in attributes):
+        return []  # or reads the map, not the file
     return [(f".{name}", child) for name, child in attributes]
 
 

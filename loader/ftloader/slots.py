@@ -52,9 +52,9 @@ class _Array:
 
     def write(self, position: int, value: Any) -> None:
         if self._view is None:
-            if value.is_contiguous():
+            if value.is_contiguous() and (address := value.data_ptr()):  # torch has zeros without memory
                 # A third of the time that it takes to make a tensor on the slot and copy to that.
-                memmove(self._address_of(position), value.data_ptr(), self._slot.nbytes)
+                memmove(self._address_of(position), address, self._slot.nbytes)
             else:
                 self._tensor_at(position).copy_(value)
         elif not (_may_be_a_slot(value) and self._is_at(value, position)):
@@ -230,6 +230,15 @@ class _Place(threading.local):
     def enter(self, slots: Slots | None, position: int) -> None:
         """The sample that this thread loads now goes to *position* of *slots*."""
         self.slots, self.position, self.given = slots, position, None
+
+    def leave(self) -> tuple:
+        """What ``come_back`` takes. Until then nothing has a slot."""
+        here = self.slots, self.position, self.given
+        self.slots = None
+        return here
+
+    def come_back(self, here: tuple) -> None:
+        self.slots, self.position, self.given = here
 
 
 place = _Place()

@@ -227,6 +227,8 @@ ONLY_HERE = {
     "large channels last batch of one": lambda i: full(i, torch.float32, (1, 3, 64, 64)).to(
         memory_format=torch.channels_last
     ),
+    "large channels last of 3 dimensions": lambda i: full(i, torch.float32, (2, 8, 8, 8, 8)).permute(0, 4, 1, 2, 3),
+    "large zeros without memory": lambda i: torch._efficientzerotensor((80, 80)),
     "channels last batch of one": lambda i: torch.full((1, 3, 4, 5), i).to(memory_format=torch.channels_last),
     "meta": lambda i: torch.empty(2, device="meta"),
     "conjugated": lambda i: torch.tensor([complex(i, 1), complex(0, i)]).conj(),
@@ -361,6 +363,14 @@ def test_getitems_may_give_anything_that_collate_takes(workers, assert_like_torc
 
     assert_like_torch(Whole(), workers, batch_size=4, collate_fn=keep)
     assert_like_torch(Whole(), workers, batch_size=4)
+
+
+def test_getitems_is_given_what_the_batch_sampler_yields(workers, assert_like_torch):
+    class Slices(Getitems):
+        def __getitems__(self, indices):
+            return [torch.tensor(i) for i in range(11)[indices]]
+
+    assert_like_torch(Slices(), workers, batch_sampler=[slice(0, 4), slice(4, 11)])
 
 
 def test_getitems_that_is_none_is_not_used(workers, assert_like_torch):

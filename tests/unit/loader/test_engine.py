@@ -189,6 +189,24 @@ def test_empty_sample_that_comes_back_in_another_place(first, other):
     assert all(torch.all(b["other"] == b["other"][:, :1, :1]) for b in batches)
 
 
+def test_empty_sample_of_a_loader_inside_a_sample():
+    """The inner loader's samples are not the outer one's."""
+
+    def inner(index):
+        array = empty_sample((200, 200), np.float32)
+        array[:] = 1000 + index
+        return array
+
+    found = []
+
+    def make(index):
+        found.append([b[0, 0].item() for b in DataLoader(Images(2, inner), batch_size=None, collate_fn=lambda x: x)])
+        return np.full((200, 200), index, np.float32)
+
+    assert [values(b) for b in threads(Images(20, make))] == [list(range(n, n + 4)) for n in range(0, 20, 4)]
+    assert found == [[1000.0, 1001.0]] * 20
+
+
 def test_empty_sample_outside_a_loader():
     array = empty_sample((3, 2))
     assert array.shape == (3, 2) and array.dtype == np.uint8 and array.flags.owndata

@@ -100,7 +100,7 @@ class Other:
         self.fall_asleep()
 
     def fall_asleep(self):
-        while _times_asleep(self.thread) is None:
+        while _times_asleep(str(self.thread.native_id)) is None:
             time.sleep(0.001)
 
     def __enter__(self):
@@ -123,7 +123,7 @@ def test_what_a_worker_uses_is_named_once(use, name):
             with draws.looking([worker.thread]):
                 worker.work()
     (entry,) = reports_of(lambda: (draws.report(), draws.report()))
-    assert f"with numbers of {name}. Its workers are threads" in str(entry.message)
+    assert f"samples of this DataLoader use {name}. Its workers are threads" in str(entry.message)
     assert "sample_rng()" in str(entry.message) and "strict_rng=True" in str(entry.message)
     assert entry.filename == __file__
 
@@ -133,7 +133,7 @@ def test_all_generators_are_named():
     with Other(lambda: [use() for use in USES.values()]) as worker, draws.looking([worker.thread]):
         worker.work()
     (entry,) = reports_of(draws.report)
-    assert f"numbers of {' and '.join(USES)}. " in str(entry.message)
+    assert f" use {' and '.join(USES)}. " in str(entry.message)
 
 
 def test_a_thread_that_a_worker_starts_belongs_to_it():
@@ -248,9 +248,7 @@ def test_auto_warns_once_for_each_loader(dataset, persistent, gil_is_off):
     dl._worker_draws._looks = 1000
     (entry,) = epochs_until_reported(dl)
     # A wait may begin or end between the two draws.
-    assert re.search(
-        r"numbers of (random|torch's default generator|random and torch's default g\w+)\.", str(entry.message)
-    )
+    assert re.search(r" use (random|torch's default generator|random and torch's default g\w+)\.", str(entry.message))
     assert entry.filename == __file__
     again = copy.copy(dl)
     again._worker_draws._looks = 1000

@@ -2,7 +2,6 @@
 and that the logger is told why "auto" chose what it chose."""
 
 import copy
-import csv
 import functools
 import gzip
 import io
@@ -106,15 +105,10 @@ HANDLES = {
     "temporary": lambda path, keep: keep(tempfile.NamedTemporaryFile()),
     "zip": lambda path, keep: keep(archive(path, "zip")),
     "tar": lambda path, keep: keep(archive(path, "tar")),
-    "csv": lambda path, keep: csv.reader(keep(open(path))),
-    "csv.DictReader": lambda path, keep: csv.DictReader(keep(open(path))),
     "socket": lambda path, keep: keep(socket.socket()),
     "connection": lambda path, keep: keep(sqlite3.connect(":memory:")),
     "cursor": lambda path, keep: keep(keep(sqlite3.connect(":memory:")).cursor()),
     "generator": lambda path, keep: (i for i in range(3)),
-    "iterator": lambda path, keep: iter([1, 2]),
-    "map": lambda path, keep: map(str, [1, 2]),
-    "cycle": lambda path, keep: itertools.cycle([1, 2]),
     "h5py": lambda path, keep: library_class("h5py._hl.files", "File")(),
     "lmdb": lambda path, keep: library_class("builtins", "Transaction")(),
 }
@@ -130,6 +124,16 @@ def closed(file):
     return file
 
 
+def ended(generator):
+    list(generator)
+    return generator
+
+
+def detached(file):
+    file.detach()
+    return file
+
+
 HARMLESS = {
     "nothing": lambda path, keep: None,
     "closed": lambda path, keep: closed(open(path)),
@@ -140,6 +144,12 @@ HARMLESS = {
     "memory map": lambda path, keep: keep(mmap.mmap(keep(open(path, "r+b")).fileno(), 0)),
     "array on disk": lambda path, keep: np.memmap(path, mode="r"),
     "counter": lambda path, keep: itertools.count(),
+    "generator that has ended": lambda path, keep: ended(i for i in range(3)),
+    "detached": lambda path, keep: detached(io.TextIOWrapper(keep(open(path, "rb")))),
+    "a log that is read": lambda path, keep: keep(open(path.with_name("log"), "a+")),
+    "one for each worker": lambda path, keep: {0: keep(open(path)), 1: keep(open(path))},
+    "mapped": lambda path, keep: Reader(file=keep(open(path, "rb")), map=mmap.mmap(-1, 1)),
+    "guarded by processes' lock": lambda path, keep: Reader(lock=multiprocessing.Lock(), file=keep(open(path))),
     "lmdb's environment": lambda path, keep: library_class("builtins", "Environment")(),
     "one for each thread": lambda path, keep: with_attribute(PerThread(), keep(open(path))),
     "guarded": lambda path, keep: Reader(lock=threading.Lock(), file=keep(open(path))),
