@@ -77,7 +77,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
       threads that a dataset starts by itself see None.
     - ``random``, ``numpy.random`` and torch's default generator are shared by all threads
       and are not seeded by the workers: ``iter()`` waits until all have run
-      ``worker_init_fn``, and undoes what it did to them. ``torch.initial_seed()`` is the
+      ``worker_init_fn``, five seconds at most, and undoes what it did to them. ``torch.initial_seed()`` is the
       worker's, as in a process. Draw from ``ftloader.sample_rng()``, whose numbers
       belong to the sample (``strict_rng`` finds draws that do not).
     - An exception of a worker is raised as the same object, with the worker's traceback

@@ -1,8 +1,9 @@
 """The names of torch that are not public and that this package uses: they are imported here alone.
 
-torch may change them in any release. This package has been tested with torch 2.10.0, which the environments have, and
-with the newest release for each interpreter (CONTRIBUTING.md says how). What torch's iterators have inherited is used
-where classes derive from them: in ``state/iterator.py``, ``serial_iterator.py`` and ``process_iterator.py``.
+torch may change them in any release. This package has been tested with torch 2.10.0, which the environments have, with
+2.12.0 without the GIL and with 2.15.0 with it, the newest for Python 3.13 (docs/libraries.md says how). What torch's
+iterators have inherited is used where classes derive from them: in ``state/iterator.py``, ``serial_iterator.py`` and
+``process_iterator.py``.
 """
 
 import torch._ops

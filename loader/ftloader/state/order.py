@@ -237,11 +237,11 @@ class Order:
             try:
                 number, index = self._step()
             except StopIteration:
-                if self._drawn < resume.handed_over:
+                checked = -1 if resume.last is None else resume.last["batch"]
+                if self._drawn < resume.handed_over or self._drawn <= checked:
                     raise ValueError(
-                        f"the sampler ended after {self._drawn} batches, but the state says that "
-                        f"{resume.handed_over} were handed over: was it saved with another "
-                        "dataset or sampler?"
+                        f"the sampler ended after {self._drawn} batches, but had given more when the "
+                        "state was made: was it saved with another dataset or sampler?"
                     ) from None
                 self._batches = iter(())
                 return True

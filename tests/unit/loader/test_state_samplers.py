@@ -316,7 +316,7 @@ def test_an_order_that_ends_too_early_is_an_error(way):
     _, state, _ = interrupt(DataLoader(range(SIZE), 4), 6)
     loader = DataLoader(range(10), 4, **WAYS[way])
     loader.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"ended after \d+ batches, but the state says that 6"):
+    with pytest.raises(ValueError, match=r"ended after \d+ batches, but had given more"):
         contents(loader)
 
 
@@ -368,3 +368,12 @@ def test_a_failing_sampler_is_resumed_before_its_failure(way):
         batches.extend(plain(batch) for batch in loader)
     state = loader.state_dict()
     assert resume(DataLoader(range(SIZE), None, sampler=Failing(None), **WAYS[way]), state) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("way", ["serial", "threads"])
+@pytest.mark.parametrize("handed_over", [2, 4])
+def test_a_shorter_dataset_is_refused(way, handed_over):
+    """Although it has as many batches as were handed over, when more had been drawn."""
+    _, state, _ = interrupt(DataLoader(range(40), 8, shuffle=True, **WAYS[way]), handed_over)
+    with pytest.raises(ValueError, match="ended after 4 batches|consists of other samples"):
+        resume(DataLoader(range(30), 8, shuffle=True, **WAYS[way]), state)
