@@ -49,6 +49,10 @@ BLOCKS = blocks_to_run(document.read_text() for document in DOCUMENTS)
 NOT_RUN = {
     "./twins test": "it is what runs this test",
     "docker/offline-bundle bundle --split 60M": "it downloads gigabytes; test_offline_bundle.py tries its parts",
+    "./twins exec gil python -m pip install --target other-torch torch\n"
+    "PYTHONPATH=$PWD/other-torch ./twins exec gil python -m pytest tests/unit/loader tests/conformance": (
+        "it downloads gigabytes"
+    ),
 }
 
 # What is added to a line of the texts, so that its commands are not measured in full here
@@ -65,6 +69,7 @@ ADDED = {
     + " --configs ft",
     "./twins bench peers --workers 2 --budget 1500": " --quick" + ONE_ROUND + " --configs ft",
     "./twins audit docs/audit/zip_members.py:per_thread": " --seconds 1",
+    "./twins exec gil python tests/libraries/run.py": " webdataset",
 }
 
 
@@ -82,6 +87,7 @@ def kind(block):
         ("./twins audit", "audit"),
         ("./twins bench", "bench"),
         ("run --rm ft-bench", "bench"),
+        ("tests/libraries", "libraries"),
         ("./twins exec", "environment"),
     ):
         if part in block:
@@ -190,7 +196,7 @@ def test_every_block_is_run():
     """Each block belongs to one of the tests below, or NOT_RUN says why not."""
     assert [block for block in BLOCKS if kind(block) is None] == []
     # A test without a block would pass unseen.
-    assert of_kind("bench") and of_kind("environment") and of_kind("audit") and of_kind("repro")
+    assert all(map(of_kind, ("bench", "environment", "libraries", "audit", "repro")))
 
 
 def test_a_command_runs_once():
@@ -209,6 +215,11 @@ def test_bench_blocks(run_block, clone, block):
 def test_environment_blocks(run_block, block):
     out = check(run_block(block))
     assert "False" in out and "GIL" in out  # exec prints the GIL's state, info a page
+
+
+@pytest.mark.parametrize("block", of_kind("libraries"))
+def test_libraries_blocks(run_block, block):
+    assert " passed" in check(run_block(block))
 
 
 @pytest.mark.parametrize("block", of_kind("audit"))

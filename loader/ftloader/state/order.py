@@ -205,18 +205,12 @@ class Order:
     # The midst of an epoch
 
     def _find_again(self, torchs: Iterator, resume: Resume) -> None:
-        """Draws again what had been drawn when the state was made, and one batch at least: a
-        sampler may take what its order comes from in its first step."""
+        """Draws again what had been drawn when the state was made, and one batch at least."""
         samplers.set_epochs(self._index_sampler, resume.order["epochs"], distributed=True)
         self._progress.drawing()
         ended, left = False, {}
-        at = resume.order["generators"]
-        if resume.drawn or resume.ended:
-            standing = self._standing_at(at)
-        else:  # the first step takes from the others where they are now, for good
-            standing = generators.standing_at(samplers.find((), None, samplers.of_process(at)))
         try:
-            with standing:
+            with self._standing_at(resume.order["generators"]):
                 if resume.sampler is not None:
                     # The samplers first, since what they know is where their iterators begin.
                     if samplers.load(self._index_sampler, resume.sampler["states"]):
@@ -224,16 +218,21 @@ class Order:
                 self._open(torchs, resume.order.get("seed"))
                 if resume.sampler is not None:
                     self._load_iterator(resume.sampler)
-                ended = self._draw_again(resume)
+                ended = self._draw_again(resume, resume.drawn)
+                reached = samplers.capture(self._index_sampler, self._generator)
                 if resume.generators is None:  # not known from when the state was made
-                    left = samplers.of_objects(samplers.capture(self._index_sampler, self._generator))
+                    left = samplers.of_objects(reached)
             generators.load(samplers.find(self._index_sampler, self._generator, left))
+            if not self._drawn and not ended:
+                # In its first step a sampler may take what its order comes from.
+                with generators.standing_at(samplers.find((), None, samplers.of_process(reached))):
+                    ended = self._draw_again(resume, 1)
         finally:
             self._progress.drew(self._drawn, ended, dict(self._waiting))
 
-    def _draw_again(self, resume: Resume) -> bool:
-        """True if the sampler has ended."""
-        while resume.ended or self._drawn < max(1, resume.drawn):
+    def _draw_again(self, resume: Resume, batches: int) -> bool:
+        """Draws until it has drawn so many *batches*. True if the sampler has ended."""
+        while resume.ended or self._drawn < batches:
             try:
                 number, index = self._step()
             except StopIteration:
