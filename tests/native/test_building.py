@@ -66,11 +66,11 @@ def test_two_first_uses_wait_for_each_other(start_twins, new_cache):
     waiting = lines_until(second, "waiting for it")
     assert str(first.pid) in waiting
     first.send_signal(signal.SIGINT)
-    assert first.wait(timeout=30) == 130
+    assert first.wait(timeout=120) == 130
     # The one that waited takes over, from the beginning, since the first finished nothing.
     lines_until(second, BUILDING)
     second.send_signal(signal.SIGINT)
-    assert second.wait(timeout=30) == 130
+    assert second.wait(timeout=120) == 130
 
 
 def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, new_cache):
@@ -93,7 +93,7 @@ def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, new_ca
             os.killpg(group, signal.SIGKILL)
     lines_until(second, BUILDING)
     second.send_signal(signal.SIGINT)
-    assert second.wait(timeout=30) == 130
+    assert second.wait(timeout=120) == 130
 
 
 @pytest.mark.timeout(120)
