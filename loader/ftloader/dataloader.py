@@ -234,7 +234,13 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         """What "auto" means, unless the dataset turns out not to suit threads."""
         if self.worker_method != "auto":
             return self.worker_method
-        return "process" if self.multiprocessing_context is not None or sys._is_gil_enabled() else "thread"
+        return "thread" if self._plain_reason_against_threads() is None else "process"
+
+    def _plain_reason_against_threads(self) -> str | None:
+        """One that is known without a look at the dataset."""
+        if self.multiprocessing_context is not None:
+            return "multiprocessing_context is given"
+        return "the GIL is on" if sys._is_gil_enabled() else None
 
     def _auto_takes_threads(self) -> bool:
         """What "auto" means; the logger is told why. Anew for each iterator, since a dataset may open a file
@@ -247,9 +253,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         return against is None
 
     def _reason_against_threads(self) -> str | None:
-        if self._resolve_worker_method() == "process":
-            given = self.multiprocessing_context is not None
-            return "multiprocessing_context is given" if given else "the GIL is on"
+        if (reason := self._plain_reason_against_threads()) is not None:
+            return reason
         if data_pipes.needs_processes(self.dataset):
             return "this MapDataPipe has a pipe that is to be sharded by worker"
         try:  # whether each worker thread can have the copy that it needs, if it needs one
