@@ -6,7 +6,6 @@ alone. In a thread it would seed the whole program: the training loop would draw
 
 import contextlib
 import os
-import pickle
 import random
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -20,6 +19,7 @@ import torch
 from ftloader import fork_locks
 from ftloader.call_site import warn_user
 from ftloader.random import GlobalRandomWarning
+from ftloader.state import generators
 from ftloader.worker_info import thread_info
 
 # One block at a time: else one would save, and later restore, what the other's worker_init_fn has seeded.
@@ -93,6 +93,8 @@ _GENERATORS = (
 )
 
 
+_TITLES = {"random": "random", "numpy": "numpy.random", "torch": "torch's default generator"}
+"""What users call the generators in ``generators.GLOBALS``."""
 _THREADS = Path("/proc/self/task")
 """What Linux says of this program's threads; also of those that Python has not started."""
 
@@ -123,9 +125,9 @@ class WorkerDraws:
         self._looks -= 1
         mine = {str(thread.native_id) for thread in (threading.current_thread(), *workers)}
         others = {thread: _times_asleep(thread) for thread in os.listdir(_THREADS) if thread not in mine}
-        before = _comparable_states()
+        before = _states()
         yield
-        after = _comparable_states()
+        after = _states()
         # A thread that is only there now was started by a worker.
         if before != after and all(times and times == _times_asleep(thread) for thread, times in others.items()):
             self._looks = 0
@@ -146,12 +148,8 @@ class WorkerDraws:
             )
 
 
-def _comparable_states() -> dict[str, Any]:
-    return {
-        "random": random.getstate(),
-        "numpy.random": pickle.dumps(np.random.get_state(legacy=False)),
-        "torch's default generator": torch.default_generator.get_state().numpy().tobytes(),
-    }
+def _states() -> dict[str, Any]:
+    return {title: generators.save(generators.GLOBALS[name]) for name, title in _TITLES.items()}
 
 
 def _times_asleep(thread: str) -> bytes | None:
