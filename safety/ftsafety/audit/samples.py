@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from torch.utils.data import IterableDataset
-from torch.utils.data.dataloader import _DatasetKind
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
 from ftloader.call_site import is_user_code, treat_as_engine
 from ftloader.random import enter_sample, sample_scope
 from ftloader.thread_worker import own_datasets
+from ftloader.torch_private import DatasetKind
 from ftloader.worker_info import WorkerInfo, acting_as
 from ftsafety.audit.comparison import Frozen, Raised, freeze
 
@@ -67,7 +67,7 @@ class IterableLoads:
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
-        (dataset,) = own_datasets(self.dataset, _DatasetKind.Iterable, 1)
+        (dataset,) = own_datasets(self.dataset, DatasetKind.Iterable, 1)
         with _worker(key, self._threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))
