@@ -28,14 +28,19 @@ def whole(batch: Any) -> int:
 
 def part(batch: Any) -> int:
     """CRC-32 of the rows of a batch's samples that are checked, of all values if samples are numbers."""
-    if not isinstance(batch, list) or hasattr(batch[0], "numpy"):
+    if not _is_of_the_loop(batch):
         batch = [_rows_of_batch(_array(leaf)) for leaf in _leaves(batch)]
     return _folded(batch)
 
 
 def length(batch: Any) -> int:
     """How many samples a batch has."""
-    return len(batch) if isinstance(batch, list) and not hasattr(batch[0], "numpy") else len(next(_leaves(batch)))
+    return len(batch) if _is_of_the_loop(batch) else len(next(_leaves(batch)))
+
+
+def _is_of_the_loop(batch: Any) -> bool:
+    """Whether it is a list of arrays, one for each sample; a loader's list has tensors, one for each value."""
+    return isinstance(batch, list) and not hasattr(batch[0], "numpy")
 
 
 def _leaves(batch: Any) -> Iterator[Any]:

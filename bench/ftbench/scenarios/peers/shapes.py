@@ -13,56 +13,51 @@ from ftbench.scenario import Amount, Scenario, Task
 LENGTH = 16_384
 
 
-class Tokens:
+class _Made:
+    """Samples that are made when they are asked for, of nothing that is kept."""
+
+    def __init__(self):
+        import numpy
+        import torch
+
+        # No modules: a start method other than fork pickles the dataset.
+        self._tensor, self._array, self._float32 = torch.full, numpy.full, numpy.float32
+
+    def __len__(self) -> int:
+        return LENGTH
+
+
+class Tokens(_Made):
     """Sample i is a dict of three int64 tensors of 512 values (token ids, mask, types) and a label."""
 
-    def __len__(self) -> int:
-        return LENGTH
-
     def __getitem__(self, index: int):
-        import torch
-
-        return {name: torch.full((512,), index) for name in ("ids", "mask", "types")} | {"label": index}
+        return {name: self._tensor((512,), index) for name in ("ids", "mask", "types")} | {"label": index}
 
 
-class Medium:
+class Medium(_Made):
     """Sample i is a float32 tensor of 64 KiB."""
 
-    def __len__(self) -> int:
-        return LENGTH
-
     def __getitem__(self, index: int):
-        import torch
-
-        return torch.full((16_384,), float(index))
+        return self._tensor((16_384,), float(index))
 
 
-class Leaves:
+class Leaves(_Made):
     """Sample i is a tuple of four float32 arrays of 256 KiB."""
 
-    def __len__(self) -> int:
-        return LENGTH
-
     def __getitem__(self, index: int):
-        import numpy
-
-        return tuple(numpy.full(65_536, index + leaf, numpy.float32) for leaf in range(4))
+        return tuple(self._array(65_536, index + leaf, self._float32) for leaf in range(4))
 
 
-class Ragged:
+class Ragged(_Made):
     """Sample i is a float32 tensor of 40 to 120 KiB, of another length in each batch, as bucketing by length has it."""
 
     def __init__(self, batch_size: int):
+        super().__init__()
         self._batch_size = batch_size
 
-    def __len__(self) -> int:
-        return LENGTH
-
     def __getitem__(self, index: int):
-        import torch
-
         bucket = index // self._batch_size * 7 % 21
-        return torch.full((10_240 + 1024 * bucket,), float(index))
+        return self._tensor((10_240 + 1024 * bucket,), float(index))
 
 
 OURS, STACK, TORCH = Entry("ft", "loader-thread"), Entry("ft", "loader-stack"), Entry("gil", "torch-process")
