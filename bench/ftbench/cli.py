@@ -13,6 +13,7 @@ from ftbench.images import ImageError
 from ftbench.results import Results, ResultsError, find, load, write_atomically
 from ftbench.sizing import DoesNotFit
 from ftrun.configurations import TWIN, this_twin
+from ftrun.escape import terminal
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
 
@@ -173,10 +174,10 @@ def main(arguments: list[str] | None = None) -> int:
             return compare_main(arguments[1:])
         return run_main(arguments)
     except (UsageError, ImageError, DoesNotFit) as error:
-        print(f"bench: {error}", file=sys.stderr)
+        print(f"bench: {terminal(str(error))}", file=sys.stderr)
         return 2
     except ResultsError as error:
-        print(f"bench: {error}", file=sys.stderr)
+        print(f"bench: {terminal(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # before anything was begun: see Interruption
         return 130

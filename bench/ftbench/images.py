@@ -40,7 +40,8 @@ def cache_directory() -> Path:
     chosen = os.environ.get("FT_BENCH_CACHE")
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    base = named if os.path.isabs(named) else Path.home() / ".cache"
     return Path(base) / "ft-twins" / "images"
 
 

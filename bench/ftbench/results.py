@@ -159,6 +159,7 @@ def load(path: Path) -> dict:
         raise ResultsError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         document = json.loads(text)
+        json.dumps(document, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         # Whatever a writer had left to say is missing at the very end, or in the last of its words.
         if error.msg.startswith("Unterminated") or not re.search(r'[\s,:"\[\]{}]', text[error.pos :].rstrip()):
@@ -167,6 +168,8 @@ def load(path: Path) -> dict:
                 f"{error.lineno}): copy it again, or repeat the run"
             ) from error
         raise ResultsError(f"{path} is not JSON: {error}") from error
+    except UnicodeEncodeError as error:
+        raise ResultsError(f"{path} is not a results.json: it holds what is no text (surrogates)") from error
     except RecursionError as error:
         raise ResultsError(f"{path} is not a results.json: it is nested too deeply") from error
     version = document.get("schema_version") if isinstance(document, dict) else None

@@ -7,7 +7,6 @@ it can make room for a legend that takes more lines on a phone.
 
 from __future__ import annotations
 
-import html
 import math
 import textwrap
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ import plotly.graph_objects as go
 
 from ftbench.report.series import log_marks
 from ftbench.report.words import without_controls
+from ftrun import escape
 
 FONT = 13
 SMALL = 12
@@ -37,7 +37,7 @@ def safe(text: str, most: int = 1000) -> str:
     Of at most so many characters, since plotly gives every text the room that it asks for.
     """
     text = without_controls(text)
-    return html.escape(text if len(text) <= most else text[: most - 1] + "…", quote=False)
+    return escape.html(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def lines(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ftbench.compare import Comparison, describe
 from ftbench.metrics import METRICS
 from ftbench.report import words
+from ftrun.escape import one_line
 
 
 def _head(name: str, where: str, document: dict) -> Iterator[str]:
@@ -40,7 +41,7 @@ def text(comparison: Comparison, a: tuple[str, dict], b: tuple[str, dict]) -> st
         for is_ratio, title in ((True, "ratios within the runs"), (False, "values")):
             lines += _block(f"{scenario}, {title}", [c for c in of if c.is_ratio == is_ratio])
     lines += ["", conclusion(comparison)]
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _block(title: str, changes: list) -> Iterator[str]:

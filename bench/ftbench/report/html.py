@@ -20,6 +20,7 @@ from plotly.offline import get_plotlyjs
 
 from ftbench.report import charts, figures, findings, opening, overview, repeat, safety, tables, words
 from ftbench.report.chart import Chart
+from ftrun.escape import terminal
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 # For the page's style sheet and its charts, which cannot read that.
@@ -54,6 +55,7 @@ def page(document: dict) -> bytes:
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=lambda value: terminal(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

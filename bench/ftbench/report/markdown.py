@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from ftbench.report import opening, repeat, safety, words
+from ftrun import escape
 
 
 def summary(document: dict) -> str:
@@ -43,10 +42,7 @@ def summary(document: dict) -> str:
 
 def text(value: str) -> str:
     """Text that Markdown shows as it is, on one line: no markup, no HTML, no mention of anybody."""
-    plain = " ".join(words.without_controls(value).split())
-    escaped = re.sub(r"([\\`*_\[\]<>|~#&!])", r"\\\1", plain)
-    # An empty comment between @ and a name keeps people from being called.
-    return re.sub(r"@(?=\w)", "@<!-- -->", escaped)
+    return escape.markdown(str(value))
 
 
 def _safety(document: dict) -> list[str]:
@@ -87,6 +83,4 @@ def _comparisons(scenario: dict) -> str:
 
 def _code(lines) -> str:
     """A code block that nothing in it can end."""
-    content = "\n".join(lines)
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", content)), default=0))
-    return f"{fence}console\n{content}\n{fence}"
+    return escape.fenced("\n".join(lines), "console")

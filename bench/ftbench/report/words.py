@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
-import unicodedata
 
 from ftbench.contestants import CONFIG_TITLES, Contestant, plural
 from ftbench.metrics import METRICS, Metric
 from ftbench.statistics import LEAST_FLOOR, NO_DIFFERENCE, TOO_FEW
 from ftbench.variants import VARIANTS
+from ftrun.escape import one_line
 
 # With no more CPUs than these, contention between workers hardly shows.
 FEW_CPUS = 4
@@ -20,12 +20,8 @@ NOISY = 1.25
 
 
 def without_controls(text: str) -> str:
-    """Text without control characters, which a results file from elsewhere could send to a terminal."""
-    return "".join(
-        " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c
-        for c in str(text)
-        if unicodedata.category(c) not in ("Cf", "Cs")
-    )
+    """One line of text, of which a terminal obeys nothing."""
+    return one_line(str(text))
 
 
 def capital(sentence: str) -> str:

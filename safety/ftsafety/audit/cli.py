@@ -12,6 +12,8 @@ import tempfile
 import time
 from typing import Any, NamedTuple
 
+from ftrun.configurations import command
+from ftrun.escape import terminal
 from ftsafety.audit import gil
 from ftsafety.audit.arguments import parse
 from ftsafety.audit.child import arguments_of
@@ -62,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         ]
     else:
         return _failed(options, outcome)
-    print(json.dumps(report.to_dict(), indent=1) if options.json else report, flush=True)
+    print(json.dumps(report.to_dict(), indent=1) if options.json else terminal(str(report)), flush=True)
     return 0 if report.ok else 1
 
 
@@ -79,7 +81,7 @@ def _failed(options: Any, outcome: _Outcome) -> int:
         text, status = f"the dataset ended the process while {outcome.step} (os._exit()?): it cannot be audited", 3
     if options.json:
         print(json.dumps({"error": text, "exit_status": status}, indent=1), flush=True)
-    print(f"audit: {text}", file=sys.stderr)
+    _say(text)
     return status
 
 
@@ -87,17 +89,15 @@ def _run(options: Any, begin: float) -> _Outcome:
     """One process from start to end, within what is left of the time limit."""
     read, write = os.pipe()
     with tempfile.TemporaryFile("w+", errors="replace") as stacks, open(read, "rb", buffering=0) as pipe:
-        command = [
-            sys.executable,
-            "-m",
-            "ftsafety.audit.child",
+        started = [
+            *command(sys.executable, "ftsafety.audit.child"),
             str(write),
             str(stacks.fileno()),
             *arguments_of(options),
         ]
         try:
             process = subprocess.Popen(
-                command,
+                started,
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),
                 pass_fds=(write, stacks.fileno()),
@@ -190,4 +190,4 @@ def _is_heading(line: str) -> bool:
 
 
 def _say(text: str) -> None:
-    print(f"audit: {text}", file=sys.stderr, flush=True)
+    print(f"audit: {terminal(text)}", file=sys.stderr, flush=True)

@@ -465,5 +465,5 @@ def test_hostile_text_stays_text_in_markdown(many):
 
 
 def test_chart_text_is_escaped():
-    assert figures.safe('<a href="x">&amp;\x1b') == '&lt;a href="x"&gt;&amp;amp; '
+    assert figures.safe('<a href="x">&amp;\x1b') == '&lt;a href="x"&gt;&amp;amp;\\x1b'
     assert figures.safe("<" * 9, most=3) == "&lt;&lt;…"

@@ -1,0 +1,48 @@
+"""Text from elsewhere, for the three places where it is shown: a terminal, Markdown, HTML.
+
+What a script, a dataset, a server or a results file says may hold anything: sequences that write the clipboard or
+repaint the screen, characters that hide or turn text, names that call people. Whatever shows such text passes it
+through the function for that place.
+"""
+
+from __future__ import annotations
+
+import html as html_
+import re
+
+# What Markdown reads as its own, anywhere or at the beginning of a line.
+_MARKS = re.compile(r"[\\`*_\[\]<>|~#&!$]|^[-+=]")
+# What GitHub makes links of, or calls people by: @name, #123, GH-123, https://, www.
+_CALLS = re.compile(r"[@#](?=\w)|\bgh(?=-\d)|:(?=//)|\bwww(?=\.)", re.IGNORECASE)
+
+
+def terminal(text: str) -> str:
+    r"""Text of which a terminal shows all and obeys nothing: an escape character comes out as \x1b. Lines stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(text: str) -> str:
+    """The same, on one line."""
+    return terminal(text.translate({ord("\n"): " ", ord("\t"): " ", ord("\r"): " "}))
+
+
+def markdown(text: str) -> str:
+    """One line of Markdown that shows the text as it is: no markup, no HTML, no link, no mention of anybody."""
+    marked = _MARKS.sub(r"\\\g<0>", " ".join(one_line(text).split()))
+    # An empty comment breaks the word.
+    return _CALLS.sub(r"\g<0><!-- -->", marked)
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block of Markdown, whose fence is longer than any row of backticks in it."""
+    text = terminal(text)
+    longest = max(map(len, re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def html(text: str) -> str:
+    """Text between the tags of HTML, or what plotly reads as such; lines stay."""
+    return html_.escape(terminal(text), quote=False)
