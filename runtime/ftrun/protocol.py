@@ -14,15 +14,42 @@ from __future__ import annotations
 import json
 import selectors
 import socket
+import time
 from collections.abc import Callable
 
 PROTOCOL = 4
 # Our requests name a few thousand files at most, and so are shorter.
 LONGEST_LINE = 16 * 1024 * 1024
+# A peer that does not read has gone, too.
+SEND_SECONDS = 120.0
 
 
 class Disconnected(Exception):
     """The other side has gone, or does not speak the protocol."""
+
+
+def decode(text: str | bytes | bytearray) -> object:
+    """The value of a text of JSON from elsewhere; raises ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def conforms(value: object, form: object) -> bool:
+    """Whether a value from elsewhere has a form: a type, types, [form of every element], {key: form, ...}, or
+    {str: form of every value}. A dictionary may have more keys; a number may not be huge.
+    """
+    if isinstance(form, dict):
+        if not isinstance(value, dict):
+            return False
+        forms = dict.fromkeys(value, form[str]) if str in form else form
+        return all(key in value and conforms(value[key], each) for key, each in forms.items())
+    if isinstance(form, list):
+        return isinstance(value, list) and all(conforms(each, form[0]) for each in value)
+    if isinstance(value, (int, float)) and not abs(value) < 1 << 63:
+        return False
+    return type(value) in (form if isinstance(form, tuple) else (form,))
 
 
 class Channel:
@@ -30,6 +57,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket):
         self.connection = connection
+        connection.settimeout(SEND_SECONDS)
         self._received = bytearray()
 
     def fileno(self) -> int:
@@ -44,15 +72,17 @@ class Channel:
             raise Disconnected(str(error)) from error
 
     def receive(self, watch: dict[int, Callable[[], bool]], timeout: float | None = None) -> dict | None:
-        """The next message; None if `timeout` seconds passed or a watched callback said True.
+        """The next message; None if it was not there after `timeout` seconds or a watched callback said True.
 
         Raises Disconnected at the end of the stream, or if the line is not a message.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
         with selectors.DefaultSelector() as selector:
             for fd in (self.fileno(), *watch):
                 selector.register(fd, selectors.EVENT_READ)
             while b"\n" not in self._received:
-                events = selector.select(timeout)
+                left = None if deadline is None else deadline - time.monotonic()
+                events = [] if left is not None and left < 0 else selector.select(left)
                 if not events:
                     return None
                 for key, _ in events:
@@ -70,7 +100,7 @@ class Channel:
         line, _, rest = self._received.partition(b"\n")
         self._received = rest
         try:
-            message = json.loads(line)
+            message = decode(line)
         except ValueError as error:
             raise Disconnected(f"not a message: {bytes(line[:80])!r}") from error
         if not isinstance(message, dict):

@@ -6,7 +6,7 @@ nothing left running.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import socket
 import time
@@ -15,13 +15,23 @@ from pathlib import Path
 from ftrun.child_process import Outcome, Stopped, TimedOut, supervise
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.interruption import Interrupted, Interruption
-from ftrun.protocol import PROTOCOL, Channel, Disconnected
+from ftrun.protocol import PROTOCOL, Channel, Disconnected, conforms, decode
 
 CONNECT_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 # It takes a second on an idle machine, mostly for imports.
 DESCRIBE_SECONDS = 240.0
 STOPPED_TOGETHER_SECONDS = 0.5
+
+# What is shown or used of a twin's description.
+DESCRIPTION = {
+    "interpreter": dict.fromkeys(("version", "executable", "twin", "build", "compiler", "config_args"), str),
+    "packages": {str: str},
+    "cpu": {"model": str, "usable": int, "count": int},
+    "memory": {"total": int},
+    "os": {"name": str, "kernel": str, "container": (str, type(None))},
+    "source": str,
+}
 
 
 class TwinError(Exception):
@@ -47,11 +57,9 @@ class LocalTwin:
     def describe(self) -> dict:
         """The twin's environment (ftrun.environment.describe); raises TwinError."""
         done = self._run("ftrun.environment", DESCRIBE_SECONDS)
-        try:
-            if done.returncode == 0:
-                return json.loads(done.stdout)
-        except ValueError:
-            pass
+        with contextlib.suppress(ValueError):
+            if done.returncode == 0 and conforms(found := decode(done.stdout), DESCRIPTION):
+                return found  # type: ignore[return-value]  # a dict, as it conforms
         raise TwinError(
             f"{self.name} is not a Python that can be a twin (3.13 or newer with the packages of the lock):"
             + last_lines(done.stderr, 4)
@@ -87,7 +95,8 @@ class RemoteTwin:
                 raise TwinError(f"{self.name}: {hello['busy']}; wait until that has ended")
             if hello.get("hello") != PROTOCOL:
                 raise TwinError(
-                    f"{self.name} speaks another protocol: {hello}; use the same version of ft-env in both containers"
+                    f"{self.name} speaks another protocol: {str(hello)[:200]}; use the same version of ft-env in both "
+                    "containers"
                 )
         except BaseException:
             self.close()
@@ -133,7 +142,15 @@ class RemoteTwin:
 
     def describe(self) -> dict:
         """The twin's environment (ftrun.environment.describe); raises TwinError."""
-        return self.exchange({"op": "describe"}, DESCRIBE_SECONDS)["result"]
+        return self.ask({"op": "describe"}, DESCRIBE_SECONDS, DESCRIPTION)
+
+    def ask(self, request: dict, timeout: float, form: object) -> dict:
+        """The result of a request, of that form (ftrun.protocol.conforms); raises TwinError or Interrupted."""
+        answer = self.exchange(request, timeout)
+        if not conforms(answer, {"result": form}):
+            self.close()
+            raise TwinError(f"{self.name} failed: {str(answer.get('error', 'its answer has another form'))[:1000]}")
+        return answer["result"]
 
     def close(self) -> None:
         """Let the twin go."""
