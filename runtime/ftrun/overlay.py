@@ -7,6 +7,7 @@ wheels are installed: building a source distribution would run its code and need
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,12 @@ from ftrun.project import ROOT, normalise
 
 UV_LOCK = ROOT / "docker" / "uv.lock"
 INSTALL_SECONDS = 900.0
+# What uv and pip see of the caller's variables: where packages come from, and nothing that is secret but for that.
+PASSED_ON = re.compile(
+    r"(PATH|HOME|USER|LANG|TMPDIR|NETRC|XDG_CACHE_HOME|SSL_CERT_(FILE|DIR)|(HTTPS?|ALL|NO)_PROXY"
+    r"|PIP_(INDEX_URL|EXTRA_INDEX_URL|CERT)|UV_(DEFAULT_INDEX|INDEX|FIND_LINKS|NO_INDEX|CACHE_DIR|OFFLINE))",
+    re.IGNORECASE,
+)
 
 
 class OverlayError(Exception):
@@ -120,7 +127,7 @@ class Overlays:
 
     def _supervise(self, command: list[str]) -> Outcome:
         variables = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)},
             "UV_NO_PROGRESS": "1",
             "UV_NO_CONFIG": "1",
             "UV_SYSTEM_CERTS": "1",
@@ -151,6 +158,7 @@ class Overlays:
             done = self._supervise(
                 [
                     sys.executable,
+                    "-I",
                     "-m",
                     "pip",
                     "install",
@@ -174,12 +182,19 @@ class Overlays:
 
 
 def _checked(requirement: str) -> str:
+    """A requirement as `packaging` prints it, which is one line of a requirements file and no option there."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
-        return str(Requirement(requirement))
-    except InvalidRequirement as error:
-        raise OverlayError(f"{requirement!r} is not a requirement (PEP 508)") from error
+        parsed = Requirement(requirement)
+    except (InvalidRequirement, RecursionError) as error:
+        raise OverlayError(f"{requirement[:200]!r} is not a requirement (PEP 508)") from error
+    if parsed.url:
+        raise OverlayError(f"{requirement[:200]!r} names an address; only wheels of a package index are installed")
+    # A marker's strings may hold line ends.
+    if not str(parsed).isprintable():
+        raise OverlayError(f"{requirement[:200]!r} holds characters that no requirement has")
+    return str(parsed)
 
 
 def _last_words(done: Outcome) -> str:

@@ -1,0 +1,67 @@
+"""Requirements from elsewhere: what is handed to uv, and what uv sees of the caller."""
+
+import stat
+
+import pytest
+
+from ftrun.interruption import Interruption
+from ftrun.overlay import OverlayError, Overlays
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts processes, handles signals")
+
+
+@pytest.fixture
+def overlays(tmp_path):
+    with Interruption() as interruption:
+        yield Overlays(tmp_path / "cache", tmp_path / "work", interruption)
+
+
+@pytest.fixture
+def uv(tmp_path, monkeypatch):
+    """A `uv` that writes down what it is given, and fails."""
+    program = tmp_path / "bin" / "uv"
+    program.parent.mkdir()
+    said = tmp_path / "said"
+    program.write_text(
+        f"#!/bin/sh\nenv >{said}.env\n"
+        f'for each in "$@"; do case $each in *.in) cat "$each" >{said}.in ;; esac; done\nexit 1\n'
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return said
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        "x\n--editable=/tmp/x",
+        "x; python_version > '3\n--index-url=http://127.0.0.1:9/'",
+        "x @ file:///tmp/x\n--requirement=/etc/passwd",
+        "x @ file:///tmp/x",
+        "x @ git+https://example.com/x",
+        "--index-url=http://127.0.0.1:9/",
+        "-e /tmp/x",
+        "/tmp/x",
+        "x # \x1b]52;c;x\x07",
+        "x; " + "(" * 20_000,
+        "",
+    ],
+)
+def test_what_is_no_requirement_of_an_index_is_refused(overlays, uv, requirement):
+    with pytest.raises(OverlayError) as refused:
+        overlays.make("python3", [requirement], {})
+    assert str(refused.value).isprintable()
+    assert not uv.with_suffix(".in").exists()
+
+
+def test_requirements_are_printed_again_and_the_environment_is_clean(overlays, uv, monkeypatch):
+    monkeypatch.setenv("A_SECRET", "hunter2")
+    monkeypatch.setenv("UV_EXTRA_INDEX_URL", "http://127.0.0.1:9/")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:8/")
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    with pytest.raises(OverlayError):
+        overlays.make("python3", ["Some.Package [extra]>=1,  <2 ; python_version>'3'"], {})
+    assert uv.with_suffix(".in").read_text() == 'Some.Package[extra]<2,>=1; python_version > "3"\n'
+    seen = uv.with_suffix(".env").read_text()
+    assert "hunter2" not in seen and "PYTHONPATH" not in seen and "127.0.0.1:9" not in seen
+    assert "UV_DEFAULT_INDEX=http://127.0.0.1:8/" in seen
