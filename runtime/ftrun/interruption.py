@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, acted upon only where stopping is safe.
+"""Ctrl-C, SIGTERM and the end of the terminal (SIGHUP), acted upon only where stopping is safe.
 
 An exception from a signal handler can come between starting a child and recording that it
 runs. So the handler only records the signal and makes `fileno()` readable. Code that waits
@@ -24,14 +24,14 @@ class Interrupted(Exception):
 
     @property
     def exit_status(self) -> int:
-        """The shell's convention: 130 for SIGINT, 143 for SIGTERM."""
+        """The shell's convention: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
         return 128 + self.signum
 
 
 class Interruption:
-    """Context manager that owns SIGINT and SIGTERM; for the main thread only."""
+    """Context manager that owns SIGINT, SIGTERM and, unless it is ignored, SIGHUP; for the main thread only."""
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
         self.signum = 0
@@ -39,7 +39,8 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._previous = {s: signal.signal(s, self._handle) for s in self.SIGNALS}
+        kept = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+        self._previous = {s: signal.signal(s, self._handle) for s in self.SIGNALS if s not in kept}
         return self
 
     def __exit__(self, *_: object) -> None:

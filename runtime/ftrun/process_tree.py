@@ -13,7 +13,6 @@ import select
 import signal
 import time
 
-PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # Only a process that hangs in the kernel (on a dead network file system) survives SIGKILL for long.
@@ -24,11 +23,6 @@ def become_reaper() -> None:
     """Orphans below this process become its children. Linux only."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
-
-
-def become_opaque() -> None:
-    """Keep other processes of the same user from reading or writing this one's memory (ptrace, /proc/PID/mem)."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def children(pid: int) -> list[int]:
@@ -89,11 +83,13 @@ def end_all(without: frozenset[int], leader: int) -> int:
             if pid not in without and pid != leader:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-        if not living:
+        # A process that forks and ends during the search has handed its child over to this one by now.
+        if not living and all(pid in without or pid == leader or dead(pid) for pid in children(here)):
             return 0
         if time.monotonic() > deadline:
             return len(living)
-        _wait_for(living[-1], 0.5)
+        if living:
+            _wait_for(living[-1], 0.5)
 
 
 def dead(pid: int) -> bool:

@@ -1,11 +1,14 @@
 """`./twins repro` as a user runs it, and the gallery: each script behaves as its header says."""
 
+import json
 import os
 import re
 import signal
 import subprocess
+import tarfile
 import time
 import zipfile
+from pathlib import Path
 
 import psutil
 import pytest
@@ -141,20 +144,22 @@ def test_every_run_breaks_a_limit(twins, tmp_path):
     assert len(done.stdout) < 100_000
 
 
-def test_ctrl_c_reports_what_was_run_and_leaves_nothing(start_twins, tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_and_a_closed_terminal_report_what_was_run_and_leave_nothing(start_twins, tmp_path, how):
     note = tmp_path / "pids"
     script = tmp_path / "slow.py"
     script.write_text(
-        f"import os, time\nopen({str(note)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
-        f"if len(open({str(note)!r}).readlines()) > 2: time.sleep(600)\n"
+        "import os, time\nif os.fork() == 0: os.setsid(); os.fork()\n"
+        f"open({str(note)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+        f"if len(open({str(note)!r}).readlines()) > 6: time.sleep(600)\n"
     )
     process = start_twins("repro", str(script), "--repeat", "50", "--timeout", "500")
     deadline = time.monotonic() + 200
-    while not (note.exists() and len(note.read_text().split()) >= 3) and time.monotonic() < deadline:
+    while not (note.exists() and len(note.read_text().split()) >= 9) and time.monotonic() < deadline:
         time.sleep(0.2)  # the script has nothing else to tell us by
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
+    assert process.returncode == 128 + how, output
     assert "interrupted" in output and "# Reproducer: `slow.py`" in output
     for pid in note.read_text().split():
         assert not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
@@ -208,10 +213,47 @@ def test_no_wheel_for_one_twin(twins, wheels, tmp_path):
     script = with_packages(tmp_path / "bug.py", "onlygil", code="import onlygil\n")
     done = twins("repro", script, "--repeat", "2", timeout=300, **wheels)
     assert table(done.stdout)["gil"]["ok"] == 2, done.stdout + done.stderr
-    assert done.returncode == 0
+    assert done.returncode == 14 and "Not reproduced" not in done.stdout
     said = done.stdout.replace("\\", "")
     assert "ft was not run: its packages cannot be installed there" in said and "onlygil" in said
     assert "Nothing is known of ft-gil, ft." in said
+
+
+def test_metadata_runs_nothing_outside_of_the_runs(twins, wheels, tmp_path):
+    # A project whose setup.py tells that it ran: as a folder, and as a source distribution beside the wheels.
+    ran, project = tmp_path / "ran", tmp_path / "evil-1.0"
+    project.mkdir()
+    (project / "setup.py").write_text(f"open({str(ran)!r}, 'w').close()\nraise SystemExit(1)\n")
+    (project / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    with tarfile.open(Path(wheels["UV_FIND_LINKS"]) / "evil-1.0.tar.gz", "w:gz") as archive:
+        archive.add(project, "evil-1.0")
+    for requirement in (f"anywhere\n--editable={project}", f"anywhere @ file://{project}", "evil"):
+        script = tmp_path / "bug.py"
+        script.write_text(f"# /// script\n# dependencies = [{json.dumps(requirement)}]\n# ///\nprint(1)\n")
+        done = twins("repro", script, "--repeat", "1", "--configs", "ft", **wheels)
+        assert done.returncode == 14 and "cannot be installed" in done.stdout, done.stdout + done.stderr
+    assert not ran.exists()
+
+
+def test_nothing_is_imported_from_the_current_directory(shell_environment, tmp_path):
+    for name in ("ftbench", "ftsafety", "ftrun", "rich", "torch", "json"):
+        (tmp_path / f"{name}.py").write_text("print('imported from here')\nraise SystemExit(9)\n")
+    (tmp_path / "bug.py").write_text("print(1)\n")
+    for arguments in (
+        ["bench", "report", "/no/such"],
+        ["audit", "/no/such.py:data"],
+        ["repro", "bug.py", "--repeat", "1", "--configs", "ft"],
+    ):
+        done = subprocess.run(
+            [CHECKOUT / "twins", *arguments],
+            env=shell_environment,
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode != 9 and "imported from here" not in done.stdout + done.stderr, done.stderr
 
 
 def test_bisecting_packages(twins, wheels, tmp_path):

@@ -7,6 +7,7 @@ the twins, so that a typing error does not cost ten minutes.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ exit status:
   10  fails only without the GIL              11  fails on the free-threaded build, even with the GIL on
   12  fails everywhere                        13  fails in another pattern, or too rarely to tell
                                                   where
-  14  cannot be judged: no run could be counted
+  14  cannot be judged: no run failed, and a configuration was not run, or not to the end
   1   the runs could not be made              2   wrong usage, or no script to read
   130, 143  interrupted (runs made until then are reported)
 """
@@ -187,6 +188,12 @@ def read_script(path: str, walled: bool) -> bytes:
         source = sys.stdin.buffer.read(LARGEST_SCRIPT + 1)
     else:
         where = Path(path)
+        # A line end, an escape sequence or a byte that is no UTF-8 would go into the report, and to the terminal.
+        if not path.isprintable():
+            raise UsageError(f"{path!r} has characters that cannot be shown: give the script another name")
+        # What a link in somebody's folder of scripts points to would be shown in the report.
+        if where.is_symlink():
+            raise UsageError(f"{path} is a symbolic link: name the file that it points to")
         if not where.exists():
             hint = ""
             if walled:
@@ -199,7 +206,7 @@ def read_script(path: str, walled: bool) -> bytes:
         if not where.is_file():
             raise UsageError(f"{path} is no file: a reproducer is one Python script")
         try:
-            with open(where, "rb") as file:
+            with open(os.open(where, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
                 source = file.read(LARGEST_SCRIPT + 1)
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from error

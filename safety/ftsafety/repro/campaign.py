@@ -121,10 +121,7 @@ class Campaign:
                     runs.config, self.script, threads, self.limits, force_off, overlays.get(twin)
                 )
             except TwinError as error:
-                # In a container the script can kill what watches it. It gains nothing but this line.
-                self.missing[twin] = runs.missing = (
-                    f"lost in run {len(runs.outcomes) + 1}: {error}; the script may have killed what supervises it"
-                )
+                self.missing[twin] = runs.missing = f"lost in run {len(runs.outcomes) + 1}: {error}"
                 return
             runs.outcomes.append(outcome)
             self._progress(title, number, repeat, runs.config, outcome)

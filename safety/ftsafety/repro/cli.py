@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from ftrun.configurations import TWIN, this_twin
+from ftrun.escape import fenced, markdown, terminal
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays
 from ftrun.twin import TwinError
@@ -36,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         given = parse(arguments)
         reproduction = Reproduction(given, arguments)
     except (UsageError, script.ScriptError) as error:
-        print(f"repro: {error}", file=sys.stderr)
+        print(f"repro: {terminal(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # before anything was begun: see Interruption
         return 130
@@ -55,10 +56,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def publish(text: str, given, interruption: Interruption, status: int) -> int:
     """Print the report and write it to --out; returns the exit status."""
-    # Whoever read stdout may have gone (| head); the file is written all the same.
+    # Whoever read stdout may have gone (| head), or the terminal; the file is written all the same.
     try:
         print(text, flush=True)
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if given.out is not None:
         try:
@@ -180,7 +181,7 @@ class Reproduction:
         return [
             (
                 "Packages that were added",
-                "\n".join(f"- {name}: {', '.join(pins) or 'none'}" for name, pins in self._pins.items()),
+                "\n".join(f"- {name}: {markdown(', '.join(pins)) or 'none'}" for name, pins in self._pins.items()),
             )
         ]
 
@@ -196,7 +197,7 @@ class Reproduction:
         with contextlib.suppress(Interrupted, TwinError):
             stack = narrow.native_stack(campaign, seen, given.threads)
             if stack:
-                sections.append(("Native stack (gdb)", report.fenced(report.excerpt(stack), "text")))
+                sections.append(("Native stack (gdb)", fenced(report.excerpt(stack), "text")))
             if given.shrink_threads:
                 sections.append(("Threads", narrow.shrink_threads(campaign, seen, given.threads)))
             if given.bisect_packages:
@@ -263,26 +264,27 @@ class Reproduction:
         twin, threads, name = TWIN[config], self._given.threads, shlex.quote(self._script.name)
         gil = {"gil": [], "ft-gil": ["PYTHON_GIL=1"], "ft": ["PYTHON_GIL=0"] if runs[config].forced_off else []}[config]
         variables = [f"REPRO_THREADS={threads}", *gil]
+        if self._given.walled:
+            given = f"--configs {config} --threads {threads} --timeout {self._given.timeout:g} --repeat 1"
+            return f"docker compose run --rm -T ft-repro - {given} <{name}"
         # For who reads the issue and has not these tools.
         version = self._descriptions[twin]["interpreter"]["version"].rpartition(".")[0]
         plain = (
             f"\n\n# the same with any CPython {version}{' that is free-threaded' if twin == 'ft' else ''}:\n"
             f"{' '.join(variables)} python{version}{'t' if twin == 'ft' else ''} {name} {threads}"
         )
-        if self._given.walled:
-            given = " ".join(f"-e {variable}" for variable in variables)
-            return f"docker run --rm -i --network none {given} {twin}-env python - {threads} <{name}{plain}"
         return f"{' '.join(variables)} ./twins exec {twin} python {name} {threads}{plain}"
 
 
 def _absent(requirement: str, installed: dict[str, str]) -> bool:
     from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.version import InvalidVersion
 
     from ftrun.project import normalise
 
     try:
         wanted = Requirement(requirement)
-    except InvalidRequirement:
+        version = installed.get(normalise(wanted.name))
+        return version is None or not wanted.specifier.contains(version, prereleases=True)
+    except (InvalidRequirement, InvalidVersion, RecursionError):
         return True
-    version = installed.get(normalise(wanted.name))
-    return version is None or not wanted.specifier.contains(version, prereleases=True)

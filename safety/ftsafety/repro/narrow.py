@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 
 from ftrun.configurations import TWIN
+from ftrun.escape import markdown
 from ftrun.overlay import OverlayError, Overlays
 from ftrun.project import normalise
 from ftsafety.repro import twins
@@ -113,7 +114,7 @@ def bisect_packages(
             lines.append("- it imports no package of which another version could be tried")
     for each in asked:
         if campaign.stopped:
-            lines.append(f"- {each}: not tried: {campaign.stopped}")
+            lines.append(f"- {markdown(each)}: not tried: {campaign.stopped}")
             continue
         lines.append(_exchanged(campaign, seen, threads, each, overlays, {**installed, **added}, python, note))
     return "\n".join(
@@ -134,9 +135,9 @@ def _exchanged(campaign, seen, threads, asked, overlays, installed, python, note
     try:
         folder, pins = overlays.make(python, [wanted], installed, dependencies=False)
     except OverlayError as error:
-        return f"- {wanted}: not tried: {error}"
+        return f"- {markdown(wanted)}: not tried: {markdown(str(error))}"
     if not pins:
-        return f"- {wanted}: not tried: this version is installed already"
+        return f"- {markdown(wanted)}: not tried: this version is installed already"
     repeat = max(FEWEST_RUNS, seen.counted)
     twin = TWIN[seen.config]
     # Before what the script's own metadata has added.
@@ -145,12 +146,12 @@ def _exchanged(campaign, seen, threads, asked, overlays, installed, python, note
     runs = found[seen.config]
     if not runs.counted:
         why = runs.missing or next((outcome.detail for outcome in runs.outcomes), "nothing was run")
-        return f"- {', '.join(pins)}: no run could be counted: {why}"
+        return f"- {markdown(', '.join(pins))}: no run could be counted: {markdown(why)}"
     p = p_value((seen.failures, seen.counted), (runs.failures, runs.counted))
     more = runs.failures / runs.counted > seen.failures / seen.counted
     said = f"**fails {'more' if more else 'less'} often**" if p < SIGNIFICANT else "no difference shown"
     return (
-        f"- {', '.join(pins)}: {runs.failures} of {runs.counted} runs failed, "
+        f"- {markdown(', '.join(pins))}: {runs.failures} of {runs.counted} runs failed, "
         f"{rate(runs.failures, runs.counted)}: {said} (p = {p:.2g})"
     )
 

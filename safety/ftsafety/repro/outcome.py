@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import re
 import signal
 from dataclasses import asdict, dataclass
 
+from ftrun.escape import terminal
 from ftrun.project import ROOT
+from ftrun.protocol import conforms, decode
 from ftsafety.repro.watch import Ended
 
 OK = "ok"
@@ -29,8 +31,7 @@ KINDS = (OK, *FAILURES, *NOT_JUDGED)
 GIL_WARNING = re.compile(
     r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not declared"
 )
-# Everything but tabs and line breaks that a terminal or a Markdown reader would not show as it is.
-UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+MOST_MODULES, LONGEST_NAME, MOST_NOTES, LONGEST_LINE, LONGEST_TEXT = 2000, 100, 10, 1000, 1 << 20
 
 # Of a traceback's or a stack's line: where an interpreter or environment keeps the file.
 INSTALLED = re.compile(r'(?<=File ")[^"\n]*/(lib/python3\.\d+t?/)(site-packages/)?')
@@ -60,9 +61,29 @@ class Outcome:
         return asdict(self)
 
 
+FORM = {
+    **dict.fromkeys(("kind", "detail", "stdout", "stderr", "stacks"), str),
+    "seconds": (int, float),
+    "modules": [str],
+    "notes": [str],
+}
+"""Of what `as_json` gives (ftrun.protocol.conforms)."""
+
+
 def from_json(values: dict) -> Outcome:
-    """The Outcome that `as_json` described."""
-    return Outcome(**{**values, "modules": tuple(values["modules"]), "notes": tuple(values["notes"])})
+    """The Outcome that `as_json` described, of bounded size; raises ValueError for anything else."""
+    if not conforms(values, FORM) or values["kind"] not in KINDS:
+        raise ValueError("not an outcome")
+    return Outcome(
+        values["kind"],
+        values["detail"][:LONGEST_LINE],
+        values["seconds"],
+        values["stdout"][:LONGEST_TEXT],
+        values["stderr"][:LONGEST_TEXT],
+        values["stacks"][:LONGEST_TEXT],
+        tuple(name[:LONGEST_NAME] for name in values["modules"][:MOST_MODULES]),
+        tuple(note[:LONGEST_LINE] for note in values["notes"][:MOST_NOTES]),
+    )
 
 
 def printable(data: bytes, hidden: str = "") -> str:
@@ -76,7 +97,7 @@ def printable(data: bytes, hidden: str = "") -> str:
     home = os.path.expanduser("~")
     if len(home) > 1:
         text = text.replace(f"{home}{os.sep}", f"~{os.sep}")
-    return UNPRINTABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return terminal(text)
 
 
 def signal_name(number: int) -> str:
@@ -101,7 +122,7 @@ def classify(ended: Ended, hidden: str = "") -> Outcome:
         printable(ended.stdout.text(), hidden),
         stderr,
         printable(ended.stacks.text(), hidden),
-        tuple(end["modules"]) if end else (),
+        tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
         tuple(_notes(ended)),
     )
     warned = GIL_WARNING.search(stderr)
@@ -114,27 +135,18 @@ def classify(ended: Ended, hidden: str = "") -> Outcome:
 
 def _told(ended: Ended) -> list[dict]:
     """What the runner told. The script has the same pipe, so every line is checked for its form."""
-    forms: tuple[dict[str, type | tuple], ...] = (
+    forms: tuple[dict[str, object], ...] = (
         {"begin": bool, "gil": bool},
-        {"end": bool, "gil": bool, "modules": list},
+        {"end": bool, "gil": bool, "modules": [str]},
         {"exception": str, "thread": (str, type(None))},
     )
     found = []
     for line in ended.status.text().splitlines():
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        for form in forms:
-            if (
-                isinstance(value, dict)
-                and set(value) == set(form)
-                and all(isinstance(value[key], kind) for key, kind in form.items())
-            ):
-                found.append(value)
-    for value in found:
-        if "modules" in value:
-            value["modules"] = [str(name)[:100] for name in value["modules"][:2000]]
+        with contextlib.suppress(ValueError):
+            value = decode(line)
+            found += [
+                value for form in forms if isinstance(value, dict) and set(value) == set(form) and conforms(value, form)
+            ]
     return found
 
 

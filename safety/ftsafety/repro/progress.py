@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import time
 from collections import Counter
 
+from ftrun.escape import terminal
 from ftsafety.repro.outcome import OK, Outcome
 
 
@@ -30,7 +32,7 @@ class Progress:
     def note(self, text: str) -> None:
         """A line that stays."""
         self._erase()
-        print(text, file=self._stream, flush=True)
+        self._write(terminal(text) + "\n")
 
     def update(self, title: str, done: int, of: int, config: str, outcome: Outcome | None) -> None:
         """A run begins (no outcome) or has ended."""
@@ -39,17 +41,17 @@ class Progress:
         if outcome is not None:
             self._counts.setdefault(config, Counter())[outcome.kind] += 1
         elapsed = int(time.monotonic() - self._begin)
-        text = f"{title}{' ' if title else ''}{done} of {of} rounds, {elapsed // 60}:{elapsed % 60:02}  " + "  ".join(
-            f"{name}: {self._tally(counts)}" for name, counts in sorted(self._counts.items())
+        text = (
+            f"{terminal(title)}{' ' if title else ''}{done} of {of} rounds, {elapsed // 60}:{elapsed % 60:02}  "
+            + "  ".join(f"{name}: {self._tally(counts)}" for name, counts in sorted(self._counts.items()))
         )
         if self._terminal:
             running = "" if outcome else f"  running {config}"
-            self._stream.write("\r\x1b[K" + (text + running)[: shutil.get_terminal_size().columns - 1])
-            self._stream.flush()
+            self._write("\r\x1b[K" + (text + running)[: shutil.get_terminal_size().columns - 1])
         elif outcome is None and done != self._shown:
             # The round before is complete.
             if self._shown is not None:
-                print(text, file=self._stream, flush=True)
+                self._write(text + "\n")
             self._shown = done
 
     @staticmethod
@@ -58,5 +60,9 @@ class Progress:
 
     def _erase(self) -> None:
         if self._terminal:
-            self._stream.write("\r\x1b[K")
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # the terminal was closed; the report may go into a file
+            self._stream.write(text)
             self._stream.flush()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
 from ftsafety.repro import twins
 from ftsafety.repro.campaign import CONFIGS, Runs
@@ -18,13 +18,6 @@ LONGEST_EXCERPT = 6_000
 LONGEST_SCRIPT = 24_000
 
 
-def fenced(text: str, language: str = "") -> str:
-    """A code block whose fence is longer than any row of backticks in it."""
-    longest = max((len(row) for row in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
 def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
     """The beginning and the end of a long text."""
     if len(text) <= most:
@@ -34,8 +27,8 @@ def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text that can stand in a table or a sentence, whatever it holds."""
-    return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", " ".join(text.split()))[:300]
+    """The beginning of a text, as Markdown that can stand in a sentence, whatever it holds."""
+    return markdown(text[:300])
 
 
 def table(runs: Mapping[str, Runs]) -> str:
@@ -65,7 +58,7 @@ def details(runs: Mapping[str, Runs]) -> str:
             f"- `{config}`: {number} x {kind}: {one_line(detail)}" for (kind, detail), number in counts.most_common(5)
         ]
         notes = Counter(note for o in each.outcomes for note in o.notes)
-        lines += [f"- `{config}`: {number} x {note}" for note, number in notes.most_common(3)]
+        lines += [f"- `{config}`: {number} x {one_line(note)}" for note, number in notes.most_common(3)]
     return "\n".join(lines)
 
 
@@ -96,17 +89,19 @@ def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], wall
     lines = []
     for twin, found in descriptions.items():
         python = found["interpreter"]
-        lines.append(f"- {twin}: CPython {python['version']}, {python['build']}, {python['compiler']}")
+        said = f"CPython {python['version']}, {python['build']}, {python['compiler']}"
+        lines.append(f"- {twin}: {one_line(said)}")
     found = next(iter(descriptions.values()))
     modules = tuple(dict.fromkeys(m for each in runs.values() for o in each.outcomes for m in o.modules))
     imported = [name for name in map(normalise, twins.distributions(modules)) if name in found["packages"]]
     if imported:
         versions = ", ".join(f"{name} {found['packages'][name]}" for name in imported)
-        lines.append(f"- packages that it imports: {versions}")
+        lines.append(f"- packages that it imports: {markdown(versions)}")
     cpu, os_ = found["cpu"], found["os"]
-    lines.append(f"- processor: {cpu['model']}, {cpu['usable']} usable of {cpu['count']}")
+    lines.append(f"- processor: {one_line(cpu['model'])}, {cpu['usable']} usable of {cpu['count']}")
     lines.append(f"- memory: {found['memory']['total'] / 2**30:.1f} GiB")
-    lines.append(f"- system: {os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}")
+    system = f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}"
+    lines.append(f"- system: {one_line(system)}")
     lines.append(
         "- walls: "
         + (
@@ -136,7 +131,7 @@ def render(
         stopped: why not all rounds were run, if so.
         sections: (title, Markdown) of what else was found.
     """
-    parts = [f"# Reproducer: `{script.name.replace('`', '')}`", f"**{verdict.sentence}**"]
+    parts = [f"# Reproducer: `{terminal(script.name.replace('`', ''))}`", f"**{markdown(verdict.sentence)}**"]
     remarks = [*verdict.remarks, *([f"Not all rounds were run: {stopped}."] if stopped else [])]
     if remarks:
         parts.append("\n".join(f"- {one_line(remark)}" for remark in remarks))

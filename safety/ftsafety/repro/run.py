@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ftrun.configurations import PYTHON_GIL, child_environment
 from ftsafety.repro import runner
+from ftsafety.repro.clearing import clear
 from ftsafety.repro.limits import Limits
 from ftsafety.repro.outcome import ERROR, Outcome, classify, printable
 from ftsafety.repro.watch import watch
@@ -62,8 +63,11 @@ def run(
     force_off: bool = False,
     overlay: str | None = None,
     below: tuple[str, ...] = (),
+    user: int | None = None,
 ) -> Outcome:
     """Run a script once; nothing is left of it, in processes or on disk.
+
+    Without `user`, it can leave files outside of its scratch folder.
 
     Args:
         python: the interpreter of the configuration's twin.
@@ -71,14 +75,19 @@ def run(
         others: descriptors to watch meanwhile (see ftsafety.repro.watch).
         overlay: a folder of packages that come before the twin's own.
         below: a command to run the interpreter below, such as a debugger.
+        user: the user id to run it under, which owns nothing else in this container.
 
     Raises:
+        OSError: what the script has left cannot be deleted.
         ftrun.child_process.Stopped: a callback of `others` asked for the end.
     """
     scratch = Path(tempfile.mkdtemp(prefix="ft-repro-"))
     try:
+        if user is not None:
+            scratch.chmod(0o755)
         for folder in ("script", "home", "tmp"):
             (scratch / folder).mkdir()
+            (scratch / folder).chmod(0o777)  # for the script's user; others do not get into the scratch folder
         script = scratch / "script" / name
         script.write_bytes(source)
 
@@ -100,12 +109,16 @@ def run(
                 scratch,
                 limits,
                 others,
+                user,
             )
         except OSError as error:
             return Outcome(ERROR, printable(f"the run could not be made: {error}".encode()))
         return classify(ended, f"{scratch / 'script'}{os.sep}")
     finally:
-        _remove(scratch)
+        if user is None:
+            _remove(scratch)
+        else:
+            clear(user, scratch)
 
 
 def _remove(directory: Path) -> None:

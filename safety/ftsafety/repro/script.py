@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-# As in PEP 723's reference implementation: a block of comment lines between two marks.
-BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
+BEGIN, END = re.compile(r"# /// ([a-zA-Z0-9-]+)"), "# ///"
+LONGEST_METADATA = 64 * 1024
 
 
 class ScriptError(Exception):
@@ -39,23 +40,42 @@ def dependencies(text: str) -> tuple[str, ...]:
 
     https://peps.python.org/pep-0723/
     """
-    blocks = [match for match in BLOCK.finditer(text) if match["type"] == "script"]
+    blocks = list(_blocks([line.rstrip("\r") for line in text.split("\n")]))
     if len(blocks) > 1:
         raise ScriptError("the script has more than one block of inline metadata (# /// script); PEP 723 allows one")
     if not blocks:
-        if re.search(r"(?m)^# /// script\s*$", text):
-            raise ScriptError(
-                "the script's inline metadata (# /// script) is never closed by a line '# ///', or has "
-                "lines that do not begin with '# '"
-            )
         return ()
-    content = "".join(
-        line[2:] if line.startswith("# ") else line[1:] for line in blocks[0]["content"].splitlines(keepends=True)
-    )
+    content = "".join(f"{line[2:]}\n" for line in blocks[0])
+    if len(content) > LONGEST_METADATA:
+        raise ScriptError(f"the script's inline metadata has more than {LONGEST_METADATA // 1024} KiB")
     try:
         found = tomllib.loads(content).get("dependencies", [])
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ScriptError(f"the script's inline metadata is no TOML: {error}") from error
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise ScriptError("the script's inline metadata: dependencies must be a list of strings")
     return tuple(found)
+
+
+def _blocks(lines: list[str]) -> Iterator[list[str]]:
+    """The lines of each block of the type "script", without its marks; raises ScriptError for one without an end.
+
+    A block is comment lines from "# /// TYPE" to the last "# ///" among those that follow.
+    """
+    position = 0
+    while position < len(lines):
+        begin = BEGIN.fullmatch(lines[position])
+        position += 1
+        if not begin:
+            continue
+        first = position
+        while position < len(lines) and (lines[position] == "#" or lines[position].startswith("# ")):
+            position += 1
+        end = next((number for number in range(position - 1, first - 1, -1) if lines[number] == END), None)
+        if end is not None and begin[1] == "script":
+            yield lines[first:end]
+        elif end is None and "# /// script" in lines[first - 1 : position]:
+            raise ScriptError(
+                "the script's inline metadata (# /// script) is never closed by a line '# ///', or has "
+                "lines that do not begin with '# '"
+            )

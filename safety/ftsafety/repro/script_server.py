@@ -1,16 +1,19 @@
 """``python -m ftsafety.repro.script_server``: runs scripts for `repro` in another container, behind its walls.
 
 The container of a server holds one twin and nothing else: no network, nothing of the host, no script but
-the one it is sent, no report to tamper with. What a script does to its own container ends with it.
+the one it is sent, no report to tamper with. With --user, the script runs under a user id of its own, which can
+neither signal nor trace nor read the server, and every run meets a container without traces of the one before.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
+import functools
 import sys
 from pathlib import PurePath
 
-from ftrun import environment, process_tree, server
+from ftrun import environment, server
 from ftrun.child_process import Watch
 from ftrun.configurations import TWIN
 from ftrun.protocol import Channel
@@ -21,11 +24,12 @@ from ftsafety.repro.run import run
 DESCRIPTION = """\
 Offer this Python interpreter to `python -m ftsafety.repro --twin ft=unix:PATH` elsewhere. Serves one client and
 exits with status 0 when it has gone, or when none came within --idle seconds. If the client vanishes, what
-runs for it is killed.
+runs for it is killed. --user UID runs the scripts under another user id; this needs the capabilities SETUID, SETGID
+and KILL, and a container in which nothing else runs under it.
 """
 
 
-def answer(request: dict, watch: Watch) -> dict:
+def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
     """What the server says to one request; raises ftrun.child_process.Stopped if the client has gone."""
     try:
         if request["op"] == "describe":
@@ -42,26 +46,35 @@ def answer(request: dict, watch: Watch) -> dict:
                 limits_.from_json(request["limits"]),
                 watch,
                 force_off=bool(request["force_off"]),
+                user=user,
             )
             return {"result": done.as_json()}
     except (KeyError, TypeError, ValueError) as error:
         return {"error": f"not a request of this version: {type(error).__name__}: {error}"}
+    except OSError as error:
+        return {"error": f"the run could not be made: {error}"}
     return {"error": f"unknown request {request['op']!r}"}
 
 
 class ScriptServer(server.Server):
     """Serves one client; the others are refused."""
 
+    def __init__(self, *arguments, user: int | None):
+        super().__init__(*arguments)
+        self._user = user
+
     def _answer(self, request: dict, watch: Watch, channel: Channel) -> dict:
-        return answer(request, watch)
+        return answer(request, watch, self._user)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    # The script runs as the same user; it may kill this process (which its client notices), not steer it.
-    process_tree.become_opaque()
-    # Docker compose may run the client under another user id (`--user`).
-    return server.run("ftsafety.repro.script_server", DESCRIPTION, ScriptServer, arguments, anyone=True)
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    own.add_argument("--user", type=int)
+    given, rest = own.parse_known_args(arguments)
+    make = functools.partial(ScriptServer, user=given.user)
+    # Docker compose may run the client under another user id (`--user`). The folder of the socket says who may come.
+    return server.run("ftsafety.repro.script_server", DESCRIPTION, make, rest, anyone=True)
 
 
 if __name__ == "__main__":

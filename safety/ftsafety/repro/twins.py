@@ -114,10 +114,13 @@ class RemoteScripts(RemoteTwin):
             "limits": limits.as_json(),
             "force_off": force_off,
         }
-        answer = self.exchange(request, limits.timeout + MARGIN_SECONDS)
-        if "error" in answer:
-            raise TwinError(f"{self.name}: {answer['error']}")
-        return outcome.from_json(answer["result"])
+        if overlay or below:
+            raise TwinError(f"{self.name}: behind walls no packages are added and no debugger runs")
+        answer = self.ask(request, limits.timeout + MARGIN_SECONDS, outcome.FORM)
+        try:
+            return outcome.from_json(answer)
+        except ValueError as error:
+            raise TwinError(f"{self.name}: {error}") from error
 
 
 def connect(text: str, interruption: Interruption) -> Twin:

@@ -74,6 +74,15 @@ def judge(runs: Mapping[str, Runs]) -> Verdict:
         return Verdict(UNJUDGED, f"Cannot be judged: no run could be counted ({why}).", remarks)
     failing = [config for config in judged if runs[config].failures]
     sound = [config for config in judged if not runs[config].failures]
+    unknown = [config for config in runs if config not in judged or runs[config].missing]
+    if not failing and unknown:
+        why = "; ".join(_why_not(runs[config]) for config in unknown)
+        return Verdict(
+            UNJUDGED,
+            f"Cannot be judged: no run failed, but {', '.join(unknown)} "
+            f"{'was' if len(unknown) == 1 else 'were'} not run to the end ({why}).",
+            remarks,
+        )
     if not failing:
         counts = " and ".join(sorted({str(runs[config].counted) for config in judged}))
         high = max(interval(0, runs[config].counted)[1] for config in judged)

@@ -25,9 +25,10 @@ from ftsafety.repro.runner import DUMP_SIGNAL
 
 KEPT = 64 * 1024  # bytes of each stream, at its beginning and again at its end
 LOOK_SECONDS = 0.25
-# For the dump of all stacks: so long for its first byte, and so long without another one.
+# For the dump of all stacks: so long for its first byte, so long without another one, and so long for all of it.
 DUMP_SECONDS = 3.0
 DUMP_PAUSE_SECONDS = 0.5
+DUMP_MOST_SECONDS = 5.0
 # Between SIGTERM and SIGKILL.
 GRACE_SECONDS = 2.0
 MOST_FILES = 100_000
@@ -83,6 +84,7 @@ def watch(
     scratch: Path,
     limits: Limits,
     others: Mapping[int, Callable[[], bool]],
+    user: int | None = None,
 ) -> Ended:
     """Run `command(status_fd, stacks_fd)` in `directory` and return how it ended; nothing of it is left.
 
@@ -92,6 +94,7 @@ def watch(
     Args:
         scratch: the folder whose size is limited.
         others: descriptors with a callback each; one that returns True ends the run.
+        user: the user and group id that it runs under, without other groups; this process's own by default.
 
     Raises:
         ftrun.child_process.Stopped: a callback asked for the end.
@@ -114,6 +117,9 @@ def watch(
                 start_new_session=True,
                 bufsize=0,
                 pass_fds=(status_writer, stacks_writer),
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
             )
         finally:
             os.close(status_writer)
@@ -190,13 +196,14 @@ class _Watched:
 
     def _await_dump(self) -> None:
         stacks = self._streams[self._stacks]
-        before, pause = stacks.total, DUMP_SECONDS
-        end = time.monotonic() + pause
+        before, begin = stacks.total, time.monotonic()
+        end = begin + DUMP_SECONDS
         while not self._ended and time.monotonic() < end and not self.result.limit:
             self._wait(min(LOOK_SECONDS, end - time.monotonic()))
             self._look()
             if stacks.total > before:
-                before, end = stacks.total, time.monotonic() + DUMP_PAUSE_SECONDS
+                end = min(time.monotonic() + DUMP_PAUSE_SECONDS, begin + DUMP_MOST_SECONDS)
+                before = stacks.total
 
     def _wait(self, seconds: float) -> None:
         """One turn of the event loop."""

@@ -83,6 +83,19 @@ def test_a_hang_shows_where_every_thread_is_and_ignoring_sigterm_does_not_help(r
     assert "waits_for_ever" in done.stacks
 
 
+def test_writing_into_the_pipe_of_the_stacks_gives_no_more_time(run_script):
+    done = run_script(
+        "import os, stat, threading\n"
+        "def flood(fd):\n    while True: os.write(fd, b'x' * 4096)\n"
+        "for fd in range(3, 20):\n"
+        "    try: pipe = stat.S_ISFIFO(os.fstat(fd).st_mode)\n"
+        "    except OSError: continue\n"
+        "    if pipe: threading.Thread(target=flood, args=(fd,)).start()\n",
+        timeout=3.0,
+    )
+    assert done.kind == HANG  # without a limit, the supervisor would never come to an end
+
+
 def test_processes_that_hide_are_found(run_script, tmp_path):
     note = tmp_path / "note"
     # Two forks and a session of its own; the script itself ends at once.
@@ -149,12 +162,20 @@ def test_memory(run_script):
     assert several.kind == LIMIT and "300 MiB of memory" in several.detail
 
 
+LIAR = r"""
+import os
+for fd in range(3, 20):
+    try:
+        os.write(fd, b'{"end": 1}\n[]\n\xff\n{"end": true, "gil": true, "modules": [1]}\n' + b'[' * 30000 + b'\n')
+    except OSError:
+        pass
+raise ValueError('real')
+"""
+
+
 def test_a_script_cannot_lie_about_how_it_ended_by_accident(run_script):
     # It shares the pipe of the runner; what is no line of the runner's is not read as one.
-    done = run_script(
-        "import os\nfor fd in range(3, 20):\n    try: os.write(fd, b'{\"end\": 1}\\n[]\\n\\xff\\n')\n"
-        "    except OSError: pass\nraise ValueError('real')"
-    )
+    done = run_script(LIAR)
     assert (done.kind, done.detail) == (EXCEPTION, "ValueError: real")
 
 

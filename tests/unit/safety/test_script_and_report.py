@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 
 import pytest
 
+from ftsafety.repro.arguments import UsageError, read_script
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.outcome import OK, WRONG, Outcome, printable
-from ftsafety.repro.report import excerpt, fenced, one_line, render
+from ftsafety.repro.outcome import OK, WRONG, Outcome, from_json, printable
+from ftsafety.repro.report import excerpt, one_line, render
 from ftsafety.repro.script import Script, ScriptError, load
 from ftsafety.repro.verdict import judge
+from tests.hostile_text import HOSTILE_TEXTS
 
 METADATA = "# /// script\n# requires-python = '>=3.13'\n# dependencies = [\n#   'h5py',\n#   'numpy<3',\n# ]\n# ///\n"
 
@@ -28,6 +32,8 @@ def test_dependencies():
         (METADATA.replace("# ///\n", ""), "never closed"),
         (METADATA.replace("[", "{", 1), "no TOML"),
         ("# /// script\n# dependencies = 'x'\n# ///\n", "list of strings"),
+        ("# /// script\n# dependencies = " + "[" * 50_000 + "\n# ///\n", "no TOML"),
+        ("# /// script\n" + "# x\n" * 50_000 + "# ///\n", "64 KiB"),
     ],
 )
 def test_malformed_metadata(source, words):
@@ -35,11 +41,70 @@ def test_malformed_metadata(source, words):
         load("bug.py", source.encode())
 
 
-def test_code_blocks_cannot_be_left():
-    text = "```\n</details>\n````` and more"
-    block = fenced(text, "text")
-    fence = block.splitlines()[0].removesuffix("text")
-    assert len(fence) == 6 and block.endswith("\n" + fence) and text in block
+def test_metadata_takes_time_in_proportion_to_its_length():
+    # Each of these took half an hour and more with the pattern of PEP 723.
+    for line in ("# /// a\n", "# /// a\n#\n", "# /// script-like\n# x\n\n", "# x\n"):
+        assert load("bug.py", ("# /// a\n" + line * (2**20 // len(line))).encode()).dependencies == ()
+
+
+def test_other_blocks_and_line_ends():
+    other = "# /// tool\n# dependencies = ['no']\n# ///\n"
+    assert load("bug.py", (other + "\n" + METADATA).encode()).dependencies == ("h5py", "numpy<3")
+    assert load("bug.py", METADATA.replace("\n", "\r\n").encode()).dependencies == ("h5py", "numpy<3")
+    # The last mark ends a block, if comment lines alone are before it.
+    with pytest.raises(ScriptError, match="no TOML"):
+        load("bug.py", METADATA.encode() + b"# x = 1\n# ///\n")
+
+
+def test_scripts_that_are_refused_at_once(tmp_path):
+    good = tmp_path / "bug.py"
+    good.write_text("print(1)\n")
+    (tmp_path / "link.py").symlink_to(good)
+    assert read_script(str(good), False) == b"print(1)\n"
+    with pytest.raises(UsageError, match="symbolic link"):
+        read_script(str(tmp_path / "link.py"), False)
+    for name in (b"\xff.py", b"a\nb.py", b"\x1b]52;c;x\x07.py", "\u202egp.py".encode()):
+        path = os.path.join(os.fsencode(tmp_path), name)
+        with open(path, "wb") as file:
+            file.write(b"print(1)\n")
+        with pytest.raises(UsageError, match="cannot be shown") as refused:
+            read_script(os.fsdecode(path), False)
+        assert str(refused.value).isprintable()
+
+
+def an_outcome(**changed):
+    return {**Outcome(WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)).as_json(), **changed}
+
+
+def test_an_outcome_comes_back_as_it_was():
+    assert from_json(json.loads(json.dumps(an_outcome()))) == Outcome(
+        WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        None,
+        [],
+        {},
+        *(an_outcome(**{name: value}) for name in an_outcome() for value in (None, {}, [1], [["x"]], True)),
+        an_outcome(kind="all clear"),
+        an_outcome(seconds=1e400),
+        an_outcome(seconds=10**5000),
+        {"kind": "ok"},
+    ],
+)
+def test_an_answer_that_is_no_outcome_is_refused(values):
+    with pytest.raises(ValueError, match="outcome"):
+        from_json(values)
+
+
+def test_an_answer_is_bounded():
+    done = from_json(
+        an_outcome(stdout="x" * 10**7, detail="y" * 10**6, modules=["z" * 10**4] * 10**4, notes=["n"] * 99)
+    )
+    assert len(done.stdout) + len(done.detail) + sum(map(len, done.modules)) < 2 * 10**6 and len(done.notes) < 20
 
 
 def test_excerpts_and_lines_are_bounded():
@@ -47,8 +112,29 @@ def test_excerpts_and_lines_are_bounded():
     assert one_line("a|b\n`c` <script>") == "a\\|b \\`c\\` \\<script\\>"
 
 
+def test_a_report_of_hostile_text_is_text():
+    hostile = " ".join(HOSTILE_TEXTS)
+    outcome = Outcome(WRONG, hostile, 1.0, hostile, hostile, hostile, (hostile,), (hostile,))
+    found = {config: Runs(config, [outcome] * 3) for config in ("gil", "ft-gil", "ft")}
+    found["ft"].missing = hostile
+    described = json.loads(json.dumps(DESCRIBED))
+    for part, names in (
+        ("interpreter", ("version", "build", "compiler")),
+        ("cpu", ("model",)),
+        ("os", ("name", "kernel")),
+    ):
+        described[part].update(dict.fromkeys(names, hostile))
+    script = Script("a`b.py", hostile.encode(errors="surrogateescape"))
+    text = render(script, judge(found), found, {"ft": described}, hostile, hostile, True, hostile)
+    assert all(c.isprintable() or c == "\n" for c in text)
+    outside = re.sub(r"^(`{3,})\w*\n.*?\n\1$", "", text, flags=re.M | re.S)
+    assert "```" not in outside
+    bare = re.sub(r"\\[!-~]", "", outside.replace("<!-- -->", "\0"))
+    assert not re.search(r"[<>]|[@#]\w|://|\bGH-\d|www\.", bare), bare
+
+
 def test_printable():
-    assert printable(b"a\tb\r\nc\x00\x1b[0m\xff\xe2\x80\xae") == "a\tb\nc\\x00\\x1b[0m\\xff\\x202e"
+    assert printable(b"a\tb\r\nc\x00\x1b[0m\xff\xe2\x80\xae") == "a\tb\nc\\x00\\x1b[0m\\xff\\u202e"
     assert printable(b'File "/tmp/x/script/bug.py"', "/tmp/x/script/") == 'File "bug.py"'
     long = '  File "/home/me/twin/lib/python3.13t/{}.py", line 1 in f'
     pillow = long.format("site-packages/PIL/Image").encode()

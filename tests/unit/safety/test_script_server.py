@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from ftrun.interruption import Interruption
+from ftrun.protocol import PROTOCOL
+from ftrun.twin import TwinError
+from ftsafety.repro import twins
 from tests.checkout import importable
 from tests.unit.safety.conftest import TWIN
 
@@ -74,12 +81,16 @@ def test_a_script_is_sent_and_judged(server, reproduce):
     assert "exit status 3" in done.stdout and "threads 3" in done.stdout
     assert "docker compose run --rm -T ft-repro - --threads 3" in done.stdout
     assert "walls: containers" in done.stdout and "no walls" not in done.stderr
+    # One run is behind the walls, too.
+    assert f"docker compose run --rm -T ft-repro - --configs {TWIN}" in done.stdout
+    assert "python" not in done.stdout.partition("# one run:")[2].partition("```")[0]
     assert server.wait(timeout=60) == 0
 
 
 def test_a_configuration_without_a_twin_is_told(server, reproduce):
     done = reproduce("print(1)\n")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 14, done.stdout + done.stderr
+    assert "Not reproduced" not in done.stdout + done.stderr
     other = "gil" if TWIN == "ft" else "ft"
     assert f"{other} was not run: no interpreter was given for it" in done.stdout.replace("\\", "")
 
@@ -87,7 +98,7 @@ def test_a_configuration_without_a_twin_is_told(server, reproduce):
 def test_a_script_that_kills_its_supervisor(server, reproduce):
     done = reproduce("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", "--configs", TWIN)
     assert done.returncode == 14, done.stdout + done.stderr
-    assert "may have killed what supervises it" in done.stdout and "Traceback" not in done.stderr
+    assert "lost in run 1" in done.stdout and "Traceback" not in done.stderr
 
 
 def test_packages_cannot_be_installed_behind_walls(server, reproduce):
@@ -104,3 +115,79 @@ def test_other_requests_are_refused():
     assert "unknown configuration" in answer({"op": "reproduce", "config": "x"}, {})["error"]
     wrong = {"op": "reproduce", "config": TWIN, "name": "x", "source": "", "threads": 1, "limits": {"cpu": 1}}
     assert "not a request" in answer(wrong, {})["error"]
+
+
+def test_a_run_that_cannot_be_made_is_an_answer():
+    from ftsafety.repro.script_server import answer
+
+    request = {
+        "op": "reproduce",
+        "config": TWIN,
+        "name": "x" * 300,  # longer than a file's name may be
+        "source": "",
+        "threads": 1,
+        "limits": {},
+        "force_off": False,
+    }
+    assert "could not be made" in answer(request, {})["error"]
+
+
+class Peer:
+    """Who answers a client in a server's place, with these lines."""
+
+    def __init__(self, path, *answers):
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve, args=answers)
+        self._thread.start()
+
+    def _serve(self, *answers):
+        connection, _ = self._listener.accept()
+        with connection, connection.makefile("rb") as lines:
+            for number, answer in enumerate(answers):
+                if number:  # the first one is not asked for
+                    lines.readline()
+                connection.sendall(answer + b"\n")
+            lines.readline()
+
+    def close(self):
+        self._thread.join()
+        self._listener.close()
+
+
+HELLO = json.dumps({"hello": PROTOCOL}).encode()
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [b"[" * 200_000],
+        [b'{"hello": {"x": "\\u001b]52;c;x\\u0007"}}'],
+        [HELLO, b'{"error": "\\u001b]52;c;x\\u0007"}'],
+        [HELLO, b'{"result": []}'],
+        [HELLO, b'{"result": {"interpreter": {"twin": "ft"}, "packages": {"numpy": 1}}}'],
+        [HELLO, b'{"nothing": 1}'],
+        [HELLO, b"\xff\x00"],
+    ],
+)
+def test_a_peer_that_answers_anything(reproduce, tmp_path, answers):
+    peer = Peer(tmp_path / "s", *answers)
+    done = reproduce("print(1)\n", "--configs", TWIN)
+    peer.close()
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr and "\x1b" not in done.stdout + done.stderr
+
+
+def test_what_a_remote_twin_cannot_do_is_not_left_out_silently(server, tmp_path):
+    from ftsafety.repro.limits import Limits
+    from ftsafety.repro.script import Script
+
+    with Interruption() as interruption:
+        twin = twins.connect(f"unix:{tmp_path / 's'}", interruption)
+        try:
+            for more in ({"overlay": "/packages"}, {"below": ("gdb",)}):
+                with pytest.raises(TwinError, match="behind walls"):
+                    twin.reproduce(TWIN, Script("x.py", b""), 1, Limits(), False, **more)
+        finally:
+            twin.close()

@@ -76,8 +76,23 @@ def test_a_twin_that_is_missing_is_told():
     found = runs(gil=(0, 20), ft_gil=(0, 0), ft=(0, 0))
     found["ft"].missing = found["ft-gil"].missing = "no wheel"
     verdict = judge(found)
-    assert verdict.kind == NOT_REPRODUCED
+    assert verdict.kind == UNJUDGED and "ft-gil, ft were not run to the end" in verdict.sentence
     assert "ft was not run: no wheel." in verdict.remarks and "Nothing is known of ft-gil, ft." in verdict.remarks
+
+
+@pytest.mark.parametrize("config", ["gil", "ft-gil", "ft"])
+def test_no_all_clear_where_a_configuration_was_not_run_to_the_end(config):
+    clear = {"gil": (0, 20), "ft_gil": (0, 20), "ft": (0, 20)}
+    assert judge(runs(**clear)).exit_status == 0
+    lost = runs(**clear)
+    lost[config].missing = "lost in run 21: the server has gone"
+    none = runs(**{**clear, config.replace("-", "_"): (0, 0)})
+    limited = runs(**clear)
+    limited[config].outcomes[:] = [Outcome(LIMIT, "printed more than 64 MiB")] * 20
+    for each in (lost, none, limited):
+        found = judge(each)
+        assert found.exit_status == 14 and "Not reproduced" not in found.sentence
+        assert f"{config} was not run to the end" in found.sentence
 
 
 def test_figures_against_their_definitions():
