@@ -21,7 +21,6 @@ import os
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,7 +141,8 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
     """Import a module; return (error, lines it wrote to stderr, from C code too)."""
-    with tempfile.TemporaryFile() as captured:
+    # In memory, since nothing may be writable here.
+    with open(os.memfd_create("stderr"), "w+b") as captured:
         sys.stderr.flush()
         saved = os.dup(2)
         os.dup2(captured.fileno(), 2)

@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 def collect(lock: Path | None) -> dict:
     """Describe this environment; raises imports.LockError if a named lock is unreadable."""
     cuda = subprocess.Popen(
-        [sys.executable, "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     result = environment.describe()
     result["revision"] = environment.revision()

@@ -80,9 +80,24 @@ def test_labels_and_configuration(images, twin):
     labels = config["Labels"]
     assert labels["org.opencontainers.image.title"] == f"{twin}-env"
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
-    assert labels["org.opencontainers.image.description"]
+    assert labels["org.opencontainers.image.description"] and labels["org.opencontainers.image.revision"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", labels["org.opencontainers.image.version"])
     assert config["User"] == "ft"
     assert config["Entrypoint"][0].endswith("tini")
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_nobody_becomes_another_user_or_writes_into_anothers_home(run, twin):
+    assert run(twin, ["find", "/", "-xdev", "-type", "f", "-perm", "/6000"], user="0").strip() == ""
+    assert run(twin, ["find", "/home", "-perm", "-o+w"], user="0").strip() == ""
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_no_mirror_is_in_the_history(images, twin):
+    # A build argument is recorded with its value, which may hold a password.
+    steps = " ".join(entry["CreatedBy"] for entry in images[twin].history())
+    assert "DEBIAN_MIRROR" in steps
+    assert not re.search(r"\b(DEBIAN_\w*MIRROR|PIP_\w+|UV_\w*INDEX)=(?!\"\$\()", steps)
 
 
 def test_twins_share_their_largest_part_and_differ_in_the_gil_alone(engine, images, run):
@@ -123,6 +138,18 @@ def test_info(run, twin):
     states = {package["name"]: package["gil_enabled_after_import"] for package in info["imports"]}
     assert set(states.values()) == {twin == "gil"} and {"torch", "numpy", "pillow"} <= set(states)
     assert info["problems"] == []
+
+
+def test_nothing_is_imported_from_the_current_directory(run):
+    script = (
+        "cd /tmp; for name in ftrun ftbench ftsafety rich json; do echo 'raise SystemExit(9)' >$name.py; done; "
+        "for verb in bench audit repro info; do /opt/ft-env/docker/entrypoint $verb --help >/dev/null || exit; done"
+    )
+    run("ft", ["bash", "-c", script])
+
+
+def test_info_needs_no_place_to_write_to(run):
+    assert "problem" not in run("ft", ["info"], read_only=True)
 
 
 @pytest.mark.parametrize("twin", TWINS)

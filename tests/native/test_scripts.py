@@ -80,6 +80,35 @@ def test_engine_that_does_not_run(shell_environment, tmp_path):
     assert run(shell_environment, "engine", "stop", **home).stdout == "docker/engine: not running\n"
 
 
+def test_engine_touches_no_directory_but_its_own(shell_environment, tmp_path):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "thesis").touch()
+    home = {"ENGINE_HOME": str(tmp_path)}
+    for verb in ("start", "remove"):
+        done = run(shell_environment, "engine", verb, **home)
+        assert done.returncode == 1 and str(tmp_path) in done.stderr or "needs root" in done.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["root", "thesis"]
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "made-by-docker-engine").touch()
+    (own / "data").mkdir()
+    assert run(shell_environment, "engine", "remove", ENGINE_HOME=str(own)).returncode == 0
+    assert not own.exists() and (tmp_path / "root" / "thesis").exists()
+
+
+def test_engine_stops_no_process_but_its_own(shell_environment, tmp_path):
+    with subprocess.Popen(["sleep", "600"]) as other:
+        (tmp_path / "docker.pid").write_text(f"{other.pid}\n")
+        done = run(shell_environment, "engine", "stop", ENGINE_HOME=str(tmp_path))
+        assert done.stdout == "docker/engine: not running\n" and other.poll() is None
+        other.kill()
+
+
+def test_engine_ignores_a_relative_cache(shell_environment, tmp_path):
+    done = run(shell_environment, "engine", "--help", XDG_CACHE_HOME="cache", HOME=str(tmp_path))
+    assert f"(now {tmp_path}/.cache/ft-twins/engine)" in done.stdout
+
+
 def test_revision_of_a_checkout(shell_environment, tmp_path):
     assert run(shell_environment, "revision", str(tmp_path)).stdout == "unknown\n"
     git = tmp_path / ".git"
