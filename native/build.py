@@ -128,12 +128,15 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def twins(names: Collection[str] = TWINS, quality: str = "any", say: Callable[[str], None] = _say) -> dict[str, Twin]:
+def twins(
+    names: Collection[str] = TWINS, quality: str = "any", say: Callable[[str], None] = _say, agreed: bool = False
+) -> dict[str, Twin]:
     """The twins `names`, built first where missing.
 
     Args:
         quality: "pgo" for optimised builds, "plain" for plain ones; "any" for optimised ones if they
             exist, else plain ones, which are built if missing.
+        agreed: whether missing system packages may be installed without asking.
     """
     machine.check_platform()
     for pgo in {"pgo": (True,), "plain": (False,), "any": (True, False)}[quality]:
@@ -145,7 +148,7 @@ def twins(names: Collection[str] = TWINS, quality: str = "any", say: Callable[[s
         plan = Plan(plan.pgo)
         ready = plan.twins(names)  # another ./twins may have built them while this one waited
         if not ready:
-            _Builder(plan, names, lock).build()
+            _Builder(plan, names, lock).build(agreed)
             ready = plan.twins(names)
             assert ready, "a build that succeeded left its twins"
     _warn_if_unequal(ready, say)
@@ -178,7 +181,7 @@ class _Builder:
         for name in ("PYTHONPATH", "PYTHONHOME", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE"):
             self._env.pop(name, None)
 
-    def build(self) -> None:
+    def build(self, agreed: bool) -> None:
         plan = self._plan
         built = [name for name in self._names if not plan.own[name]]
         fetch = bool(built) and cache.finished(plan.source) is None
@@ -193,7 +196,7 @@ class _Builder:
         wanted = (SCRIPTS / "build-packages.txt").read_text().split() if compile_ else []
         if cuda and importlib.util.find_spec("ensurepip") is None:
             wanted.append("python3-venv")  # without it Debian's python3 cannot make virtual environments
-        install = machine.install_command(wanted) if wanted else None
+        install = machine.install_command(wanted, agreed) if wanted else None
 
         total = bool(install) + fetch + len(compile_) + cuda + 2 * len(self._names)
         logs = plan.root / "logs" / time.strftime("%Y%m%d-%H%M%S")
@@ -290,7 +293,7 @@ class _Builder:
             [
                 "sh",
                 "-ec",
-                ('"$1" -m venv "$2"; "$3" --cuda "$4" --python "$5" --into "$5"'),
+                ('"$1" -I -m venv "$2"; "$3" --cuda "$4" --python "$5" --into "$5"'),
                 "sh",
                 base,
                 directory,
@@ -313,5 +316,5 @@ class _Builder:
                 name,
             ],
         )
-        version = _output([python, "-c", "import platform; print(platform.python_version())"])
+        version = _output([python, "-I", "-c", "import platform; print(platform.python_version())"])
         cache.finish(directory, {"version": version, "pgo": own["pgo"] if own else plan.pgo})

@@ -23,7 +23,9 @@ STAMP = "finished.json"
 
 def root() -> Path:
     """The cache's directory, `${XDG_CACHE_HOME:-~/.cache}/ft-twins`."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification has a relative path ignored.
+    base = named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "ft-twins"
 
 

@@ -31,7 +31,7 @@ def _install(twin: Twin, directory: Path) -> None:
     cache.start(directory)
     try:
         for step in (
-            [str(twin.python), "-m", "venv", str(directory)],
+            [str(twin.python), "-I", "-m", "venv", str(directory)],
             [str(directory / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", PRE_COMMIT],
         ):
             subprocess.run(step, check=True, env=variables())

@@ -35,6 +35,7 @@ environment:
   PYTHON_SERIES=3.14               the 3.14 twins (default 3.13)
   PYTHON_SUITE=forky               another Debian suite as the source of CPython
   FT_PYTHON=... GIL_PYTHON=...     your own interpreters instead of built ones
+  CI=true                          as root, install missing system packages without asking
   DEBIAN_MIRROR, UV_DEFAULT_INDEX, PIP_INDEX_URL, SSL_CERT_FILE   for closed networks
 """
 
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         ),
     )
     setup.add_argument("--no-pgo", action="store_true", help="plain builds: half the time, slower interpreters")
+    setup.add_argument("--yes", action="store_true", help="as root, install missing system packages without asking")
 
     info = verb("info", "describe both twins: versions, flags, GIL state, processor, GPU", _info)
     info.add_argument("--json", action="store_true", help="print one JSON object with the keys ft and gil")
@@ -119,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _setup(options, _) -> int:
-    for twin in build.twins(quality="plain" if options.no_pgo else "pgo").values():
+    for twin in build.twins(quality="plain" if options.no_pgo else "pgo", agreed=options.yes).values():
         print(f"{twin.name:<4} {twin.label}: {twin.python}")
     return 0
 
@@ -128,7 +130,7 @@ def _info(options, _) -> int:
     ready = build.twins()
     answers, code = {}, 0
     for name, twin in ready.items():
-        command = [str(twin.python), "-m", "ftrun.info"]
+        command = [str(twin.python), "-P", "-m", "ftrun.info"]
         if options.json:
             answer = subprocess.run(command + ["--json"], env=environment(twin), stdout=subprocess.PIPE, check=False)
             code = code or answer.returncode
@@ -163,7 +165,7 @@ def _bench(_, rest) -> int:
     # With --quick any builds will do; the full comparison needs optimised ones.
     ready = build.twins(quality="any" if again or "--quick" in rest else "pgo")
     driver = ready["ft"]
-    command = [str(driver.python), "-m", "ftbench"]
+    command = [str(driver.python), "-P", "-m", "ftbench"]
     if not again:
         command += ["--out", str(CHECKOUT / "results")]
         for name, twin in ready.items():
@@ -196,7 +198,7 @@ def _repro(_, rest) -> int:
     driver = ready["ft"]
     variables = environment(driver)
     variables.setdefault("UV_CACHE_DIR", str(cache.root() / "uv"))
-    command = [str(driver.python), "-m", "ftsafety.repro", "--cache", str(cache.root())]
+    command = [str(driver.python), "-P", "-m", "ftsafety.repro", "--cache", str(cache.root())]
     for name, twin in ready.items():
         command += ["--twin", f"{name}={twin.python}"]
     os.execve(command[0], command + rest, variables)
@@ -206,7 +208,7 @@ def _audit(_, rest) -> int:
     name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # without the GIL, races show most
     _audit_arguments().parse(rest, "./twins audit [ft|gil]")  # handles --help and wrong usage
     twin = build.twins([name])[name]
-    os.execve(str(twin.python), [str(twin.python), "-m", "ftsafety.audit", *rest], environment(twin))
+    os.execve(str(twin.python), [str(twin.python), "-P", "-m", "ftsafety.audit", *rest], environment(twin))
 
 
 def _audit_arguments():

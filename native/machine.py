@@ -56,11 +56,13 @@ def missing_packages(wanted: list[str]) -> list[str]:
     return [package for package in wanted if package not in installed]
 
 
-def install_command(wanted: list[str]) -> list[str] | None:
+def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
     """The command that installs what is missing of `wanted`, to be run as root; None if nothing is missing.
 
+    Root is asked first, unless `agreed` or in continuous integration (CI is set).
+
     Raises:
-        TwinsError: this machine has no apt, or the user is not root (with the command to paste).
+        TwinsError: this machine has no apt, or the user is not root or does not agree (with the command to paste).
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
         raise TwinsError(
@@ -72,10 +74,22 @@ def install_command(wanted: list[str]) -> list[str] | None:
     missing = missing_packages(wanted)
     if not missing:
         return None
-    if os.geteuid() != 0:
+    root = os.geteuid() == 0
+    if not root or not (agreed or os.environ.get("CI") or _agrees(missing)):
+        sudo = "" if root else "sudo "
         raise TwinsError(
-            "packages that the build needs are missing; install them and try again:\n"
-            f"  sudo apt-get update && sudo apt-get install -y --no-install-recommends {' '.join(missing)}",
+            "packages that the build needs are missing; install them and try again"
+            f"{' (./twins setup --yes installs them)' if root else ''}:\n"
+            f"  {sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends {' '.join(missing)}",
             3,
         )
     return ["sh", "-c", 'apt-get update && apt-get install -y --no-install-recommends "$@"', "sh", *missing]
+
+
+def _agrees(missing: list[str]) -> bool:
+    """Whether the user, asked at the terminal, wants these packages installed."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"The build needs these system packages: {' '.join(missing)}\nInstall them? [y/N] ", end="", file=sys.stderr)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -53,6 +53,7 @@ def _is_dataset(value: Any) -> bool:
 
 def _import(name: str) -> types.ModuleType:
     if not name.endswith(".py"):
+        sys.path.insert(0, os.getcwd())  # as python -m does
         return importlib.import_module(name)
     if not os.path.isfile(name):
         raise TargetError(f"there is no file {name}")

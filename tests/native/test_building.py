@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,8 @@ import time
 import psutil
 import pytest
 
+from native import machine
+from native.errors import TwinsError
 from tests.checkout import CHECKOUT
 
 TWINS = CHECKOUT / "twins"
@@ -170,6 +173,41 @@ def test_missing_packages_come_as_one_command(shell_environment):
     assert done.returncode == 3, done.stderr
     command = next(line for line in done.stderr.splitlines() if "sudo apt-get install" in line or "&& sudo" in line)
     assert "build-essential" in command and "libssl-dev" in command
+
+
+@pytest.mark.parametrize(
+    ("agreed", "variable", "typed", "installs"),
+    [
+        (False, None, None, False),
+        (True, None, None, True),
+        (False, "true", None, True),
+        (False, None, "n", False),
+        (False, None, "", False),
+        (False, None, "y", True),
+    ],
+)
+def test_root_is_asked_before_packages_are_installed(monkeypatch, tmp_path, agreed, variable, typed, installs):
+    if os.geteuid() != 0:
+        pytest.skip("others are told what to type")
+    for name in ("updates", "info"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "status").touch()
+    monkeypatch.setenv("DPKG_ADMINDIR", str(tmp_path))
+    monkeypatch.setenv("CI", variable) if variable else monkeypatch.delenv("CI", raising=False)
+    ours, theirs = pty.openpty()
+    with open(ours, "wb", buffering=0) as keyboard, open(theirs) as terminal, open(os.devnull) as nothing:
+        monkeypatch.setattr("sys.stdin", nothing if typed is None else terminal)
+        keyboard.write(f"{typed}\n".encode())
+        if installs:
+            assert machine.install_command(["gcc", "make"], agreed)[-2:] == ["gcc", "make"]
+        else:
+            with pytest.raises(TwinsError, match="apt-get install -y --no-install-recommends gcc make"):
+                machine.install_command(["gcc", "make"], agreed)
+
+
+def test_a_relative_cache_is_ignored(twins, tmp_path):
+    done = twins("clean", XDG_CACHE_HOME="cache", HOME=str(tmp_path))
+    assert done.stdout == f"nothing to delete: {tmp_path}/.cache/ft-twins does not exist\n"
 
 
 def test_other_architectures_are_named(shell_environment):
