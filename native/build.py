@@ -84,7 +84,10 @@ class Plan:
     def __init__(self, pgo: bool) -> None:
         self.pgo = pgo
         self.root = cache.root()
-        self.source = self.root / "source" / f"{series()}-{suite()}"
+        # Another list of patches is another source.
+        patches = [SCRIPTS / "patch-cpython", SCRIPTS / "patches.txt", *sorted((SCRIPTS / "patches").rglob("*.patch"))]
+        recipe = _hash(b"".join(path.read_bytes() for path in patches))
+        self.source = self.root / "source" / f"{series()}-{suite()}-{recipe}"
         self.own = {twin: interpreters.brought(twin, series()) for twin in TWINS}
         lock = (SCRIPTS / "requirements.lock").read_bytes()
         self.packages = _hash(lock)
@@ -97,9 +100,10 @@ class Plan:
 
     def interpreter(self, twin: str) -> Path:
         """Where `twin`'s interpreter belongs: under "unknown", which is never built, until the source is fetched."""
-        version = (cache.finished(self.source) or {"version": "unknown"})["version"]
+        source = cache.finished(self.source) or {"version": "unknown", "patches": "unknown"}
         quality = "pgo" if self.pgo else "plain"
-        name = f"cpython-{version}-{twin}-{quality}-{self._compiler}-{_hash(self._flags.encode())}"
+        flags = _hash(f"{self._flags} {source['patches']}".encode())
+        name = f"cpython-{source['version']}-{twin}-{quality}-{self._compiler}-{flags}"
         return self.root / "interpreters" / name
 
     def environment(self, twin: str) -> Path:
@@ -244,7 +248,8 @@ class _Builder:
         directory = self._plan.source
         cache.start(directory)
         self._run("CPython source", [SCRIPTS / "fetch-cpython", series(), suite(), directory])
-        cache.finish(directory, {"version": (directory / "version").read_text().strip()})
+        patches = _hash((directory / "cpython" / "PATCHES").read_bytes())
+        cache.finish(directory, {"version": (directory / "version").read_text().strip(), "patches": patches})
 
     def _interpreter(self, name: str, source: Future | None) -> None:
         if source:

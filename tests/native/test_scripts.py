@@ -18,6 +18,7 @@ SCRIPTS = [
     "install-packages",
     "lock",
     "offline-bundle",
+    "patch-cpython",
 ]
 
 
@@ -41,7 +42,16 @@ def test_help(shell_environment, script):
 
 @pytest.mark.parametrize(
     "script",
-    ["base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages", "offline-bundle"],
+    [
+        "base-image",
+        "build-cpython",
+        "debian-apt",
+        "engine",
+        "fetch-cpython",
+        "install-packages",
+        "offline-bundle",
+        "patch-cpython",
+    ],
 )
 def test_wrong_usage(shell_environment, script):
     done = run(shell_environment, script, "--frobnicate")
