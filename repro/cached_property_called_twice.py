@@ -4,7 +4,6 @@
 # Expected gil: fails (wrong result)
 # Expected ft-gil: fails (wrong result)
 # Expected ft: fails (wrong result)
-# Runs: 1
 # Timeout: 300
 import functools
 import os

@@ -4,7 +4,6 @@
 # Expected gil: fails (wrong result)
 # Expected ft-gil: fails (wrong result)
 # Expected ft: may fail (wrong result)
-# Runs: 1
 # Timeout: 300
 import sys
 import threading

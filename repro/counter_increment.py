@@ -4,7 +4,6 @@
 # Expected gil: ok
 # Expected ft-gil: ok
 # Expected ft: fails (wrong result)
-# Runs: 3
 # Timeout: 300
 import os
 import sys

@@ -4,7 +4,6 @@
 # Expected gil: fails (hang)
 # Expected ft-gil: fails (hang)
 # Expected ft: fails (hang)
-# Runs: 1
 # Timeout: 5
 import os
 import threading

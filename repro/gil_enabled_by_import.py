@@ -4,7 +4,6 @@
 # Expected gil: ok
 # Expected ft-gil: ok
 # Expected ft: GIL enabled
-# Runs: 1
 # Timeout: 300
 import importlib.machinery
 import importlib.util

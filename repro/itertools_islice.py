@@ -4,7 +4,6 @@
 # Expected gil: ok
 # Expected ft-gil: ok
 # Expected ft: may fail (wrong result, signal)
-# Runs: 2
 # Timeout: 300
 import itertools
 import os

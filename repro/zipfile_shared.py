@@ -5,7 +5,6 @@
 # Expected gil: ok
 # Expected ft-gil: ok
 # Expected ft: may fail (exception, wrong result)
-# Runs: 2
 # Timeout: 300
 import io
 import os

@@ -42,6 +42,7 @@ examples:
   ./twins repro bug.py --shrink-threads            the smallest number of threads that still fails
   ./twins repro bug.py --bisect-packages           try other versions of the packages that it imports
   ./twins repro bug.py --bisect-packages --package numpy==2.3.5 --package 'pillow<12'
+  ./twins repro --gallery                          every published bug in repro/: does it behave as it says?
   docker compose run --rm ft-repro repro/counter_increment.py      behind walls: no network, read-only, ...
   docker compose run --rm -T ft-repro - <bug.py                    any script, from standard input
 
@@ -105,7 +106,7 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = result.add_argument
-    add("script", metavar="SCRIPT", help="the Python script, one file; - reads it from standard input")
+    add("script", nargs="?", metavar="SCRIPT", help="the Python script, one file; - reads it from standard input")
     add(
         "--threads",
         type=_whole(1, 1024),
@@ -135,6 +136,13 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
         help="time for all runs together; runs made until then are reported (default: %(default)g)",
     )
     add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
+    add(
+        "--gallery",
+        action="store_true",
+        help="run the scripts in repro/ (or SCRIPT of them) and compare with what their headers expect; with "
+        "--bisect-packages also in the versions of their packages that they name; --out writes the page, and adds "
+        "to what FILE with the suffix .json holds",
+    )
     add("--configs", default="gil,ft-gil,ft", metavar="gil,ft-gil,ft", help="run these configurations only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
     find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
@@ -238,5 +246,9 @@ def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
         raise UsageError(f"--out {given.out}: there is no directory {given.out.absolute().parent}")
     # Where the twins are in containers of their own, so is this program.
     given.walled = any(where.startswith("unix:") for _, where in given.twin)
+    if given.gallery:
+        return given
+    if given.script is None:
+        raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
     given.source = read_script(given.script, given.walled)
     return given

@@ -17,7 +17,7 @@ from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays
 from ftrun.twin import TwinError
 from ftsafety.repro import arguments as arguments_
-from ftsafety.repro import narrow, report, script, verdict
+from ftsafety.repro import gallery, narrow, report, script, verdict
 from ftsafety.repro.arguments import UsageError, parse
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.limits import MIB, Limits
@@ -35,6 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         given = parse(arguments)
+        if given.gallery:
+            return gallery.main(given)
         reproduction = Reproduction(given, arguments)
     except (UsageError, script.ScriptError) as error:
         print(f"repro: {terminal(str(error))}", file=sys.stderr)

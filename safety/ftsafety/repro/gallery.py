@@ -1,0 +1,293 @@
+"""``./twins repro --gallery``: every published bug in the folder repro/, in every configuration and version.
+
+A script's header says where the bug was published, in which package, in which version it was seen to fail and in
+which it is fixed, and how it ends in each configuration until then:
+
+    # Link: https://github.com/numpy/numpy/issues/28197
+    # Package: numpy
+    # Fails: 2.2.2
+    # Fixed: 2.2.3
+    # Expected ft: fails (signal, exception)
+
+Without "Package" what is expected holds for every version. "CPython" is the package of what belongs to the
+interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from ftrun.interruption import Interrupted, Interruption
+from ftrun.overlay import OverlayError, Overlays
+from ftrun.project import ROOT, normalise
+from ftrun.twin import TwinError
+from ftsafety.repro import script
+from ftsafety.repro.campaign import CONFIGS, Campaign, Runs
+from ftsafety.repro.limits import MIB, Limits
+from ftsafety.repro.outcome import GIL, KINDS, OK
+from ftsafety.repro.progress import Progress
+from ftsafety.repro.twins import Twin, connect
+from ftsafety.repro.verdict import rate
+
+CPYTHON = "CPython"
+FIELD = re.compile(r"^# (Link|Package|Fails|Fixed|Timeout|Expected (?:gil|ft-gil|ft)): (.+)$", re.M)
+EXPECTED = re.compile(r"ok|GIL enabled|(?:fails|may fail) \(((?:[a-z ]+)(?:, [a-z ]+)*)\)")
+ISSUE = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)")
+UNEXPECTED = 13
+
+
+class GalleryError(Exception):
+    """A script's header is malformed; the message says how."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One script of the gallery."""
+
+    path: Path
+    title: str
+    link: str
+    timeout: float
+    expected: Mapping[str, str]
+    package: str | None = None
+    fails: str | None = None
+    fixed: str | None = None
+
+    def is_fixed(self, version: str, patches: str = "") -> bool:
+        """Whether the bug is fixed in this version of the package, or by one of CPython's `patches`."""
+        if self.fixed is None:
+            return False
+        number = self.link.rpartition("/")[2]
+        return Version(version) >= Version(self.fixed) or bool(re.search(rf"\bgh-{number}\b", patches))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One script in one version and configuration."""
+
+    script: str
+    version: str
+    config: str
+    runs: int
+    failures: int
+    kinds: Mapping[str, int]
+    expected: str
+    as_expected: bool
+    date: str
+    python: str
+
+
+def read(path: Path) -> Entry:
+    """The entry that a script's header describes; raises GalleryError."""
+    text = path.read_text()
+    said = dict(FIELD.findall(text))
+    expected = {config: said.get(f"Expected {config}", "") for config in CONFIGS}
+    wrong = [value for value in expected.values() if not EXPECTED.fullmatch(value) or _kinds(value) - set(KINDS)]
+    versions = [said.get(name) for name in ("Package", "Fails", "Fixed")]
+    if wrong or not ISSUE.fullmatch(said.get("Link", "")) or "Timeout" not in said or len({*map(bool, versions)}) > 1:
+        raise GalleryError(f"{path.name}: its header lacks a field or has a wrong one: {said}")
+    title = text.partition("\n")[0].lstrip("# ").rstrip(".")
+    return Entry(path, title, said["Link"], float(said["Timeout"]), expected, *versions)
+
+
+def _kinds(expected: str) -> set[str]:
+    match = EXPECTED.fullmatch(expected)
+    return set(match[1].split(", ")) if match and match[1] else set()
+
+
+def holds(expected: str, seen: Iterable[str]) -> bool:
+    """Whether runs that ended in these ways are what was expected."""
+    found = set(seen)
+    if expected == GIL:
+        return GIL in found and found <= {OK, GIL}
+    kinds = _kinds(expected)
+    return found <= {OK, *kinds} and (not expected.startswith("fails") or bool(found & kinds))
+
+
+def main(given) -> int:
+    """Run the gallery; the exit status is 0 where all is as expected."""
+    try:
+        paths = [Path(given.script)] if given.script else sorted((ROOT / "repro").glob("*.py"))
+        entries = [read(path) for path in paths]
+    except (GalleryError, OSError) as error:
+        print(f"repro: {error}", file=sys.stderr)
+        return 2
+    with Interruption() as interruption, contextlib.ExitStack() as stack:
+        progress = stack.enter_context(Progress())
+        try:
+            gallery = Gallery(given, interruption, progress, stack)
+            rows, notes = gallery.run(entries)
+        except Interrupted as error:
+            progress.note(f"repro: interrupted ({error})")
+            return error.exit_status
+        except TwinError as error:
+            progress.note(f"repro: {error}")
+            return 1
+    if given.out is not None:
+        rows = _merged(given.out.with_suffix(".json"), rows)
+        given.out.write_text(page(entries, rows, notes))
+    print(page(entries, rows, notes))
+    unexpected = sorted({row.script for row in rows if not row.as_expected})
+    print(f"repro: not as expected: {', '.join(unexpected) or 'nothing'}", file=sys.stderr)
+    return UNEXPECTED if unexpected else 0
+
+
+class Gallery:
+    """All runs. Owned by one thread."""
+
+    def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
+        self._given, self._interruption, self._progress = given, interruption, progress
+        self._twins: dict[str, Twin] = {}
+        for name, where in given.twin:
+            self._twins[name] = connect(where, interruption)
+            stack.callback(self._twins[name].close)
+        self._missing = dict.fromkeys({"ft", "gil"} - {*self._twins}, "no interpreter was given for it (--twin)")
+        described = {name: twin.describe() for name, twin in self._twins.items()}
+        self._packages = {name: found["packages"] for name, found in described.items()}
+        self._python = next(iter(described.values()))["interpreter"]["version"]
+        self._patches = _patches(next(iter(self._twins.values())).python)
+        work = Path(tempfile.mkdtemp(prefix="ft-gallery-"))
+        stack.callback(shutil.rmtree, work, ignore_errors=True)
+        self._overlays = Overlays(given.cache or work, work, interruption)
+
+    def run(self, entries: Iterable[Entry]) -> tuple[list[Row], list[str]]:
+        """The rows, and what could not be run and why."""
+        rows: list[Row] = []
+        notes = []
+        for entry in entries:
+            for version, overlays in self._versions(entry, notes):
+                rows += self._rows(entry, version, overlays)
+        return rows, notes
+
+    def _versions(self, entry: Entry, notes: list[str]):
+        """(version, overlays by twin): as locked, and with --bisect-packages before and after the fix."""
+        if entry.package in (None, CPYTHON):
+            yield self._python, {}
+            return
+        locked = self._packages["ft" if "ft" in self._twins else "gil"].get(normalise(entry.package))
+        if locked:
+            yield locked, {}
+        for version in (entry.fails, entry.fixed) if self._given.bisect_packages else ():
+            if version == locked:
+                continue
+            overlays = {}
+            wanted = f"{entry.package}=={version}"
+            self._progress.note(f"installing {wanted}")
+            for name, twin in self._twins.items():
+                try:
+                    overlays[name], _ = self._overlays.make(twin.python, [wanted], self._packages[name])
+                except OverlayError as error:
+                    notes.append(f"{entry.path.name}: {wanted} cannot be installed for {name}: {error}")
+            if overlays:
+                yield version, overlays
+
+    def _rows(self, entry: Entry, version: str, overlays: dict[str, str]) -> list[Row]:
+        given = self._given
+        limits = Limits(entry.timeout, given.memory * MIB, given.processes, given.disk * MIB, given.output * MIB)
+        absent = {name: "not installed" for name in self._twins if overlays and name not in overlays}
+        campaign = Campaign(
+            script.load(str(entry.path), entry.path.read_bytes()),
+            self._twins,
+            limits,
+            self._progress.update,
+            time.monotonic() + given.budget,
+            overlays,
+            {**self._missing, **absent},
+        )
+        found = campaign.run(given.configs, given.repeat, given.threads, f"{entry.path.stem} {version}:")
+        self._interruption.check()
+        fixed = entry.is_fixed(version, self._patches if entry.package == CPYTHON else "")
+        return [
+            self._row(entry, version, runs, OK if fixed else entry.expected[config])
+            for config, runs in found.items()
+            if runs.outcomes
+        ]
+
+    def _row(self, entry: Entry, version: str, runs: Runs, expected: str) -> Row:
+        kinds = Counter(outcome.kind for outcome in runs.outcomes)
+        python = self._python + (" with patches" if self._patches else "")
+        return Row(
+            entry.path.name,
+            python if entry.package in (None, CPYTHON) else version,
+            runs.config,
+            runs.counted,
+            runs.failures,
+            dict(kinds),
+            expected,
+            holds(expected, kinds),
+            time.strftime("%Y-%m-%d", time.gmtime()),
+            python,
+        )
+
+
+def _patches(python: str | None) -> str:
+    """What docker/patch-cpython applied to this interpreter: one line a patch, with its issue."""
+    if python is None:
+        return ""
+    done = subprocess.run([python, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, text=True)
+    try:
+        return (Path(done.stdout.strip()) / "share" / "cpython" / "PATCHES").read_text()
+    except OSError:
+        return ""
+
+
+def _merged(path: Path, rows: list[Row]) -> list[Row]:
+    """`rows` and those of other scripts, versions and interpreters that the file holds already."""
+    new = {(row.script, row.version, row.config, row.python) for row in rows}
+    old = [Row(**each) for each in json.loads(path.read_text())] if path.exists() else []
+    merged = [row for row in old if (row.script, row.version, row.config, row.python) not in new] + rows
+    merged.sort(key=lambda row: (row.script, row.python, row.version, CONFIGS.index(row.config)))
+    path.write_text(json.dumps([asdict(row) for row in merged], indent=1) + "\n")
+    return merged
+
+
+def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = ()) -> str:
+    """The results as one page of Markdown: bug by version by configuration."""
+    by_script: dict[str, list[Row]] = {}
+    for row in rows:
+        by_script.setdefault(row.script, []).append(row)
+    lines = ["| bug | version | CPython | `gil` | `ft-gil` | `ft` | date |", "|---|---|---|---|---|---|---|"]
+    for entry in entries:
+        found: dict[tuple[str, str], dict[str, Row]] = {}
+        for row in by_script.get(entry.path.name, ()):
+            found.setdefault((row.version, row.python), {})[row.config] = row
+        repository, number = ISSUE.fullmatch(entry.link).groups()  # type: ignore[union-attr] # read() has checked it
+        bug = f"[{repository.rpartition('/')[2]} {number}]({entry.link}): {entry.title} (`{entry.path.name}`)"
+        for (version, python), configs in found.items():
+            name = "-" if entry.package in (None, CPYTHON) else f"{entry.package} {version}"
+            cells = [_cell(configs.get(config)) for config in CONFIGS]
+            lines.append(f"| {bug} | {name} | {python} | {' | '.join(cells)} | {next(iter(configs.values())).date} |")
+            bug = ""
+    text = "\n".join(
+        [
+            "# The gallery in numbers",
+            "",
+            "Failure rates with their 95% intervals (Clopper-Pearson), and how the runs ended. **Bold**: not as "
+            "expected. Made by `./twins repro --gallery --bisect-packages`.",
+            "",
+            *lines,
+            "",
+        ]
+    )
+    return text + "".join(f"- not run: {note}\n" for note in notes)
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    kinds = ", ".join(f"{number} {kind}" for kind, number in row.kinds.items() if kind != OK)
+    text = rate(row.failures, row.runs) + (f": {kinds}" if kinds else "")
+    return text if row.as_expected else f"**{text}**"

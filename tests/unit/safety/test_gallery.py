@@ -1,0 +1,101 @@
+"""The gallery's headers, and what counts as expected."""
+
+import json
+
+import pytest
+
+from ftsafety.repro import gallery
+from tests.checkout import CHECKOUT
+
+HEADER = """# numpy.repeat() in several threads.
+#
+# Link: https://github.com/numpy/numpy/issues/28197
+# Package: numpy
+# Fails: 2.2.2
+# Fixed: 2.2.3
+# Expected gil: ok
+# Expected ft-gil: may fail (signal)
+# Expected ft: fails (signal, wrong result)
+# Timeout: 60
+"""
+
+
+def entry(path, text=HEADER):
+    (path / "script.py").write_text(text)
+    return gallery.read(path / "script.py")
+
+
+def test_every_header():
+    entries = [gallery.read(path) for path in sorted((CHECKOUT / "repro").glob("*.py"))]
+    assert sum(each.package is not None for each in entries) >= 25
+    assert sum(each.expected["gil"] != "ok" for each in entries) >= 10
+
+
+def test_a_header(tmp_path):
+    found = entry(tmp_path)
+    assert found.title == "numpy.repeat() in several threads"
+    assert (found.package, found.fails, found.fixed, found.timeout) == ("numpy", "2.2.2", "2.2.3", 60.0)
+    assert found.expected == {"gil": "ok", "ft-gil": "may fail (signal)", "ft": "fails (signal, wrong result)"}
+
+
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        ("# Expected gil: ok\n", ""),
+        ("# Expected gil: ok\n", "# Expected gil: fails (sometimes)\n"),
+        ("# Fixed: 2.2.3\n", ""),
+        ("# Timeout: 60\n", ""),
+        ("numpy/numpy/issues/28197", "numpy"),
+    ],
+)
+def test_a_wrong_header(tmp_path, line, other):
+    assert line in HEADER
+    with pytest.raises(gallery.GalleryError, match="script.py: its header"):
+        entry(tmp_path, HEADER.replace(line, other))
+
+
+def test_where_it_is_fixed(tmp_path):
+    found = entry(tmp_path)
+    assert [found.is_fixed(version) for version in ("2.2.2", "2.2.3", "2.10")] == [False, True, True]
+    assert found.is_fixed("2.2.2", "0123  name.patch  gh-28197: why")
+    assert not found.is_fixed("2.2.2", "0123  name.patch  gh-281970: why")
+
+
+@pytest.mark.parametrize(
+    ("expected", "seen", "true"),
+    [
+        ("ok", ["ok"], True),
+        ("ok", ["ok", "signal"], False),
+        ("fails (signal)", ["ok", "signal"], True),
+        ("fails (signal)", ["ok"], False),
+        ("fails (signal, hang)", ["hang"], True),
+        ("fails (signal)", ["signal", "hang"], False),
+        ("may fail (wrong result)", ["ok"], True),
+        ("may fail (wrong result)", ["exception"], False),
+        ("GIL enabled", ["GIL enabled", "ok"], True),
+        ("GIL enabled", ["ok"], False),
+        ("ok", ["not run"], False),
+    ],
+)
+def test_what_was_expected(expected, seen, true):
+    assert gallery.holds(expected, seen) is true
+
+
+def row(version, config, failures, as_expected=True):
+    kinds = {"ok": 5 - failures, **({"signal": failures} if failures else {})}
+    return gallery.Row("script.py", version, config, 5, failures, kinds, "ok", as_expected, "2026-01-01", "3.13.5")
+
+
+def test_the_page_and_what_it_adds_to(tmp_path):
+    file = tmp_path / "gallery.json"
+    gallery._merged(file, [row("2.2.2", "ft", 5)])
+    rows = gallery._merged(file, [row("2.2.3", "ft", 1, as_expected=False), row("2.2.3", "gil", 0)])
+    assert [(each.version, each.config) for each in rows] == [("2.2.2", "ft"), ("2.2.3", "gil"), ("2.2.3", "ft")]
+    assert len(json.loads(file.read_text())) == 3
+    rows = gallery._merged(file, [row("2.2.3", "ft", 0)])
+    assert [each.failures for each in rows] == [5, 0, 0]
+    page = gallery.page([entry(tmp_path)], [*rows[:2], row("2.2.3", "ft", 1, as_expected=False)], ["a note"])
+    assert "| [numpy 28197](https://github.com/numpy/numpy/issues/28197): numpy.repeat() in several threads" in page
+    assert "| numpy 2.2.2 | 3.13.5 |  |  | 100% (48% to 100%): 5 signal | 2026-01-01 |" in page
+    assert "|  | numpy 2.2.3 | 3.13.5 | 0% (0% to 52%) |  | **20% (1% to 72%): 1 signal** | 2026-01-01 |" in page
+    assert page.endswith("- not run: a note\n")
