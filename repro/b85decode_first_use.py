@@ -1,45 +1,36 @@
-# The first call of base64.b85decode() in several threads: one sees the other's unfinished table.
+# Not of the GIL: the first call of base64.b85decode() in two threads: one sees the other's unfinished table.
 #
 # Link: https://github.com/python/cpython/issues/141141
 # Package: CPython
 # Fails: 3.13.5
 # Fixed: 3.13.10
-# Expected gil: may fail (exception)
-# Expected ft-gil: may fail (exception)
+# Expected gil: fails (exception)
+# Expected ft-gil: fails (exception)
 # Expected ft: fails (exception)
 # Timeout: 60
 import base64
-import sys
 import threading
 
-ROUNDS = 500
-sys.setswitchinterval(1e-6)
-encoded = base64.b85encode(b"data" * 4)
-now, done = [-1], [-1, -1]
+encoded = base64.b85encode(b"data")
+inside, tried = threading.Event(), threading.Event()
 
 
-def work(number):
-    for step in range(ROUNDS):
-        while now[0] < step:
-            pass  # both begin in the same moment
-        try:
-            assert base64.b85decode(encoded) == b"data" * 4
-        except BaseException:
-            done[number] = now[0] = ROUNDS
-            raise
-        done[number] = step
+class Alphabet(bytes):
+    """Stops the thread that fills the table, until the other thread has tried to use it."""
+
+    def __iter__(self):
+        if not inside.is_set():
+            inside.set()
+            tried.wait()
+        return super().__iter__()
 
 
-threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
-for thread in threads:
-    thread.start()
-for step in range(ROUNDS):
-    if now[0] == ROUNDS:
-        break
-    base64._b85dec = None  # as at the first call
-    now[0] = step
-    while min(done) < step and max(done) < ROUNDS:
-        pass
-now[0] = ROUNDS
-for thread in threads:
-    thread.join()
+base64._b85alphabet = Alphabet(base64._b85alphabet)
+first = threading.Thread(target=base64.b85decode, args=(encoded,))
+first.start()
+inside.wait()
+try:
+    assert base64.b85decode(encoded) == b"data"
+finally:
+    tried.set()
+    first.join()

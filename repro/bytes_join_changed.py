@@ -7,7 +7,7 @@
 # Expected gil: fails (signal, hang)
 # Expected ft-gil: fails (signal, hang)
 # Expected ft: fails (signal, hang)
-# Timeout: 10
+# Timeout: 5
 class Value:
     def __buffer__(self, flags):
         items.clear()

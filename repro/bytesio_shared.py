@@ -6,7 +6,7 @@
 # Fixed: 3.14.1
 # Expected gil: ok
 # Expected ft-gil: ok
-# Expected ft: fails (signal, exception)
+# Expected ft: may fail (signal, exception, hang)
 # Timeout: 60
 import io
 import os

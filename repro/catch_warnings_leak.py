@@ -2,7 +2,7 @@
 #
 # Link: https://github.com/python/cpython/issues/128384
 # Expected gil: fails (wrong result)
-# Expected ft-gil: fails (wrong result)
+# Expected ft-gil: may fail (wrong result)
 # Expected ft: may fail (wrong result)
 # Timeout: 300
 import sys

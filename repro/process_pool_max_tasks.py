@@ -7,7 +7,7 @@
 # Expected gil: fails (hang)
 # Expected ft-gil: fails (hang)
 # Expected ft: fails (hang)
-# Timeout: 20
+# Timeout: 15
 import concurrent.futures
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.checkout import CHECKOUT
 
 EXPECTED = CHECKOUT / "tests" / "native" / "cpython_failures.txt"
-RESOURCES = "all,-network,-urlfetch,-gui,-audio,-largefile,-extralargefile,-bigmem,-tzdata"
+RESOURCES = "all,-network,-urlfetch,-gui,-audio,-largefile,-extralargefile,-tzdata"
 SECONDS = 600  # for one test file
 
 

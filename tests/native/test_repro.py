@@ -28,7 +28,17 @@ def table(report):
 def test_gallery(twins, tmp_path):
     """Every script behaves as its header says, in the locked versions."""
     done = twins(
-        "repro", "--gallery", "--threads", "4", "--repeat", "1", "--out", tmp_path / "gallery.md", timeout=2400
+        "repro",
+        "--gallery",
+        "--configs",
+        "gil,ft",
+        "--threads",
+        "4",
+        "--repeat",
+        "1",
+        "--out",
+        tmp_path / "gallery.md",
+        timeout=2400,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "gallery.json").read_text())

@@ -120,8 +120,8 @@ def holds(expected: str, seen: Iterable[str]) -> bool:
 def main(given) -> int:
     """Run the gallery; the exit status is 0 where all is as expected."""
     try:
-        paths = [Path(given.script)] if given.script else sorted((ROOT / "repro").glob("*.py"))
-        entries = [read(path) for path in paths]
+        entries = [read(path) for path in sorted((ROOT / "repro").glob("*.py"))]
+        chosen = [read(Path(given.script))] if given.script else entries
     except (GalleryError, OSError) as error:
         print(f"repro: {error}", file=sys.stderr)
         return 2
@@ -129,17 +129,16 @@ def main(given) -> int:
         progress = stack.enter_context(Progress())
         try:
             gallery = Gallery(given, interruption, progress, stack)
-            rows, notes = gallery.run(entries)
+            rows, notes = gallery.run(chosen)
         except Interrupted as error:
             progress.note(f"repro: interrupted ({error})")
             return error.exit_status
         except TwinError as error:
             progress.note(f"repro: {error}")
             return 1
+    print(page(chosen, rows, notes))
     if given.out is not None:
-        rows = _merged(given.out.with_suffix(".json"), rows)
-        given.out.write_text(page(entries, rows, notes))
-    print(page(entries, rows, notes))
+        given.out.write_text(page(entries, _merged(given.out.with_suffix(".json"), rows), notes))
     unexpected = sorted({row.script for row in rows if not row.as_expected})
     print(f"repro: not as expected: {', '.join(unexpected) or 'nothing'}", file=sys.stderr)
     return UNEXPECTED if unexpected else 0
