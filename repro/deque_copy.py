@@ -5,8 +5,8 @@
 # Fails: 3.13.5
 # Fixed: 3.14.4
 # Expected gil: ok
-# Expected ft-gil: ok
-# Expected ft: fails (exception, signal)
+# Expected ft-gil: may fail (exception)
+# Expected ft: may fail (exception, signal)
 # Timeout: 60
 import collections
 import copy

@@ -4,9 +4,9 @@
 # Package: CPython
 # Fails: 3.13.5
 # Fixed: 3.13.15
-# Expected gil: fails (hang)
-# Expected ft-gil: fails (hang)
-# Expected ft: fails (hang)
+# Expected gil: may fail (hang)
+# Expected ft-gil: may fail (hang)
+# Expected ft: may fail (hang)
 # Timeout: 15
 import concurrent.futures
 

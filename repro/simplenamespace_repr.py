@@ -6,7 +6,7 @@
 # Fixed: 3.13.6
 # Expected gil: ok
 # Expected ft-gil: ok
-# Expected ft: fails (signal, exception)
+# Expected ft: may fail (signal, exception)
 # Timeout: 60
 import os
 import threading

@@ -6,7 +6,7 @@
 # Fixed: 3.13.14
 # Expected gil: may fail (wrong result)
 # Expected ft-gil: may fail (wrong result)
-# Expected ft: fails (wrong result)
+# Expected ft: may fail (wrong result)
 # Timeout: 60
 import os
 import sys

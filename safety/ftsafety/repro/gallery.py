@@ -30,6 +30,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from ftrun.configurations import this_twin
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays
 from ftrun.project import ROOT, normalise
@@ -150,9 +151,11 @@ class Gallery:
     def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._given, self._interruption, self._progress = given, interruption, progress
         self._twins: dict[str, Twin] = {}
-        for name, where in given.twin:
+        for name, where in given.twin or [(this_twin(), sys.executable)]:
             self._twins[name] = connect(where, interruption)
             stack.callback(self._twins[name].close)
+        if any(twin.python is None for twin in self._twins.values()):
+            raise TwinError("the gallery needs interpreters of this machine: run `./twins repro --gallery`")
         self._missing = dict.fromkeys({"ft", "gil"} - {*self._twins}, "no interpreter was given for it (--twin)")
         described = {name: twin.describe() for name, twin in self._twins.items()}
         self._packages = {name: found["packages"] for name, found in described.items()}
@@ -165,7 +168,7 @@ class Gallery:
     def run(self, entries: Iterable[Entry]) -> tuple[list[Row], list[str]]:
         """The rows, and what could not be run and why."""
         rows: list[Row] = []
-        notes = []
+        notes: list[str] = []
         for entry in entries:
             for version, overlays in self._versions(entry, notes):
                 rows += self._rows(entry, version, overlays)
@@ -186,6 +189,7 @@ class Gallery:
             wanted = f"{entry.package}=={version}"
             self._progress.note(f"installing {wanted}")
             for name, twin in self._twins.items():
+                assert twin.python is not None  # see __init__
                 try:
                     overlays[name], _ = self._overlays.make(twin.python, [wanted], self._packages[name])
                 except OverlayError as error:
