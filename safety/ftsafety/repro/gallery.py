@@ -47,6 +47,7 @@ CPYTHON = "CPython"
 FIELD = re.compile(r"^# (Link|Package|Fails|Fixed|Timeout|Expected (?:gil|ft-gil|ft)): (.+)$", re.M)
 EXPECTED = re.compile(r"ok|GIL enabled|(?:fails|may fail) \(((?:[a-z ]+)(?:, [a-z ]+)*)\)")
 ISSUE = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)")
+UNKNOWN = "unknown"
 UNEXPECTED = 13
 
 
@@ -67,12 +68,17 @@ class Entry:
     fails: str | None = None
     fixed: str | None = None
 
-    def is_fixed(self, version: str, patches: str = "") -> bool:
-        """Whether the bug is fixed in this version of the package, or by one of CPython's `patches`."""
-        if self.fixed is None:
-            return False
+    def expects(self, config: str, version: str, patches: str = "") -> str:
+        """What is expected in this version of the package, given CPython's `patches` where it is CPython."""
+        if self.package is None or self.fixed is None:
+            return self.expected[config]
+        has, fixed = Version(version), Version(self.fixed)
+        if self.package == CPYTHON and has.release[:2] > fixed.release[:2]:
+            return UNKNOWN  # each series of CPython has its own releases: "Fixed" is of one
         number = self.link.rpartition("/")[2]
-        return Version(version) >= Version(self.fixed) or bool(re.search(rf"\bgh-{number}\b", patches))
+        if has >= fixed or re.search(rf"\bgh-{number}\b", patches):
+            return OK
+        return self.expected[config]
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,8 @@ def _kinds(expected: str) -> set[str]:
 def holds(expected: str, seen: Iterable[str]) -> bool:
     """Whether runs that ended in these ways are what was expected."""
     found = set(seen)
+    if expected == UNKNOWN:
+        return True
     if expected == GIL:
         return GIL in found and found <= {OK, GIL}
     kinds = _kinds(expected)
@@ -212,9 +220,9 @@ class Gallery:
         )
         found = campaign.run(given.configs, given.repeat, given.threads, f"{entry.path.stem} {version}:")
         self._interruption.check()
-        fixed = entry.is_fixed(version, self._patches if entry.package == CPYTHON else "")
+        patches = self._patches if entry.package == CPYTHON else ""
         return [
-            self._row(entry, version, runs, OK if fixed else entry.expected[config])
+            self._row(entry, version, runs, entry.expects(config, version, patches))
             for config, runs in found.items()
             if runs.outcomes
         ]

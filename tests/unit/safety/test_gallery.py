@@ -54,11 +54,20 @@ def test_a_wrong_header(tmp_path, line, other):
         entry(tmp_path, HEADER.replace(line, other))
 
 
-def test_where_it_is_fixed(tmp_path):
+def test_what_is_expected_of_a_version(tmp_path):
     found = entry(tmp_path)
-    assert [found.is_fixed(version) for version in ("2.2.2", "2.2.3", "2.10")] == [False, True, True]
-    assert found.is_fixed("2.2.2", "0123  name.patch  gh-28197: why")
-    assert not found.is_fixed("2.2.2", "0123  name.patch  gh-281970: why")
+    versions = ("2.2.2", "2.2.3", "2.10")
+    assert [found.expects("ft-gil", version) for version in versions] == ["may fail (signal)", "ok", "ok"]
+    assert found.expects("ft", "2.2.2", "0123  name.patch  gh-28197: why") == "ok"
+    assert found.expects("ft", "2.2.2", "0123  name.patch  gh-281970: why") != "ok"
+
+
+def test_a_series_of_cpython_says_nothing_of_the_next(tmp_path):
+    text = HEADER.replace("numpy\n# Fails: 2.2.2\n# Fixed: 2.2.3", "CPython\n# Fails: 3.13.5\n# Fixed: 3.13.8")
+    found = entry(tmp_path, text)
+    versions = ("3.13.5", "3.13.8", "3.14.0")
+    assert [found.expects("ft-gil", version) for version in versions] == ["may fail (signal)", "ok", "unknown"]
+    assert gallery.holds("unknown", ["signal"])
 
 
 @pytest.mark.parametrize(
