@@ -167,7 +167,7 @@ def _bench(_, rest) -> int:
     driver = ready["ft"]
     command = [str(driver.python), "-P", "-m", "ftbench"]
     if not again:
-        command += ["--out", str(CHECKOUT / "results")]
+        command += ["--out", str(CHECKOUT / "results"), "--cache", str(cache.root())]
         for name, twin in ready.items():
             command += ["--twin", f"{name}={twin.python}"]
     os.execve(command[0], command + rest, environment(driver))
@@ -179,7 +179,7 @@ def _check_bench_arguments(rest) -> None:
     from ftbench.arguments import UsageError, parse
 
     try:
-        parse(rest)
+        parse(rest, "./twins bench")
     except UsageError as error:
         raise TwinsError(f"bench: {error}", 2) from error
 

@@ -12,30 +12,32 @@ import math
 from pathlib import Path
 
 from ftbench.contestants import CONFIGS
-from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members
+from ftbench.scenario import Scenario
+from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
+from ftbench.waterfall import PRECISION
 
 DESCRIPTION = """\
-Measure what removing the GIL does to data loading: threads against processes, in a
-free-threaded Python, the same with its GIL on, and a Python built with the GIL.
+Measure what removing the GIL does to data loading. From torch's DataLoader with processes on ordinary Python to
+threads without the GIL, one thing is changed at a time, and each step is given with its interval: a waterfall. It is
+measured for JPEG decoding, which releases the GIL, and for text in Python, which holds it, or for your own dataset.
 
-All contestants take turns in rounds, each in a fresh process; where it is throughput that is
-measured, every second or so, so that what disturbs one disturbs all. The report gives their
-ratios with a confidence interval, next to the noise floor that the same run has measured, and
-calls nothing a difference that noise also shows.
+All contestants take turns of a fraction of a second, in several processes each, so that what disturbs one disturbs
+all. The run ends as soon as every step is known to --precision, or when its time is over.
 """
 
 EPILOG = """\
 A twin's ENDPOINT is a Python executable, or unix:PATH of a `python -m ftbench.trial_server` that runs in
 another container. Without --twin, the Python that runs this is measured alone.
 
-  python -m ftbench --list                   the scenarios and their groups
-  python -m ftbench --quick                  a first look, within two minutes
-  python -m ftbench all --quick              every scenario once; Ctrl-C keeps what is finished
-  python -m ftbench pillow --data ~/photos   with your own images
-  python -m ftbench peers --workers 2        this loader against torch, torchdata and spdl, with targets
-  python -m ftbench --quick --stress         and is the loader, and what it uses, safe under threads?
-  python -m ftbench report DIR               make the report of a run again; --markdown for an issue
-  python -m ftbench compare A B              what changed between two runs, beyond the noise
+  PROGRAM --quick                            the waterfalls, within five minutes of measuring
+  PROGRAM --dataset train.py:train_set       for your own dataset
+  PROGRAM --list                             the scenarios and their groups
+  PROGRAM all --quick                        every scenario once; Ctrl-C keeps what is finished
+  PROGRAM pillow --data ~/photos             with your own images
+  PROGRAM peers --workers 2                  this loader against torch, torchdata and spdl, with targets
+  PROGRAM --quick --stress                   and is the loader, and what it uses, safe under threads?
+  PROGRAM report DIR                         make the report of a run again; --markdown for an issue
+  PROGRAM compare A B                        what changed between two runs, beyond the noise
 
 Exit status: 0 complete, 1 a trial, the thread-safety suite or writing failed, 2 wrong usage or
 input, 130 or 143 when interrupted (finished rounds are reported, marked incomplete).
@@ -46,12 +48,12 @@ class UsageError(Exception):
     """The command line asks for what cannot be done."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line of a run."""
+def parser(program: str = "python -m ftbench") -> argparse.ArgumentParser:
+    """The command line of a run, as it is typed."""
     result = argparse.ArgumentParser(
-        prog="python -m ftbench",
+        prog=program,
         description=DESCRIPTION,
-        epilog=EPILOG,
+        epilog=EPILOG.replace("PROGRAM", program),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = result.add_argument
@@ -61,7 +63,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="SCENARIO",
         help=f"what to measure: scenarios, groups or all (default: {', '.join(DEFAULT)})",
     )
-    add("--quick", action="store_true", help="fewer contestants and smaller batches: pillow within two minutes")
+    add(
+        "--quick",
+        action="store_true",
+        help="the waterfalls alone, with smaller batches: within five minutes of measuring",
+    )
     add(
         "--out",
         type=Path,
@@ -75,12 +81,32 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="use the images below DIR instead of generated ones, wherever images are read",
     )
+    add(
+        "--dataset",
+        metavar="FILE.py:NAME",
+        help="your own map-style dataset instead of the scenarios: an object, or a function or class that gives one",
+    )
+    add("--collate-fn", metavar="NAME", help="its collate_fn, in the same file (default: torch's)")
+    add(
+        "--requirements",
+        type=Path,
+        metavar="FILE",
+        help="packages that the dataset needs and the twins lack, as for pip; they are installed for this run alone",
+    )
+    add("--cache", type=Path, help=argparse.SUPPRESS)
     add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")
     add(
         "--budget",
         type=_seconds,
         metavar="SECONDS",
-        help="time for the whole run (default: the scenarios' own, 1200 for pillow, --quick 105)",
+        help="time for the whole run (default: the scenarios' own, 1200 without names, --quick 300)",
+    )
+    add(
+        "--precision",
+        type=_percent,
+        default=PRECISION,
+        metavar="PERCENT",
+        help="end early once every step of the waterfall is known to so much, up and down (default: 5%%)",
     )
     add("--workers", type=_workers, metavar="1,2,4", help="numbers of workers (default: 1, 2, 4, ... CPUs)")
     add("--batch-size", type=_positive, metavar="N", help="samples a batch (default: the scenario's)")
@@ -136,6 +162,13 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _percent(text: str) -> float:
+    percent = _number(text.removesuffix("%"))
+    if not 0.1 <= percent <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a precision (0.1% to 100%)")
+    return percent / 100
+
+
 def _soak(text: str) -> float:
     minutes = _number(text)
     if not 0 < minutes <= 1e4:
@@ -176,6 +209,19 @@ def choose_scenarios(names: list[str]) -> tuple:
     return tuple(chosen.values())
 
 
+def _own(target: str, collate_fn: str | None) -> Scenario:
+    """The scenario of the user's own dataset; raises UsageError."""
+    file, _, name = target.rpartition(":")
+    if not file or not name:
+        raise UsageError(f"--dataset {target}: FILE.py:NAME is wanted, such as train.py:train_set")
+    if file.endswith(".py"):
+        if not Path(file).is_file():
+            raise UsageError(f"--dataset {target}: there is no file {file}")
+        # Trials run elsewhere.
+        file = str(Path(file).absolute())
+    return own.scenario(f"{file}:{name}", f"{file}:{collate_fn}" if collate_fn else None)
+
+
 def _minutes(seconds: float) -> str:
     """A run's expected time: "9 min", "40 s"."""
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
@@ -204,20 +250,27 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
+def parse(arguments: list[str], program: str = "python -m ftbench") -> argparse.Namespace:
     """The options of a run; scenarios as a tuple of Scenario.
 
     Raises UsageError for what cannot be measured, and SystemExit for --help (0), --list (0) and what
     argparse refuses (2).
     """
-    command = parser()
+    command = parser(program)
     # Scenarios may stand before and after options.
     given = command.parse_intermixed_args(arguments)
     if given.list:
         print(listing())
         command.exit()
     named = given.scenarios
-    given.scenarios = choose_scenarios(named)
+    if given.dataset is not None:
+        if named:
+            raise UsageError("--dataset is measured alone: name no scenario with it")
+        given.scenarios = (_own(given.dataset, given.collate_fn),)
+    elif given.collate_fn is not None or given.requirements is not None:
+        raise UsageError("--collate-fn and --requirements belong to --dataset")
+    else:
+        given.scenarios = choose_scenarios(named)
     if given.stress_minutes is not None and given.stress is False:
         raise UsageError("--stress-minutes says how long what --no-stress leaves out takes: give one of them")
     if given.stress is None:

@@ -45,7 +45,7 @@ USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
 @dataclass(frozen=True)
 class ByCase:
-    """The comparisons under each case, the first one's contestants twice under the first case (noise floor)."""
+    """The comparisons under each case."""
 
     cases: tuple[Case, ...]
     """The most important first: it stays whatever else is given up."""
@@ -82,8 +82,7 @@ class ByCase:
                     else:
                         rank = len(counts) + importance + place * len(self.comparisons)
                     result.append((rank, Contestant(*entry, count, case=case)))
-        first = [entry for entry, importance in entries.items() if importance == 0]
-        return result + [(0, Contestant(*entry, counts[0], duplicate=True, case=cases[0])) for entry in first]
+        return result
 
     def _entries(self, configs: tuple[str, ...], quick: bool) -> dict[tuple[str, str], int]:
         """(configuration, variant) and its importance, 0 for the first comparison that can be made."""
@@ -103,7 +102,7 @@ class ByCase:
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
         """The comparisons whose contestants are there: by comparison, most workers first, then by case."""
-        there = {c.key: c for c in contestants if not c.duplicate}
+        there = {c.key: c for c in contestants}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         result = []
         for each in self.comparisons:

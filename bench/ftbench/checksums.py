@@ -8,7 +8,7 @@ array. The loop without a loader builds none: it gives a list of arrays, one for
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 # Distance of the rows at which measured batches are checked: 4 of 408 rows of every image, about
@@ -38,26 +38,43 @@ def length(batch: Any) -> int:
     return len(batch) if _is_of_the_loop(batch) else len(next(_leaves(batch)))
 
 
+def size(batch: Any) -> int:
+    """Bytes of a batch's tensors and arrays, and of what else it holds as text."""
+    return sum(memoryview(_array(leaf)).nbytes for leaf in _leaves(batch))
+
+
 def _is_of_the_loop(batch: Any) -> bool:
     """Whether it is a list of arrays, one for each sample; a loader's list has tensors, one for each value."""
-    return isinstance(batch, list) and not hasattr(batch[0], "numpy")
+    return isinstance(batch, list) and type(batch[0]).__module__ == "numpy"
 
 
 def _leaves(batch: Any) -> Iterator[Any]:
-    if isinstance(batch, (dict, list)):
-        for value in batch.values() if isinstance(batch, dict) else batch:
+    if isinstance(batch, (Mapping, list, tuple)):
+        for value in batch.values() if isinstance(batch, Mapping) else batch:
             yield from _leaves(value)
     else:
         yield batch
 
 
-def _array(batch: Any) -> Any:
-    """A tensor's memory as a numpy array; an array itself."""
-    return batch.numpy() if hasattr(batch, "numpy") else batch
+def _array(leaf: Any) -> Any:
+    """A tensor's memory as a contiguous numpy array; an array itself; anything else as text."""
+    if hasattr(leaf, "numpy"):
+        leaf = leaf.detach().cpu().contiguous()
+        try:
+            return leaf.numpy()
+        except TypeError:  # numpy does not know its type (bfloat16)
+            import torch
+
+            return leaf.view(-1).view(torch.uint8).numpy()
+    if hasattr(leaf, "__array_interface__"):
+        import numpy
+
+        return numpy.ascontiguousarray(leaf)
+    return repr(leaf).encode()
 
 
 def _rows_of_batch(array: Any) -> Any:
-    return array[:, ::CHECKED_ROWS].copy() if array.ndim > 1 else array
+    return array[:, ::CHECKED_ROWS].copy() if getattr(array, "ndim", 0) > 1 else array
 
 
 def _folded(arrays: Iterable[Any]) -> int:

@@ -26,10 +26,10 @@ class Entry:
     workers: int | None = None
     """For work whose workers are not the run's to choose; None for the most of the run."""
 
-    def contestant(self, most: int, duplicate: bool = False) -> Contestant:
+    def contestant(self, most: int) -> Contestant:
         """It as a contestant of a run whose most workers are `most`."""
         count = 1 if self.one_worker else self.workers or most
-        return Contestant(self.config, self.variant, count, duplicate, self.case)
+        return Contestant(self.config, self.variant, count, self.case)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def at_most(value: float) -> Target:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The entries of some comparisons, the first one's twice for the noise floor.
+    """The entries of some comparisons.
 
     Only what the comparisons and `others` name is measured. With --quick, only what has a target, if
     anything has.
@@ -66,25 +66,18 @@ class Chosen:
     """What is shown beside them, and compared with nothing."""
 
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """(rank, contestant), as ftbench.contestants.Contest says.
-
-        Without the first comparison's configurations, the first entry that is left is measured twice.
-        """
+        """(rank, contestant), as ftbench.contestants.Contest says."""
         configs, most = set(configs), max(workers)
         short = quick and any(comparison.target for comparison in self.comparisons)
         ranks = self._ranks(configs, WITH_A_TARGET if short else WITHOUT) or self._ranks(configs, WITHOUT)
         if not ranks:
             return []
-        first = self.comparisons[0]
-        repeated = [entry for entry in (first.numerator, first.denominator) if entry in ranks] or [next(iter(ranks))]
         # With one worker in all, an entry with one and one with the most are the same contestant.
         found: dict[str, tuple[int, Contestant]] = {}
+        lowest = min(ranks.values())
         for entry, rank in ranks.items():
             contestant = entry.contestant(most)
-            found.setdefault(contestant.key, (0 if entry in repeated else rank, contestant))
-        for entry in repeated:
-            contestant = entry.contestant(most, duplicate=True)
-            found[contestant.key] = (0, contestant)
+            found.setdefault(contestant.key, (0 if rank == lowest else rank, contestant))
         return list(found.values())
 
     def _ranks(self, configs: set[str], highest: int) -> dict[Entry, int]:
@@ -102,7 +95,7 @@ class Chosen:
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
         """The comparisons whose contestants are there and differ, in their own order."""
-        contestants = [c for c in contestants if not c.duplicate]
+        contestants = list(contestants)
         if not contestants:
             return []
         keys = {c.key for c in contestants}
@@ -124,5 +117,7 @@ class Chosen:
                 title = f"{a.title} / {b.title}"
             if comparison.why:
                 title += f": {comparison.why}"
-            result.append(Pair("chosen", title, a.key, b.key, target=comparison.target))
+            result.append(
+                Pair("chosen", title, a.key, b.key, target=comparison.target, asked=comparison.target is not None)
+            )
         return result

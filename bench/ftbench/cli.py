@@ -55,7 +55,7 @@ COMPARE = """\
 Put two runs side by side (of two machines, versions or commits) and say what changed beyond the
 noise of both. Ratios within a run have the machine's speed taken out; values have not. A figure
 counts as changed if its p-value, adjusted for the number of figures, is below 0.05, and the change
-lies outside the noise floors of both runs taken together.
+is more than 1%.
 """
 
 
@@ -90,6 +90,17 @@ def compare_main(arguments: list[str]) -> int:
     return 1 if comparison.beyond_noise or comparison.outcomes else 0
 
 
+def _requirements(file: Path | None) -> tuple[str, ...]:
+    """The lines of a requirements file without comments; raises UsageError."""
+    if file is None:
+        return ()
+    try:
+        lines = [line.partition("#")[0].strip() for line in file.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--requirements {file} cannot be read: {error}") from error
+    return tuple(line for line in lines if line)
+
+
 def run_main(arguments: list[str]) -> int:
     """Measure and report; returns the exit status."""
     given = parse(arguments)
@@ -118,6 +129,11 @@ def run_main(arguments: list[str]) -> int:
         given.batch_size,
         tuple(configs),
         {name: where for name, where in twins.items() if name in {TWIN[c] for c in configs}},
+        given.dataset,
+        given.collate_fn,
+        given.precision,
+        _requirements(given.requirements),
+        given.cache,
         given.stress,
         given.stress_minutes,
     )

@@ -6,10 +6,9 @@ at. Values of contestants are absolute: between machines they compare the machin
 mood from run to run is in them, which no run can measure on its own.
 
 A change is the ratio of the geometric means of B and A, with Welch's t on the logarithms (B. L. Welch,
-"The generalization of Student's problem", Biometrika 34, 1947), the variances of ratios moderated as
-within a run (ftbench.moderation). It is one beyond the noise if its p-value, adjusted for the number of
-all changes that were looked at (Benjamini and Hochberg), is below 0.05, and it lies outside the noise
-floors of both runs taken together.
+"The generalization of Student's problem", Biometrika 34, 1947). It is one beyond the noise if its p-value,
+adjusted for the number of all changes that were looked at (Benjamini and Hochberg), is below 0.05, and it is
+more than ftbench.statistics.NEGLIGIBLE.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ftbench.metrics import METRICS
-from ftbench.moderation import moderate, variance
-from ftbench.statistics import CONFIDENCE, FEWEST_ROUNDS, adjusted, logarithms, median
+from ftbench.statistics import CONFIDENCE, FEWEST_ROUNDS, NEGLIGIBLE, adjusted, logarithms, median, variance
 
 # What a comparison of values supposes to be the same in both runs, with its name for people.
 WORK = {
@@ -58,20 +56,13 @@ class Change:
     """Its 95% confidence interval, None if a run has too few rounds."""
     high: float | None
     p: float | None
-    floor: float | None
-    """The noise floors of both runs together, a factor >= 1."""
     q: float | None = None
     """The p-value adjusted for the number of changes."""
 
     @property
     def beyond_noise(self) -> bool:
         """Whether the figure has changed, as far as can be told."""
-        return (
-            self.q is not None
-            and self.q < 1 - CONFIDENCE
-            and self.floor is not None
-            and max(self.ratio, 1 / self.ratio) > self.floor
-        )
+        return self.q is not None and self.q < 1 - CONFIDENCE and max(self.ratio, 1 / self.ratio) > NEGLIGIBLE
 
     @property
     def better(self) -> bool:
@@ -144,13 +135,10 @@ def _scenario(result: Comparison, a: dict, b: dict) -> None:
     summed_up = [{c["key"] for c in s["analysis"]["contestants"]} for s in (a, b)]
     both = [key for key in values_a if key in values_b and key in summed_up[0] and key in summed_up[1]]
     for where, ours, theirs in (("A", values_a, summed_up[1]), ("B", values_b, summed_up[0])):
-        alone = [c["title"] for key, c in ours.items() if key not in theirs and not c["duplicate"]]
+        alone = [c["title"] for key, c in ours.items() if key not in theirs]
         if alone:
             result.left_out.append((f"{name}: {', '.join(alone)}", f"measured in {where} alone"))
     for metric in (m for m in a["metrics"] if m in b["metrics"]):
-        floors = [s["analysis"]["noise_floor"].get(metric) for s in (a, b)]
-        # Noise of two runs that do not know of each other adds up as the square root of squares.
-        floor = None if None in floors else math.exp(math.hypot(*map(math.log, floors)))
         found = [
             [
                 c
@@ -167,22 +155,14 @@ def _scenario(result: Comparison, a: dict, b: dict) -> None:
             [logarithms(_values(s, c["numerator"], metric), _values(s, c["denominator"], metric)) for c in of]
             for s, of in ((a, [x for x, _ in pairs]), (b, [y for _, y in pairs]))
         ]
-        spreads = [moderate(of, len(s["analysis"]["contestants"])) for s, of in zip((a, b), logs, strict=True)]
         for at, (x, y) in enumerate(pairs):
             result.changes.append(
                 Change(
-                    name,
-                    x["title"].split(":")[0],
-                    metric,
-                    True,
-                    x["mean"],
-                    y["mean"],
-                    *welch(logs[0][at], logs[1][at], spreads[0][at], spreads[1][at]),
-                    floor,
+                    name, x["title"].split(":")[0], metric, True, x["mean"], y["mean"], *welch(logs[0][at], logs[1][at])
                 )
             )
         for key in both:
-            if not values_a[key]["duplicate"] and values_a[key]["case"] in cases:
+            if values_a[key]["case"] in cases:
                 x, y = (_values(s, key, metric) for s in (a, b))
                 result.changes.append(
                     Change(
@@ -193,7 +173,6 @@ def _scenario(result: Comparison, a: dict, b: dict) -> None:
                         median(x),
                         median(y),
                         *welch([math.log(v) for v in x], [math.log(v) for v in y]),
-                        floor,
                     )
                 )
 
@@ -224,29 +203,22 @@ def _comparable_cases(result: Comparison, a: dict, b: dict) -> set[str]:
     return same
 
 
-def welch(
-    a: Sequence[float],
-    b: Sequence[float],
-    spread_a: tuple[float, float] | None = None,
-    spread_b: tuple[float, float] | None = None,
-) -> tuple[float, float | None, float | None, float | None]:
+def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None, float | None]:
     """(ratio, low, high, p) of exp(mean of b - mean of a), for logarithms of independent rounds.
 
-    `spread_a` and `spread_b` are better variances with their degrees of freedom. Without FEWEST_ROUNDS in
-    both, the ratio alone is given.
+    Without FEWEST_ROUNDS in both, the ratio alone is given.
     """
     difference = math.fsum(b) / len(b) - math.fsum(a) / len(a)
     if min(len(a), len(b)) < FEWEST_ROUNDS:
         return math.exp(difference), None, None, None
     from scipy.special import stdtr, stdtrit
 
-    (of_a, free_a), (of_b, free_b) = spread_a or (variance(a), len(a) - 1), spread_b or (variance(b), len(b) - 1)
-    part_a, part_b = of_a / len(a), of_b / len(b)
+    part_a, part_b = variance(a) / len(a), variance(b) / len(b)
     error = math.sqrt(part_a + part_b)
     if not error:
         same = math.exp(difference)
         return same, same, same, float(difference == 0)
-    freedom = (part_a + part_b) ** 2 / (part_a**2 / free_a + part_b**2 / free_b)
+    freedom = (part_a + part_b) ** 2 / (part_a**2 / (len(a) - 1) + part_b**2 / (len(b) - 1))
     half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
     return (
         math.exp(difference),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Literal, Protocol
 
 from ftbench.variants import VARIANTS
 
@@ -14,27 +14,18 @@ CONFIG_TITLES = {"gil": "GIL build", "ft-gil": "free-threaded build with GIL on"
 
 @dataclass(frozen=True)
 class Contestant:
-    """One configuration, variant of loading, number of workers and case.
-
-    A duplicate is measured like the contestant it repeats and only serves to find out how
-    far two measurements of the same thing lie apart.
-    """
+    """One configuration, variant of loading, number of workers and case."""
 
     config: str
     variant: str
     workers: int
-    duplicate: bool = False
     case: str = ""
     """The name of the scenario's case that it is measured under, "" if the scenario has none."""
 
     @property
     def key(self) -> str:
-        """Its name in results: "ft/loader-thread/2", "ft/loader-thread/2@4-MiB"; a duplicate's ends in "/again"."""
-        return (
-            f"{self.config}/{self.variant}/{self.workers}"
-            + (f"@{self.case}" if self.case else "")
-            + ("/again" if self.duplicate else "")
-        )
+        """Its name in results: "ft/loader-thread/2", "ft/loader-thread/2@4-MiB"."""
+        return f"{self.config}/{self.variant}/{self.workers}" + (f"@{self.case}" if self.case else "")
 
     @property
     def title(self) -> str:
@@ -43,7 +34,6 @@ class Contestant:
             f"{self.config} {plural(self.variant)}"
             + (f" x{self.workers}" if self.workers else "")
             + (f" ({self.case})" if self.case else "")
-            + (" again" if self.duplicate else "")
         )
 
 
@@ -51,9 +41,9 @@ class Contestant:
 class Target:
     """What the project wants a ratio to be."""
 
-    at: str
-    """ "least" or "most"."""
-    value: float
+    # What is said of each field stands in the JSON schema of results.json (ftbench.form).
+    at: Annotated[Literal["least", "most"], "whether the ratio should be at least or at most this"]
+    value: Annotated[float, {"exclusiveMinimum": 0}, "the ratio that is wanted"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +60,8 @@ class Pair:
     """Of the scenario's first metric."""
     first_only: bool = False
     """Whether the scenario's first metric alone is compared, whatever it is."""
+    asked: bool = False
+    """Whether it is a question that the run was made for; all others are explored, and corrected for their number."""
 
 
 class Contest(Protocol):
@@ -82,7 +74,7 @@ class Contest(Protocol):
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
         """(rank, contestant): the lower the rank, the later it is given up for lack of time.
 
-        Rank 0 always stays, and holds the A/A duplicates.
+        Rank 0 always stays.
         """
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
@@ -111,12 +103,3 @@ def reduce(
     while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:
         limit -= 1
     return ([c for rank, c in ranked if rank <= limit], [c for rank, c in ranked if rank > limit])
-
-
-def duplicates(contestants: Iterable[Contestant]) -> list[Pair]:
-    """The A/A pairs."""
-    return [
-        Pair("noise", f"{c.title} against itself", c.key, c.key.removesuffix("/again"))
-        for c in contestants
-        if c.duplicate
-    ]

@@ -8,21 +8,21 @@ all did the same work, and hands each finished round to whoever iterates; what b
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ftbench import sizing
+from ftbench.allocation import Costs
 from ftbench.contestants import Contestant, reduce
 from ftbench.disturbance import State, state
 from ftbench.endpoints import Endpoint, Trial
 from ftbench.scenario import Scenario
 from ftbench.statistics import FEWEST_ROUNDS
-from ftbench.trial_process import to_its_end
 from ftbench.trials import TrialFailed
 from ftbench.variants import VARIANTS
 from ftrun.configurations import TWIN
@@ -85,6 +85,16 @@ class Work:
         single = [[c] for c in contestants if self.cases[c.case].turns == 1]
         several = [c for case, work in self.cases.items() if work.turns > 1 for c in contestants if c.case == case]
         return single + sizing.together(several, self.demand, self.room)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether trials measure several times, in turn with others."""
+        return any(work.turns > 1 for work in self.cases.values())
+
+    def with_turns(self, turns: int) -> Work:
+        """The same work with so many turns a trial, wherever there is more than one."""
+        cases = {name: replace(work, turns=turns) if work.turns > 1 else work for name, work in self.cases.items()}
+        return replace(self, cases=cases)
 
     def request(self, contestant: Contestant) -> dict:
         """The trial's request (ftbench.trial)."""
@@ -204,6 +214,10 @@ class Controller:
         self.picture: str | None = None
         """The scenario's picture, a PNG in base64, once warm_up has had it drawn; None if it has none."""
         self._same_work: dict[str, SameWork] = {}
+        self.differences: list[str] = []
+        """Who gave other samples than others, where the scenario lets that pass."""
+        self.failed: dict[str, str] = {}
+        """Why contestants could not be measured, by key; they are left out from then on."""
 
     def _start(self, contestant: Contestant, draw: bool = False) -> Trial:
         self._interruption.check()
@@ -212,16 +226,16 @@ class Controller:
             request["draw"] = True
         return self._endpoints[TWIN[contestant.config]].start(contestant.config, request)
 
-    def _run(self, contestant: Contestant, draw: bool = False) -> dict:
-        """The result of a trial that has all of its turns at once."""
-        with _named(contestant):
-            return self._checked(contestant, to_its_end(self._start(contestant, draw)))
-
     def _checked(self, contestant: Contestant, result: dict) -> dict:
         """A trial's result; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
-        self._same_work.setdefault(contestant.case, SameWork()).check(contestant.title, result)
+        try:
+            self._same_work.setdefault(contestant.case, SameWork()).check(contestant.title, result)
+        except WorkDiffers as error:
+            if self.work.scenario.same_work:
+                raise
+            self.differences.append(str(error))
         return result
 
     def _heat(
@@ -234,58 +248,96 @@ class Controller:
         with contextlib.ExitStack() as stack:
             trials: dict[str, Trial] = {}
             left = list(contestants)
+            begun = time.monotonic()
+            # All of them import at the same time, before anything is measured.
+            for contestant in left:
+                begins(contestant, 0)
+                trial = self._try(contestant, functools.partial(self._start, contestant))
+                if trial is not None:
+                    trials[contestant.key] = stack.enter_context(contextlib.closing(trial))
+            for contestant in left:
+                if contestant.key in trials:
+                    self._try(contestant, trials[contestant.key].go_on)
+            imports = (time.monotonic() - begun) / len(left)
+            seconds.update((contestant.key, imports) for contestant in left)
+            # The first turn is the warm-up.
             for turn in itertools.count():
+                left = [contestant for contestant in left if contestant.key not in self.failed]
+                if not left:
+                    return
                 for contestant in list(left):
-                    begins(contestant, turn)
+                    if turn:
+                        begins(contestant, turn)
+                    self._interruption.check()
                     started = time.monotonic()
-                    with _named(contestant):
-                        if contestant.key not in trials:
-                            trials[contestant.key] = stack.enter_context(contextlib.closing(self._start(contestant)))
-                        self._interruption.check()
-                        result = trials[contestant.key].go_on()
-                    seconds[contestant.key] = seconds.get(contestant.key, 0.0) + time.monotonic() - started
+                    result = self._try(contestant, trials[contestant.key].go_on)
+                    seconds[contestant.key] += time.monotonic() - started
                     if result is not None:
                         left.remove(contestant)
                         yield contestant, self._checked(contestant, result)
-                if not left:
-                    return
                 self._order.shuffle(left)
 
-    def warm_up(self, contestants: Sequence[Contestant]) -> float:
-        """Run one trial of each twin that is not counted; return the seconds of the shortest.
+    def _try[T](self, contestant: Contestant, act: Callable[[], T]) -> T | None:
+        """What `act` gives; None if the contestant fails in it, and has failed from then on."""
+        try:
+            return act()
+        except TrialFailed as error:
+            self.failed[contestant.key] = f"the trial of {contestant.title} failed: {error}"
+            return None
 
-        It brings the interpreters, libraries and images into the page cache, shows early that a
-        twin works, and tells how long trials take on this machine (the shortest: the others
-        had more to read from disk).
+    def warm_up(self, contestants: Sequence[Contestant]) -> Costs:
+        """Run one trial of each twin that is not counted, and tell what trials cost on this machine.
+
+        It brings the interpreters, libraries and images into the page cache, and shows early that a twin works.
+        Imports and warm-ups are the shortest's (the others had more to read from disk), turns are their mean. A
+        trial without turns has all its time in `turn`.
         """
-        chosen: dict[str, Contestant] = {}
-        for contestant in contestants:
-            twin = TWIN[contestant.config]
-            if twin not in chosen or contestant.workers > chosen[twin].workers:
-                chosen[twin] = contestant
-        shortest = math.inf
-        for contestant in chosen.values():
-            self._observer.warm_up(contestant)
-            begin = time.monotonic()
-            # Only what is not counted may draw.
-            draw = self.work.scenario.picture is not None and self.picture is None
-            self.picture = self._run(contestant, draw).get("picture", self.picture)
-            shortest = min(shortest, time.monotonic() - begin)
-        return shortest
+        found: list[Costs] = []
+        for twin in dict.fromkeys(TWIN[contestant.config] for contestant in contestants):
+            # The first of the most workers that can be measured.
+            of_twin = [contestant for contestant in contestants if TWIN[contestant.config] == twin]
+            for contestant in sorted(of_twin, key=lambda c: -c.workers):
+                self._observer.warm_up(contestant)
+                costs = self._try(contestant, functools.partial(self._costs, contestant))
+                if costs is not None:
+                    found.append(costs)
+                    break
+        if not found:
+            raise TrialFailed(next(iter(self.failed.values())))
+        mean = sum(each.turn for each in found) / len(found)
+        return Costs(min(each.imports for each in found), min(each.warm_up for each in found), mean)
+
+    def _costs(self, contestant: Contestant) -> Costs:
+        """Of a trial that is not counted, which may draw the scenario's picture."""
+        draw = self.work.scenario.picture is not None and self.picture is None
+        times = [time.monotonic()]
+        with contextlib.closing(self._start(contestant, draw)) as trial:
+            while (result := trial.go_on()) is None:
+                times.append(time.monotonic())
+        times.append(time.monotonic())
+        self.picture = self._checked(contestant, result).get("picture", self.picture)
+        imports, first, *turns = (after - before for before, after in itertools.pairwise(times))
+        return Costs(imports, first, sum(turns) / len(turns)) if turns else Costs(imports, 0.0, first)
 
     def rounds(
-        self, ranked: Sequence[tuple[int, Contestant]], deadline: float, trial_seconds: float, most: int | None
+        self,
+        ranked: Sequence[tuple[int, Contestant]],
+        deadline: float,
+        trial_seconds: float,
+        most: int | None,
+        enough: Callable[[], bool] = lambda: False,
     ) -> Iterator[Round]:
         """Yield finished rounds of the ranked contestants (contestants.candidates).
 
-        With `most`, that many rounds. Without, until the next would end after `deadline`
-        (time.monotonic()) and the fewest that were asked for are done; if these will not fit, because the machine
-        has become slower, the later ones go without the contestants of the highest ranks.
+        With `most`, that many rounds. Without, until the fewest that were asked for are done and either what they
+        tell is `enough`, or the next would end after `deadline` (time.monotonic()); if the fewest will not fit,
+        because the machine has become slower, the later ones go without the contestants of the highest ranks.
 
-        Raises Interrupted, TrialFailed, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
+        A contestant whose trial fails is left out from then on (`failed`). Raises TrialFailed if none is left, and
+        Interrupted, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
         """
         fewest = self._fewest if most is None else most
-        ranked = sorted(ranked, key=lambda each: each[0])
+        ranked = sorted((each for each in ranked if each[1].key not in self.failed), key=lambda each: each[0])
         contestants = [c for _, c in ranked]
         # Of each contestant the longest so far: the last round is the one that must not overrun.
         longest = dict.fromkeys((c.key for c in contestants), trial_seconds)
@@ -293,7 +345,7 @@ class Controller:
         while most is None or number < most:
             begin = time.monotonic()
             expected = sum(longest[c.key] for c in contestants)
-            if number >= fewest and begin + expected > deadline:
+            if number >= fewest and (begin + expected > deadline or (most is None and enough())):
                 return
             number += 1
             before = state()
@@ -310,6 +362,10 @@ class Controller:
             for heat in heats:
                 for contestant, result in self._heat(heat, begins, took):
                     results[contestant.key] = result
+            if not results:
+                raise TrialFailed(next(iter(self.failed.values())))
+            ranked = [(rank, c) for rank, c in ranked if c.key in results]
+            contestants = [c for _, c in ranked]
             for key, seconds in took.items():
                 longest[key] = seconds if number == 1 else max(longest[key], seconds)
             now = time.monotonic()
@@ -342,15 +398,6 @@ class Controller:
         """The number of the last round, as far as can be told in round `number` (begun at `begin`)."""
         fitting = number - 1 + int(max(0.0, deadline - begin) // max(expected, 1e-3))
         return max(fewest, fitting) if most is None else most
-
-
-@contextlib.contextmanager
-def _named(contestant: Contestant) -> Iterator[None]:
-    """A block whose failed trial is this contestant's."""
-    try:
-        yield
-    except TrialFailed as error:
-        raise TrialFailed(f"the trial of {contestant.title} failed: {error}") from error
 
 
 def measured(

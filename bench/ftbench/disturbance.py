@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from ftrun import cgroup
 
@@ -115,18 +116,19 @@ def together(parts: Sequence[Mapping]) -> dict:
 class State:
     """The machine between rounds."""
 
-    load: tuple[float, ...] | None
-    """Load average over 1, 5 and 15 minutes, of the whole machine (proc_loadavg(5))."""
-    affinity: int
-    """CPUs that this process may use,"""
-    quota: float | None
-    """and how many its control group leaves it; None for all."""
-    frequency_mhz: float | None
-    """Mean of those CPUs as the kernel tells it; a virtual machine's may be a mere name."""
-    governor: str | None
-    """The frequency governor, None where there is none to see (as in most virtual machines)."""
-    turbo: bool | None
-    """Whether the CPUs may exceed their nominal frequency."""
+    # What is said of each field stands in the JSON schema of results.json (ftbench.form).
+    load: Annotated[
+        tuple[Annotated[float, {"minimum": 0}], ...] | None,
+        {"minItems": 3, "maxItems": 3},
+        "load average over 1, 5 and 15 minutes, of the whole machine (proc_loadavg(5))",
+    ]
+    affinity: Annotated[int, {"minimum": 1}, "CPUs that the process may use"]
+    quota: Annotated[float | None, {"minimum": 0}, "CPUs that the control group leaves it; null for all"]
+    frequency_mhz: Annotated[
+        float | None, {"minimum": 0}, "mean of those CPUs; in a virtual machine it may be a mere name"
+    ]
+    governor: Annotated[str | None, "frequency governor; null where none is to be seen, as in most virtual machines"]
+    turbo: Annotated[bool | None, "whether CPUs may exceed their nominal frequency; null where that is not to be seen"]
 
     def document(self) -> dict:
         """The state as results.json has it."""
@@ -205,11 +207,10 @@ def warning(scenario: str, rounds: Sequence[Mapping]) -> str | None:
     marked = [one for one in rounds if one["disturbance"]["marks"]]
     if not marked:
         return None
-    shown = "; ".join(f"round {one['number']}: {', '.join(one['disturbance']['marks'])}" for one in marked[:5])
-    more = f"; and {len(marked) - 5} more" if len(marked) > 5 else ""
+    worst = max(marked, key=lambda one: one["disturbance"]["other_cpus"] or 0.0)
     return (
-        f"{scenario}: {len(marked)} of {len(rounds)} rounds disturbed: {shown}{more}. They count all the same: "
-        "what disturbs a whole round cancels in its ratios, and what does not widens the intervals"
+        f"{scenario}: in {len(marked)} of {len(rounds)} rounds the machine had other work too (round "
+        f"{worst['number']}: {', '.join(worst['disturbance']['marks'])}); the result is that of a machine so loaded"
     )
 
 

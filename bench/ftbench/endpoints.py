@@ -40,7 +40,7 @@ class Endpoint(Protocol):
         """The twin's environment (ftrun.environment.describe); raises TwinError."""
 
     def start(self, config: str, request: dict) -> Trial:
-        """A trial that has not begun yet; raises TwinError."""
+        """A trial that imports what it needs and waits; raises TwinError or trials.TrialFailed."""
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
         """Run the stress suite (ftbench.stress); `tell` is called with each line as it comes.
@@ -55,9 +55,12 @@ class Endpoint(Protocol):
 class LocalEndpoint(LocalTwin):
     """Trials as child processes of this one."""
 
+    packages: str | None = None
+    """A folder of packages that trials find beside the interpreter's own; None for none."""
+
     def start(self, config: str, request: dict) -> LocalTrial:
         try:
-            return LocalTrial(self.name, config, request, self._interruption)
+            return LocalTrial(self.name, config, request, self._interruption, self.packages)
         except OSError as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
 
@@ -73,9 +76,11 @@ class LocalEndpoint(LocalTwin):
 class LocalTrial:
     """A trial that is a child of this process. Raises OSError if it cannot be started."""
 
-    def __init__(self, python: str, config: str, request: dict, interruption: Interruption):
+    def __init__(
+        self, python: str, config: str, request: dict, interruption: Interruption, packages: str | None = None
+    ):
         self._interruption = interruption
-        self._process = TrialProcess(python, config, request, {interruption.fileno(): interruption.wanted})
+        self._process = TrialProcess(python, config, request, {interruption.fileno(): interruption.wanted}, packages)
 
     def go_on(self) -> dict | None:
         try:
@@ -106,20 +111,24 @@ class RemoteEndpoint(RemoteTwin):
 
 
 class RemoteTrial:
-    """A trial of a server, which is started when it goes on for the first time."""
+    """A trial of a server."""
 
     def __init__(self, endpoint: RemoteEndpoint, request: dict):
         self._endpoint = endpoint
-        self._next = request
         self._number: int | None = None
+        self._number = self._exchange(request).get("waiting")
+
+    def _exchange(self, request: dict) -> dict:
+        # The server has the same limit; the margin lets it say so itself.
+        answer = self._endpoint.exchange(request, trials.TIMEOUT_SECONDS + 30)
+        if "error" in answer:
+            self._number = None
+            raise trials.TrialFailed(answer["error"])
+        return answer
 
     def go_on(self) -> dict | None:
-        # The server has the same limit; the margin lets it say so itself.
-        answer = self._endpoint.exchange(self._next, trials.TIMEOUT_SECONDS + 30)
+        answer = self._exchange({"op": "turn", "trial": self._number})
         self._number = answer.get("waiting")
-        if "error" in answer:
-            raise trials.TrialFailed(answer["error"])
-        self._next = {"op": "turn", "trial": self._number}
         return answer.get("result")
 
     def close(self) -> None:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 
 from ftbench import checksums
+from ftbench.cpu_time import cpu_seconds
 from ftbench.memory import memory_pss_mib
 from ftbench.scenario import Task, Turns
+from ftbench.statistics import typical
+
+METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
 
 
 def measure(task: Task, **options: object) -> Turns:
     """Run the warm-up and the measured epochs; `options` are further arguments of the loader (ftbench.loaders).
 
-    Each measured epoch is a turn: it yields before. Returns the metrics: throughput (samples/s), the geometric
-    mean of all turns, each timed from its start to its last batch with the workers up; its inverse overhead_us
-    (µs a sample); time_to_first_batch (s), from the start of the first epoch of a new loader to its first batch,
+    Each measured epoch is a turn: it yields before. What is timed of it is its middle, from when every worker has
+    finished a batch to when every worker has another one to build: starting and running empty belong to no batch.
+
+    Returns the metrics: throughput (samples/s), typical of all turns (ftbench.statistics.typical); its inverse
+    overhead_us (µs a sample); cpu_per_1000 (s), the CPU time of the process and its workers for 1,000 samples, over
+    all turns; time_to_first_batch (s), from the start of the first epoch of a new loader to its first batch,
     so with the start of the workers; pss_mib, the largest PSS of the process tree seen after some batches of the
     warm-up and after the measured epochs. And samples, batches, the length of the last batch, checksums: of the
-    first batch's every byte (`first_batch`) and of some rows of each measured batch (`rows`); turn_seconds.
+    first batch's every byte (`first_batch`) and of some rows of each measured batch (`rows`); turn_seconds, and
+    turn_began (seconds since 1970).
     """
     from ftbench.loaders import open_loader
 
     batch_size = task.batch_size
+    # Batches before and after those that are timed.
+    around = max(1, task.workers)
     with open_loader(task, task.dataset(), persistent=True, **options) as loader:
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * batch_size)
@@ -37,31 +46,37 @@ def measure(task: Task, **options: object) -> Turns:
                 pss = max(pss, memory_pss_mib())
 
         del epoch
-        found, turn_seconds, last = [], [], 0
-        samples = task.batches * batch_size
+        found, turn_seconds, turn_began, last, cpu = [], [], [], 0, 0.0
         for _ in range(task.turns):
             # Nothing is held while others have their turns and the time is taken.
             batch = ()
             yield
-            begin = time.perf_counter()
-            for batch in loader.epoch(samples):
-                found.append(checksums.part(batch))
-            turn_seconds.append(time.perf_counter() - begin)
-            last = checksums.length(batch)
+            used = cpu_seconds()
+            for number, batch in enumerate(loader.epoch((task.batches + 2 * around) * batch_size), 1):
+                if number == around:
+                    turn_began.append(time.time())
+                    begin = time.perf_counter()
+                elif around < number <= around + task.batches:
+                    found.append(checksums.part(batch))
+                    if number == around + task.batches:
+                        turn_seconds.append(time.perf_counter() - begin)
+                        last = checksums.length(batch)
+            cpu += cpu_seconds() - used
         pss = max(pss, memory_pss_mib())
-    # So the ratio of two contestants is the mean of their turns' ratios, which were measured close to each other.
-    throughput = samples / statistics.geometric_mean(turn_seconds)
+    throughput = task.batches * batch_size / typical(turn_seconds)
     return {
         "metrics": {
             "throughput": throughput,
             "overhead_us": 1e6 / throughput,
+            "cpu_per_1000": 1000 * cpu / (task.turns * (task.batches + 2 * around) * batch_size),
             "time_to_first_batch": time_to_first_batch,
             "pss_mib": pss,
         },
-        "samples": samples * task.turns,
+        "samples": task.batches * batch_size * task.turns,
         "batches": len(found),
         "last_batch": last,
         "first_batch": first,
         "rows": found,
         "turn_seconds": turn_seconds,
+        "turn_began": turn_began,
     }

@@ -16,7 +16,7 @@ class Grid:
     """All combinations of configuration, threads or processes, number of workers, and case."""
 
     cases: tuple[Case, ...] = ()
-    """The scenario's; the first one is the most important, and its headline the noise floor's."""
+    """The scenario's; the first one is the most important."""
     threads: str = "loader-thread"
     """The variants that are compared, in every configuration."""
     processes: str = "loader-process"
@@ -27,10 +27,7 @@ class Grid:
         return self.threads, self.processes
 
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """(rank, contestant), as ftbench.contestants.Contest says.
-
-        The A/A duplicates are those of the headline pair; of one configuration alone, those of it.
-        """
+        """(rank, contestant), as ftbench.contestants.Contest says."""
         configs, workers = list(configs), sorted(set(workers))
         most = workers[-1]
         # What people use today, and what removing the GIL makes possible.
@@ -67,15 +64,11 @@ class Grid:
                                 continue
                             rank = 4 + len(workers) - workers.index(count)
                         result.append((rank + later, Contestant(config, variant, count, case=case)))
-        result += [
-            (0, Contestant(config, variant, most, duplicate=True, case=cases[0]))
-            for config, variant in sorted(headline)
-        ]
         return result
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
         """Every comparison that the contestants allow, the headline first, always within a case."""
-        keys = {c.key: c for c in contestants if not c.duplicate}
+        keys = {c.key: c for c in contestants}
         counts = sorted({c.workers for c in keys.values()}, reverse=True)
         at = [
             (f"@{case.name}" if case.name else "", f", {case.title}" if case.name else "")

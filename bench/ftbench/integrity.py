@@ -1,10 +1,9 @@
 """Whether a results.json is what a run wrote: complete, of this form, consistent in itself, and unchanged.
 
-Three lines of defence, so that a message can say what is wrong and where: the schema
-(bench/ftbench/results.schema.json) knows the form of every field; `inconsistencies` recomputes from the rounds
-what was summed up from them; the seal, SHA-256 sums of the parts of the document, notices any other
-change. The seal protects from accidents and from forgetting, not from somebody who wants to deceive:
-whoever can edit the figures can seal them again.
+Three lines of defence, so that a message can say what is wrong and where: the schema (ftbench.form) knows the form of
+every field; `inconsistencies` recomputes from the rounds what was summed up from them; the seal, SHA-256 sums of the
+parts of the document, notices any other change. The seal protects from accidents and from forgetting, not from
+somebody who wants to deceive: whoever can edit the figures can seal them again.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-SCHEMA_FILE = Path(__file__).with_name("results.schema.json")
+from ftbench import form
+from ftbench.waterfall import waterfalls
+
 # Beside rounding in printing, which JSON has none of, only another machine's libm differs.
 RELATIVE = 1e-9
 
@@ -30,7 +30,7 @@ def schema() -> Callable[[dict], dict]:
     """The compiled schema; raises fastjsonschema.JsonSchemaException on what does not fit."""
     import fastjsonschema
 
-    return fastjsonschema.compile(json.loads(SCHEMA_FILE.read_text()))
+    return fastjsonschema.compile(form.schema())
 
 
 def _parts(document: dict) -> Iterator[tuple[str, object]]:
@@ -65,6 +65,8 @@ def check(document: dict) -> None:
     for scenario in document["scenarios"]:
         for problem in inconsistencies(scenario):
             raise Inconsistent(f"it was changed after it was written: scenario {scenario['name']}: {problem}")
+    if waterfalls(document["scenarios"]) != document["waterfalls"]:
+        raise Inconsistent("it was changed after it was written: its waterfalls are not those of its scenarios")
     for problem in _inconsistent_stress(document):
         raise Inconsistent(f"it was changed after it was written: stress: {problem}")
     found = seal(document)
@@ -113,7 +115,7 @@ def inconsistencies(scenario: dict) -> Iterator[str]:
             yield f"{c['key']} is said to have {c['n']} rounds of {len(scenario['rounds'])}"
         else:
             yield from _inconsistent_summary(c, values[c["key"]])
-    for c in (*analysis["noise"], *analysis["comparisons"]):
+    for c in analysis["comparisons"]:
         yield from _inconsistent_comparison(c, values, contestants)
 
 

@@ -44,6 +44,9 @@ METRICS = {
     for metric in (
         Metric("throughput", "Throughput", "samples/s", "faster", "slower", ".0f", "higher", "are"),
         Metric("gb_per_s", "Data rate", "GB/s", "faster", "slower", ".2f", "higher", "are"),
+        Metric(
+            "cpu_per_1000", "CPU time per 1,000 samples", "s", "more CPU time", "less CPU time", ".2f", "lower", "take"
+        ),
         Metric("overhead_us", "Overhead per sample", "µs", "more overhead", "less overhead", ".2f", "lower", "have"),
         Metric(
             "time_to_first_batch", "Time to first batch", "s", "later", "sooner", ".3f", "lower", "give the first batch"

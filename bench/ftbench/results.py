@@ -1,9 +1,8 @@
 """results.json: where a run's files go, and writing them so that nothing finished is lost.
 
-The schema is bench/ftbench/results.schema.json; SCHEMA_VERSION is raised when a reader of the old
-form would misread the new one. What is written and what is read is checked (ftbench.integrity). Files
-appear by a rename of a complete, synchronised copy, so that a full disk or a kill leaves the previous
-state of the file, never half of one.
+ftbench.form describes its form. What is written and what is read is checked (ftbench.integrity). Files appear by a
+rename of a complete, synchronised copy, so that a full disk or a kill leaves the previous state of the file, never
+half of one.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
+from ftbench.form import SCHEMA_VERSION
 from ftbench.integrity import Inconsistent, check, seal
-
-SCHEMA_VERSION = 4
 
 
 class ResultsError(Exception):

@@ -8,6 +8,7 @@ before the next one begins.
 from __future__ import annotations
 
 import secrets
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,8 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ftbench import contestants as who
-from ftbench import disturbance, images, sizing, statistics, stress
+from ftbench import allocation, disturbance, images, sizing, statistics, stress, waterfall
 from ftbench.contestants import Contestant
 from ftbench.controller import (
     PREFETCH_FACTOR,
@@ -29,9 +29,11 @@ from ftbench.controller import (
     choose,
     measured,
 )
+from ftbench.look import look
 from ftbench.progress import PlainDisplay, TerminalDisplay
 from ftbench.results import SCHEMA_VERSION, Results
 from ftbench.scenario import Case, Scenario
+from ftbench.scenarios import own
 from ftbench.sources import Sources
 from ftbench.trials import TrialFailed
 from ftbench.twins import Twins
@@ -45,6 +47,8 @@ from ftrun.twin import TwinError
 REPORT_SECONDS = 6.0
 # A warm-up trial has the page cache against it, later ones the luck of the draw.
 CAUTION = 1.1
+# What contestants are chosen by, before it is planned how many turns those who take part have.
+USUAL_TURNS = 8
 # More workers than this for each CPU make sense only where a scenario is about waiting.
 WORKERS_PER_CPU = 4
 
@@ -71,6 +75,13 @@ class Options:
     batch_size: int | None
     configs: tuple[str, ...]
     twins: dict[str, str]
+    dataset: str | None = None
+    """The user's own dataset as it was named, and its collate_fn."""
+    collate_fn: str | None = None
+    precision: float = waterfall.PRECISION
+    requirements: tuple[str, ...] = ()
+    """Packages that the user's own dataset needs, and a folder to keep downloads of them in."""
+    cache: Path | None = None
     stress: bool = False
     stress_minutes: float | None = None
 
@@ -81,6 +92,8 @@ class Options:
             "scenarios": [s.name for s in self.scenarios],
             "out": str(self.out),
             "data": str(self.data) if self.data else None,
+            "cache": str(self.cache) if self.cache else None,
+            "requirements": list(self.requirements),
             "configs": list(self.configs),
             "workers": list(self.workers) if self.workers else None,
         }
@@ -98,6 +111,8 @@ class Run:
         self._display = display
         self._begin = time.monotonic()
         self._ended: set[str] = set()
+        self._lacking: dict[str, str] = {}
+        """Why twins cannot have what the user's own dataset needs."""
         self.finished_rounds = 0
         self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -110,11 +125,12 @@ class Run:
             "warnings": [],
             "skipped": [],
             "scenarios": [],
+            "waterfalls": [],
         }
 
     def measure(self) -> None:
         """Run all scenarios. Raises what stops it; finished rounds are on disk by then."""
-        with Twins() as twins:
+        with Twins() as twins, tempfile.TemporaryDirectory(prefix="ft-bench-") as work:
             for name, where in self._options.twins.items():
                 twins.add(name, where, self._interruption)
             twins.check_source(environment.source_hash())
@@ -125,6 +141,11 @@ class Run:
             }
             for warning in (*twins.differences(), *disturbance.about_machine(disturbance.state().document())):
                 self._warn(warning)
+            if self._options.requirements:
+                self._display.note("installing what the dataset needs")
+                self._lacking = twins.add_packages(
+                    list(self._options.requirements), self._options.cache, Path(work), self._interruption
+                )
             sources = Sources(self._options.data, self._step, self._warn)
             # All of them before anything is measured: what cannot be read is told at once.
             for scenario in self._options.scenarios:
@@ -211,15 +232,17 @@ class Run:
     def _step(self, title: str) -> images.Progress:
         return self._interruption.checked(self._display.step(title))
 
-    def _candidates(self, scenario: Scenario, twins: Twins, workers: list[int]) -> list[tuple[int, Contestant]]:
+    def _candidates(
+        self, scenario: Scenario, configs: Sequence[str], twins: Twins, workers: list[int]
+    ) -> list[tuple[int, Contestant]]:
         """The scenario's contestants that the twins can measure; notes those that they cannot."""
         ranked = []
         lacking: dict[str, list[str]] = {}
-        for rank, c in scenario.contest.candidates(self._options.configs, workers, self._options.quick):
+        for rank, c in scenario.contest.candidates(configs, workers, self._options.quick):
             why = twins.lacks(TWIN[c.config], c.variant)
             if why is None:
                 ranked.append((rank, c))
-            elif not c.duplicate:
+            else:
                 lacking.setdefault(why, []).append(c.title)
         for why, titles in lacking.items():
             self.skip(f"{scenario.name}: {', '.join(titles)}", why)
@@ -290,8 +313,8 @@ class Run:
                     case.dataset_bytes if case else 0,
                 )
             except sizing.DoesNotFit as error:
-                # The others may fit; without the one of the noise floor they would mean nothing.
-                if case is None or any(c.duplicate for c in of_case):
+                # The others may fit.
+                if case is None or case is scenario.cases[0]:
                     raise
                 self.skip(f"{scenario.name}: {case.title}", str(error))
                 continue
@@ -334,7 +357,20 @@ class Run:
 
     def _scenario(self, scenario: Scenario, twins: Twins, sources: Sources, position: int) -> None:
         options = self._options
-        ranked = self._candidates(scenario, twins, self._workers(scenario, twins.usable_cpus()))
+        configs, repeats = options.configs, True
+        if scenario.name == own.NAME:
+            able = {twin: endpoint for twin, endpoint in twins.endpoints.items() if twin not in self._lacking}
+            if not able:
+                raise TrialFailed("; ".join(self._lacking.values()))
+            scenario, failed, warnings = look(scenario, able, options.batch_size)
+            failed |= self._lacking
+            repeats = not warnings
+            for warning in warnings:
+                self._warn(warning)
+            for twin, why in failed.items():
+                self.skip(f"{scenario.name}: the {twin} twin", why)
+            configs = tuple(config for config in configs if TWIN[config] not in failed)
+        ranked = self._candidates(scenario, configs, twins, self._workers(scenario, twins.usable_cpus()))
         if not ranked:
             self.skip(scenario.name, "none of its contestants can be measured here")
             return
@@ -344,7 +380,9 @@ class Run:
         # A quick run has its three rounds, whatever a full one repeats.
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
         controller = Controller(work, twins.endpoints, self._display, self._interruption, seed, fewest)
-        trial_seconds = controller.warm_up([c for _, c in ranked]) * CAUTION
+        costs = controller.warm_up([c for _, c in ranked])
+        at_once = min(twins.usable_cpus(), len(ranked)) if work.takes_turns else 1
+        trial_seconds = costs.trial(USUAL_TURNS if work.takes_turns else 1, at_once) * CAUTION
         # Scenarios still to come share what is left of the budget, each as it needs.
         now = time.monotonic()
         left = self._begin + options.budget - REPORT_SECONDS - now
@@ -354,6 +392,11 @@ class Run:
         if options.rounds is None:
             kept, dropped = choose(ranked, share, trial_seconds, fewest)
             ranked = [(rank, c) for rank, c in ranked if c in kept]
+        if work.takes_turns:
+            turns = allocation.turns(share / CAUTION, len(ranked), costs, at_once)
+            controller.work = work.with_turns(turns)
+            trial_seconds = costs.trial(turns, at_once) * CAUTION
+            cases = [{**case, "turns": turns} if case["turns"] > 1 else case for case in cases]
         if dropped:
             self.skip(
                 f"{scenario.name}: {', '.join(c.title for c in dropped)}",
@@ -395,8 +438,19 @@ class Run:
         rounds: list[Round] = []
         notes: dict[str, None] = {}  # in the order in which trials had them
         contestants = [c for _, c in ranked]
-        for finished in controller.rounds(ranked, now + share, trial_seconds, options.rounds):
+
+        def enough() -> bool:
+            return waterfall.precise(entry["analysis"], options.precision)
+
+        for finished in controller.rounds(ranked, now + share, trial_seconds, options.rounds, enough):
             rounds.append(finished)
+            if controller.differences and repeats:
+                repeats = False  # told once
+                self._warn(
+                    f"not all contestants gave the same samples: {controller.differences[0].split('. ')[0]}. Either "
+                    "the dataset draws random numbers, or it is not safe under threads: "
+                    f"`./twins audit {scenario.case('').parameters['target']}` tells"
+                )
             if len(rounds) == 1:
                 self.document["scenarios"].append(entry)
             notes.update(dict.fromkeys(result.pop("note") for result in finished.results.values()))
@@ -419,20 +473,26 @@ class Run:
             given_up = [c for c in contestants if c.key not in finished.results]
             if given_up:
                 contestants = [c for c in contestants if c not in given_up]
-                self.skip(
-                    f"{scenario.name}: {', '.join(c.title for c in given_up)}",
-                    f"given up in round {finished.number}, to fit {fewest} rounds into {options.budget:.0f} s",
-                )
+                late = [c.title for c in given_up if c.key not in controller.failed]
+                if late:
+                    self.skip(
+                        f"{scenario.name}: {', '.join(late)}",
+                        f"given up in round {finished.number}, to fit {fewest} rounds into {options.budget:.0f} s",
+                    )
             entry["analysis"] = statistics.analyse(
                 measured(rounds, contestants, scenario.metrics),
                 scenario.contest.pairs(contestants),
-                who.duplicates(contestants),
-                {c.key: c.case for c in contestants},
                 {c.key: [r.results[c.key]["distributions"] for r in rounds] for c in contestants},
             )
             statistics.adjust(each["analysis"] for each in self.document["scenarios"])
+            self.document["waterfalls"] = waterfall.waterfalls(self.document["scenarios"])
             self.finished_rounds += 1
             self.save()
+        if controller.failed:
+            # What the others have measured stands.
+            for why in controller.failed.values():
+                self.skip(scenario.name, why)
+            raise TrialFailed("; ".join(controller.failed.values()))
 
 
 def joined(notes: Iterable[str]) -> str:

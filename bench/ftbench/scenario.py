@@ -109,6 +109,9 @@ class Scenario:
     Kept in the run's directory as NAME-samples.png.
     """
 
+    same_work: bool = True
+    """Whether contestants that give different samples make the comparison void; else they are told of."""
+
     batched: bool = True
     """Whether it loads batches, so that --batch-size means something to it."""
 

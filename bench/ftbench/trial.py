@@ -1,8 +1,9 @@
 """One trial: a fresh process that measures one contestant.
 
 ``python -m ftbench.trial`` reads its request, a line of JSON, from stdin and writes its result, another one,
-to stdout. Whenever it could let other trials have their turns, it says so ({"waiting": true}) and stands still
-until it is sent a line. It measures and reports; what is compared with what is the controller's.
+to stdout. It first imports what all trials need, while others do the same. Then, and whenever it could let other
+trials have their turns, it says so ({"waiting": true}) and stands still until it is sent a line. It measures and
+reports; what is compared with what is the controller's.
 
 The request: the fields of ftbench.scenario.Task, with the scenario's name, parent (the id of the
 process that started it) and draw (whether the scenario's picture is wanted too). The result: see `measure`.
@@ -12,22 +13,18 @@ While it waits, it says how much CPU time it has used with its children so far: 
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import math
 import os
-import resource
 import signal
 import sys
 import sysconfig
 from dataclasses import fields
 
+from ftbench.cpu_time import cpu_seconds
 from ftbench.scenario import DISTRIBUTION_LIMIT, Task, Turns
+from ftbench.trials import TrialError
 from ftrun.parent_death import die_with_parent
-
-
-class TrialError(Exception):
-    """The trial cannot measure what it was asked to."""
 
 
 def check_configuration(config: str) -> dict:
@@ -48,9 +45,9 @@ def measure(request: dict) -> Turns:
     """Do the task that the request describes; it yields wherever other trials may have a turn.
 
     Returns metrics (by name, those of the scenario), samples, batches, first_batch and rows
-    (checksums; None and none if no batches are loaded), turn_seconds (none if there are no turns), distributions
-    and note, as the scenario's measurement gives them, and torch's version; where it was asked for, picture (a PNG
-    in base64). Where the scenario cannot run: {"unavailable": why}.
+    (checksums; None and none if no batches are loaded), turn_seconds and turn_began (none if there are no turns),
+    distributions and note, as the scenario's measurement gives them, and torch's version; where it was asked for,
+    picture (a PNG in base64). Where the scenario cannot run: {"unavailable": why}.
     """
     import torch
 
@@ -82,6 +79,7 @@ def measure(request: dict) -> Turns:
         "first_batch": None,
         "rows": [],
         "turn_seconds": [],
+        "turn_began": [],
         "note": note or "",
         **result,
         "metrics": {name: _positive(name, result["metrics"][name]) for name in scenario.metrics},
@@ -89,6 +87,12 @@ def measure(request: dict) -> Turns:
         "torch": torch.__version__,
         **drawn,
     }
+
+
+def _ready(request: dict) -> Turns:
+    """The measurement, after a first turn that is none: who has got so far has its imports behind it."""
+    yield
+    return (yield from measure(request))
 
 
 def _positive(name: str, value: float) -> float:
@@ -112,18 +116,6 @@ def _checked(name: str, distribution: dict) -> dict:
     return kept
 
 
-def cpu_seconds() -> float:
-    """CPU time of this process and its descendants so far, those that run and those that have ended."""
-    import psutil
-
-    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    used = sum(u.ru_utime + u.ru_stime for u in usage)
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            used += sum(child.cpu_times()[:4])  # its own and its children's, user and system
-    return used
-
-
 def main() -> int:
     """Answer the request on stdin; exit status 1, with the reason on stderr, if it cannot be."""
     # Libraries may print; the answer keeps the real stdout for itself.
@@ -131,14 +123,21 @@ def main() -> int:
     os.dup2(2, 1)
     # Ctrl-C at a terminal is the controller's to handle, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    request = json.loads(sys.stdin.readline())
+    die_with_parent(os.getppid())
+    # Nobody waits for this yet: as many trials as there are CPUs do it at once.
+    import torch  # noqa: F401
+
+    line = sys.stdin.readline()
+    if not line:
+        return 1  # whoever started it has gone
+    request = json.loads(line)
     die_with_parent(request["parent"])
 
     def tell(message: dict) -> None:
         answer.write(json.dumps(message) + "\n")
         answer.flush()
 
-    turns = measure(request)
+    turns = _ready(request)
     try:
         while True:
             try:

@@ -11,18 +11,23 @@ from ftrun.configurations import child_environment, command, last_lines
 class TrialProcess:
     """One trial. Owned by one thread; whoever made it has to close it. Raises OSError if it cannot be started.
 
-    What disturbs it is taken while it runs. How others run while it stands still is nothing to it.
+    It begins at once to import what it needs, and waits for its first turn. What disturbs it is taken while it
+    measures. How others run while it stands still is nothing to it.
     """
 
-    def __init__(self, python: str, config: str, request: dict, watch: Watch):
+    def __init__(self, python: str, config: str, request: dict, watch: Watch, packages: str | None = None):
         self._watch = watch
         self._next = trials.encode(request)
         self._own_seconds = 0.0
         self._disturbed: list[dict] = []
-        self._child = Child(command(python, "ftbench.trial"), child_environment(config))
+        self._measures = False
+        more = [packages] if packages else []
+        self._child = Child(command(python, "ftbench.trial"), child_environment(config, paths=more))
 
     def go_on(self) -> dict | None:
         """Let it run; its result with what disturbed it (ftbench.disturbance.together), None once it waits again.
+
+        The first time it comes as far as its imports.
 
         Raises trials.TrialFailed, or supervise.Stopped if a watched file descriptor's callback asked for the end.
         """
@@ -33,8 +38,9 @@ class TrialProcess:
             if answer is not None and "waiting" in answer:
                 self._next = b"\n"
                 used = answer["own_seconds"]
-                self._disturbed.append(between(before, counters(), used - self._own_seconds))
-                self._own_seconds = used
+                if self._measures:
+                    self._disturbed.append(between(before, counters(), used - self._own_seconds))
+                self._measures, self._own_seconds = True, used
                 return None
             outcome = self._child.finish(b"", self._watch, trials.TIMEOUT_SECONDS)
         except TimedOut as error:

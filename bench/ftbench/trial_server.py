@@ -40,7 +40,7 @@ class TrialServer(server.Server):
         for trial in self._waiting.values():
             trial.close()
 
-    def _turn(self, trial: TrialProcess) -> dict:
+    def _turn(self, number: int, trial: TrialProcess) -> dict:
         """Let a trial go on; it is kept if it has more turns to come. Raises what TrialProcess.go_on does."""
         with contextlib.ExitStack() as stack:
             stack.callback(trial.close)
@@ -48,7 +48,6 @@ class TrialServer(server.Server):
             if result is not None:
                 return {"result": result}
             stack.pop_all()
-        number = next(self._numbers)
         self._waiting[number] = trial
         return {"waiting": number}
 
@@ -64,13 +63,15 @@ class TrialServer(server.Server):
                 stress.run(sys.executable, config, request["request"], lambda line: channel.send({"line": line}), watch)
                 return {"result": {}}
             if request["op"] == "trial":
-                return self._turn(TrialProcess(sys.executable, config, request["request"], watch))
+                number = next(self._numbers)
+                self._waiting[number] = TrialProcess(sys.executable, config, request["request"], watch)
+                return {"waiting": number}
             if request["op"] in ("turn", "end"):
                 trial = self._waiting.pop(request["trial"], None)
                 if trial is None:
                     return {"error": f"no trial {request['trial']!r} is waiting"}
                 if request["op"] == "turn":
-                    return self._turn(trial)
+                    return self._turn(request["trial"], trial)
                 trial.close()
                 return {"result": {}}
         except (trials.TrialFailed, OSError) as error:

@@ -16,6 +16,10 @@ def encode(request: dict) -> bytes:
     return json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
 
 
+class TrialError(Exception):
+    """The trial cannot measure what it was asked to; raised in its process."""
+
+
 class TrialFailed(Exception):
     """A trial did not measure; the message says how it ended and quotes its last words."""
 

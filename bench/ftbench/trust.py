@@ -38,7 +38,7 @@ from ftrun.twin import TwinError
 DESCRIPTION = """\
 Find out on this machine whether the benchmark's verdicts can be trusted: measure the main job (JPEGs decoded with
 Pillow, threads and processes) in two places (no difference may be reported in at least 95% of the comparisons) and
-with 10% more to load in one of them (which must be found in at least 90%), in the same rounds of eight trials. A trial
+with 10% more to load in one of them (which must be found in at least 90%), in the same rounds of six trials. A trial
 takes about as long as one of `./twins bench`, so the 20 runs take hours; interrupt them whenever you like: all
 finished rounds count. From them it also tells how many rounds find such a difference on this machine.
 """
@@ -60,16 +60,17 @@ class Tally:
     wanted: float
     right: int = 0
     total: int = 0
+    covered: int = 0
+    """Of the comparisons, those whose interval holds the true ratio."""
     ratios: list[float] = field(default_factory=list)
-    floors: list[float] = field(default_factory=list)
 
-    def count(self, analysis: dict, right: str) -> None:
-        """Take up the comparisons of a run, whose verdict should be `right`."""
+    def count(self, analysis: dict, right: str, truth: float) -> None:
+        """Take up the comparisons of a run, whose verdict should be `right` and whose ratio is `truth`."""
         for c in analysis["comparisons"]:
             self.total += 1
             self.ratios.append(c["mean"])
             self.right += c["verdict"] == right
-        self.floors.append(analysis["noise_floor"]["throughput"])
+            self.covered += c["low"] <= truth <= c["high"]
 
     @property
     def share(self) -> float:
@@ -83,7 +84,8 @@ class Tally:
         state = "as wanted" if self.share >= self.wanted else "too few"
         return (
             f"{self.title}: {self.right} of {self.total} comparisons ({self.share:.1%}; wanted at least "
-            f"{self.wanted:.0%}: {state}); ratios {min(self.ratios):.3f} to {max(self.ratios):.3f}"
+            f"{self.wanted:.0%}: {state}); intervals hold the truth in {self.covered / self.total:.1%}; ratios "
+            f"{min(self.ratios):.3f} to {max(self.ratios):.3f}"
         )
 
 
@@ -109,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
         type=_number(planted.STEP, 1000, planted.STEP),
         default=10,
         metavar="P",
-        help="the planted difference, a multiple of ten (default: %(default)s)",
+        help=f"the planted difference, a multiple of {planted.STEP} (default: %(default)s)",
     )
     add("--quick", action="store_true", help="shorter trials")
     add("--out", type=Path, metavar="FILE", help="write the figures there, as JSON")
@@ -171,14 +173,15 @@ class Trust:
         """Count what a run of these rounds says.
 
         A against A and what was planted are analysed apart, as if each had been a run of its own: beside real
-        differences the adjustment of p-values is less strict. The noise floor is that of all equal ones.
+        differences the adjustment of p-values is less strict.
         """
         values = {"throughput": {c.key: [each[c.key] for each in rounds] for c in self.contestants}}
         of = {c.key: c.case for c in self.contestants}
         pairs = self._scenario.contest.pairs(self.contestants)
-        for tally, case, right in zip(tallies, ("b", "more"), (NO_DIFFERENCE, "slower"), strict=True):
+        expected = (("b", NO_DIFFERENCE, 1.0), ("more", "slower", 100 / (100 + self._percent)))
+        for tally, (case, right, truth) in zip(tallies, expected, strict=True):
             compared = [pair for pair in pairs if of[pair.numerator] == case]
-            tally.count(statistics.analyse(values, compared, who.duplicates(self.contestants)), right)
+            tally.count(statistics.analyse(values, compared), right, truth)
 
     def drawn(self, rounds: Sequence[Mapping[str, float]]) -> list[tuple[int, Tally, Tally]]:
         """(number, tallies): what runs of so many rounds would have said, drawn from these (seeded)."""
@@ -238,8 +241,6 @@ def report(
     print(f"{options.rounds} rounds a run, {'short' if options.quick else 'full'} trials")
     for tally in tallies:
         print(tally.line())
-        if tally.floors:
-            print(f"  noise floors {min(tally.floors):.3f} to {max(tally.floors):.3f}")
     drawn = trust.drawn(rounds)
     if drawn:
         table = Table(
@@ -249,7 +250,9 @@ def report(
             title_justify="left",
         )
         for number, *said in drawn:
-            table.add_row(str(number), *(f"{tally.share:.1%}" for tally in said))
+            table.add_row(
+                str(number), *(f"{tally.share:.1%}, interval right {tally.covered / tally.total:.1%}" for tally in said)
+            )
         Console().print(table)
     return {
         "setup": where,
@@ -257,7 +260,14 @@ def report(
         "percent": options.percent,
         "quick": options.quick,
         "tallies": [{**asdict(tally), "share": tally.share} for tally in tallies],
-        "drawn": [{"rounds": number, "shares": [tally.share for tally in said]} for number, *said in drawn],
+        "drawn": [
+            {
+                "rounds": number,
+                "shares": [tally.share for tally in said],
+                "covered": [tally.covered / tally.total for tally in said],
+            }
+            for number, *said in drawn
+        ],
         "throughput": rounds,
     }
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ftbench import variants
-from ftbench.endpoints import Endpoint, connect
+from ftbench.endpoints import Endpoint, LocalEndpoint, connect
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
+from ftrun.overlay import OverlayError, Overlays
 from ftrun.twin import TwinError
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
@@ -53,6 +55,22 @@ class Twins:
                 "docker/requirements.lock, or use ./twins, which does"
             )
         self.environments[twin] = {"endpoint": endpoint.name, **found}
+
+    def add_packages(self, requirements: list[str], cache: Path | None, work: Path, interruption: Interruption) -> dict:
+        """Install what a dataset needs beside a twin's own packages, into `work`; returns why twins cannot have it.
+
+        Raises TwinError if they run in other containers, and Interrupted.
+        """
+        overlays, failed = Overlays(cache or work, work, interruption), {}
+        for twin, endpoint in self.endpoints.items():
+            if not isinstance(endpoint, LocalEndpoint):
+                raise TwinError("the containers have no network: derive an image with the packages (docs/benchmark.md)")
+            try:
+                folder, _ = overlays.make(endpoint.python, requirements, self.environments[twin]["packages"])
+                endpoint.packages = folder
+            except OverlayError as error:
+                failed[twin] = str(error)
+        return failed
 
     def check_source(self, ours: str) -> None:
         """Raise TwinError if a twin would run another version of the benchmark."""

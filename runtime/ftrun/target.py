@@ -1,4 +1,4 @@
-"""From MODULE:OBJECT to a dataset."""
+"""From MODULE:OBJECT to a dataset, or to whatever else it names."""
 
 import importlib
 import importlib.util
@@ -21,14 +21,7 @@ def load(target: str) -> Any:
     Raises:
         TargetError: with the user's own traceback where their code failed.
     """
-    module_name, _, path = target.rpartition(":")
-    value: Any = _guarded(f"importing {module_name}", _import, module_name)
-    for name in path.split("."):
-        try:
-            value = getattr(value, name)
-        except AttributeError:
-            public = sorted(known for known in dir(value) if not known.startswith("_"))
-            raise TargetError(f"{module_name} has no {path}; it has {', '.join(public[:20]) or 'nothing'}") from None
+    value, path = find(target), target.rpartition(":")[2]
     if isinstance(value, type) or (callable(value) and not _is_dataset(value)):
         value = _guarded(f"calling {path}()", value)
     if isinstance(value, torch.utils.data.DataLoader):
@@ -38,6 +31,19 @@ def load(target: str) -> Any:
             f"{target} gives a {type(value).__name__}, which is no dataset: it has neither __getitem__ nor is it a "
             "torch.utils.data.IterableDataset"
         )
+    return value
+
+
+def find(target: str) -> Any:
+    """The object that *target* names: imports the module and looks the object up; raises TargetError."""
+    module_name, _, path = target.rpartition(":")
+    value: Any = _guarded(f"importing {module_name}", _import, module_name)
+    for name in path.split("."):
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            public = sorted(known for known in dir(value) if not known.startswith("_"))
+            raise TargetError(f"{module_name} has no {path}; it has {', '.join(public[:20]) or 'nothing'}") from None
     return value
 
 
@@ -61,6 +67,8 @@ def _import(name: str) -> types.ModuleType:
     sys.path.insert(0, os.path.dirname(path))  # as python FILE does
     # Under its own name if that is free, so that what it pickles can be unpickled.
     own = os.path.basename(path).removesuffix(".py")
+    if getattr(sys.modules.get(own), "__file__", None) == path:
+        return sys.modules[own]
     spec = importlib.util.spec_from_file_location(own if own not in sys.modules else f"_audited_{own}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

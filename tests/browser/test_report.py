@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from ftbench import synthesis
-from ftbench.report import charts, html, overview, words
+from ftbench.report import charts, html, overview, waterfall_chart, words
 from ftbench.results import load
 from ftrun.configurations import this_twin
 from tests.browser import devtools
@@ -147,13 +147,14 @@ def assert_quiet(browser: devtools.Browser) -> None:
 
 def in_order(document: dict) -> list[charts.Chart]:
     """The charts of a document's page as they follow each other in it."""
-    first = overview.chart(document) if len(document["scenarios"]) > 1 else None
+    first = [waterfall_chart.chart(document, fall) for fall in document["waterfalls"]]
+    first += [overview.chart(document)] if len(document["scenarios"]) > 1 else []
     found = [
         chart
         for scenario in document["scenarios"]
         for chart in sorted(charts.charts(scenario), key=lambda chart: bool(chart.folded))
     ]
-    return [first, *found] if first else found
+    return first + found
 
 
 def test_page_of_a_real_run(browser, run, tmp_path):
@@ -164,13 +165,13 @@ def test_page_of_a_real_run(browser, run, tmp_path):
     assert_quiet(browser)
     drawn = browser.run(CHARTS)
     assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in in_order(document)]
-    medians = [
-        c["metrics"]["throughput"]["median"]
-        for c in document["scenarios"][0]["analysis"]["contestants"]
-        if not c["key"].endswith("/again")
-    ]
-    bars = [x for trace in drawn[0]["traces"] if trace["type"] == "bar" for x in trace["x"]]
+    medians = [c["metrics"]["throughput"]["median"] for c in document["scenarios"][0]["analysis"]["contestants"]]
+    waterfall, measured, *_ = drawn
+    bars = [x for trace in measured["traces"] if trace["type"] == "bar" for x in trace["x"]]
     assert sorted(bars) == pytest.approx(sorted(medians))
+    # A bar from nothing for the start, one for each of two steps, and one for the whole; a dot for every process.
+    rounds = len(document["scenarios"][0]["rounds"])
+    assert [len(trace["x"]) for trace in waterfall["traces"]] == [1, rounds] * 4
     browser.screenshot(tmp_path / "shot.png")
     with Image.open(tmp_path / "shot.png") as image:
         assert image.width == DESK

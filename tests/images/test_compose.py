@@ -77,16 +77,18 @@ def wait_until(condition, seconds: float) -> bool:
 
 
 def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
-    done = project.run("ft-bench", "--quick")
+    done = project.run("ft-bench", "--quick", "--budget", "100")
     assert done.returncode == 0, done.stdout + done.stderr
     latest = project.results / "latest"
     assert latest.is_symlink()
     results = json.loads((latest / "results.json").read_text())
     assert results["status"] == "complete"
-    (scenario,) = results["scenarios"]
-    configurations = {trial["contestant"].split("/")[0] for round_ in scenario["rounds"] for trial in round_["trials"]}
-    assert configurations == {"gil", "ft-gil", "ft"}
-    assert (latest / "pillow.png").read_bytes().startswith(b"\x89PNG")
+    # Both workloads, with every step of the chain.
+    assert [fall["workload"] for fall in results["waterfalls"]] == ["pillow", "text"]
+    for fall in results["waterfalls"]:
+        reached = [fall["start"]["contestant"], *(step["contestant"] for step in fall["steps"])]
+        assert [key.split("/")[0] for key in reached] == ["gil", "gil", "gil", "ft-gil", "ft"]
+    assert (latest / "waterfall.png").read_bytes().startswith(b"\x89PNG")
     assert "<html" in (latest / "report.html").read_text()
     # Written as the caller, although no user id was named anywhere.
     owner = project.directory.stat().st_uid
@@ -152,7 +154,7 @@ def test_own_images_are_seen_by_both(project, tmp_path):
     photos.mkdir()
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 no JPEG")
     done = subprocess.run(
-        project.command("run", "--rm", "-T", "ft-bench", "--quick", "--data", "/data"),
+        project.command("run", "--rm", "-T", "ft-bench", "pillow", "--quick", "--data", "/data"),
         env={**project.environment, "DATA": str(photos)},
         stdin=subprocess.DEVNULL,
         capture_output=True,

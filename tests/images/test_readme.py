@@ -61,6 +61,9 @@ ONE_ROUND = " --rounds 1 --workers 1 --batch-size 16"
 ADDED = {
     "docker compose run --rm ft-bench": " --quick" + ONE_ROUND + " --configs gil",
     "./twins bench --quick": ONE_ROUND + " --configs ft",
+    "./twins bench --dataset train.py:train_set --quick": ONE_ROUND + " --configs ft",
+    "CODE=~/project DATA=~/photos docker compose run --rm ft-bench --dataset train.py:train_set --quick": ONE_ROUND
+    + " --configs gil",
     "./twins bench --quick --data ~/photos": ONE_ROUND + " --configs ft",
     "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": ONE_ROUND + " --configs gil",
     # --quick also because the default wants optimised builds, which these tests do not wait for.
@@ -134,6 +137,8 @@ def home(tmp_path):
     photos.mkdir(parents=True)
     for number in range(20):
         Image.effect_noise((640 + 10 * (number % 3), 408), 60).convert("RGB").save(photos / f"{number}.jpg")
+    (tmp_path / "home/project").mkdir()
+    (tmp_path / "home/project/train.py").write_text("train_set = list(range(100))\n")
     return tmp_path / "home"
 
 
@@ -142,6 +147,8 @@ def shell(clone, home, shell_environment):
     """Runs a block in bash, from the clone, with what `./twins` built already."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     variables = {**shell_environment, "HOME": str(home), "XDG_CACHE_HOME": cache}
+
+    shutil.copy(home / "project/train.py", clone)
 
     def run(block, **more):
         return subprocess.run(

@@ -21,9 +21,11 @@ def summary(document: dict) -> str:
 
 
 def files(document: dict) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of a PNG for each scenario and its picture of samples, of report.html and summary.md."""
+    """Yield (name, content) of the pictures of waterfalls, scenarios and samples, of report.html and summary.md."""
     from ftbench.report import html, plot, words
 
+    if document["waterfalls"]:
+        yield "waterfall.png", plot.waterfalls(document)
     for scenario in document["scenarios"]:
         # As part of a path a name is not to be trusted: the document may come from elsewhere.
         name = words.slug(scenario["name"])

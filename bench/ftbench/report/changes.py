@@ -58,11 +58,7 @@ def _block(title: str, changes: list) -> Iterator[str]:
             continue
         untold = [c for c in rest if c.low is None]
         far = max(max(c.ratio, 1 / c.ratio) for c in rest)
-        why = (
-            "too few rounds to tell"
-            if untold
-            else f"no change beyond the noise (floor of both runs together {words.floor(rest[0].floor)})"
-        )
+        why = "too few rounds to tell" if untold else "no change that can be told from noise"
         yield (
             f"  {'unknown  ' if untold else 'unchanged'} {_count(len(rest), 'figure')} of {METRICS[metric].noun}, "
             f"at most {words.times(far)} apart: {why}"

@@ -68,7 +68,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
         return
     best = f"{metric.best} is better"
     counts = sorted({m.workers for m in found})
-    with_again = tables.measured(scenario, metric, series.measured(scenario, metric.name, again=True))
+    table = tables.measured(scenario, metric, found)
     name, title = _name(scenario["name"], metric.name), f"{metric.title}: {best}"
     alt = f"{metric.noun} in {metric.unit}: " + "; ".join(
         f"{m.title}{f' at {series.case_title(scenario, m.case)}' if m.case else ''} {metric.write(m.median)}"
@@ -91,7 +91,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
                 "Medians; lines from the lowest round to the highest." + (" Logarithmic scales." if wide else ""),
                 "Curves of " + alt,
                 figures.curves(some, axis, metric.unit, logarithmic=wide, ideal=_ideal(metric, axis)),
-                with_again,
+                table,
                 folded or (which if number else ""),
             )
     elif len(counts) > 2 or 0 in counts:  # with and without workers is a curve, be it a short one
@@ -105,7 +105,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
                 "Bars: median; lines: from the lowest round to the highest.",
                 "Bar chart of " + alt,
                 _bars(scenario, metric, most),
-                with_again,
+                table,
                 folded,
             )
         for number, case in enumerate(cases, len(cases) > 1):
@@ -117,7 +117,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
                 "Mean over the rounds; lines: one standard deviation either way.",
                 "Curves over the number of workers of " + alt,
                 figures.curves(lines, axis, metric.unit, ideal=_ideal(metric, axis)),
-                with_again,
+                table,
                 folded or ("more cases" if number >= MOST_FACETS else ""),
             )
     else:
@@ -127,7 +127,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
             "Bars: median; lines: from the lowest round to the highest.",
             "Bar chart of " + alt,
             _bars(scenario, metric, found),
-            with_again,
+            table,
             folded,
         )
 
@@ -213,7 +213,6 @@ def _by_workers(metric: Metric, found: Sequence[Measured]) -> list[figures.Line]
 def _ratios(scenario: dict, metric: Metric, chosen: Sequence[dict], folded: str = "") -> Iterator[Chart]:
     if not chosen:
         return
-    floor = scenario["analysis"]["noise_floor"][metric.name]
     about = {c["key"]: c for c in scenario["contestants"]}
     name = _name(scenario["name"], metric.name, "ratios")
     question = (
@@ -221,8 +220,7 @@ def _ratios(scenario: dict, metric: Metric, chosen: Sequence[dict], folded: str 
         if metric.name == "throughput"
         else f"{metric.title}: who is better, and is it certain?"
     )
-    noise = "" if floor is None else f" Grey: the noise floor of {words.noise_percent(floor)}."
-    caption = f"Ratios of {metric.noun} within rounds, with 95% confidence intervals.{noise}"
+    caption = f"Ratios of {metric.noun} within rounds, with 95% confidence intervals."
     alt = f"Ratios of {metric.noun}: " + "; ".join(
         f"{words.title_with_case(scenario, c)} {words.short(scenario, c)}" for c in chosen
     )
@@ -234,13 +232,7 @@ def _ratios(scenario: dict, metric: Metric, chosen: Sequence[dict], folded: str 
     ):
         axis = figures.Axis(*series.axis_of_cases(scenario))
         yield Chart(
-            name,
-            question,
-            caption,
-            alt,
-            figures.curves(lines, axis, f"ratio of {metric.noun}", one=1, noise=floor),
-            table,
-            folded,
+            name, question, caption, alt, figures.curves(lines, axis, f"ratio of {metric.noun}", one=1), table, folded
         )
         return
     groups: dict[str, list[figures.Row]] = {}
@@ -260,13 +252,7 @@ def _ratios(scenario: dict, metric: Metric, chosen: Sequence[dict], folded: str 
             )
         )
     yield Chart(
-        name,
-        question,
-        caption,
-        alt,
-        figures.ratios(list(groups.items()), floor, f"ratio of {metric.noun}"),
-        table,
-        folded,
+        name, question, caption, alt, figures.ratios(list(groups.items()), f"ratio of {metric.noun}"), table, folded
     )
 
 

@@ -18,7 +18,6 @@ from ftbench.report.canvas import (
     BAR,
     LONGEST_MARK,
     LONGEST_NAME,
-    NOISE,
     OUTLINE,
     SHOWN,
     SMALL,
@@ -190,14 +189,13 @@ def curves(
     axis: Axis,
     unit: str,
     one: float | None = None,
-    noise: float | None = None,
     logarithmic: bool = False,
     most: float | None = None,
     ideal: Sequence[tuple[float, float]] = (),
 ) -> go.Figure:
     """Curves over cases, workers or the course of a trial, with their intervals.
 
-    Ratios have a line at `one` and the band of noise. The axis reaches up to `most`, if that is more than the
+    Ratios have a line at `one`. The axis reaches up to `most`, if that is more than the
     curves' own end. `ideal` are the (x, y) of a dotted line.
     """
     # A single curve of ratios has nothing else to say whose they are.
@@ -266,10 +264,8 @@ def curves(
     ends = [v for line in drawn for v in (*line.low, *line.high)] + [y for _, y in ideal] + ([most] if most else [])
     if one is not None:
         figure.add_hline(y=one, line={"color": TEXT, "width": 1})
-        if noise is not None:
-            figure.add_hrect(y0=1 / noise, y1=noise, fillcolor=NOISE, line_width=0, layer="below")
         middle = [v for line in drawn for v in line.y] + [one]
-        least, highest = _reach(middle, ends + ([noise, 1 / noise] if noise else []))
+        least, highest = _reach(middle, ends)
         figure.update_yaxes(type="log", range=[math.log10(least), math.log10(highest)], **_ratio_ticks(least, highest))
     elif logarithmic:
         figure.update_yaxes(type="log", **log_ticks(min(ends), max(ends), unit))
@@ -336,8 +332,8 @@ def _ratio_ticks(least: float, most: float) -> dict:
     return {"tickvals": marks, "ticktext": [f"{m:g}x" for m in marks]}
 
 
-def ratios(groups: Sequence[tuple[str, Sequence[Row]]], floor: float | None, about: str) -> go.Figure:
-    """Ratios in groups, one below the other, with their intervals, over the band of noise."""
+def ratios(groups: Sequence[tuple[str, Sequence[Row]]], about: str) -> go.Figure:
+    """Ratios in groups, one below the other, with their intervals."""
     rows, places = Rows(), []
     for title, group in groups:
         rows.group(title)
@@ -347,10 +343,8 @@ def ratios(groups: Sequence[tuple[str, Sequence[Row]]], floor: float | None, abo
     figure = empty_figure(rows.height + 64, names)
     middle = [row.ratio for _, row in places] + [1.0]
     ends = middle + [end for _, row in places for end in (row.low, row.high) if end is not None]
-    ends += [row.target for _, row in places if row.target] + ([floor, 1 / floor] if floor else [])
+    ends += [row.target for _, row in places if row.target]
     least, most = _reach(middle, ends)
-    if floor is not None:
-        figure.add_vrect(x0=1 / floor, x1=floor, fillcolor=NOISE, line_width=0, layer="below")
     figure.add_vline(x=1, line={"color": TEXT, "width": 1})
     for clear, colour, name in ((True, SHOWN, names[0]), (False, SOFT, names[1])):
         own = [(y, row) for y, row in places if row.clear is clear]

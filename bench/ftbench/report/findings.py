@@ -101,21 +101,14 @@ def conclusion(scenario: dict, comparison: dict) -> str:
     a, b = (words.describe(scenario, c["key"], not same_workers, not same_case) for c in pair)
     head = f"with {_workers(pair[0]['workers'])}, " if same_workers and pair[0]["workers"] else ""
     case = series.case_title(scenario, pair[0]["case"]) if same_case else ""
-    about, factor = words.metric(scenario), words.times(comparison["mean"])
+    more = words.settles(scenario, comparison)
+    after = f" ({more})" if more else ""
     target = f"; target {words.target(comparison)}" if comparison["target"] else ""
-    measure = (
-        f"{f'{case}: ' if case else ''}{factor}, 95% CI {words.interval(comparison)}, "
-        f"noise floor {words.floor(words.noise_of(scenario, comparison))}{target}"
+    about = words.metric(scenario)
+    of = "" if about.above in ("faster", "more memory") else f"{about.noun} "
+    return words.capital(
+        f"{head}{a} against {b}{f', {case}' if case else ''}: {of}{words.short(scenario, comparison)}{after}{target}."
     )
-    if comparison["verdict"] == TOO_FEW:
-        rounds = f"{comparison['n']} round{'s are' if comparison['n'] != 1 else ' is'}"
-        return words.capital(
-            f"{head}{a} against {b}{f' ({case})' if case else ''}: {factor} the {about.noun}, but "
-            f"{rounds} too few for a verdict ({FEWEST_ROUNDS} are needed){target}."
-        )
-    if comparison["verdict"] == NO_DIFFERENCE:
-        return words.capital(f"{head}no difference in {about.noun} was shown between {a} and {b} ({measure}).")
-    return words.capital(f"{head}{a} {about.verb} {comparison['verdict']} than {b} ({measure}).")
 
 
 def _of_cases(scenario: dict, comparison: dict, a: dict, b: dict) -> str:

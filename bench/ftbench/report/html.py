@@ -18,7 +18,19 @@ import plotly
 import plotly.io
 from plotly.offline import get_plotlyjs
 
-from ftbench.report import charts, figures, findings, opening, overview, repeat, safety, tables, words
+from ftbench.report import (
+    charts,
+    figures,
+    findings,
+    opening,
+    overview,
+    repeat,
+    safety,
+    tables,
+    waterfall,
+    waterfall_chart,
+    words,
+)
 from ftbench.report.chart import Chart
 from ftrun.escape import terminal
 
@@ -33,7 +45,7 @@ PALETTES = {
         "card": "#f5f6f8",
         "strong": "#005a9c",
         "alarm": "#b00020",
-        "noise": "rgba(120,120,120,0.22)",
+        "faint": "rgba(120,120,120,0.22)",
         "shown": "#0072B2",
     },
     "dark": {
@@ -44,7 +56,7 @@ PALETTES = {
         "card": "#202328",
         "strong": "#7cc4ff",
         "alarm": "#ff8a93",
-        "noise": "rgba(170,170,170,0.25)",
+        "faint": "rgba(170,170,170,0.25)",
         "shown": "#56B4E9",
     },
 }
@@ -65,6 +77,7 @@ def page(document: dict) -> bytes:
         document=document,
         scenarios=[_scenario(scenario) for scenario in document["scenarios"]],
         sentences=[words.capital(sentence) for sentence in opening.sentences(document)],
+        waterfalls=[_waterfall(document, fall) for fall in document["waterfalls"]],
         overview=overview.chart(document),
         glance=overview.glance(document),
         state=words.state(document),
@@ -85,6 +98,17 @@ def page(document: dict) -> bytes:
         limits=words.limits(document),
     )
     return text.encode()
+
+
+def _waterfall(document: dict, fall: dict) -> dict:
+    """What the template says of a waterfall."""
+    advised, code = waterfall.advice(document, fall)
+    return {
+        "chart": waterfall_chart.chart(document, fall),
+        "ends": waterfall.ends(document, fall),
+        "advice": advised,
+        "code": code,
+    }
 
 
 def as_json(value: object) -> str:
@@ -127,8 +151,7 @@ def _scenario(scenario: dict) -> dict:
         "data": scenario,
         "id": "scenario-" + words.slug(scenario["name"]),
         "verdict": findings.verdict(scenario),
-        "noise": words.noise(scenario),
-        "noise_table": tables.noise(scenario),
+        "resolution": words.resolution(scenario),
         "rounds_table": tables.rounds(scenario),
         "work": words.work(scenario),
         "disturbed": words.disturbed(scenario),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from ftbench.report import opening, repeat, safety, words
+from collections.abc import Iterable
+
+from ftbench.report import opening, repeat, safety, waterfall, words
 from ftrun import escape
 
 
 def summary(document: dict) -> str:
-    """The three sentences, each scenario's comparisons in words, the machine and the command."""
+    """The opening sentences and waterfalls, each scenario's comparisons in words, the machine and the command."""
     parts = ["## What removing the GIL did to data loading"]
+    parts += [text(words.capital(sentence)) for sentence in opening.sentences(document)]
+    for fall in document["waterfalls"]:
+        parts += _waterfall(document, fall)
     state = words.state(document)
     if state:
         parts.append(f"**{text(state)}**")
-    parts += [text(words.capital(sentence)) for sentence in opening.sentences(document)]
     for scenario in document["scenarios"]:
         parts.append(f"### {text(scenario['name'])}")
         if scenario["question"]:
@@ -23,7 +27,7 @@ def summary(document: dict) -> str:
         table = _comparisons(scenario)
         if table:
             parts.append(table)
-        parts.append(" ".join(text(sentence) for sentence in (words.noise(scenario), *words.disturbed(scenario))))
+        parts.append(" ".join(text(sentence) for sentence in (words.resolution(scenario), *words.disturbed(scenario))))
     parts += _safety(document)
     lines = [
         f"- {text(line)}"
@@ -40,6 +44,23 @@ def summary(document: dict) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _waterfall(document: dict, fall: dict) -> list[str]:
+    chain = waterfall.rows(document, fall)
+    rows = [["what changes", "factor", "samples/s", "throughput", "CPU time"], ["---", "---:", "---:", "---", "---"]]
+    for row in chain:
+        factor = "" if row.ratio is None else f"{row.ratio:.2f}"
+        rows.append([text(row.name), factor, f"{row.value:.0f}", text(row.throughput), text(row.cpu)])
+    advised, code = waterfall.advice(document, fall)
+    found = [f"### {text(waterfall.title(document, fall))}", _table(rows), text(waterfall.ends(document, fall))]
+    if fall["missing"]:
+        found.append(text(waterfall.missing(fall)))
+    return [*found, text(advised), _code([code], "python")]
+
+
+def _table(rows: Iterable[Iterable[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
 def text(value: str) -> str:
     """Text that Markdown shows as it is, on one line: no markup, no HTML, no mention of anybody."""
     return escape.markdown(str(value))
@@ -54,7 +75,7 @@ def _safety(document: dict) -> list[str]:
         rows += [[text(cell) for cell in row] for row in table.rows]
         parts += [
             "<details><summary>Scenario by scenario</summary>",
-            "\n".join("| " + " | ".join(row) + " |" for row in rows),
+            _table(rows),
             *(text(line) for line in safety.known(document)),
             "</details>",
         ]
@@ -78,9 +99,9 @@ def _comparisons(scenario: dict) -> str:
                 *([text(words.target(c))] if wanted else []),
             ]
         )
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return _table(rows)
 
 
-def _code(lines) -> str:
+def _code(lines, language: str = "console") -> str:
     """A code block that nothing in it can end."""
-    return escape.fenced("\n".join(lines), "console")
+    return escape.fenced("\n".join(lines), language)

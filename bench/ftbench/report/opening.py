@@ -1,4 +1,4 @@
-"""What removing the GIL did on this machine, in three sentences, and the comparisons that they rest on.
+"""What removing the GIL did on this machine, in a few sentences, and the comparisons that they rest on.
 
 The three questions are told apart by who is compared, not by what a scenario calls it: threads without the
 GIL against processes with it, the same threads in the same build with and without the GIL, and the same
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ftbench.report import words
+from ftbench.report import waterfall, words
 from ftbench.report.findings import Finding, result, tell
 from ftbench.variants import VARIANTS
 
@@ -75,8 +75,15 @@ def _findings(scenarios: Sequence[dict], which: str) -> list[Finding]:
 
 
 def sentences(document: dict) -> list[str]:
-    """Three sentences: what threads gained, what part of it is the lock's, and what the build costs."""
-    return [_threads(document), _lock(document), _build(document)]
+    """A sentence for each waterfall; where other scenarios were measured, three more for all of them together.
+
+    These say what threads gained, what part of it is the lock's, and what the build costs.
+    """
+    falls = document["waterfalls"]
+    told = {fall["scenario"] for fall in falls}
+    others = {**document, "scenarios": [s for s in document["scenarios"] if s["name"] not in told]}
+    found = [waterfall.sentence(document, fall) for fall in falls]
+    return found + ([_threads(others), _lock(others), _build(others)] if others["scenarios"] else [])
 
 
 def _missing(document: dict, *needed: str) -> str:
@@ -148,14 +155,5 @@ def _one(finding: Finding, ours: str, theirs: str) -> str:
             "of too few rounds for a verdict."
         )
     if finding.outcome == "same":
-        return f"no difference in {about.noun} was shown between {ours} and {theirs} ({at}: {_uncertain(finding)})."
+        return f"no difference in {about.noun} was shown between {ours} and {theirs} ({at}: {result(finding)})."
     return f"{ours} {about.verb} {result(finding)} than {theirs} ({at})."
-
-
-def _uncertain(finding: Finding) -> str:
-    """Why a ratio shows nothing: "1.03x, 0.95 to 1.12, within the noise of 4%", "1.20x (0.98 to 1.47), not certain"."""
-    c = finding.comparison
-    limit = words.noise_of(finding.scenario, c)
-    if limit is not None and 1 / limit <= c["mean"] <= limit:
-        return f"{words.times(c['mean'])}, {words.interval(c)}, within the noise of {words.noise_percent(limit)}"
-    return words.short(finding.scenario, c)

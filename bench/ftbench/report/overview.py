@@ -51,8 +51,7 @@ def glance(document: dict) -> list[Glance]:
 def chart(document: dict) -> Chart | None:
     """Threads without the GIL against processes with it, wherever they met; None if that is in one place at most.
 
-    Ratios are turned so that above 1 the threads are better, also of what should be small. Each is
-    within the noise of its own scenario, so there is no common band of noise.
+    Ratios are turned so that above 1 the threads are better, also of what should be small.
     """
     found = opening.findings(document, opening.THREADS)
     if len(found) < 2:
@@ -92,8 +91,8 @@ def chart(document: dict) -> Chart | None:
     return Chart(
         "overview",
         "Threads without the GIL against processes with it",
-        "Right of 1 the threads are better; lines are 95% confidence intervals. Filled: a difference beyond the noise.",
+        "Right of 1 the threads are better; lines are 95% confidence intervals. Filled: a difference is shown.",
         alt,
-        figures.ratios([("", rows)], None, "advantage of threads (above 1: better)"),
+        figures.ratios([("", rows)], "advantage of threads (above 1: better)"),
         table,
     )

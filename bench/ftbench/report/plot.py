@@ -1,4 +1,4 @@
-"""The pictures: what was measured by contestant, and the ratios with the noise floor."""
+"""The pictures: what was measured by contestant, and the ratios."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from matplotlib.ticker import NullLocator  # noqa: E402
 from ftbench.contestants import CONFIGS  # noqa: E402
 from ftbench.metrics import Metric  # noqa: E402
 from ftbench.report import series as arranged  # noqa: E402
-from ftbench.report import words  # noqa: E402
+from ftbench.report import waterfall, words  # noqa: E402
 from ftbench.report.styles import COLOURS, SHOWN, TARGET, UNCERTAIN, style  # noqa: E402
 from ftbench.statistics import NO_DIFFERENCE, TOO_FEW  # noqa: E402
 from ftbench.variants import VARIANTS  # noqa: E402
 
-HATCHES = {variant: style(variant).hatch for variant in VARIANTS}
 # More bars than this leave no room for figures that lie flat.
 FLAT_LABELS = 14
 # More contestants of one number of workers than this are told apart by names, not by a legend.
@@ -62,6 +61,39 @@ def _png(document: dict, scenario: dict) -> bytes:
     return _save(figure)
 
 
+def waterfalls(document: dict) -> bytes:
+    """Every waterfall, one below the other: a bar for each change, a dot for each process."""
+    falls = document["waterfalls"]
+    with plt.rc_context({"text.parse_math": False}):
+        figure, axes = plt.subplots(
+            len(falls), 1, figsize=(12, 0.8 + 3.2 * len(falls)), layout="constrained", squeeze=False
+        )
+        for each, fall in zip(axes[:, 0], falls, strict=True):
+            _waterfall(each, document, fall)
+        figure.suptitle(
+            "What removing the GIL does to data loading\n" + words.machine(document).split(", Linux")[0], fontsize=11
+        )
+        return _save(figure)
+
+
+def _waterfall(axes: Axes, document: dict, fall: dict) -> None:
+    chain = waterfall.rows(document, fall)
+    for place, row in enumerate(chain):
+        low, high = sorted((row.before, row.value))
+        axes.barh(place, high - low, 0.6, left=low, color=COLOURS[row.config])
+        axes.plot(row.dots, [place] * len(row.dots), "o", color="#222222", markersize=2.5, alpha=0.6)
+        text = f"{row.value:.0f}/s" if row.ratio is None else f"{row.throughput}: {row.value:.0f}/s"
+        axes.annotate(text, (max(high, *row.dots), place), (6, 0), textcoords="offset points", va="center", fontsize=9)
+        if place + 1 < len(chain):
+            axes.plot([row.value] * 2, [place, place + 1], color="#999999", linewidth=0.8)
+    axes.set_yticks(range(len(chain)), [row.name for row in chain])
+    axes.set_ylim(len(chain) - 0.4, -0.6)
+    axes.set_xlim(0, max(max(row.value, *row.dots) for row in chain) * 1.45)
+    axes.set_xlabel("samples/s (dots: one process each; 95% confidence intervals in brackets)")
+    axes.set_title(waterfall.title(document, fall), fontsize=10, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def _save(figure: plt.Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
@@ -71,7 +103,7 @@ def _save(figure: plt.Figure) -> bytes:
 
 def _counts(scenario: dict) -> list[int]:
     """The numbers of workers that bars are drawn of: all, or of many contestants under cases the highest."""
-    real = [c for c in scenario["contestants"] if not c["duplicate"]]
+    real = scenario["contestants"]
     counts = sorted({c["workers"] for c in real})
     return counts[-1:] if scenario["cases"] and len(real) > MOST_BARS else counts
 
@@ -83,7 +115,7 @@ def measured(axes: Axes, scenario: dict) -> None:
         _by_case(axes, scenario, metric)
         return
     found = {c["key"]: c["metrics"][metric.name] for c in scenario["analysis"]["contestants"]}
-    real = [c for c in scenario["contestants"] if not c["duplicate"]]
+    real = scenario["contestants"]
     counts = _counts(scenario)
     left_out = "" if {c["workers"] for c in real} <= set(counts) else f" (with {counts[-1]} workers; the page has all)"
     series = [
@@ -221,15 +253,10 @@ def _in_lines(title: str) -> str:
 
 
 def ratios(axes: Axes, scenario: dict) -> None:
-    """Each comparison's ratio with its confidence interval, over the noise floor's band; targets as bars."""
+    """Each comparison's ratio with its confidence interval; targets as bars."""
     shown = words.pictured(scenario)
     metric = words.metric(scenario)
-    floor = scenario["analysis"]["noise_floor"][metric.name]
     axes.axvline(1, color="#333333", linewidth=1)
-    if floor is not None:
-        axes.axvspan(
-            1 / floor, floor, color="#999999", alpha=0.3, linewidth=0, label=f"noise floor ({words.times(floor)})"
-        )
     for row, c in enumerate(shown):
         clear = c["verdict"] not in (NO_DIFFERENCE, TOO_FEW)
         if c["low"] is not None:
@@ -258,7 +285,6 @@ def ratios(axes: Axes, scenario: dict) -> None:
     # Two rounds can give intervals over many powers of ten; these leave the picture, the ratios stay.
     means = [c["mean"] for c in shown] + [1.0]
     ends = means + [c[side] for c in shown for side in ("low", "high") if c[side] is not None]
-    ends += [floor, 1 / floor] if floor is not None else []
     ends += [c["target"]["value"] for c in shown if c["target"]]
     least = max(min(ends), min(means) / WIDEST) * 0.7
     most = min(max(ends), max(means) * WIDEST) * 1.4
@@ -272,6 +298,4 @@ def ratios(axes: Axes, scenario: dict) -> None:
         "Who is better, and is it certain?" if metric.name != "throughput" else "Who is faster, and is it certain?",
         fontsize=11,
     )
-    if floor is not None:
-        axes.legend(fontsize=8, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)

@@ -6,18 +6,27 @@ import shlex
 
 from ftbench.contestants import CONFIGS
 from ftbench.report.words import without_controls
+from ftbench.waterfall import PRECISION
 
 
 def options(document: dict) -> list[str]:
     """The arguments of `bench` that ask for the same: as few as say it."""
     given = document["options"]
     arguments = list(given["scenarios"])
+    if given["dataset"] is not None:
+        arguments = ["--dataset", given["dataset"]]
+        if given["collate_fn"] is not None:
+            arguments += ["--collate-fn", given["collate_fn"]]
+        if given["requirements"]:
+            arguments += ["--requirements", "requirements.txt"]
     if given["quick"]:
         arguments.append("--quick")
     if given["rounds"] is not None:
         arguments += ["--rounds", str(given["rounds"])]
     else:
         arguments += ["--budget", f"{given['budget']:g}"]
+    if given["precision"] != PRECISION:
+        arguments += ["--precision", f"{100 * given['precision']:g}%"]
     if given["workers"]:
         arguments += ["--workers", ",".join(map(str, given["workers"]))]
     if given["batch_size"] is not None:

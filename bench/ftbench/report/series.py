@@ -28,8 +28,6 @@ class Measured:
     workers: int
     case: str
     """The name of the condition it ran under, "" where the scenario has none."""
-    again: bool
-    """Measured once more for the noise floor."""
     values: tuple[float, ...]
     """One for each round."""
     median: float
@@ -62,11 +60,8 @@ class Case:
     """Its place on the axis of cases; None where there is none."""
 
 
-def measured(scenario: dict, metric: str, again: bool = False) -> list[Measured]:
-    """Whoever took part in all rounds, in the order of cases, configurations, variants and workers.
-
-    With `again`, those too that were measured a second time for the noise floor.
-    """
+def measured(scenario: dict, metric: str) -> list[Measured]:
+    """Whoever took part in all rounds, in the order of cases, configurations, variants and workers."""
     about = {c["key"]: c for c in scenario["contestants"]}
     order = {case.name: number for number, case in enumerate(cases(scenario))}
     rounds: dict[str, list[float]] = {}
@@ -77,7 +72,7 @@ def measured(scenario: dict, metric: str, again: bool = False) -> list[Measured]
     found = []
     for each in scenario["analysis"]["contestants"]:
         c, spread = about[each["key"]], each["metrics"].get(metric)
-        if spread is not None and (again or not c["duplicate"]):
+        if spread is not None:
             found.append(
                 Measured(
                     # The case is told beside the title, in its own words.
@@ -87,7 +82,6 @@ def measured(scenario: dict, metric: str, again: bool = False) -> list[Measured]
                     c["variant"],
                     c["workers"],
                     c["case"],
-                    c["duplicate"],
                     tuple(rounds[c["key"]]),
                     spread["median"],
                     spread["min"],
@@ -102,7 +96,6 @@ def measured(scenario: dict, metric: str, again: bool = False) -> list[Measured]
             CONFIGS.index(m.config),
             variants.get(m.variant, len(variants)),
             m.workers,
-            m.again,
         ),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from ftbench.report.canvas import BAR, LONGEST_NAME, NOISE, OUTLINE, SMALL, TEXT, Rows, lines, logarithmic, safe
+from ftbench.report.canvas import BAR, FAINT, LONGEST_NAME, OUTLINE, SMALL, TEXT, Rows, lines, logarithmic, safe
 from ftbench.report.canvas import figure as empty_figure
 from ftbench.report.styles import COLOURS, style
 from ftbench.report.words import SHORT_TITLES
@@ -144,7 +144,7 @@ def between(groups: Sequence[tuple[str, Sequence[Between]]], unit: str) -> go.Fi
         x=[row.most - row.least for _, row in places],
         width=BAR - 6,
         name="between the bounds",
-        marker={"color": NOISE, "line": {"color": OUTLINE, "width": 1}},
+        marker={"color": FAINT, "line": {"color": OUTLINE, "width": 1}},
         hoverinfo="skip",
     )
     for config, name in names.items():

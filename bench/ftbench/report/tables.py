@@ -63,7 +63,7 @@ def ratios(scenario: dict, comparisons: Sequence[dict]) -> Table:
             ("comparison", False, lambda c: c["title"]),
             ("ratio", True, lambda c: words.times(c["mean"])),
             ("95% CI", True, words.interval),
-            ("bootstrap's", True, lambda c: "{:.2f} to {:.2f}".format(*c["bootstrap"]) if c["bootstrap"] else ""),
+            ("could have seen", True, lambda c: words.change(c["resolution"]) if c["resolution"] else ""),
             ("p, adjusted", True, lambda c: "" if c["q"] is None else words.probability(c["q"])),
             ("verdict", False, lambda c: words.short(scenario, c)),
             ("target", False, words.target),
@@ -144,19 +144,6 @@ def bounds(scenario: dict, found: Sequence) -> Table:
             ("step / sum", True, over(lambda b: b.most)),
         ],
         found,
-    )
-
-
-def noise(scenario: dict) -> Table:
-    """How far two measurements of the same contestant lay apart, by metric."""
-    return _table(
-        [
-            ("metric", False, lambda c: words.metric_of(c["metric"]).title),
-            ("pair", False, lambda c: c["title"]),
-            ("ratio", True, lambda c: words.times(c["mean"])),
-            ("95% CI", True, words.interval),
-        ],
-        scenario["analysis"]["noise"],
     )
 
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ftbench.contestants import CONFIG_TITLES, CONFIGS
-from ftbench.report import findings, opening, safety, words
+from ftbench.report import findings, opening, safety, waterfall, words
 from ftbench.statistics import MISSED, NO_DIFFERENCE, TOO_FEW, UNCLEAR
 from ftbench.variants import VARIANTS
 
@@ -26,29 +26,21 @@ def _plain(text: str) -> str:
 def show(document: dict, directory: Path) -> None:
     """Print everything on stdout."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-    for scenario in document["scenarios"]:
-        console.print()
-        console.print(f"[bold]{_plain(scenario['name'])}[/bold]: {_plain(words.work(scenario))}")
-        if scenario["question"]:
-            console.print(_plain(scenario["question"]), style="italic")
-        if scenario["note"]:
-            console.print(f"[bold yellow]{_plain(scenario['note'])}[/bold yellow]")
-        console.print(_measured(scenario))
-        ratios = _ratios(scenario)
-        if ratios:
-            console.print(ratios)
-        secondary = _secondary(scenario)
-        if secondary:
-            console.print(secondary)
-        console.print(_plain(words.noise(scenario)))
-        for sentence in words.disturbed(scenario):
-            console.print(_plain(sentence))
-        for sentence in findings.verdict(scenario):
-            console.print(f"[bold]{_plain(sentence)}[/bold]")
-    _safety(console, document)
     console.print()
+    for fall in document["waterfalls"]:
+        console.print(_waterfall(document, fall))
+        console.print(_plain(waterfall.ends(document, fall)))
+        if fall["missing"]:
+            console.print(_plain(waterfall.missing(fall)))
+        console.print()
     for sentence in opening.sentences(document):
         console.print(f"[bold]{_plain(words.capital(sentence))}[/bold]")
+    told = {fall["scenario"]: len(fall["steps"]) + 1 for fall in document["waterfalls"]}
+    for scenario in document["scenarios"]:
+        # What the waterfall says is said.
+        if len(scenario["contestants"]) > told.get(scenario["name"], 0):
+            _scenario(console, scenario, detailed=scenario["name"] not in told)
+    _safety(console, document)
     console.print()
     for line in words.builds(document):
         console.print(_plain(line))
@@ -57,12 +49,52 @@ def show(document: dict, directory: Path) -> None:
     for each in document["skipped"]:
         console.print(f"[yellow]left out:[/yellow] {_plain(each['what'])}: {_plain(each['why'])}")
     for warning in document["warnings"]:
-        console.print(f"[bold yellow]warning:[/bold yellow] {_plain(warning)}")
+        console.print(f"[yellow]note:[/yellow] {_plain(warning)}")
     state = words.state(document)
     if state:
         console.print(f"[bold red]{_plain(state)}[/bold red]")
-    # soft_wrap: a path that a person copies must not be broken.
+    # soft_wrap: what a person copies must not be broken.
     console.print(f"report: {directory / 'report.html'}", soft_wrap=True, markup=False)
+    for fall in document["waterfalls"]:
+        text, code = waterfall.advice(document, fall)
+        console.print(f"[bold]{_plain(text)}[/bold]")
+        console.print(f"  {_plain(code)}", soft_wrap=True)
+
+
+def _waterfall(document: dict, fall: dict) -> Table:
+    """The chain, a step in a line."""
+    chain = waterfall.rows(document, fall)
+    table = Table(title=_plain(waterfall.title(document, fall)), title_justify="left", box=None, pad_edge=False)
+    table.add_column("what changes")
+    table.add_column("factor", justify="right", no_wrap=True)
+    table.add_column("samples/s", justify="right", no_wrap=True)
+    table.add_column("throughput")
+    table.add_column("CPU time")
+    for row in chain:
+        factor = "" if row.ratio is None else f"x {row.ratio:.2f}"
+        cells = [_plain(text) for text in (row.name, factor, f"{row.value:.0f}", row.throughput, row.cpu)]
+        table.add_row(*cells, style="bold" if row is chain[-1] else None)
+    return table
+
+
+def _scenario(console: Console, scenario: dict, detailed: bool) -> None:
+    console.print()
+    console.print(f"[bold]{_plain(scenario['name'])}[/bold]: {_plain(words.work(scenario))}")
+    if scenario["question"]:
+        console.print(_plain(scenario["question"]), style="italic")
+    if scenario["note"]:
+        console.print(f"[bold yellow]{_plain(scenario['note'])}[/bold yellow]")
+    console.print(_measured(scenario))
+    if not detailed:
+        return
+    for table in (_ratios(scenario), _secondary(scenario)):
+        if table:
+            console.print(table)
+    console.print(_plain(words.resolution(scenario)))
+    for sentence in words.disturbed(scenario):
+        console.print(_plain(sentence))
+    for sentence in findings.verdict(scenario):
+        console.print(f"[bold]{_plain(sentence)}[/bold]")
 
 
 def _safety(console: Console, document: dict) -> None:

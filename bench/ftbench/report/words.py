@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 
 from ftbench.contestants import CONFIG_TITLES, Contestant, plural
 from ftbench.metrics import METRICS, Metric
-from ftbench.statistics import LEAST_FLOOR, NO_DIFFERENCE, TOO_FEW
+from ftbench.statistics import NEGLIGIBLE, NO_DIFFERENCE, TOO_FEW
 from ftbench.variants import VARIANTS
 from ftrun.escape import one_line
 
@@ -15,8 +16,10 @@ from ftrun.escape import one_line
 FEW_CPUS = 4
 # Of more disturbed rounds only so many are told one by one.
 MOST_ROUNDS = 5
-# Above this, differences that matter to people are below the noise.
-NOISY = 1.25
+# From this factor on, "by a factor of 2.6" is read more easily than "160% faster".
+FACTOR = 2.5
+# More than so many times the rounds that a run had is no advice.
+MOST_MORE = 10
 
 
 def without_controls(text: str) -> str:
@@ -58,40 +61,68 @@ def interval(comparison: dict) -> str:
     return f"{_figure(comparison['low'])} to {_figure(comparison['high'])}"
 
 
-def noise_percent(factor: float | None) -> str:
-    """How far the noise reaches: "3%", from twice on "2.10x"."""
-    if factor is None:
-        return "unknown size"
-    return f"{max(1, round((factor - 1) * 100))}%" if factor < 2 else times(factor)
+def change(ratio: float) -> str:
+    """How far a ratio is from 1, without a direction: "57%", "a factor of 3.4"."""
+    factor = max(ratio, 1 / ratio)
+    if factor >= FACTOR:
+        return f"a factor of {'more than 100' if factor > 100 else f'{factor:.1f}'}"
+    part = abs(ratio - 1)
+    return f"{100 * part:.1f}%" if part < 0.0095 else f"{100 * part:.0f}%"
+
+
+def directed(metric: Metric, ratio: float) -> str:
+    """A ratio in words: "57% faster", "14% less memory", "faster by a factor of 3.4"."""
+    word = metric.above if ratio > 1 else metric.below
+    far = change(ratio)
+    return f"{word} by {far}" if far.startswith("a factor") else f"{far} {word}"
+
+
+def span(metric: Metric, low: float, high: float) -> str:
+    """An interval in words: "48% to 66%" on one side of 1, "23% slower to 92% faster" across it."""
+    if low < 1 < high:
+        return f"{directed(metric, low)} to {directed(metric, high)}"
+    near, far = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
+    return f"{change(near)} to {change(far)}"
+
+
+def outcome(metric: Metric, c: dict) -> str:
+    """A ratio's outcome: "57% faster (48% to 66%)", "between 23% slower and 92% faster".
+
+    `c` has mean (or ratio), low, high and verdict, as comparisons and steps of results.json.
+    """
+    mean = c["mean"] if "mean" in c else c["ratio"]
+    if c["verdict"] == TOO_FEW or c["low"] is None:
+        return f"{directed(metric, mean)} (too few rounds to be sure)"
+    low, high = c["low"], c["high"]
+    if c["verdict"] != NO_DIFFERENCE:
+        return f"{directed(metric, mean)} ({span(metric, low, high)})"
+    if low <= 1 <= high:
+        return f"between {directed(metric, low)} and {directed(metric, high)}"
+    if max(high, 1 / low) <= NEGLIGIBLE or max(mean, 1 / mean) <= NEGLIGIBLE:
+        return f"the same within {change(max(high, 1 / low))}"
+    return f"{directed(metric, mean)} ({span(metric, low, high)}), not certain among so many comparisons"
 
 
 def short(scenario: dict, comparison: dict) -> str:
-    """A comparison's outcome: "1.21x (1.18 to 1.25) faster", "no difference beyond the noise of 3%"."""
-    ratio = (
-        f"{times(comparison['mean'])} ({interval(comparison)})"
-        if comparison["low"] is not None
-        else times(comparison["mean"])
-    )
-    if comparison["verdict"] == TOO_FEW:
-        return f"{ratio}, too few rounds for a verdict"
-    if comparison["verdict"] != NO_DIFFERENCE:
-        return f"{ratio} {comparison['verdict']}"
-    limit = noise_of(scenario, comparison)
-    if limit is not None and 1 / limit <= comparison["mean"] <= limit:
-        return f"no difference beyond the noise of {noise_percent(limit)}"
-    if comparison["low"] <= 1 <= comparison["high"]:
-        return f"{ratio}, not certain: the interval holds 1"
-    return f"{ratio}, not certain among so many comparisons"
+    """A comparison's outcome: "57% faster (48% to 66%)"; see `outcome`."""
+    return outcome(metric_of(comparison["metric"]), comparison)
 
 
-def noise_of(scenario: dict, comparison: dict) -> float | None:
-    """The noise floor that a comparison was held against: its case's, else the scenario's."""
-    return comparison["noise_floor"] or scenario["analysis"]["noise_floor"][comparison["metric"]]
+def settles(scenario: dict, c: dict) -> str | None:
+    """What would settle an undecided comparison: "5 more minutes would settle it"; None where nothing is open.
 
-
-def floor(factor: float | None) -> str:
-    """A noise floor: "1.04x"."""
-    return "unknown" if factor is None else times(factor)
+    So many rounds as make the interval as narrow as the ratio is far from 1.
+    """
+    mean = c["mean"] if "mean" in c else c["ratio"]
+    if c["verdict"] != NO_DIFFERENCE or c["low"] is None or not c["low"] <= 1 <= c["high"]:
+        return None
+    half, far = math.log(c["high"] / c["low"]) / 2, abs(math.log(mean))
+    rounds = scenario["rounds"]
+    if far * math.sqrt(MOST_MORE) < half:
+        return f"less than {change(c['resolution'])} cannot be seen in {len(rounds)} rounds"
+    more = ((half / far) ** 2 - 1) * sum(one["seconds"] for one in rounds)
+    minutes = max(1, math.ceil(more / 60))
+    return f"{minutes} more minute{'s' if minutes != 1 else ''} would settle it"
 
 
 def comparisons(scenario: dict, metric: str) -> list[dict]:
@@ -195,21 +226,15 @@ def target(comparison: dict) -> str:
     return f"{'>=' if wanted['at'] == 'least' else '<='} {wanted['value']:.3g}x: {wanted['verdict']}"
 
 
-def noise(scenario: dict) -> str:
-    """The noise floor in a sentence, with advice where it is too high to see much."""
-    factor = scenario["analysis"]["noise_floor"][metric(scenario).name]
-    why = (
-        "two measurements of the same thing lay closer together; less is no difference to anybody"
-        if factor == LEAST_FLOOR
-        else "how far two measurements of the same thing lay apart in this run"
+def resolution(scenario: dict) -> str:
+    """What the run could have seen, in a sentence."""
+    found = [c["resolution"] for c in comparisons(scenario, metric(scenario).name) if c["resolution"]]
+    if not found:
+        return "One round cannot tell a difference from noise."
+    return (
+        f"The smallest difference that these {len(scenario['rounds'])} rounds could have shown is "
+        f"{change(min(found))} to {change(max(found))}, by comparison."
     )
-    text = f"Noise floor: {floor(factor)} ({why})."
-    if factor is not None and factor > NOISY:
-        text += (
-            " That is a lot: the machine was busy, or the rounds too few. Differences smaller than this "
-            "cannot be seen; a quiet machine or a larger --budget shows more."
-        )
-    return text
 
 
 def state(document: dict) -> str | None:

@@ -18,10 +18,12 @@ from ftbench.scenarios import (
     memory,
     nvimgcodec,
     overlap,
+    own,
     peers,
     pillow,
     raw,
     startup,
+    text,
     training,
     trust,
 )
@@ -30,6 +32,7 @@ SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         pillow.SCENARIO,
+        text.SCENARIO,
         *nvimgcodec.SCENARIOS,
         combined.SCENARIO,
         *augment.SCENARIOS,
@@ -44,14 +47,17 @@ SCENARIOS: dict[str, Scenario] = {
         *peers.SCENARIOS,
     )
 }
-# What is measured when nothing is named.
-DEFAULT = (pillow.SCENARIO.name,)
+# What is measured when nothing is named: work that releases the GIL, and work that holds it.
+DEFAULT = (pillow.SCENARIO.name, text.SCENARIO.name)
 GROUPS: dict[str, str] = {group.NAME: group.DESCRIPTION for group in (nvimgcodec, augment, raw, peers)}
 
 
 def find(name: str) -> Scenario:
-    """A scenario by its name, the suite's own test (ftbench.trust) too; raises KeyError."""
-    return {**SCENARIOS, trust.SCENARIO.name: trust.SCENARIO}[name]
+    """A scenario by its name, also one that no command line names: the user's own, the suite's own test.
+
+    Raises KeyError.
+    """
+    return {**SCENARIOS, **{each.name: each for each in (trust.SCENARIO, own.SCENARIO, own.LOOK)}}[name]
 
 
 def members(name: str) -> list[Scenario]:

@@ -51,12 +51,11 @@ class FromNoWorkers:
                     else:
                         rank = 3 if curve else 6
                     result.append((rank, Contestant(config, variant, count)))
-        result += [(0, Contestant(config, variant, most, duplicate=True)) for config, variant in sorted(headline)]
         return [(rank, c) for rank, c in result if rank <= 1 or not quick]
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
         """Threads against processes, and what workers bring against none."""
-        keys = {c.key: c for c in contestants if not c.duplicate}
+        keys = {c.key: c for c in contestants}
         counts = sorted({c.workers for c in keys.values()} - {0}, reverse=True)
         wanted = []
         for n in counts:

@@ -25,7 +25,7 @@ class Decoders(Grid):
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
         """The grid's comparisons, then nvImageCodec against Pillow for everybody who has both."""
-        contestants = [c for c in contestants if not c.duplicate]
+        contestants = list(contestants)
         keys = {c.key for c in contestants}
         by_decoder = [
             Pair(

@@ -13,8 +13,8 @@ from ftbench.contestants import Contestant, Pair, plural, worker_counts
 from ftbench.scenario import Amount, Case, Scenario, Task
 
 CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in contention.KINDS.items())
-# For the noise floor: no contention, and the most.
-TWICE = ("private", "reference")
+# What stays: no contention, and the most.
+ENDS = ("private", "reference")
 
 
 def dataset(task: Task) -> None:
@@ -31,10 +31,7 @@ class Kinds:
     """Threads against processes in every kind, and threads without the GIL against threads with it."""
 
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """(rank, contestant), as ftbench.contestants.Contest says.
-
-        What is without contention and what has most of it are measured twice, for the noise floor.
-        """
+        """(rank, contestant), as ftbench.contestants.Contest says."""
         configs, workers = list(configs), sorted(set(workers))
         main = "ft" if "ft" in configs else configs[-1]
         ranked = []
@@ -47,16 +44,16 @@ class Kinds:
                     for count in workers:
                         if quick and count != workers[-1]:
                             continue
-                        rank = (0 if case.name in TWICE else 1) if config == main else 2
+                        rank = (0 if case.name in ENDS else 1) if config == main else 2
                         if count != workers[-1]:
                             # The curve's middle: fewer workers say less.
                             rank += 2 + len(workers) - workers.index(count)
                         ranked.append((rank, Contestant(config, variant, count, case=case.name)))
-        return ranked + [(0, Contestant(main, "bare-thread", workers[-1], True, name)) for name in TWICE]
+        return ranked
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
         """Contention first, then what the GIL is to threads."""
-        found = [c for c in contestants if not c.duplicate]
+        found = list(contestants)
         threads = [c for c in found if c.variant == "bare-thread"]
         wanted = [("method", c, replace(c, variant="bare-process")) for c in threads]
         wanted += [

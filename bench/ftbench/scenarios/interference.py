@@ -26,16 +26,16 @@ class Rates(Grid):
     """The grid, and each contestant loading against itself not loading: what the scenario is about."""
 
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """As Grid.candidates; with the loader idle, those of the headline stay as long as at the full rate.
+        """As Grid.candidates; with the loader idle, those that always stay do so as they do at the full rate.
 
         The most important come first, since the first of each twin is warmed up and tells how long trials take:
         threads that make the steps wait for the GIL take twice as long as most.
         """
         ranked = super().candidates(configs, workers, quick)
-        headline = {(c.config, c.variant, c.workers) for _, c in ranked if c.duplicate}
+        always = {(c.config, c.variant, c.workers) for rank, c in ranked if rank == 0}
         return sorted(
             (
-                (0 if c.case == IDLE.name and (c.config, c.variant, c.workers) in headline else rank, c)
+                (0 if c.case == IDLE.name and (c.config, c.variant, c.workers) in always else rank, c)
                 for rank, c in ranked
             ),
             key=lambda each: each[0],
@@ -57,7 +57,7 @@ class Rates(Grid):
         for case in (FULL, HALF):
             for c in contestants:
                 idle = Contestant(c.config, c.variant, c.workers, case=IDLE.name).key
-                if c.case == case.name and not c.duplicate and idle in keys:
+                if c.case == case.name and idle in keys:
                     slowed.append(
                         Pair(
                             "interference",

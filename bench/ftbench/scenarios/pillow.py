@@ -10,11 +10,8 @@ have, which makes the pictures smaller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ftbench import epochs
-from ftbench.contestants import Contestant
-from ftbench.grid import Grid
+from ftbench.chain import Chain
 from ftbench.scenario import Amount, Case, Scenario, Task
 
 WIDTH, HEIGHT = 640, 408
@@ -82,21 +79,6 @@ CASES = (
     Case("decode", "decode only, pixels stay in Pillow", {"pixels": "some"}, sample_bytes=GRID * GRID * 3),
     Case("resize", f"decode, convert, resize to {SIDE}x{SIDE}", {"pixels": "resized"}, sample_bytes=SIDE * SIDE * 3),
 )
-# After the curve of the first case, which --quick leaves alone.
-LATER = 4
-
-
-class HeadlineFirst(Grid):
-    """The grid of the first case as if it were alone; then the others', beginning with their headlines."""
-
-    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """(rank, contestant), as ftbench.contestants.Contest says; with --quick, the first case's alone."""
-        configs, workers = list(configs), list(workers)
-        first = Grid(self.cases[:1]).candidates(configs, workers, quick)
-        if quick:
-            return first
-        others = Grid(self.cases[1:]).candidates(configs, workers, quick)
-        return first + [(rank + LATER, c) for rank, c in others if not c.duplicate]
 
 
 def dataset(task: Task) -> PillowDataset:
@@ -113,12 +95,12 @@ SCENARIO = Scenario(
     source="images",
     dataset=dataset,
     measure=epochs.measure,
-    metrics=("throughput", "time_to_first_batch", "pss_mib"),
-    contest=HeadlineFirst(CASES),
-    full=Amount(batch_size=128, batches_per_worker=6, turns=5),
-    quick=Amount(batch_size=64, batches_per_worker=4, turns=3),
-    seconds=1200,
-    quick_seconds=105,
+    metrics=epochs.METRICS,
+    contest=Chain(CASES),
+    full=Amount(batch_size=64, batches_per_worker=4, turns=10),
+    quick=Amount(batch_size=32, batches_per_worker=4, turns=10),
+    seconds=600,
+    quick_seconds=150,
     question="Where the GIL is released already, as in decoding with Pillow: threads or processes?",
     cases=CASES,
     case_axis="what is done with the pixels",

@@ -12,10 +12,10 @@ from ftbench.scenarios import pillow
 VARIANTS = ("loader-thread", "loader-process")
 
 
-# Ten batches a worker, so that every 10% more work are a whole batch for each.
-FULL = Amount(batch_size=64, batches_per_worker=10, turns=8)
-QUICK = Amount(batch_size=16, batches_per_worker=10, turns=8)
-STEP = 10
+# Twenty batches a worker, so that every 5% more work are a whole batch for each.
+FULL = Amount(batch_size=32, batches_per_worker=20, turns=8)
+QUICK = Amount(batch_size=8, batches_per_worker=20, turns=8)
+STEP = 5
 """What can be planted are multiples of so many percent."""
 
 

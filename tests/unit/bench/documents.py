@@ -10,11 +10,14 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench import epochs
+from ftbench.chain import Chain
+from ftbench.contestants import CONFIGS, Contest, Contestant
 from ftbench.grid import Grid
 from ftbench.integrity import seal
 from ftbench.scenario import Case
 from ftbench.statistics import adjust, analyse
+from ftbench.waterfall import waterfalls
 from tests.hostile_text import HOSTILE_TEXTS
 
 ROUNDS = 5
@@ -41,6 +44,7 @@ def scenario(
     kept: Callable[[Contestant, random.Random], dict] | None = None,
     value: Callable[[Contestant], float] = throughput,
     noise: float = 0.01,
+    contest: Contest | None = None,
 ) -> dict:
     """A scenario's entry of all contestants; the metrics beyond the first are about memory."""
     draw = random.Random(name)
@@ -51,7 +55,7 @@ def scenario(
     }
     entry.update(name=name, question=f"What does {name} answer?", case_axis=axis, case_unit=unit, metrics=list(metrics))
     entry["cases"] = [{"name": c.name, "title": c.title, "parameters": {}, "value": c.value, **shared} for c in cases]
-    contest = Grid(tuple(cases)) if cases else Grid()
+    contest = contest or Grid(tuple(cases))
     contestants = [c for _, c in contest.candidates(CONFIGS, workers, quick=False)]
     entry["contestants"] = [{"key": c.key, "title": c.title, **asdict(c)} for c in contestants]
     trial, disturbance = entry["rounds"][0]["trials"][0], {**entry["rounds"][0]["disturbance"], "marks": []}
@@ -78,8 +82,6 @@ def scenario(
     entry["analysis"] = analyse(
         values,
         contest.pairs(contestants),
-        duplicates(contestants),
-        {c.key: c.case for c in contestants},
         {
             c.key: [
                 trial["distributions"]
@@ -93,8 +95,16 @@ def scenario(
     return entry
 
 
+def finished(document: dict) -> dict:
+    """The document with what a run makes of all its scenarios together."""
+    adjust(each["analysis"] for each in document["scenarios"])
+    document["waterfalls"] = waterfalls(document["scenarios"])
+    document["seal"] = seal(document)
+    return document
+
+
 def many(document: dict) -> dict:
-    """The run's document with a scenario of each kind: cases on an axis, cases by name, many workers, distributions."""
+    """The run's document with a scenario of each kind: cases on an axis or by name, workers, distributions, a chain."""
     grown = copy.deepcopy(document)
     like = grown["scenarios"][0]
     grown["scenarios"] += [
@@ -102,10 +112,9 @@ def many(document: dict) -> dict:
         scenario(like, "kinds", WORK, "work"),
         scenario(like, "workers", workers=(1, 2, 4, 8)),
         scenario(like, "steps", WORK, "work", workers=(2,), metrics=("throughput",), steps=True),
+        scenario(like, "chain", metrics=epochs.METRICS, contest=Chain()),
     ]
-    adjust(each["analysis"] for each in grown["scenarios"])
-    grown["seal"] = seal(grown)
-    return grown
+    return finished(grown)
 
 
 def inside(contestant: Contestant, draw: random.Random) -> dict:
@@ -135,9 +144,7 @@ def with_inside(document: dict) -> dict:
     grown = copy.deepcopy(document)
     first = grown["scenarios"][0]
     grown["scenarios"].append(scenario(first, "inside", WORK, "work", metrics=("throughput",), kept=inside))
-    adjust(each["analysis"] for each in grown["scenarios"])
-    grown["seal"] = seal(grown)
-    return grown
+    return finished(grown)
 
 
 # What is no text is refused when a document is loaded.
@@ -179,17 +186,16 @@ def hostile(document: dict) -> dict:
         for key in ("name", "description", "sample", "question", "note", "case_axis", "case_unit"):
             entry[key] += HOSTILE
         entry["dataset"].update(source="own", directory=HOSTILE)
-        for each in (
-            *entry["cases"],
-            *entry["contestants"],
-            *entry["analysis"]["comparisons"],
-            *entry["analysis"]["noise"],
-        ):
+        for each in (*entry["cases"], *entry["contestants"], *entry["analysis"]["comparisons"]):
             each["title"] += HOSTILE
         for one in entry["rounds"]:
             for trial in one["trials"]:
                 for distribution in trial["distributions"].values():
                     distribution["unit"] += HOSTILE
+    spoilt["waterfalls"] = waterfalls(spoilt["scenarios"])
+    for fall in spoilt["waterfalls"]:
+        for step in (fall["start"], *fall["steps"]):
+            step["name"] += HOSTILE
     return spoilt
 
 

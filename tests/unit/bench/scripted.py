@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 
 
@@ -14,7 +15,8 @@ class Script(ABC):
         self.ran: list[dict] = []
         """The requests of the trials that have begun, with their configuration."""
         self.events: list[tuple[str, int]] = []
-        """(what a trial did, its place in `ran`): "begin", "turn" or "close"."""
+        """(what a trial did, which in the order of imports): "import", "begin" (its warm-up), "turn" or "close"."""
+        self.imported = itertools.count()
 
     def start(self, config: str, request: dict) -> ScriptedTrial:
         return ScriptedTrial(self, {**request, "config": config})
@@ -30,10 +32,14 @@ class ScriptedTrial:
         self._request = request
         self._turns_left = request["turns"]
         self._place: int | None = None
+        self._result: dict | None = None
 
     def go_on(self) -> dict | None:
         if self._place is None:
-            self._place = len(self._script.ran)
+            self._place = next(self._script.imported)
+            self._script.events.append(("import", self._place))
+            return None
+        if self._result is None:
             self._script.ran.append(self._request)
             self._result = self._script.run(self._request)
             self._script.events.append(("begin", self._place))

@@ -8,11 +8,12 @@ import random
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from ftbench import disturbance, statistics
-from ftbench.contestants import Contestant, duplicates
-from ftbench.grid import Grid
+from ftbench import disturbance, epochs, statistics
+from ftbench.chain import Chain
+from ftbench.contestants import Contestant
 from ftbench.integrity import seal
 from ftbench.results import SCHEMA_VERSION
+from ftbench.waterfall import waterfalls
 from ftrun import environment
 
 # A round has a mood that all of its trials share, and every trial one of its own: log-normal both, with
@@ -31,18 +32,13 @@ def values(
     """One value a round for each contestant; `speed` is its true value, 100 for those not named."""
     moods = [rng.gauss(0, ROUND_NOISE) for _ in range(rounds)]
     return {
-        c.key: [speed.get(c.key.removesuffix("/again"), 100.0) * math.exp(mood + rng.gauss(0, noise)) for mood in moods]
-        for c in contestants
+        c.key: [speed.get(c.key, 100.0) * math.exp(mood + rng.gauss(0, noise)) for mood in moods] for c in contestants
     }
 
 
 def blank(twin: str = "ft") -> dict:
-    """A results.json of this interpreter without rounds: threads and processes of a twin, each measured twice."""
-    contestants = [
-        Contestant(twin, variant, 1, duplicate)
-        for variant in ("loader-thread", "loader-process")
-        for duplicate in (False, True)
-    ]
+    """A results.json of this interpreter without rounds: a twin's chain with one worker."""
+    contestants = [c for _, c in Chain().candidates((twin,), [1], quick=True)]
     environment_ = {"endpoint": "python", **environment.describe()}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -61,6 +57,11 @@ def blank(twin: str = "ft") -> dict:
             "batch_size": None,
             "configs": [twin],
             "twins": {twin: "python"},
+            "precision": 0.05,
+            "dataset": None,
+            "collate_fn": None,
+            "requirements": [],
+            "cache": None,
         },
         "environment": {
             "revision": environment.revision(),
@@ -84,7 +85,7 @@ def blank(twin: str = "ft") -> dict:
                 "turns": 1,
                 "prefetch_factor": 2,
                 "seed": 1,
-                "metrics": ["throughput", "time_to_first_batch", "pss_mib"],
+                "metrics": list(epochs.METRICS),
                 "case_axis": "",
                 "case_unit": "",
                 "cases": [],
@@ -102,6 +103,7 @@ def blank(twin: str = "ft") -> dict:
                 "analysis": None,
             }
         ],
+        "waterfalls": [],
     }
 
 
@@ -112,8 +114,7 @@ def document(real: dict, seed: int, rounds: int = 5, speed: Mapping[str, float] 
     quiet = {"seconds": 1.0, "own_cpus": 1.0, "other_cpus": 0.0, "stolen_cpus": None, "throttled_seconds": 0.0}
     for scenario in result["scenarios"]:
         contestants = [
-            Contestant(*(c[n] for n in ("config", "variant", "workers", "duplicate", "case")))
-            for c in scenario["contestants"]
+            Contestant(*(c[n] for n in ("config", "variant", "workers", "case"))) for c in scenario["contestants"]
         ]
         measured = {metric: values(rng, contestants, rounds, speed or {}) for metric in scenario["metrics"]}
         state = disturbance.state()
@@ -131,6 +132,7 @@ def document(real: dict, seed: int, rounds: int = 5, speed: Mapping[str, float] 
                         "first_batch": 1,
                         "rows": [1, 2, 3, 4],
                         "turn_seconds": [0.1],
+                        "turn_began": [1e9],
                         "distributions": {},
                         "disturbance": quiet,
                         "torch": "2",
@@ -142,7 +144,7 @@ def document(real: dict, seed: int, rounds: int = 5, speed: Mapping[str, float] 
             }
             for number in range(rounds)
         ]
-        grid = Grid()
-        scenario["analysis"] = statistics.analyse(measured, grid.pairs(contestants), duplicates(contestants))
+        scenario["analysis"] = statistics.analyse(measured, Chain().pairs(contestants))
+    result["waterfalls"] = waterfalls(result["scenarios"])
     result["seal"] = seal(result)
     return result

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ftbench.chosen import Chosen, Comparison, Entry, at_least
-from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench.contestants import CONFIGS, Contestant
 from ftbench.controller import CaseWork, Controller, Unavailable, Work, WorkDiffers
 from ftbench.grid import Grid
 from ftbench.scenario import Amount, Case, Task
@@ -45,19 +45,14 @@ def rounds(endpoint: Endpoint, ranked: list) -> list:
 def test_keys_name_the_case():
     c = Contestant("ft", "loader-thread", 2, case="4-MiB")
     assert (c.key, c.title) == ("ft/loader-thread/2@4-MiB", "ft loader threads x2 (4-MiB)")
-    assert replace(c, duplicate=True).key == "ft/loader-thread/2@4-MiB/again"
 
 
 def test_a_grid_has_every_case_and_compares_within_them():
     ranked = SCENARIO.contest.candidates(CONFIGS, [1, 2], quick=False)
     contestants = [c for _, c in ranked]
-    assert len({c.key for c in contestants}) == len(contestants) == 2 * 12 + 2
-    # What stays whatever happens is the first case's headline, with the noise floor.
+    assert len({c.key for c in contestants}) == len(contestants) == 2 * 12
+    # What stays whatever happens is the first case's headline.
     assert {c.case for rank, c in ranked if rank == 0} == {"64-KiB"}
-    assert {p.denominator for p in duplicates(contestants)} == {
-        "ft/loader-thread/2@64-KiB",
-        "gil/loader-process/2@64-KiB",
-    }
     pairs = SCENARIO.contest.pairs(contestants)
     assert len(pairs) == 2 * len(Grid().pairs(c for _, c in Grid().candidates(CONFIGS, [1, 2], quick=False)))
     for pair in pairs:
@@ -81,9 +76,7 @@ def test_chosen_entries_with_cases_and_workers_of_their_own():
     contestants = [c for _, c in ranked]
     assert {c.key for c in contestants} == {
         "ft/loader-thread/64@200-ms",
-        "ft/loader-thread/64@200-ms/again",
         "ft/loader-thread/2@200-ms",
-        "ft/loader-thread/2@200-ms/again",
         "ft/loader-thread/2@5-ms",
         "gil/loop/2",
     }

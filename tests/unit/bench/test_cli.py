@@ -105,6 +105,7 @@ def test_a_python_without_the_packages(run_bench, twin, tmp_path):
         (["--batch-size", "-1"], "positive whole number"),
         (["--rounds", "1.5"], "positive whole number"),
         (["--budget", "soon"], "number of seconds"),
+        (["--precision", "0"], "is not a precision"),
         (["--configs", "nogil"], "known: gil, ft-gil, ft"),
         (["--twin", "3.13=python"], "ft=ENDPOINT"),
         (["--no-such-option"], "unrecognized"),
@@ -135,7 +136,7 @@ def test_list(run_bench):
 @pytest.mark.parametrize(
     "module, words",
     [
-        ("ftbench", ["--quick", "--twin", "Exit status", "noise"]),
+        ("ftbench", ["--quick", "--twin", "Exit status", "--dataset", "waterfall"]),
         ("ftbench.trial_server", ["--socket", "--idle"]),
         ("ftrun.info", ["--verify", "--expect", "--json"]),
     ],
@@ -150,7 +151,8 @@ def test_options_may_stand_among_scenarios():
     given = parse(["--quick", "pillow", "--workers", "4,1"])
     assert (given.quick, [s.name for s in given.scenarios], given.workers) == (True, ["pillow"], (1, 4))
     assert [s.name for s in parse(["pillow", "pillow"]).scenarios] == ["pillow"]
-    assert [s.name for s in parse([]).scenarios] == ["pillow"]
+    assert [s.name for s in parse([]).scenarios] == ["pillow", "text"]
+    assert (parse([]).precision, parse(["--precision", "7.5%"]).precision) == (0.05, 0.075)
 
 
 def test_importing_bench_and_its_help_load_no_library():

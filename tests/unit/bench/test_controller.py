@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from typing import ClassVar
 
 import pytest
 
+from ftbench.allocation import Costs
 from ftbench.controller import CaseWork, Controller, SameWork, Work, WorkDiffers, choose
 from ftbench.grid import Grid
 from ftbench.scenarios import SCENARIOS
@@ -100,11 +103,26 @@ def test_a_number_of_rounds_that_was_asked_for_is_run_whatever_the_budget(make):
     assert [len(r.results) for r in rounds] == [len(RANKED)] * 5
 
 
-def test_finished_rounds_stand_when_a_trial_fails(make):
-    rounds = make(Scripted(fail_at=len(RANKED) + 2)).rounds(RANKED, time.monotonic() + 60, 0.001, 3)
-    assert next(rounds).number == 1
+def test_who_fails_is_left_out_from_then_on_and_the_others_go_on(make):
+    n = len(RANKED)
+    controller = make(Scripted(fail_at=n + 2))
+    first, *others = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 3)
+    ((key, why),) = controller.failed.items()
+    assert "the trial of " in why and "failed: exit status 3" in why
+    # What it measured before stands; it has no more to say in the others.
+    assert key in first.results and len(first.results) == n and len(others) == 2
+    assert all(set(r.results) == {c.key for _, c in RANKED} - {key} for r in others)
+
+
+def test_a_run_ends_when_everybody_has_failed(make):
+    class Broken(Scripted):
+        def run(self, request: dict) -> dict:
+            raise TrialFailed("exit status 3")
+
+    controller = make(Broken())
     with pytest.raises(TrialFailed, match="the trial of .* failed: exit status 3"):
-        next(rounds)
+        next(controller.rounds(RANKED, time.monotonic() + 60, 0.001, 3))
+    assert set(controller.failed) == {c.key for _, c in RANKED}
 
 
 def test_a_signal_stops_before_the_next_trial(make):
@@ -130,12 +148,14 @@ def test_trials_take_turns_in_a_new_order_each_time(make):
     (only,) = in_turns(make, endpoint, 3).rounds(RANKED, time.monotonic() + 60, 0.001, 1)
     n = len(RANKED)
     assert set(only.results) == {c.key for _, c in RANKED} and {r["turns"] for r in endpoint.ran} == {3}
-    # All begin before the first has its turn, and nobody has a second one before all have had their first.
-    assert endpoint.events[:n] == [("begin", place) for place in range(n)]
-    orders = [[place for what, place in endpoint.events[n * k : n * (k + 1)]] for k in range(1, 4)]
-    assert all(what == "turn" for what, _ in endpoint.events[n : 4 * n])
+    # All import, then all begin, before the first has its turn; nobody has a second one before all have had a first.
+    begun = [(what, place) for what in ("import", "begin") for place in range(n)]
+    assert endpoint.events[: 2 * n] == begun
+    turns = endpoint.events[2 * n : 5 * n]
+    assert all(what == "turn" for what, _ in turns)
+    orders = [[place for _, place in turns[n * k : n * (k + 1)]] for k in range(3)]
     assert all(sorted(order) == list(range(n)) for order in orders) and len(set(map(tuple, orders))) == 3
-    assert sorted(endpoint.events[4 * n :]) == [("close", place) for place in range(n)]
+    assert sorted(endpoint.events[5 * n :]) == [("close", place) for place in range(n)]
 
 
 def test_only_as_many_trials_are_alive_as_memory_has_room_for(make):
@@ -153,11 +173,24 @@ def test_only_as_many_trials_are_alive_as_memory_has_room_for(make):
 
 
 @pytest.mark.parametrize("fail_at", [1, len(RANKED)])
-def test_a_failed_trial_ends_all_that_wait(make, fail_at):
-    endpoint = Scripted(fail_at=fail_at)
-    with pytest.raises(TrialFailed):
-        list(in_turns(make, endpoint, 3).rounds(RANKED, time.monotonic() + 60, 0.001, 1))
-    assert sorted(endpoint.events[-fail_at:]) == [("close", place) for place in range(fail_at)]
+def test_who_fails_in_a_round_of_turns_is_ended_and_the_others_have_theirs(make, fail_at):
+    endpoint, n = Scripted(fail_at=fail_at), len(RANKED)
+    controller = in_turns(make, endpoint, 3)
+    (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
+    assert len(controller.failed) == 1 and set(only.results) == {c.key for _, c in RANKED} - {*controller.failed}
+    turns = [place for what, place in endpoint.events if what == "turn"]
+    assert sorted(turns) == sorted(place for place in range(n) if place != fail_at - 1 for _ in range(3))
+    assert sorted(endpoint.events[-n:]) == [("close", place) for place in range(n)]
+
+
+def test_the_warm_up_tries_others_where_one_fails(make):
+    """Costs are told by whoever can be measured; a twin of which nobody can is left out."""
+    endpoint = Scripted(fail_at=1)
+    controller = make(endpoint)
+    assert controller.warm_up([c for _, c in RANKED]).turn >= 0
+    assert len(controller.failed) == 1 and len(endpoint.ran) == 3
+    (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
+    assert set(only.results) == {c.key for _, c in RANKED} - {*controller.failed}
 
 
 def test_a_signal_ends_all_that_wait(make):
@@ -171,14 +204,55 @@ def test_a_signal_ends_all_that_wait(make):
     controller = in_turns(make, endpoint, 3)
     with pytest.raises(Interrupted):
         list(controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1))
-    assert [what for what, _ in endpoint.events] == ["begin"] * len(RANKED) + ["close"] * len(RANKED)
+    assert [what for what, _ in endpoint.events] == [
+        what for what in ("import", "begin", "close") for _ in range(len(RANKED))
+    ]
 
 
-def test_warm_up_runs_one_trial_of_each_twin(make):
-    endpoint = Scripted()
-    make(endpoint).warm_up([c for _, c in RANKED])
+def test_warm_up_runs_one_trial_of_each_twin_and_tells_what_it_cost(make, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("ftbench.controller.time.monotonic", lambda: now[0])
+
+    class Timed(Script):
+        """Seconds of the imports, the warm-up and each turn, by configuration."""
+
+        seconds: ClassVar = {"gil": (3.0, 1.0, 0.5), "ft": (2.0, 1.5, 0.25), "ft-gil": (2.0, 1.5, 0.25)}
+
+        def run(self, request: dict) -> dict:
+            return RESULT
+
+        def start(self, config: str, request: dict):
+            trial, steps = super().start(config, request), itertools.count()
+            go_on = trial.go_on
+
+            def timed() -> dict | None:
+                now[0] += self.seconds[config][min(next(steps), 2)]
+                return go_on()
+
+            trial.go_on = timed
+            return trial
+
+    endpoint = Timed()
+    controller = in_turns(make, endpoint, 4)
+    costs = controller.warm_up([c for _, c in RANKED])
     assert sorted(r["config"].split("-")[0] for r in endpoint.ran) == ["ft", "gil"]
     assert {r["workers"] for r in endpoint.ran} == {2}
+    # The shortest imports and warm-up, the mean of the turns.
+    assert costs == Costs(2.0, 1.0, 0.375)
+
+
+def test_rounds_end_once_they_tell_enough_and_not_before_the_fewest(make):
+    asked = []
+
+    def enough() -> bool:
+        asked.append(len(asked) + 3)
+        return asked[-1] == 5
+
+    controller = make(Scripted())
+    assert len(list(controller.rounds(RANKED, time.monotonic() + 600, 0.001, None, enough))) == 5
+    assert asked == [3, 4, 5]
+    # A number of rounds that was asked for is run, whatever they tell.
+    assert len(list(controller.rounds(RANKED, time.monotonic() + 600, 0.001, 4, lambda: True))) == 4
 
 
 def test_different_samples_are_an_error():
@@ -204,14 +278,14 @@ def test_same_work_in_turns():
 @pytest.mark.parametrize(
     "seconds, kept",
     [
-        (14 * 4, 14),
-        (14 * 4 - 1, 8),
-        (8 * 4, 8),
-        (8 * 4 - 1, 7),
-        (7 * 3, 7),  # the essential ones take three rounds
-        (7 * 3 - 1, 5),
-        (0, 5),
-        (-9, 5),
+        (12 * 4, 12),
+        (12 * 4 - 1, 6),
+        (6 * 4, 6),
+        (6 * 4 - 1, 5),
+        (5 * 3, 5),  # the essential ones take three rounds
+        (5 * 3 - 1, 3),
+        (0, 3),
+        (-9, 3),
     ],
 )
 def test_how_many_contestants_fit(seconds, kept):

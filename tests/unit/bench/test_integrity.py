@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import random
+import runpy
 
 import fastjsonschema
 import pytest
 
-from ftbench.integrity import SCHEMA_FILE, Inconsistent, check, seal
+from ftbench import form
+from ftbench.integrity import Inconsistent, check, seal
 from ftbench.results import Results, ResultsError, find, load
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
@@ -60,7 +62,12 @@ def edits():
         (
             "verdict",
             lambda d: comparison(d).update(verdict="ten times faster"),
-            "changed after it was written: scenario pillow",
+            "changed after it was written: its waterfalls",
+        ),
+        (
+            "verdict of no waterfall",
+            lambda d: next(c for c in first(d)["analysis"]["comparisons"] if c["metric"] == "pss_mib").update(q=0.5),
+            "changed after it was written: scenario pillow$",
         ),
         ("stranger", lambda d: comparison(d).update(numerator="ft/loader-thread/99"), "compares ft/loader-thread/99"),
         (
@@ -131,8 +138,8 @@ def test_every_cut_is_told(document, tmp_path):
         (b"{", "not JSON"),
         (b"[]", "schema version None"),
         (b'{"schema_version": 99}', "schema version 99"),
-        (b'{"schema_version": 4}', "breaks the schema"),
-        (b'{"schema_version": 2}', "this bench reads 4"),
+        (b'{"schema_version": 5}', "breaks the schema"),
+        (b'{"schema_version": 2}', "this bench reads 5"),
         (b"\xff\xfe\x00", "cannot read"),
         (b"{} trailing", "not JSON"),
         (b"null", "schema version None"),
@@ -140,7 +147,7 @@ def test_every_cut_is_told(document, tmp_path):
             b'{"schema_version": 2, "environment": {"revision": {"commit": "0123456789abcdef"}}}',
             "use the bench that wrote it .commit 0123456789ab.",
         ),
-        (b'{"schema_version": "4"}', "schema version 4; .*a results.json of"),
+        (b'{"schema_version": "5"}', "schema version 5; .*a results.json of"),
         (b"[" * 100_000, "nested too deeply|not JSON"),
     ],
 )
@@ -179,7 +186,12 @@ def test_every_field_is_described():
         for name, value in node.get("definitions", {}).items():
             walk(value, (*path, name))
 
-    schema = json.loads(SCHEMA_FILE.read_text())
+    schema = form.schema()
     walk(schema, ())
     assert undescribed == []
     fastjsonschema.compile(schema)
+
+
+def test_the_schema_is_printed(capsys):
+    runpy.run_path(form.__file__, run_name="__main__")
+    assert json.loads(capsys.readouterr().out) == form.schema()

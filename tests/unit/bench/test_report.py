@@ -8,13 +8,18 @@ import io
 import json
 import re
 import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
 from html.parser import HTMLParser
+from statistics import geometric_mean
 
 import pytest
 from PIL import Image
 
-from ftbench import arguments, report, statistics
+from ftbench import arguments, report
+from ftbench.grid import Grid
 from ftbench.integrity import check
+from ftbench.metrics import METRICS
 from ftbench.report import (
     charts,
     distributions,
@@ -27,9 +32,11 @@ from ftbench.report import (
     repeat,
     series,
     tables,
+    waterfall,
     words,
 )
 from ftbench.results import load
+from ftbench.waterfall import waterfalls
 from tests.unit.bench import documents
 
 pytestmark = pytest.mark.thread_unsafe(reason="they share a page of many megabytes")
@@ -50,6 +57,21 @@ def page(many) -> Page:
 
 def entry(document: dict, name: str) -> dict:
     return next(s for s in document["scenarios"] if s["name"] == name)
+
+
+def alone(document: dict, *scenarios: dict) -> dict:
+    """The document of a run of these scenarios alone."""
+    return {**document, "scenarios": [*scenarios], "waterfalls": waterfalls(scenarios)}
+
+
+@dataclass(frozen=True)
+class OneTwin(Grid):
+    """A grid of one configuration, whatever else there is."""
+
+    config: str = ""
+
+    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool):
+        return super().candidates((self.config,), workers, quick)
 
 
 class Page(HTMLParser):
@@ -90,95 +112,177 @@ class Page(HTMLParser):
 
 
 def test_three_sentences_tell_what_was_found(many):
-    threads, lock, build = opening.sentences({**many, "scenarios": [entry(many, "workers")]})
+    threads, lock, build = opening.sentences(alone(many, entry(many, "workers")))
     assert re.search(
-        r"are [12]\.\d\dx \([12]\.\d\d to 2\.\d\d\) faster than processes in the GIL build "
-        r"\(workers, 8 workers\)",
-        threads,
+        r"are (9\d|10\d)% faster \(\d+% to \d+%\) than processes in the GIL build \(workers, 8 workers\)", threads
     )
     assert threads.startswith("On this machine (") and "CPU" in threads
-    assert re.search(r"2\.[45]\dx .* faster than the same threads with the GIL forced on", lock)
-    assert re.search(r"0\.(79|8\d)x .* slower than threads in the GIL build", build)
+    assert re.search(
+        r"are (14\d% faster|faster by a factor of 2\.5) \(.*\) than the same threads with the GIL forced on", lock
+    )
+    assert re.search(r"are (19|2\d)% slower \(.*\) than threads in the GIL build", build)
+
+
+def test_the_waterfalls_sentence_comes_first(many):
+    first, second, *_ = opening.sentences(many)
+    assert first.startswith("pillow: threads") and "too few rounds" in first
+    assert re.match(
+        r"chain: threads without the GIL against torch's DataLoader with processes: (9\d|10\d)% faster "
+        r"\(\d+% to \d+%\), \d+ against \d+ samples/s; removing the GIL by itself: ",
+        second,
+    )
+    # Each step with its factor and in words, then the whole, in every output.
+    steps = waterfall.rows(many, many["waterfalls"][1])
+    assert [row.name for row in steps][-2:] == ["the GIL removed", "in all"] and len(steps) == 6
+    assert all(row.before == before.value for before, row in zip(steps[:4], steps[1:5], strict=True))
+    assert (steps[-1].before, steps[-1].value) == (0, steps[-2].value)
+    values = [m.values for m in series.measured(entry(many, "chain"), "throughput") if m.key == "ft/loader-thread/2"]
+    assert [steps[-2].dots] == values and steps[-2].value == pytest.approx(geometric_mean(values[0]))
+
+
+@pytest.mark.parametrize(
+    "fastest, text, code",
+    [
+        ("ft/loader-thread/2", "loader threads in free-threaded Python", 'num_workers=2, worker_method="thread")'),
+        ("gil/loader-process/2", "loader processes in ordinary Python", 'num_workers=2, worker_method="process")'),
+        ("gil/torch-process/2", "torch DataLoader processes in ordinary Python", "num_workers=2)"),
+        # It is there to be compared, not to be used.
+        ("ft-gil/loader-thread/2", "loader threads in free-threaded Python (ft)", 'worker_method="thread")'),
+    ],
+)
+def test_what_is_advised_is_the_fastest_that_was_measured(many, fastest, text, code):
+    document = json.loads(json.dumps(many))
+    for c in entry(document, "chain")["analysis"]["contestants"]:
+        if c["key"] == fastest:
+            c["metrics"]["throughput"]["median"] = 1e6
+    advised, line = waterfall.advice(document, document["waterfalls"][1])
+    assert text in advised and line.endswith(code)
+    assert f"from {'torch.utils.data' if 'torch' in fastest else 'ftloader'} import DataLoader; " in line
 
 
 def test_three_sentences_count_where_there_are_many(many):
-    grown = {**many, "scenarios": many["scenarios"][1:]}  # without the run of two rounds
-    threads, lock, build = opening.sentences(grown)
+    threads, lock, build = opening.sentences(many)[2:]  # after the waterfalls'
     # One for each size, kind of work and so on: 3 + 2 + 1 + 2.
     assert re.search(
         r"of 8 comparisons with processes in the GIL build, .* did better in all "
-        r"\(typically by a factor of [12]\.\d, most [12]\.\d\dx",
+        r"\(typically by a factor of [12]\.\d, most \d+% faster",
         threads,
     )
     assert "did better in all" in lock and "did worse in all" in build
 
 
-@pytest.mark.parametrize(
-    "change, wanted",
-    [
-        ({"mean": 1.01, "low": 0.98, "high": 1.04, "noise_floor": 1.03}, "1.01x, 0.98 to 1.04, within the noise of 3%"),
-        ({"mean": 1.2, "low": 0.9, "high": 1.6, "noise_floor": 1.03}, "1.20x (0.90 to 1.60), not certain"),
-    ],
-)
-def test_three_sentences_call_no_difference_what_shows_none(many, change, wanted):
+def test_three_sentences_call_no_difference_what_shows_none(many):
     scenario = json.loads(json.dumps(entry(many, "workers")))
     for c in scenario["analysis"]["comparisons"]:
         if opening.question(scenario, c) == opening.THREADS:
-            c.update(verdict=words.NO_DIFFERENCE, **change)
-    sentence = opening.sentences({**many, "scenarios": [scenario]})[0]
-    assert "no difference in throughput was shown between threads" in sentence and wanted in sentence
+            c.update(verdict=words.NO_DIFFERENCE, mean=1.2, low=0.9, high=1.6)
+    sentence = opening.sentences(alone(many, scenario))[0]
+    assert "no difference in throughput was shown between threads" in sentence
+    assert "between 10% slower and 60% faster" in sentence
 
 
-def test_three_sentences_say_what_is_not_known(document, twin):
-    threads, lock, build = opening.sentences(document)
+def test_three_sentences_say_what_is_not_known(document, many, twin):
+    scenario = documents.scenario(entry(many, "pillow"), "alone", contest=OneTwin(config=twin))
+    threads, lock, build = opening.sentences(alone(document, scenario))
     # The free-threaded twin alone compares its threads with its own processes.
     assert ("processes in that same build" if twin == "ft" else "does not say: the free-threaded build took") in threads
     assert all("is not known: the " in sentence and "took no part" in sentence for sentence in (lock, build))
 
 
+THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["pss_mib"]
+
+
+@pytest.mark.parametrize(
+    "metric, ratio, wanted",
+    [
+        (THROUGHPUT, 1.57, "57% faster"),
+        (THROUGHPUT, 0.86, "14% slower"),
+        (MEMORY, 0.86, "14% less memory"),
+        (THROUGHPUT, 1.004, "0.4% faster"),
+        (THROUGHPUT, 0.996, "0.4% slower"),
+        (THROUGHPUT, 2.49, "149% faster"),
+        (THROUGHPUT, 3.4, "faster by a factor of 3.4"),
+        (THROUGHPUT, 0.25, "slower by a factor of 4.0"),
+        (MEMORY, 250.0, "more memory by a factor of more than 100"),
+    ],
+)
+def test_a_ratio_in_words(metric, ratio, wanted):
+    assert words.directed(metric, ratio) == wanted
+    assert words.change(ratio) in wanted
+
+
+@pytest.mark.parametrize(
+    "low, high, wanted",
+    [
+        (1.48, 1.66, "48% to 66%"),
+        (0.80, 0.95, "5% to 20%"),  # the smaller first, whichever way
+        (0.77, 1.92, "23% slower to 92% faster"),
+        (2.0, 4.0, "100% to a factor of 4.0"),
+    ],
+)
+def test_an_interval_in_words(low, high, wanted):
+    assert words.span(THROUGHPUT, low, high) == wanted
+
+
 @pytest.mark.parametrize(
     "change, wanted",
     [
-        ({"mean": 1.21, "low": 1.18, "high": 1.25, "verdict": "faster"}, "1.21x (1.18 to 1.25) faster"),
-        ({"mean": 0.8, "low": 0.78, "high": 0.83, "verdict": "slower"}, "0.80x (0.78 to 0.83) slower"),
+        ({"mean": 1.57, "low": 1.48, "high": 1.66, "verdict": "faster"}, "57% faster (48% to 66%)"),
+        ({"mean": 0.86, "low": 0.80, "high": 0.92, "verdict": "slower"}, "14% slower (8% to 20%)"),
         (
-            {"mean": 1.01, "low": 0.99, "high": 1.02, "verdict": words.NO_DIFFERENCE},
-            "no difference beyond the noise of 3%",
-        ),
-        (
-            {"mean": 1.2, "low": 0.9, "high": 1.6, "verdict": words.NO_DIFFERENCE},
-            "1.20x (0.90 to 1.60), not certain: the interval holds 1",
+            {"mean": 1.21, "low": 0.77, "high": 1.92, "verdict": words.NO_DIFFERENCE},
+            "between 23% slower and 92% faster",
         ),
         (
             {"mean": 1.2, "low": 1.01, "high": 1.4, "verdict": words.NO_DIFFERENCE},
-            "1.20x (1.01 to 1.40), not certain among so many comparisons",
+            "20% faster (1% to 40%), not certain among so many comparisons",
         ),
-        (
-            {"mean": 1.1, "low": 1.01, "high": 1.2, "verdict": words.NO_DIFFERENCE, "noise_floor": 1.12},
-            "no difference beyond the noise of 12%",
-        ),  # its case's own
+        ({"mean": 1.002, "low": 1.001, "high": 1.003, "verdict": words.NO_DIFFERENCE}, "the same within 0.3%"),
         (
             {"mean": 1.2, "low": None, "high": None, "n": 1, "verdict": words.TOO_FEW},
-            "1.20x, too few rounds for a verdict",
+            "20% faster (too few rounds to be sure)",
+        ),
+        (
+            {"mean": 1.2, "low": 1.1, "high": 1.3, "n": 2, "verdict": words.TOO_FEW},
+            "20% faster (too few rounds to be sure)",
         ),
     ],
 )
-def test_verdicts_in_words(change, wanted):
-    scenario = {"analysis": {"noise_floor": {"throughput": 1.03}}}
-    assert words.short(scenario, {"metric": "throughput", "n": 5, "noise_floor": None, **change}) == wanted
+def test_outcomes_in_words(change, wanted):
+    assert words.short({}, {"metric": "throughput", "n": 5, **change}) == wanted
+    # Of steps of waterfalls, too.
+    step = {"ratio": change["mean"], **{name: change[name] for name in ("low", "high", "verdict")}}
+    assert words.outcome(THROUGHPUT, step) == wanted
 
 
 @pytest.mark.parametrize(
-    "floor, wanted",
+    "change, wanted",
     [
-        (1.04, "Noise floor: 1.04x (how far two measurements of the same thing lay apart"),
-        (statistics.LEAST_FLOOR, "Noise floor: 1.01x (two measurements of the same thing lay closer together;"),
-        (1.5, "That is a lot"),
-        (None, "Noise floor: unknown"),
+        # Twice as narrow takes four times as long: three times 200 s more.
+        ({"mean": 1.1, "low": 1.1 / 1.21, "high": 1.1 * 1.21}, "10 more minutes would settle it"),
+        ({"mean": 1.1, "low": 0.9999, "high": 1.1 * 1.1001}, "1 more minute would settle it"),
+        # What would take ten times as long is no advice.
+        ({"mean": 1.01, "low": 0.8, "high": 1.28}, "less than 40% cannot be seen in 4 rounds"),
+        ({"mean": 1.3, "low": 1.2, "high": 1.4}, None),
+        ({"mean": 1.3, "low": 1.2, "high": 1.4, "verdict": "faster"}, None),
+        ({"mean": 1.3, "low": None, "high": None, "verdict": words.TOO_FEW}, None),
     ],
 )
-def test_the_noise_floor_in_words(floor, wanted):
-    assert wanted in words.noise({"metrics": ["pss_mib"], "analysis": {"noise_floor": {"pss_mib": floor}}})
+def test_what_would_settle_it(change, wanted):
+    scenario = {"rounds": [{"seconds": 50.0}] * 4}
+    assert words.settles(scenario, {"verdict": words.NO_DIFFERENCE, "resolution": 1.4, **change}) == wanted
+
+
+def test_the_resolution_in_words():
+    def scenario(*found: float | None) -> dict:
+        comparisons = [{"metric": "pss_mib", "resolution": each} for each in found]
+        comparisons.append({"metric": "throughput", "resolution": 9.0})
+        return {"metrics": ["pss_mib"], "rounds": [{}] * 7, "analysis": {"comparisons": comparisons}}
+
+    assert words.resolution(scenario(1.04, 1.21, None)) == (
+        "The smallest difference that these 7 rounds could have shown is 4% to 21%, by comparison."
+    )
+    assert words.resolution(scenario(None)) == "One round cannot tell a difference from noise."
 
 
 def test_disturbed_rounds_are_told():
@@ -203,17 +307,6 @@ def test_disturbed_rounds_are_told():
     assert table.head == ("round", "seconds", "load before", "CPUs used", "by others", "disturbed by")
     assert table.rows[1] == ("2", "3", "1.50", "1.90", "0.25", "other processes used 0.25 of 2 CPUs")
     assert table.rows[2] == ("3", "3", "", "", "", "")
-
-
-def test_noise_in_words():
-    assert [words.noise_percent(f) for f in (None, 1.001, 1.034, 1.5, 2.5, 200.0)] == [
-        "unknown size",
-        "1%",
-        "3%",
-        "50%",
-        "2.50x",
-        ">100x",
-    ]
 
 
 def test_every_chart_has_its_figures_in_its_table(many):
@@ -323,7 +416,7 @@ def test_values_of_an_axis(value, unit, wanted):
 
 def test_overview_turns_what_should_be_small(many):
     chart = overview.chart(many)
-    assert len(chart.table.rows) == 8  # the run of one configuration compares nothing of the kind
+    assert len(chart.table.rows) == 9  # the run of one configuration compares nothing of the kind
     flipped = json.loads(json.dumps(many))
     for scenario in flipped["scenarios"]:
         for c in scenario["analysis"]["comparisons"]:
@@ -337,7 +430,9 @@ def test_overview_turns_what_should_be_small(many):
 def test_page_holds_everything_and_names_no_address(many, page):
     assert page.data("results") == many
     ids = [attributes["data-figure"] for tag, attributes in page.elements if "data-figure" in attributes]
-    assert len(ids) == len(set(ids)) == 1 + sum(len(charts.charts(s)) for s in many["scenarios"])
+    # The waterfalls before all others, then the overview.
+    assert ids[:3] == ["figure-waterfall-pillow", "figure-waterfall-chain", "figure-overview"]
+    assert len(ids) == len(set(ids)) == 3 + sum(len(charts.charts(s)) for s in many["scenarios"])
     for name in ids:
         assert page.data(name)["data"]
     for tag, attributes in page.elements:
@@ -349,7 +444,7 @@ def test_picture_of_samples(many, tmp_path):
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(buffer, "PNG")
     png, entry = buffer.getvalue(), many["scenarios"][0]
-    document = {**many, "scenarios": [{**entry, "picture": base64.b64encode(png).decode()}]}
+    document = alone(many, {**entry, "picture": base64.b64encode(png).decode()})
     (source,) = [a["src"] for tag, a in Page(html.page(document).decode()).elements if tag == "img"]
     assert base64.b64decode(source.removeprefix("data:image/png;base64,")) == png
     assert dict(report.files(document))["pillow-samples.png"] == png
@@ -406,9 +501,11 @@ def test_summary_in_markdown(many):
     for sentence in opening.sentences(many):
         assert markdown.text(words.capital(sentence)) in text
     assert "| ft threads / gil processes, x2, 64 KiB samples |" in text
-    assert "./twins bench" in text and "Noise floor" in text
-    widths = {line.count(" | ") for line in text.splitlines() if line.startswith("|")}
-    assert widths == {1}  # every row has as many cells as its head
+    assert "./twins bench" in text and "The smallest difference that these" in text
+    # Every row has as many cells as its head: five of a waterfall, two of comparisons.
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert {line.count(" | ") for line in table.splitlines()} in ({4}, {1}), table
+    assert all(row.name in text and row.throughput in text for row in waterfall.rows(many, many["waterfalls"][1]))
 
 
 def test_report_prints_the_summary_and_writes_nothing(finished_run, run_bench, tmp_path):
@@ -420,8 +517,8 @@ def test_report_prints_the_summary_and_writes_nothing(finished_run, run_bench, t
 
 
 def test_pictures_of_every_kind(many):
-    for scenario in many["scenarios"]:
-        assert plot.png(many, scenario)[:8] == b"\x89PNG\r\n\x1a\n"
+    for picture in (plot.waterfalls(many), *(plot.png(many, scenario) for scenario in many["scenarios"])):
+        assert picture[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_hostile_text_stays_text_in_the_page(many):
@@ -448,16 +545,17 @@ def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(many, t
     out = capsys.readouterr().out
     assert "\x1b" not in out and "[bold red]" in out
     # One is enough of the pictures.
-    names = [name for name, _ in report.files({**spoilt, "scenarios": spoilt["scenarios"][:1]})]
-    assert len(names) == 3 and all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names), names
+    names = [name for name, _ in report.files(alone(spoilt, spoilt["scenarios"][0]))]
+    assert len(names) == 4 and all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names), names
 
 
 def test_hostile_text_stays_text_in_markdown(many):
     text = report.summary(documents.hostile(many))
     assert "\x1b" not in text
-    # The commands and two failures of the thread-safety suite are blocks of code, which nothing in them ends.
-    block = re.compile(r"^(`{3,})console\n.*?\n\1$", re.DOTALL | re.MULTILINE)
-    assert len(block.findall(text)) == 3
+    # The commands, two failures of the thread-safety suite and the advice of two waterfalls are blocks of code, which
+    # nothing in them ends.
+    block = re.compile(r"^(`{3,})(?:console|python)\n.*?\n\1$", re.DOTALL | re.MULTILINE)
+    assert len(block.findall(text)) == 5
     rest = re.sub(r"^<details><summary>[\w ]+</summary>$|^</details>$", "", block.sub("", text), flags=re.MULTILINE)
     assert "```" not in rest
     for line in rest.splitlines():

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
+import operator
 import os
 import resource
 import signal
 import subprocess
 
+import fastjsonschema
 import pytest
 
+from ftbench.integrity import schema
 from ftbench.results import Results, ResultsError, load, write_atomically
 
 
@@ -117,17 +122,53 @@ def test_disk_that_fills_up_during_a_run(run_bench, tiny, finished_run, tmp_path
 
 
 def test_saved_document_is_the_schemas(document):
-    import fastjsonschema
+    schema()(document)
 
-    from ftbench.integrity import SCHEMA_FILE
 
-    validate = fastjsonschema.compile(json.loads(SCHEMA_FILE.read_text()))
-    validate(document)
-    for broken in (
-        {**document, "status": "perhaps"},
-        {**document, "scenarios": []},
-        {k: v for k, v in document.items() if k != "environment"},
-        {**document, "extra": 1},
-    ):
-        with pytest.raises(fastjsonschema.JsonSchemaValueException):
-            validate(broken)
+GONE = object()
+ROUND, COMPARISON = "scenarios/0/rounds/0", "scenarios/0/analysis/comparisons/0"
+
+
+@pytest.mark.parametrize(
+    "where, value",
+    [
+        ("environment", GONE),
+        (f"{COMPARISON}/p", GONE),
+        (f"{ROUND}/disturbance/before/turbo", GONE),
+        ("extra", 1),
+        (f"{ROUND}/trials/0/extra", None),
+        ("environment/twins/other", {}),
+        ("seconds", "long"),
+        ("reason", 1),
+        ("options/quick", 1),
+        ("scenarios/0/contestants", {}),
+        (f"{ROUND}/number", 1.5),
+        (f"{ROUND}/trials/0/disturbance/own_cpus", None),
+        ("scenarios", []),
+        ("scenarios/0/turns", 0),
+        (f"{COMPARISON}/mean", 0),
+        (f"{COMPARISON}/p", 1.5),
+        (f"{COMPARISON}/target", {"at": "least", "value": 1}),
+        (f"{ROUND}/disturbance/before/load", [1.0, 2.0]),
+        ("waterfalls/0/steps", []),
+        ("waterfalls/0/ends/pss_mib", [1.0, 2.0, 3.0]),
+        ("status", "perhaps"),
+        ("schema_version", 4),
+        ("scenarios/0/contestants/0/config", "gil-ft"),
+        ("environment/revision/from", "memory"),
+        ("scenarios/0/metrics/0", "-"),
+        ("seal/status", "0"),
+    ],
+)
+def test_damage_is_refused_where_it_is(document, where, value):
+    damaged = copy.deepcopy(document)
+    *path, last = (int(name) if name.isdecimal() else name for name in where.split("/"))
+    holder = functools.reduce(operator.getitem, path, damaged)
+    if value is GONE:
+        del holder[last]
+    else:
+        holder[last] = value
+    with pytest.raises(fastjsonschema.JsonSchemaValueException) as caught:
+        schema()(damaged)
+    # A key that is missing or unknown is its object's fault.
+    assert "/".join(caught.value.path[1:]) in (where, where.rpartition("/")[0])

@@ -18,31 +18,46 @@ from ftbench.results import load
 def test_complete_run(finished_run, document, twin):
     done, directory = finished_run
     assert load(directory / "results.json")["status"] == "complete"
-    assert sorted(p.name for p in directory.iterdir()) == ["pillow.png", "report.html", "results.json", "summary.md"]
+    assert sorted(p.name for p in directory.iterdir()) == [
+        "pillow.png",
+        "report.html",
+        "results.json",
+        "summary.md",
+        "waterfall.png",
+    ]
     assert os.readlink(directory.parent / "latest") == directory.name
     (scenario,) = document["scenarios"]
     assert len(scenario["rounds"]) == 2
-    keys = {f"{twin}/loader-{method}/1{again}" for method in ("thread", "process") for again in ("", "/again")}
+    keys = {f"{twin}/{variant}/1" for variant in ("torch-process", "loader-process", "loader-thread")}
     for one in scenario["rounds"]:
         assert {trial["contestant"] for trial in one["trials"]} == keys
         for trial in one["trials"]:
             # The workers' start, the measured epoch and memory are real figures of real processes.
             turns = scenario["turns"]
-            assert turns > 1 and len(trial["turn_seconds"]) == turns
+            assert turns > 1 and len(trial["turn_seconds"]) == len(trial["turn_began"]) == turns
+            assert sorted(trial["turn_began"]) == trial["turn_began"]
             assert trial["samples"] == 8 * turns and trial["batches"] == 4 * turns
             metrics = trial["metrics"]
             assert metrics["throughput"] > 0 and metrics["time_to_first_batch"] > 0 and metrics["pss_mib"] > 50
+            assert 0.1 < metrics["cpu_per_1000"] < 1000
             assert trial["gil_enabled"] == (twin == "gil")
     checksums = {(t["first_batch"], tuple(t["rows"])) for r in scenario["rounds"] for t in r["trials"]}
     assert len(checksums) == 1
-    assert scenario["analysis"]["noise_floor"]["throughput"] >= 1
+    # Everybody's turns alternate: nobody has two before all have had one.
+    began = sorted((at, trial["contestant"]) for trial in scenario["rounds"][0]["trials"] for at in trial["turn_began"])
+    assert all({who for _, who in began[n : n + 3]} == keys for n in range(0, len(began), 3))
+    (fall,) = document["waterfalls"]
+    assert [step["contestant"] for step in fall["steps"]] == [f"{twin}/loader-process/1", f"{twin}/loader-thread/1"]
     python = document["environment"]["twins"][twin]["interpreter"]
     assert python["twin"] == twin and python["config_args"]
 
 
 def test_what_a_person_reads(finished_run, document):
     done, directory = finished_run
-    assert "Noise floor" in done.stdout and "threads / processes" in done.stdout
+    # The answer first, and in the end what to do.
+    said = " ".join(done.stdout.split())
+    assert said.index("what changes factor samples/s") < said.index(" in all x ") < said.index("revision ")
+    assert said.index("Best measured here for pillow") > said.index("report: ")
     assert f"report: {directory / 'report.html'}" in done.stdout
     build = next(iter(document["environment"]["twins"].values()))["interpreter"]["build"]
     assert build in done.stdout and build in (directory / "report.html").read_text()
@@ -59,7 +74,7 @@ def test_report_from_results_alone(finished_run, run_bench, tmp_path):
     (tmp_path / "results.json").write_bytes((directory / "results.json").read_bytes())
     again = run_bench("report", tmp_path / "results.json")
     assert again.returncode == 0, again.stderr
-    assert again.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]  # the last names the directory
+    assert again.stdout.replace(str(tmp_path), "DIR") == done.stdout.replace(str(directory), "DIR")
     assert (tmp_path / "pillow.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert (tmp_path / "report.html").exists()
 
@@ -98,7 +113,8 @@ class Started:
 
 
 def assert_gone(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=5)
+    # One whose interpreter has only begun to start ends once it is there, which takes long on a busy machine.
+    _, alive = psutil.wait_procs(processes, timeout=60)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
 
 
@@ -173,7 +189,7 @@ def test_a_failing_trial_is_named_with_its_last_words(started, photos, tmp_path)
     run.wait_for("round 1 of 50")
     for photo in data.iterdir():
         photo.unlink()
-    output, _ = run.process.communicate(timeout=60)
+    output, _ = run.process.communicate(timeout=150)
     assert run.process.returncode == 1
     said = run.log.read_text()
     assert "the trial of" in said and "FileNotFoundError" in said

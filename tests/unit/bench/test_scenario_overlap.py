@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ftbench.contestants import CONFIGS, Contestant, duplicates
+from ftbench.contestants import CONFIGS, Contestant
 from ftbench.controller import choose
 from ftbench.overlap import _mean_step, note
 from ftbench.scenarios import SCENARIOS
@@ -21,7 +21,6 @@ def test_who_is_compared():
     assert len({c.key for c in contestants}) == len(contestants)
     serial = [c for c in contestants if c.variant == "serial"]
     assert {c.config for c in serial} == {"gil", "ft"} and {c.case for c in serial} == {c.name for c in SCENARIO.cases}
-    assert len(duplicates(contestants)) == 2
     keys = {c.key for c in contestants}
     for pair in SCENARIO.contest.pairs(contestants):
         assert {pair.numerator, pair.denominator} <= keys

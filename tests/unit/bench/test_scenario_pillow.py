@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy
 import pytest
 from PIL import Image
 
 from ftbench import epochs
-from ftbench.contestants import CONFIGS
-from ftbench.grid import Grid
 from ftbench.scenario import Task, without_pause
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.pillow import GRID, HEIGHT, SIDE, WIDTH
@@ -64,24 +60,6 @@ def test_a_truncated_image_is_an_error_in_every_case(photos, tmp_path):
     for case in SCENARIO.cases:
         with pytest.raises(OSError, match="truncated"):
             task_of(case.name, [str(path)]).dataset()[0]
-
-
-def test_the_headline_is_what_it_was_before_there_were_cases():
-    contest = SCENARIO.contest
-    assert contest.candidates(CONFIGS, [1, 2], quick=True) == Grid().candidates(CONFIGS, [1, 2], quick=True)
-    full = contest.candidates(CONFIGS, [1, 2, 4, 8], quick=False)
-    before = Grid().candidates(CONFIGS, [1, 2, 4, 8], quick=False)
-    assert full[: len(before)] == before
-    # The other cases have everybody too, each under its name, and are given up first.
-    others = full[len(before) :]
-    assert {c.case for _, c in others} == {"decode", "resize"}
-    plain = {c for _, c in before if not c.duplicate}
-    for case in ("decode", "resize"):
-        assert {replace(c, case="") for _, c in others if c.case == case} == plain
-    assert min(rank for rank, _ in others) > max(rank for rank, c in before if c.workers in (1, 8))
-    pairs = contest.pairs(c for _, c in full)
-    assert len(pairs) == 3 * len(Grid().pairs(plain))
-    assert (pairs[0].numerator, pairs[0].denominator) == ("ft/loader-thread/8", "gil/loader-process/8")
 
 
 @pytest.mark.thread_unsafe(reason="starts processes")

@@ -48,19 +48,24 @@ def children() -> list[psutil.Process]:
 
 def test_the_turns_of_two_trials_alternate(start):
     a, b = start(2), start(2, "loader-thread")
-    assert [a.go_on(), b.go_on(), b.go_on(), a.go_on()] == [None] * 4
+    # Imports, warm-ups, then all turns but the last.
+    assert [trial.go_on() for trial in (a, b, a, b, b, a)] == [None] * 6
     results = [a.go_on(), b.go_on()]
     for result in results:
         assert (result["batches"], result["samples"]) == (4, 8)
-        assert result["rows"][:2] == result["rows"][2:] and len(result["turn_seconds"]) == 2
+        assert result["rows"][:2] == result["rows"][2:]
+        assert len(result["turn_seconds"]) == len(result["turn_began"]) == 2
         mean = (result["turn_seconds"][0] * result["turn_seconds"][1]) ** 0.5
         assert result["metrics"]["throughput"] == pytest.approx(4 / mean)
     assert results[0]["rows"] == results[1]["rows"] and not children()
+    # b had its first turn before a's, and a its last before b's.
+    (a1, a2), (b1, b2) = (result["turn_began"] for result in results)
+    assert b1 < a1 < a2 < b2
 
 
 def test_what_others_do_meanwhile_is_not_counted(start):
     trial = start(1, "loader-thread")
-    assert trial.go_on() is None
+    assert [trial.go_on(), trial.go_on()] == [None] * 2
     (process,) = children()
     before = sum(process.cpu_times()[:2])
     end = time.monotonic() + 2
@@ -76,7 +81,7 @@ def test_what_others_do_meanwhile_is_not_counted(start):
 
 def test_a_trial_that_dies_while_it_waits_says_how(start):
     trial = start(2)
-    assert trial.go_on() is None
+    assert [trial.go_on(), trial.go_on()] == [None] * 2
     for process in children():
         if process.ppid() == os.getpid():
             process.send_signal(signal.SIGKILL)
@@ -86,6 +91,8 @@ def test_a_trial_that_dies_while_it_waits_says_how(start):
 
 def test_closing_a_trial_that_waits_leaves_nothing(start):
     trial = start(2)
+    assert trial.go_on() is None
+    assert len(children()) == 1  # it has imported, and no worker yet
     assert trial.go_on() is None
     found = children()
     assert len(found) == 2

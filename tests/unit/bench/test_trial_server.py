@@ -107,7 +107,9 @@ def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of,
     process = server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     first, second, third = (endpoint.start(twin, request_of(turns=turns)) for turns in (2, 1, 9))
-    assert [trial.go_on() for trial in (first, second, third)] == [None] * 3
+    # All three are started at once, and import at the same time.
+    assert len(wait_for_children(process.pid, at_least=3)) == 3
+    assert [trial.go_on() for trial in 2 * [first, second, third]] == [None] * 6
     assert len(wait_for_children(process.pid, at_least=6)) == 6  # each with its worker
     assert third.go_on() is None
     third.close()
@@ -124,7 +126,8 @@ def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of,
 def test_trials_that_wait_end_with_their_client(server, interruption, request_of, twin, tmp_path):
     process = server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
-    assert endpoint.start(twin, request_of(turns=2)).go_on() is None
+    trial = endpoint.start(twin, request_of(turns=2))
+    assert [trial.go_on(), trial.go_on()] == [None] * 2
     trial_and_worker = wait_for_children(process.pid, at_least=2)
     endpoint.close()
     assert process.wait(timeout=10) == 0
@@ -157,8 +160,10 @@ def test_a_second_client_is_told_even_while_a_trial_runs(server, interruption, r
     first = RemoteEndpoint(tmp_path / "s", interruption)
     with pytest.raises(TwinError, match="it serves another client"):
         RemoteEndpoint(tmp_path / "s", interruption)
-    first._channel.send({"op": "trial", "config": twin, "request": request_of(50_000)})
-    wait_for_children(process.pid)
+    trial = first.start(twin, request_of(50_000))
+    assert [trial.go_on(), trial.go_on()] == [None] * 2
+    first._channel.send({"op": "turn", "trial": 1})
+    wait_for_children(process.pid, at_least=2)
     with pytest.raises(TwinError, match="it serves another client"):
         RemoteEndpoint(tmp_path / "s", interruption)
     assert psutil.Process(process.pid).children()
@@ -184,7 +189,11 @@ def test_nothing_runs_on(server, request_of, twin, tmp_path, how):
         time.sleep(0.02)
     client = socket.socket(socket.AF_UNIX)
     client.connect(str(tmp_path / "s"))
-    Channel(client).send({"op": "trial", "config": twin, "request": request_of(50_000)})
+    channel = Channel(client)
+    # It is started, imports, warms up, and then has its long turn.
+    for request in ({"op": "trial", "config": twin, "request": request_of(50_000)}, *[{"op": "turn", "trial": 1}] * 3):
+        assert "error" not in channel.receive({})
+        channel.send(request)
     trial_and_worker = wait_for_children(process.pid, at_least=2)
     begin = time.monotonic()
     if how == "vanish":
@@ -225,7 +234,7 @@ def test_socket_that_cannot_be_made(server, path):
 
 
 def test_no_server_answers(interruption, tmp_path, monkeypatch):
-    monkeypatch.setattr("ftbench.endpoints.CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("ftrun.twin.CONNECT_SECONDS", 0.3)
     with pytest.raises(TwinError, match="no server answers.*--socket"):
         RemoteEndpoint(tmp_path / "none", interruption)
 
@@ -236,7 +245,7 @@ def test_a_run_through_a_server(server, run_bench, tiny, twin, tmp_path):
     assert done.returncode == 0, done.stderr
     saved = load(tmp_path / "out/latest/results.json")
     assert saved["environment"]["twins"][twin]["endpoint"] == f"unix:{tmp_path / 's'}"
-    assert "too few" in done.stdout
+    assert "too few rounds" in " ".join(done.stdout.split())
     assert process.wait(timeout=10) == 0
 
 
@@ -254,5 +263,5 @@ def test_a_run_whose_server_dies(server, command, environment, tiny, twin, tmp_p
     _, errors = run.communicate(timeout=30)
     assert run.returncode == 1
     assert "the server has gone" in errors and "Traceback" not in errors
-    _, alive = psutil.wait_procs(trial, timeout=5)
+    _, alive = psutil.wait_procs(trial, timeout=60)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []

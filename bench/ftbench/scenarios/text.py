@@ -1,0 +1,90 @@
+"""Text made into tokens in Python: the work that holds the GIL.
+
+Sample i is a line of JSON. Its text is split into words, and the words into pieces of a vocabulary by the longest
+match, as WordPiece does (Schuster and Nakajima, "Japanese and Korean Voice Search", ICASSP 2012, as in BERT). Every
+step is Python code or a function that holds the GIL, so threads can gain only without it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+
+from ftbench import epochs
+from ftbench.chain import Chain
+from ftbench.scenario import Amount, Scenario
+
+DOCUMENTS, WORDS, LENGTH = 1024, 120, 256
+VOCABULARY = 4000
+LONGEST = 6
+UNKNOWN = 1
+
+
+class Texts:
+    """Token ids and attention mask of text i: two int64 tensors of LENGTH values.
+
+    Written by a generator with a fixed seed, so that every trial has the same texts. Nothing is written after
+    construction, so threads may share it.
+    """
+
+    def __init__(self):
+        # Imported here: the controller reads this module and has no torch. No module is kept: see PillowDataset.
+        import torch
+
+        self._tensor = torch.tensor
+        draw = random.Random(0)
+        letters = "etaoinshrdlucmfwyp"
+        pieces: dict[str, None] = dict.fromkeys(letters)
+        while len(pieces) < VOCABULARY:
+            pieces["".join(draw.choices(letters, k=draw.randint(2, LONGEST)))] = None
+        self._ids = {piece: number for number, piece in enumerate(pieces, UNKNOWN + 1)}
+        names = list(pieces)
+        self._lines = [
+            json.dumps({"id": number, "text": " ".join("".join(draw.choices(names, k=2)) for _ in range(WORDS))})
+            for number in range(DOCUMENTS)
+        ]
+        self._words = re.compile(r"\w+")
+
+    def __len__(self) -> int:
+        return DOCUMENTS
+
+    def __getitem__(self, index: int):
+        ids = self._ids
+        found: list[int] = []
+        for word in self._words.findall(json.loads(self._lines[index])["text"].lower()):
+            at = 0
+            while at < len(word):
+                for end in range(min(len(word), at + LONGEST), at, -1):
+                    number = ids.get(word[at:end])
+                    if number is not None:
+                        break
+                else:
+                    number, end = UNKNOWN, at + 1
+                found.append(number)
+                at = end
+        del found[LENGTH:]
+        missing = LENGTH - len(found)
+        return {
+            "input_ids": self._tensor(found + [0] * missing),
+            "attention_mask": self._tensor([1] * len(found) + [0] * missing),
+        }
+
+
+SCENARIO = Scenario(
+    name="text",
+    group="",
+    question="Where Python code holds the GIL, as in tokenising text: threads or processes?",
+    description="lines of JSON parsed and tokenised in Python, collated into int64 batches",
+    sample="256 token ids and their mask of a text of 120 words",
+    sample_bytes=2 * LENGTH * 8,
+    source="nothing",
+    dataset=lambda _: Texts(),
+    measure=epochs.measure,
+    metrics=epochs.METRICS,
+    contest=Chain(),
+    full=Amount(batch_size=64, batches_per_worker=6, turns=10),
+    quick=Amount(batch_size=32, batches_per_worker=6, turns=10),
+    seconds=600,
+    quick_seconds=150,
+)

@@ -1,0 +1,109 @@
+"""The chain: its places in every configuration, one change a step, and a whole that its steps multiply to."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from ftbench.chain import PROCESSES, STEP, THREADS, TODAY, TOTAL, Chain, cells
+from ftbench.contestants import CONFIGS
+from ftbench.controller import choose
+from ftbench.scenario import Case
+from ftbench.scenarios import SCENARIOS
+from ftbench.statistics import analyse
+
+CASES = (Case("", "the first"), Case("other", "another"))
+
+
+@pytest.mark.parametrize(
+    "configs, expected, last",
+    [
+        (CONFIGS, ["gil", "gil", "gil", "ft-gil", "ft"], "the GIL removed"),
+        (("ft", "ft-gil", "gil"), ["gil", "gil", "gil", "ft-gil", "ft"], "the GIL removed"),
+        (("gil", "ft"), ["gil", "gil", "gil", "ft"], "the free-threaded build, GIL removed"),
+        (("gil", "ft-gil"), ["gil", "gil", "gil", "ft-gil"], "the free-threaded build, GIL on"),
+        (("ft-gil", "ft"), ["ft-gil", "ft-gil", "ft-gil", "ft"], "the GIL removed"),
+        (("gil",), ["gil"] * 3, "threads instead of processes, GIL on"),
+        (("ft",), ["ft"] * 3, "threads instead of processes"),
+    ],
+)
+def test_the_places_of_every_configuration(configs, expected, last):
+    chain = cells(configs)
+    assert [cell.config for cell in chain] == expected
+    assert [cell.variant for cell in chain] == [TODAY, PROCESSES, *[THREADS] * (len(chain) - 2)]
+    assert chain[-1].change == last
+    # One thing at a time.
+    for before, after in zip(chain, chain[1:], strict=False):
+        assert (before.config == after.config) != (before.variant == after.variant)
+
+
+def test_the_steps_multiply_to_the_whole_to_the_last_digit():
+    draw = random.Random(1)
+    contest = Chain()
+    contestants = [c for _, c in contest.candidates(CONFIGS, [1, 2], quick=False)]
+    values = {
+        metric: {c.key: [draw.lognormvariate(5, 1) for _ in range(7)] for c in contestants}
+        for metric in ("throughput", "cpu_per_1000")
+    }
+    comparisons = analyse(values, contest.pairs(contestants))["comparisons"]
+    for metric in values:
+        for workers in (1, 2):
+            of = [c for c in comparisons if c["metric"] == metric and c["numerator"].endswith(f"/{workers}")]
+            (total,) = [c["mean"] for c in of if c["kind"] == TOTAL]
+            steps = [c["mean"] for c in of if c["kind"] == STEP]
+            # With the most workers all steps; with fewer the ends and the threads.
+            assert len(steps) == {2: 4, 1: 3}[workers]
+            assert math.prod(steps) == pytest.approx(total, rel=1e-12)
+    # What the run is made for is the most workers' chain; how it scales is explored.
+    assert {c["numerator"].split("/")[2] for c in comparisons if c["asked"]} == {"2"}
+    assert {c["kind"] for c in comparisons if c["asked"]} == {STEP, TOTAL}
+    assert {c["metric"] for c in comparisons if c["asked"]} == {"throughput"}
+    scaling = [c for c in comparisons if c["kind"] == "scaling"]
+    assert scaling and all(c["metric"] == "throughput" and c["denominator"].endswith("/1") for c in scaling)
+
+
+@pytest.mark.parametrize("configs", [CONFIGS, ("ft",), ("gil", "ft")])
+def test_the_chain_stays_whatever_is_given_up(configs):
+    ranked = Chain(CASES).candidates(configs, [1, 2, 4, 8], quick=False)
+    assert len({c.key for _, c in ranked}) == len(ranked)
+    whole = {f"{cell.config}/{cell.variant}/8" for cell in cells(configs)}
+    kept, given_up = choose(ranked, 0.0, 1.0)
+    assert {c.key for c in kept} == whole
+    assert len(kept) + len(given_up) == len(ranked)
+    # And is all of a quick run.
+    assert {c.key for _, c in Chain(CASES).candidates(configs, [1, 2, 4, 8], quick=True)} == whole
+
+
+def test_the_other_cases_go_first_then_the_middle_of_the_curve_and_one_worker_last():
+    ranked = Chain(CASES).candidates(CONFIGS, [1, 2, 4, 8], quick=False)
+    ranks = {(c.workers, c.case): rank for rank, c in ranked}
+    assert ranks[8, ""] < ranks[1, ""] < ranks[4, ""] < ranks[2, ""] < ranks[8, "other"]
+    # Fewer workers tell how the ends and the threads scale; of another case there is the whole chain.
+    assert {c.variant for _, c in ranked if c.workers < 8} == {TODAY, THREADS}
+    assert len([c for _, c in ranked if c.case == "other"]) == 5
+    assert all(c.workers == 8 for _, c in ranked if c.case == "other")
+
+
+def test_pairs_are_those_whose_contestants_are_there_and_within_a_case():
+    contest = Chain(CASES)
+    everybody = [c for _, c in contest.candidates(CONFIGS, [1, 2], quick=False)]
+    pairs = contest.pairs(everybody)
+    assert (pairs[0].kind, pairs[0].numerator, pairs[0].denominator) == (
+        TOTAL,
+        "ft/loader-thread/2",
+        "gil/torch-process/2",
+    )
+    assert [p.kind for p in pairs if p.numerator.endswith("@other")] == [TOTAL, *[STEP] * 4]
+    for pair in pairs:
+        assert pair.numerator.partition("@")[2] == pair.denominator.partition("@")[2]
+        assert ("another" in pair.title) == pair.numerator.endswith("@other")
+    assert contest.pairs(everybody[:1]) == [] == contest.pairs([])
+
+
+def test_the_main_job_is_work_that_releases_the_gil_and_work_that_holds_it():
+    for name in ("pillow", "text"):
+        contest = SCENARIOS[name].contest
+        assert isinstance(contest, Chain) and contest.cases[0].name == ""
+        assert {"throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib"} == set(SCENARIOS[name].metrics)

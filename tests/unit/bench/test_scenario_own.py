@@ -1,0 +1,264 @@
+"""--dataset: the waterfall of a user's own dataset from real runs, and what is said where there can be none."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from ftbench import look
+from ftbench.arguments import UsageError, parse
+from ftbench.chain import cells
+from ftbench.report import repeat
+from ftbench.results import load
+from ftbench.scenario import Task
+from ftbench.scenarios import own
+from ftbench.trials import TrialError, TrialFailed
+
+pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and imports users' files")
+
+# What nobody can pickle, and batches of their own.
+FINE = """
+    import threading, time
+    import torch
+    from torch.utils.data import Dataset
+
+    class Squares(Dataset):
+        def __init__(self):
+            self.lock, self.square = threading.Lock(), lambda number: number * number
+
+        def __len__(self):
+            return 500
+
+        def __getitem__(self, index):
+            time.sleep(0.0005)
+            return {"number": torch.tensor(index), "squares": torch.full((3,), self.square(index))}
+
+    def train_set():
+        return Squares()
+
+    def pairs(samples):
+        return [(s["number"], s["squares"]) for s in samples], "as they are"
+"""
+# Each sample is what was asked for last: of two threads at once, one is given the other's.
+RACING = """
+    import time
+    import torch
+    from torch.utils.data import Dataset
+
+    class Racing(Dataset):
+        def __len__(self):
+            return 500
+
+        def __getitem__(self, index):
+            self.wanted = index
+            time.sleep(0.001)
+            return torch.tensor([self.wanted])
+
+    train_set = Racing()
+"""
+BAD = """
+    import random
+    import torch
+    from torch.utils.data import Dataset, IterableDataset
+
+    class Numbers(Dataset):
+        def __init__(self, length=8):
+            self.length = length
+
+        def __len__(self):
+            return self.length
+
+        def __getitem__(self, index):
+            return torch.tensor([index])
+
+    class Raises(Numbers):
+        def __getitem__(self, index):
+            raise OSError(f"picture {index} cannot be read")
+
+    class Drawn(Numbers):
+        def __getitem__(self, index):
+            return torch.tensor([random.random()])
+
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(range(8))
+
+    class Endless(Dataset):
+        def __getitem__(self, index):
+            return torch.tensor([index])
+
+    fine, empty, raises, drawn, stream, endless = Numbers(), Numbers(0), Raises(), Drawn(), Stream(), Endless()
+
+    def fails():
+        raise RuntimeError("no licence for this data")
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    directory = tmp_path_factory.mktemp("code")
+    found = {}
+    for name, code in {"fine_data": FINE, "racing_data": RACING, "bad_data": BAD}.items():
+        found[name] = directory / f"{name}.py"
+        found[name].write_text(textwrap.dedent(code))
+    return found
+
+
+@pytest.fixture(scope="module")
+def run_own(run_bench, twin, tmp_path_factory):
+    """Runs the command for a target with this twin; returns what it did, and where its results would be."""
+
+    def run(target: str, *more: object, workers: int = 2):
+        out = tmp_path_factory.mktemp("own")
+        arguments = ["--dataset", target, "--quick", "--configs", twin, "--workers", workers, "--budget", 10]
+        return run_bench(*arguments, "--out", out, *more), out / "latest"
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished(run_own, files):
+    """(CompletedProcess, the directory, its document) of a run of three rounds."""
+    done, directory = run_own(f"{files['fine_data']}:train_set", "--rounds", 3, "--batch-size", 8)
+    assert done.returncode == 0, done.stderr
+    return done, directory, load(directory / "results.json")
+
+
+@pytest.mark.timeout(400)
+def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
+    done, directory, document = finished
+    (fall,) = document["waterfalls"]
+    chain = [f"{cell.config}/{cell.variant}/2" for cell in cells((twin,))]
+    assert [fall["start"]["contestant"], *(step["contestant"] for step in fall["steps"])] == chain
+    assert all(step["n"] == 3 and step["low"] < step["ratio"] < step["high"] for step in fall["steps"])
+    (scenario,) = document["scenarios"]
+    assert (scenario["name"], scenario["batch_size"], len(scenario["rounds"])) == ("dataset", 8, 3)
+    # What a sample takes in a batch was found out by a look: a number and three squares, int64.
+    assert scenario["sample_bytes"] == 8 + 3 * 8
+    # All loaded the same, and nothing is held against the dataset.
+    assert len({(t["first_batch"], tuple(t["rows"])) for one in scenario["rounds"] for t in one["trials"]}) == 1
+    assert not any("audit" in warning for warning in document["warnings"]) and document["skipped"] == []
+    # In every output, with the advice and its line of code.
+    assert str(files["fine_data"]) in done.stdout.replace("\n", "") and "in all" in done.stdout
+    assert "DataLoader(dataset, batch_size=8, num_workers=2" in done.stdout
+    assert {p.name for p in directory.iterdir()} >= {"waterfall.png", "report.html", "summary.md"}
+    assert (directory / "waterfall.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    # And what the page says to repeat it asks for the same.
+    line = shlex.split(dict(repeat.commands(document))["The same measurement"])
+    again = parse(line[line.index("./twins") + 2 :])
+    assert again.scenarios[0].case("").parameters["target"] == f"{files['fine_data']}:train_set"
+    assert (again.rounds, again.batch_size, again.workers, again.quick) == (3, 8, (2,), True)
+
+
+@pytest.mark.timeout(400)
+def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(run_own, files):
+    done, directory = run_own(f"{files['racing_data']}:train_set", "--rounds", 1, "--batch-size", 8)
+    assert done.returncode == 0, done.stderr
+    document = load(directory / "results.json")
+    assert len(document["waterfalls"]) == 1
+    (warning,) = [warning for warning in document["warnings"] if "not all contestants gave the same samples" in warning]
+    assert f"`./twins audit {files['racing_data']}:train_set`" in warning
+    assert "not safe under threads" in " ".join(done.stdout.split())
+
+
+def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
+    done, directory = run_own(f"{files['bad_data']}:raises", "--rounds", 1)
+    assert done.returncode == 1 and not directory.exists()
+    assert "picture 0 cannot be read" in done.stderr and f'{files["bad_data"]}", line' in done.stderr
+
+
+class Here:
+    """An endpoint that has the trial's process in this one."""
+
+    def start(self, config: str, request: dict):
+        return self.Trial(request)
+
+    class Trial:
+        def __init__(self, request: dict):
+            self.request = {name: request[name] for name in request if name not in ("scenario", "config")}
+
+        def go_on(self) -> dict:
+            try:
+                return own.LOOK.measure(Task(own.LOOK, **self.request))
+            except TrialError as error:
+                raise TrialFailed(str(error)) from error
+
+        def close(self) -> None:
+            pass
+
+
+def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None = None):
+    return look.look(own.scenario(target, collate_fn), {"ft": Here()}, batch_size)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("empty", "is empty: where is its data"),
+        ("stream", "is iterable-style: .* Name a map-style dataset"),
+        ("endless", "has no length: give it __len__"),
+        ("missing", r"bad_data\.py has no missing; it has .*empty"),
+        ("fails", "(?s)no licence for this data"),
+    ],
+)
+def test_what_cannot_be_measured_says_why(files, name, message):
+    with pytest.raises(TrialFailed, match=message):
+        looked_at(f"{files['bad_data']}:{name}")
+
+
+def test_a_look_finds_how_much_makes_a_turn(files):
+    scenario, failed, warnings = looked_at(f"{files['fine_data']}:train_set")
+    assert (failed, warnings, scenario.sample_bytes) == ({}, [], 32)
+    seconds = own.TURN_SECONDS / scenario.quick.batch_size / scenario.quick.batches_per_worker
+    assert scenario.quick == scenario.full and scenario.quick.batch_size == own.BATCH_SIZE
+    assert 0.0004 < seconds < 0.01  # as long as a sample sleeps, or somewhat longer where the machine is busy
+    asked, _, _ = looked_at(f"{files['fine_data']}:train_set", 100)
+    assert asked.quick.batch_size == 100
+    collated, _, _ = looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:pairs")
+    assert collated.sample_bytes > 32  # the text that it adds
+    with pytest.raises(TrialFailed, match="has no nothing"):
+        looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:nothing")
+
+
+def test_dear_samples_make_small_batches_and_cheap_ones_no_endless_turns():
+    assert own.amount(10.0, None) == own.Amount(1, 2, 10)
+    assert own.amount(0.02, None).batch_size == 5
+    # Of those that cost nothing, a batch still costs something.
+    cheap = own.amount(1e-7, None)
+    assert cheap.batch_size == own.BATCH_SIZE
+    assert cheap.batches_per_worker == pytest.approx(own.TURN_SECONDS / own.BATCH_SECONDS, rel=0.01)
+
+
+def test_random_samples_are_told_before_anything_is_measured(files):
+    _, _, (warning,) = looked_at(f"{files['bad_data']}:drawn")
+    assert "another sample for the same index each time" in warning
+    assert f"`./twins audit {files['bad_data']}:drawn`" in warning
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--dataset", "train.py"], "FILE.py:NAME is wanted"),
+        (["--dataset", ":train_set"], "FILE.py:NAME is wanted"),
+        (["--dataset", "no_such_file.py:train_set"], "there is no file no_such_file.py"),
+        (["pillow", "--dataset", f"{__file__}:x"], "is measured alone"),
+        (["--collate-fn", "pairs"], "--dataset"),
+        (["--dataset", f"{__file__}:x", "--data", os.curdir], "--data is for images"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        parse(arguments)
+
+
+def test_trials_find_the_file_wherever_they_run(files, monkeypatch):
+    monkeypatch.chdir(files["fine_data"].parent)
+    (scenario,) = parse(["--dataset", "fine_data.py:train_set", "--collate-fn", "pairs"]).scenarios
+    assert scenario.case("").parameters == {
+        "target": f"{files['fine_data']}:train_set",
+        "collate_fn": f"{files['fine_data']}:pairs",
+    }
