@@ -1,22 +1,19 @@
 """A PyTorch ``DataLoader`` whose workers are threads where the GIL is off.
 
-``from ftloader import DataLoader`` in place of ``from torch.utils.data import
-DataLoader`` is the whole change: every argument and attribute is kept, and
-``worker_method`` chooses between threads and processes.
+``from ftloader import DataLoader`` in place of ``from torch.utils.data import DataLoader`` is the whole change: every
+argument and attribute is kept, and ``worker_method`` chooses between threads and processes.
 
-Importing this package makes torch's own ``get_worker_info`` answer for worker
-threads too (see ``ftloader.worker_info``); ``torch.utils.data.DataLoader`` itself
-behaves as before.
+Importing this package makes torch's own ``get_worker_info`` answer for worker threads too (see
+``ftloader.worker_info``); ``torch.utils.data.DataLoader`` itself behaves as before.
 
 A batch's way, with worker threads, and the file of each step:
 
-    sampler -> dispatch (thread_iterator) -> dataset[i] (assembly, fetch) -> its slot of the
-    batch (slots, layout, buffers) -> hand-over in order (thread_iterator) -> training loop
+    sampler -> dispatch (thread_iterator) -> dataset[i] (assembly, fetch) -> its slot of the batch (slots, layout,
+    buffers) -> hand-over in order (thread_iterator) -> training loop
 
-What the threads are: thread_worker, worker_pool; what they say to each other: messages. Without
-workers and with processes: serial_iterator, process_iterator. What belongs to a sample: random,
-strict_random, on_error, error_notes. Stop and resume: state. For datasets: decode, datasets,
-path_table.
+What the threads are: thread_worker, worker_pool; what they say to each other: messages. Without workers and with
+processes: serial_iterator, process_iterator. What belongs to a sample: random, strict_random, on_error, error_notes.
+Stop and resume: state. For datasets: decode, datasets, path_table.
 """
 
 from ftloader.dataloader import DataLoader

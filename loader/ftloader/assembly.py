@@ -1,21 +1,21 @@
 """A batch that all workers build at once.
 
-The consumer makes an assembly from the indices of one batch. Workers claim pieces of it,
-smaller and smaller ones (guided self-scheduling: Polychronopoulos and Kuck, 1987), load
-their samples and write them into the batch's slots. Whoever ends the last piece finishes
-the batch. So the first batch takes 1/N of the time that one worker needs for it, and no
-worker idles while another has half a batch to go. Where samples are cheap, pieces are not
-so small that claiming them costs more than they do, and fewer workers help.
+The consumer makes an assembly from the indices of one batch. Workers claim pieces of it, smaller and smaller ones
+(guided self-scheduling: Polychronopoulos and Kuck, 1987), load their samples and write them into the batch's slots.
+Whoever ends the last piece finishes the batch. So the first batch takes 1/N of the time that one worker needs for it,
+and no worker idles while another has half a batch to go. Where samples are cheap, pieces are not so small that claiming
+them costs more than they do, and fewer workers help.
 
-Which worker loads a sample does not show in the batch: not in its values, and not in the
-exception, which is that of the first failing sample in the order of the batch.
+Which worker loads a sample does not show in the batch: not in its values, and not in the exception, which is that of
+the first failing sample in the order of the batch.
 """
 
 import enum
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import length_hint
 from typing import Any
 
 from ftloader.buffers import BufferPool
@@ -24,13 +24,14 @@ from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched
 from ftloader.layout import Layout, is_torchs_collation
 from ftloader.messages import Failure
 from ftloader.on_error import SKIP, ErrorPolicy, Skipped
-from ftloader.random import enter_sample, enter_samples, leave_sample
-from ftloader.slots import Slots, place
+from ftloader.random import leave_sample, this_thread
+from ftloader.slots import Slots
 from ftloader.torch_private import pin_memory
 from ftloader.trial import Trial
 
 _PIECES_PER_WORKER = 2  # a piece is so small a part of what is left
 _LOOK_AGAIN = 16  # batches that had no slots, until one is looked at: samples may grow
+_RAGGED = 2  # batches not like the one before, after which each batch's first sample is asked
 _SHORTEST_PIECE = 200e-6  # seconds; claiming one takes some microseconds, or more where threads meet at the lock
 
 
@@ -47,8 +48,8 @@ class Builder:
     """How the batches of one iterator are made; shared by its workers.
 
     ``expected`` is what the latest batch looked like, ``seconds`` what loading one of its samples took, ``kept_whole``
-    counts batches without slots. They are written by whoever finishes a batch and read without a lock: a wrong guess
-    costs some time.
+    counts batches without slots, ``misjudged`` those that were not like the one before. They are written by whoever
+    finishes a batch and read without a lock: a wrong guess costs some time.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Builder:
         self.expected: Layout | Mode = Mode.UNKNOWN if self.can_have_slots else Mode.WHOLE
         self.seconds = math.inf
         self.kept_whole = 0
+        self.misjudged = 0
 
     def helpers(self, samples: int) -> int:
         """How many workers are to build a batch of so many *samples* together."""
@@ -86,9 +88,9 @@ class Builder:
 class Assembly:
     """One batch in the making.
 
-    ``_lock`` guards the claims (``_next``, ``_working``), what they took, the failure and the choice
-    of ``_slots``. A position of ``_samples`` or of the slots belongs to the worker that
-    claimed it until it has ended its piece, then to the one that finishes the batch.
+    ``_lock`` guards the claims (``_next``, ``_working``), what they took, the failure and the choice of ``_slots``. A
+    position of ``_samples`` or of the slots belongs to the worker that claimed it until it has ended its piece, then to
+    the one that finishes the batch.
     """
 
     __slots__ = (
@@ -131,8 +133,8 @@ class Assembly:
         self._cpu = 0.0  # seconds so far, in a trial
 
     def build(self) -> Fetched | Failure | None:
-        """Works on the batch until nothing of it is left to claim. Returns the batch, or
-        what the dataset raised, in the one worker that finishes it, None in all others.
+        """Works on the batch until nothing of it is left to claim. Returns the batch, or what the dataset raised, in
+        the one worker that finishes it, None in all others.
 
         Raises ``Cancelled``, or what collate_fn raises.
         """
@@ -145,12 +147,11 @@ class Assembly:
                 piece = self._claim(spent)
         finally:
             leave_sample()
-            place.enter(None, 0)
         return self._finish() if self._is_mine_to_finish() else None
 
     def _check(self) -> None:
-        """After user code and before any lock: in a child that it forked, where the epoch is
-        cancelled, another worker may hold the lock for ever."""
+        """After user code and before any lock: in a child that it forked, where the epoch is cancelled, another worker
+        may hold the lock for ever."""
         if self.epoch.cancelled:
             raise Cancelled
 
@@ -188,25 +189,24 @@ class Assembly:
         builder, epoch, index, samples = self._builder, self.epoch, self._index, self._samples
         dataset = builder.dataset
         position = piece.start
-        loaded: list = []  # if they are kept as they are
+        rest: Iterator | None = None  # of the samples, if they are kept as they are
         try:
             expected = builder.expected  # once: another worker may replace it at any moment
             if self._undecided and isinstance(expected, Layout):
                 self._open_slots(expected)
             if builder.policy.raises and not self._undecided and self._slots is None:
                 keys = index[piece.start : piece.stop]
-                enter_samples(epoch, keys, loaded)
-                for key in keys:
-                    if epoch.cancelled:
-                        raise Cancelled
-                    loaded.append(dataset[key])
+                rest = iter(keys)
+                this_thread.loading.enter_all(epoch, keys, rest)
+                loaded = [dataset[key] for key in rest if not epoch.cancelled]
+                self._check()
                 samples[piece.start : piece.stop] = loaded
                 return
+            here = this_thread.loading
             for position in piece:
                 if position > self._failed_at:  # a moment old at worst: a sample too many
                     return
-                enter_sample(epoch, index[position])
-                place.enter(self._slots, position)
+                here.enter(epoch, index[position], self._slots, position)
                 try:
                     sample = dataset[index[position]]
                 except Exception as error:
@@ -220,7 +220,8 @@ class Assembly:
             raise
         except BaseException as error:
             self._check()
-            position += len(loaded)
+            if rest is not None:
+                position = piece.stop - 1 - length_hint(rest)
             annotate_sample(error, index[position])
             # Without this frame, which is of no interest to the reader of the traceback.
             error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
@@ -229,7 +230,7 @@ class Assembly:
                     self._failed_at = position
                     self._failure = without_stop_iteration(error, "the dataset")
             # The frames of the traceback refer to this one (f_back): no cycle through it.
-            del self, builder, samples, dataset, index, loaded
+            del self, builder, samples, dataset, index, rest
 
     def _resolve(self, error: Exception, position: int) -> Any:
         annotate_sample(error, self._index[position])
@@ -292,7 +293,8 @@ class Assembly:
             except Exception:
                 pass  # collated as a whole below, it raises torch's own error
             else:
-                self._builder.expected = self._slots.layout
+                ragged = self._builder.misjudged >= _RAGGED
+                self._builder.expected = Mode.UNKNOWN if ragged else self._slots.layout
                 return Fetched(self._slots)
         samples = self._remaining()
         if not samples and skipped:
@@ -305,6 +307,7 @@ class Assembly:
         """What the next batch may look like, after one that was collated whole."""
         builder = self._builder
         if self._slots is not None and len(samples) == len(self._samples):
+            builder.misjudged += 1
             return Mode.UNKNOWN  # not like the one before, so its first sample tells more than these
         builder.kept_whole += 1
         if self._slots is None and builder.expected is not Mode.UNKNOWN and builder.kept_whole % _LOOK_AGAIN:

@@ -1,19 +1,16 @@
 """The memory of batches, used again once nobody can reach it any more.
 
-A fresh batch of 100 MB costs tens of thousands of page faults, about as much time as
-filling it. So the memory of an earlier batch is taken where it is free, and that is known
-from its reference counts alone, whatever the consumer did with the batch: every tensor,
-view, NumPy array, memoryview or DLPack capsule on it keeps torch's storage (a C++ object)
-or its Python object alive. Nobody can get a new reference to a storage that only the pool
-refers to, so there is no gap between looking and taking.
+A fresh batch of 100 MB costs tens of thousands of page faults, about as much time as filling it. So the memory of an
+earlier batch is taken where it is free, and that is known from its reference counts alone, whatever the consumer did
+with the batch: every tensor, view, NumPy array, memoryview or DLPack capsule on it keeps torch's storage (a C++ object)
+or its Python object alive. Nobody can get a new reference to a storage that only the pool refers to, so there is no gap
+between looking and taking.
 
 Two uses of memory go unseen by reference counts, and such memory is given up:
 
-- a storage moved into shared memory (sent through a ``torch.multiprocessing`` queue) is
-  mapped by another process;
-- a pinned batch may be the source of a copy that the GPU has not finished. Pinned memory
-  is therefore never kept here: torch's caching host allocator, which records those copies,
-  makes taking it cheap.
+- a storage moved into shared memory (sent through a ``torch.multiprocessing`` queue) is mapped by another process;
+- a pinned batch may be the source of a copy that the GPU has not finished. Pinned memory is therefore never kept here:
+  torch's caching host allocator, which records those copies, makes taking it cheap.
 """
 
 import sys
@@ -30,10 +27,9 @@ from ftloader.torch_private import storage_use_count
 class Buffer:
     """A storage and who fills it. Made and lent by a ``BufferPool``.
 
-    The one reference to ``storage`` that lasts is this object's own; all others that this
-    package makes are dropped by the thread that made them. So its count is right at once:
-    without the GIL, a reference that another thread drops counts until the thread that
-    made it comes round to it (biased reference counting, PEP 703).
+    The one reference to ``storage`` that lasts is this object's own; all others that this package makes are dropped by
+    the thread that made them. So its count is right at once: without the GIL, a reference that another thread drops
+    counts until the thread that made it comes round to it (biased reference counting, PEP 703).
     """
 
     __slots__ = ("_filler", "last_taken", "storage")
@@ -67,14 +63,12 @@ class Buffer:
 class BufferPool:
     """Storages on the CPU by size in bytes, those of a DataLoader for as long as it lives.
 
-    One lock guards the list and the lending; it is held for a few reference counts or one
-    allocation.
+    One lock guards the list and the lending; it is held for a few reference counts or one allocation.
 
     Args:
-        batches: how many batches are in use at a time. The pool remembers the storages of as
-            many. If the consumer keeps more, the oldest are forgotten (and freed when the
-            consumer drops them). A size that has not been asked for while so many batches
-            were made four times over is freed.
+        batches: how many batches are in use at a time. The pool remembers the storages of as many. If the consumer
+            keeps more, the oldest are forgotten (and freed when the consumer drops them). A size that has not been
+            asked for while so many batches were made four times over is freed.
         pinned: take page-locked memory; none is remembered then.
     """
 
@@ -133,8 +127,8 @@ class BufferPool:
 
 
 def _references_of_a_free_one() -> tuple[int, int]:
-    """What the two counts say of a storage that only a buffer refers to; measured, since it
-    depends on the interpreter's calling convention."""
+    """What the two counts say of a storage that only a buffer refers to; measured, since it depends on the
+    interpreter's calling convention."""
     buffer = Buffer(torch.UntypedStorage(1))
     return (sys.getrefcount(buffer.storage), storage_use_count(buffer.storage._cdata))
 

@@ -5,6 +5,7 @@ import random
 import sysconfig
 import types
 import warnings
+import weakref
 from enum import Enum
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -24,8 +25,7 @@ class CallSite(NamedTuple):
     drawn_at: str | None
     """"file:line" in an installed package through which the line comes to draw, if any."""
     called: str | None
-    """Name of the function of random, NumPy or torch that was called, if the call was made
-    inside one."""
+    """Name of the function of random, NumPy or torch that was called, if the call was made inside one."""
 
 
 class _Origin(Enum):
@@ -77,16 +77,17 @@ def is_user_code(filename: str) -> bool:
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns at the line of the caller's that is neither this package's nor torch's: the loop over the loader."""
-    warnings.warn(message, category, skip_file_prefixes=(*_engine_folders, *_GENERATORS))
+    """Warns at the line of the caller's that is neither this package's nor torch's: the loop over the loader, or what
+    closed or dropped an iterator."""
+    warnings.warn(message, category, skip_file_prefixes=(*_engine_folders, *_GENERATORS, weakref.__file__))
 
 
 def find_call_site(frame: types.FrameType) -> CallSite:
     """The line behind a call made in *frame*, which may be in a library.
 
-    That is the innermost line of code that is not part of an installed package. If there is
-    none before the code of this package (a dataset and transforms that are all installed),
-    it is the innermost line outside of random, NumPy and torch.
+    That is the innermost line of code that is not part of an installed package. If there is none before the code of
+    this package (a dataset and transforms that are all installed), it is the innermost line outside of random, NumPy
+    and torch.
     """
     called = None
     current: types.FrameType | None = frame

@@ -1,13 +1,11 @@
 """A key of a sample as bytes that are the same everywhere.
 
-``hash()`` differs from process to process (strings) and collides (``hash(-1) ==
-hash(-2)``), ``repr()`` differs between ``1``, ``np.int64(1)`` and ``tensor(1)``, and
-pickles differ between versions. Seeds need neither: equal keys must give equal bytes,
-whatever type a sampler has them in, and distinct keys distinct bytes.
+``hash()`` differs from process to process (strings) and collides (``hash(-1) == hash(-2)``), ``repr()`` differs between
+``1``, ``np.int64(1)`` and ``tensor(1)``, and pickles differ between versions. Seeds need neither: equal keys must give
+equal bytes, whatever type a sampler has them in, and distinct keys distinct bytes.
 
-The encoding is a tag, a length and a content each, so that no two values share one
-(``("ab", "c")`` and ``("a", "bc")``). It is part of what makes a run repeatable: changing
-it changes the random numbers of every user.
+The encoding is a tag, a length and a content each, so that no two values share one (``("ab", "c")`` and ``("a",
+"bc")``). It is part of what makes a run repeatable: changing it changes the random numbers of every user.
 """
 
 import math
@@ -23,12 +21,12 @@ import torch
 def canonical_bytes(key: Any) -> bytes:
     """*key* as bytes, the same in every process, on every machine, in every version.
 
-    Keys that compare equal give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)``,
-    ``torch.tensor(1)``; a namedtuple and its tuple. Keys that compare unequal give distinct
-    bytes, so ``(1,)``, ``[1]``, ``"1"`` and ``b"1"`` are four keys. All NaNs are one key.
+    Keys that compare equal give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)``, ``torch.tensor(1)``; a
+    namedtuple and its tuple. Keys that compare unequal give distinct bytes, so ``(1,)``, ``[1]``, ``"1"`` and ``b"1"``
+    are four keys. All NaNs are one key.
 
-    Supported are None, ints, floats, str, bytes, slices, numpy arrays and torch tensors of
-    numbers or strings of any shape, anything with ``__index__``, and tuples and lists of these.
+    Supported are None, ints, floats, str, bytes, slices, numpy arrays and torch tensors of numbers or strings of any
+    shape, anything with ``__index__``, and tuples and lists of these.
 
     Raises:
         TypeError: if *key* or a part of it is anything else.

@@ -1,8 +1,8 @@
 """What a worker thread takes over from the thread that makes the iterator.
 
-A forked worker process begins with all that its parent's thread had set for itself. A new thread begins with
-gradients on, no autocast and the CPU as default device. Context variables, NumPy's ``errstate`` among them, are of
-the user's side of a worker: see ``thread_worker.WorkerContext``.
+A forked worker process begins with all that its parent's thread had set for itself. A new thread begins with gradients
+on, no autocast and the CPU as default device. Context variables, NumPy's ``errstate`` among them, are of the user's
+side of a worker: see ``thread_worker.WorkerContext``.
 """
 
 import contextvars
@@ -16,8 +16,8 @@ _AUTOCAST = ("cpu", "cuda")
 class ConsumerModes:
     """The modes of the thread that makes this; immutable, so workers share it.
 
-    ``inference_mode`` becomes ``no_grad``: batches come out as ordinary tensors, as those of
-    worker processes, which are rebuilt by whoever takes them.
+    ``inference_mode`` becomes ``no_grad``: batches come out as ordinary tensors, as those of worker processes, which
+    are rebuilt by whoever takes them.
     """
 
     def __init__(self) -> None:

@@ -1,17 +1,15 @@
 """Data pipes (``IterDataPipe``, ``MapDataPipe``) under worker threads.
 
-torch gives each worker process its own copy of the graph of pipes, by the fork, seeds its
-shufflers with the seed shared by all workers and shards it by (number of workers, worker
-id). Threads need the same three steps, on deep copies. For the same seeds the samples are
-those of torch's processes.
+torch gives each worker process its own copy of the graph of pipes, by the fork, seeds its shufflers with the seed
+shared by all workers and shards it by (number of workers, worker id). Threads need the same three steps, on deep
+copies. For the same seeds the samples are those of torch's processes.
 
-A ``MapDataPipe`` is shared by all threads like any map-style dataset. Only one that wants
-to be sharded needs processes: which thread builds which batch is not fixed.
+A ``MapDataPipe`` is shared by all threads like any map-style dataset. Only one that wants to be sharded needs
+processes: which thread builds which batch is not fixed.
 
-torch walks a graph by pickling it with hooks that are attributes of the classes, so two
-threads that walk, copy or pickle graphs at the same time disturb each other. The lock of
-this module is held around everything of the kind that this package does, in the main
-thread too. It is re-entrant, since the walk calls methods of the user's pipes.
+torch walks a graph by pickling it with hooks that are attributes of the classes, so two threads that walk, copy or
+pickle graphs at the same time disturb each other. The lock of this module is held around everything of the kind that
+this package does, in the main thread too. It is re-entrant, since the walk calls methods of the user's pipes.
 """
 
 import contextlib
@@ -35,8 +33,8 @@ def is_data_pipe(dataset: Any) -> bool:
 
 
 def exclusive(dataset: Any) -> contextlib.AbstractContextManager:
-    """A block in which *dataset*, if it is a data pipe, may be walked, copied or pickled.
-    For any other dataset it costs and excludes nothing."""
+    """A block in which *dataset*, if it is a data pipe, may be walked, copied or pickled. For any other dataset it
+    costs and excludes nothing."""
     return _graphs if is_data_pipe(dataset) else contextlib.nullcontext()
 
 
@@ -53,8 +51,7 @@ def needs_processes(dataset: Any) -> bool:
 
 
 def own_copy(dataset: Any) -> Any:
-    """The data pipe that one worker thread uses: a deep copy of an ``IterDataPipe``, a
-    ``MapDataPipe`` itself.
+    """The data pipe that one worker thread uses: a deep copy of an ``IterDataPipe``, a ``MapDataPipe`` itself.
 
     Raises:
         TypeError: if some pipe of the graph cannot be copied.
@@ -79,8 +76,8 @@ def seed(dataset: Any, shared_seed: int | None) -> None:
     """Seeds the shufflers of a worker's own ``IterDataPipe`` for an epoch.
 
     Args:
-        shared_seed: torch's, the same for all workers and ranks (``_shared_seed`` of the
-            iterator); it changes with each epoch.
+        shared_seed: torch's, the same for all workers and ranks (``_shared_seed`` of the iterator); it changes with
+            each epoch.
     """
     if not isinstance(dataset, IterDataPipe) or shared_seed is None:
         return
@@ -93,9 +90,8 @@ def seed(dataset: Any, shared_seed: int | None) -> None:
 def draw_as_processes_do(dataset: Any, generator: torch.Generator | None, group: Any) -> None:
     """Draws once more from *generator*, where torch's iterator of processes does.
 
-    It draws a second ``shared_seed`` after it has started its workers with the first, and
-    has no use for it. The seeds of the following epochs are only the same if threads draw
-    it too.
+    It draws a second ``shared_seed`` after it has started its workers with the first, and has no use for it. The seeds
+    of the following epochs are only the same if threads draw it too.
 
     Args:
         group: the process group of the iterator (``_pg``), or None.
@@ -118,6 +114,6 @@ def shard(dataset: Any, world_size: int, rank: int, worker_id: int) -> None:
 
 
 def _unwrapped(dataset: Any) -> Any:
-    """The user's pipe: torch's DataLoader wraps it, for pickling, in one that needs a
-    pickled copy even where a plain one would do."""
+    """The user's pipe: torch's DataLoader wraps it, for pickling, in one that needs a pickled copy even where a plain
+    one would do."""
     return dataset._datapipe if isinstance(dataset, DataPipeSerializationWrapper) else dataset

@@ -5,7 +5,6 @@ import inspect
 import logging
 import os
 import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -13,6 +12,7 @@ import torch.utils.data
 
 from ftloader import data_pipes
 from ftloader.buffers import BufferPool
+from ftloader.call_site import warn_user
 from ftloader.global_generators import WorkerDraws
 from ftloader.on_error import ErrorPolicy, OnError, SkipLog
 from ftloader.process_iterator import ProcessDataLoaderIter
@@ -37,57 +37,47 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     Args:
         worker_method: what a worker is when ``num_workers > 0``.
 
-            - ``"thread"``: a thread of this process. Batches are handed over without a
-              copy; a map-style dataset is shared and need not be picklable.
+            - ``"thread"``: a thread of this process. Batches are handed over without a copy; a map-style dataset is
+              shared and need not be picklable.
             - ``"process"``: torch's own worker processes.
-            - ``"auto"`` (default): threads if the GIL is off when the iterator is made,
-              else processes; processes also if ``multiprocessing_context`` is given, and
-              for iterable-style datasets that cannot be copied. The logger ``ftloader`` is
-              told why. With threads it warns once of a file, cursor or reader among a
-              map-style dataset's attributes, and of samples that use the global random
-              generators.
-        on_error: what becomes of a sample whose loading raises an ``Exception``:
-            ``"raise"`` (default) raises it, ``"skip"`` leaves the sample out, a callable
-            ``on_error(error, index)`` that returns a sample to use instead or
-            ``ftloader.SKIP``. See ``ftloader.on_error``. What was left out is counted and
-            described in the attribute ``skipped``, and warned of at the end of the epoch.
-        strict_rng: report draws from, and seeding of, the global random generators in
-            workers, once for each place in the code; see ``ftloader.random``.
-        snapshot_every_n_steps: after how many batches a sampler, or a worker's dataset, is asked
-            for its ``state_dict()`` if it has one. None (default): a sampler once an epoch, at
-            its begin (``load_state_dict`` draws the indices since then again, and loads no
-            samples); a map-style dataset in each worker process likewise, so what changes in it
-            during the epoch is not saved; an iterable-style dataset after each batch. A number
-            makes large states of iterable-style datasets cheaper, and ``load_state_dict`` then
-            loads the samples since the last again; it saves a map-style dataset in a worker
-            process as it was at most so many batches ago, and a sampler that the training
-            changes. Without workers and with threads a map-style dataset is only asked when
-            ``state_dict()`` of the loader is called.
+            - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes; processes also
+              if ``multiprocessing_context`` is given, and for iterable-style datasets that cannot be copied. The logger
+              ``ftloader`` is told why. With threads it warns once of a file, cursor or reader among a map-style
+              dataset's attributes, and of samples that use the global random generators.
+        on_error: what becomes of a sample whose loading raises an ``Exception``: ``"raise"`` (default) raises it,
+            ``"skip"`` leaves the sample out, a callable ``on_error(error, index)`` that returns a sample to use instead
+            or ``ftloader.SKIP``. See ``ftloader.on_error``. What was left out is counted and described in the attribute
+            ``skipped``, and warned of at the end of the epoch.
+        strict_rng: report draws from, and seeding of, the global random generators in workers, once for each place in
+            the code; see ``ftloader.random``.
+        snapshot_every_n_steps: after how many batches a sampler, or a worker's dataset, is asked for its
+            ``state_dict()`` if it has one. None (default): a sampler once an epoch, at its begin (``load_state_dict``
+            draws the indices since then again, and loads no samples); a map-style dataset in each worker process
+            likewise, so what changes in it during the epoch is not saved; an iterable-style dataset after each batch. A
+            number makes large states of iterable-style datasets cheaper, and ``load_state_dict`` then loads the samples
+            since the last again; it saves a map-style dataset in a worker process as it was at most so many batches
+            ago, and a sampler that the training changes. Without workers and with threads a map-style dataset is only
+            asked when ``state_dict()`` of the loader is called.
 
-    With threads, ``multiprocessing_context`` must be None, ``prefetch_factor`` at least
-    1, and the following differs from processes:
+    With threads, ``multiprocessing_context`` must be None, ``prefetch_factor`` at least 1, and the following differs
+    from processes:
 
-    - A map-style dataset is one object for all workers, so its ``__getitem__`` runs in
-      several threads at once and must be thread-safe (PEP 703 describes what the
-      interpreter guarantees without the GIL). An iterable-style dataset is copied in depth
-      for each worker, but for functions, read-only arrays, memory maps and tensors in shared
-      memory (``ftloader.own_copy``); an ``IterDataPipe`` is seeded and sharded too, as torch
-      does it for processes.
-    - ``get_worker_info()``, torch's own function included, answers per worker thread;
-      threads that a dataset starts by itself see None.
-    - ``random``, ``numpy.random`` and torch's default generator are shared by all threads
-      and are not seeded by the workers: ``iter()`` waits until all have run
-      ``worker_init_fn``, five seconds at most, and undoes what it did to them. ``torch.initial_seed()`` is the
-      worker's, as in a process. Draw from ``ftloader.sample_rng()``, whose numbers
-      belong to the sample (``strict_rng`` finds draws that do not).
-    - An exception of a worker is raised as the same object, with the worker's traceback
-      and a note that names worker, batch and samples. ``StopIteration`` becomes
-      ``RuntimeError``. The epoch can be continued after it.
+    - A map-style dataset is one object for all workers, so its ``__getitem__`` runs in several threads at once and must
+      be thread-safe (PEP 703 describes what the interpreter guarantees without the GIL). An iterable-style dataset is
+      copied in depth for each worker, but for functions, read-only arrays, memory maps and tensors in shared memory
+      (``ftloader.own_copy``); an ``IterDataPipe`` is seeded and sharded too, as torch does it for processes.
+    - ``get_worker_info()``, torch's own function included, answers per worker thread; threads that a dataset starts by
+      itself see None.
+    - ``random``, ``numpy.random`` and torch's default generator are shared by all threads and are not seeded by the
+      workers: ``iter()`` waits until all have run ``worker_init_fn``, five seconds at most, and undoes what it did to
+      them. ``torch.initial_seed()`` is the worker's, as in a process. Draw from ``ftloader.sample_rng()``, whose
+      numbers belong to the sample (``strict_rng`` finds draws that do not).
+    - An exception of a worker is raised as the same object, with the worker's traceback and a note that names worker,
+      batch and samples. ``StopIteration`` becomes ``RuntimeError``. The epoch can be continued after it.
 
     Raises:
-        ValueError: for an unknown ``worker_method`` or ``on_error``; for
-            ``multiprocessing_context``, or a ``MapDataPipe`` that is to be sharded, together
-            with ``worker_method="thread"``; and as torch's class does.
+        ValueError: for an unknown ``worker_method`` or ``on_error``; for ``multiprocessing_context``, or a
+            ``MapDataPipe`` that is to be sharded, together with ``worker_method="thread"``; and as torch's class does.
         TypeError: for an ``on_error`` that cannot be called, a ``strict_rng`` that is no bool.
 
     See pytorch/pytorch#161044 for torch's own, unmerged, thread workers.
@@ -149,57 +139,40 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def state_dict(self) -> dict[str, Any]:
         """Where the latest iterator is: what ``load_state_dict`` goes on from.
 
-        Counts the batches that the loop was given, not those prefetched. Before the first
-        iterator, and once one has ended, it stands for the whole epoch that follows. May be
-        asked at any time, in any thread, also after a ``break`` and when the iterator is
-        gone; it draws nothing and disturbs nothing. The size does not depend on the length
-        of the dataset.
-
-        With ``on_error``, samples left out count as handed over. A batch that raised an
-        exception does once a later one is handed over.
+        Counts the batches that the loop was given, not those prefetched; samples that ``on_error`` left out count too,
+        and a batch that raised an exception once a later one is handed over. Before the first iterator, and once one
+        has ended, it stands for the whole epoch that follows. May be asked at any time, in any thread, also when the
+        iterator is gone; it draws nothing and disturbs nothing. The size does not depend on the length of the dataset.
 
         Returns:
-            A dictionary for ``pickle``, ``torch.save`` and, if the ``state_dict()`` of
-            sampler and dataset give what JSON knows, JSON. See ``ftloader.state.format``.
+            A dictionary for ``pickle``, ``torch.save`` and, if the ``state_dict()`` of sampler and dataset give what
+            JSON knows, JSON. See ``ftloader.state.format``.
         """
         return self._states.state(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Lets the next ``iter()`` go on where *state_dict* was taken; those after it go
-        through whole epochs.
+        """Lets the next ``iter()`` go on where *state_dict* was taken; those after it go through whole epochs.
 
-        The remaining batches are those that the saved loader had left, whatever
-        ``num_workers``, ``worker_method`` and ``prefetch_factor`` are here. Iterable-style
-        datasets share themselves out among the workers, so their number must be the same
-        (0 and 1 are). An empty dictionary stands for no state.
+        The remaining batches are those that the saved loader had left, whatever ``num_workers``, ``worker_method`` and
+        ``prefetch_factor`` are here. Iterable-style datasets share themselves out among the workers, so their number
+        must be the same (0 and 1 are). An empty dictionary stands for no state.
 
-        An explicit ``generator``, and those of the samplers, are put into the state that they
-        had, at once. Loaders that share one go on together if their states were taken at the
-        same moment; else load them in the order in which they were taken. torch's, NumPy's and
-        Python's own generators are left as they are, and an epoch in the midst needs none of
-        them. An epoch that is still to begin draws from the saved ones, once; put them back
-        before this call (``torch.set_rng_state``) and it draws from the program's, as all later
-        epochs do.
+        An explicit ``generator``, and those of the samplers, are put into the state that they had, at once. Loaders
+        that share one go on together if their states were taken at the same moment; else load them in the order in
+        which they were taken. torch's, NumPy's and Python's own generators are left as they are. An epoch in the midst
+        needs none of them if the sampler is one of torch's or has a generator of its own; an epoch that is still to
+        begin draws from them as ever.
 
-        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as
-        torchdata does: its own state is loaded before ``iter(dataset)``, its iterator's after
-        it, and with ``num_workers=0`` or ``persistent_workers`` it lives on over the end of an
-        epoch. Three things differ, so that what comes is what would have come:
-
-        - A state is never one of a pass that has ended. The worker loads the one before and
-          loads the samples since then again, so the dataset finds its end as it did at first,
-          whatever it does with its state there. (torchdata loads the state from the end, and
-          gives a worker's share twice if it ended before the others'.)
-        - Between two epochs the state of the loader's own dataset is loaded here rather than by
-          ``iter()``, so that the program may then set another one, with ``set_epoch`` say; not
-          at all if the dataset is in it already.
-        - Between two epochs the number of workers may be another one, except with persistent
-          workers whose datasets are in different states.
+        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does: its own
+        state is loaded before ``iter(dataset)``, its iterator's after it. With ``num_workers=0`` or
+        ``persistent_workers`` it lives on over the end of an epoch, and the state that it has there must be one that
+        the next pass begins with. Between two epochs the state of the loader's own dataset is loaded here, so that the
+        program may then set another one, with ``set_epoch`` say.
 
         Raises:
-            ValueError: if it is no state of a loader like this one; nothing has changed
-                then. Where only the sampler can tell, the next ``iter()`` or ``next()``
-                raises it.
+            ValueError: if it is no state of a loader like this one, or one that cannot be gone on from (its text says
+                what to do); nothing has changed then. Where only the sampler can tell, the next ``iter()`` or
+                ``next()`` raises it.
         """
         self._states.load(state_dict, self)
         self._iterator = None  # persistent workers start anew
@@ -219,8 +192,16 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def _get_iterator(self) -> BaseDataLoaderIter:
         if self.num_workers > 0:
             self.check_worker_number_rationality()
-            if self.worker_method == "thread" or (self.worker_method == "auto" and self._auto_takes_threads()):
+            if self.worker_method == "thread":
                 return ThreadDataLoaderIter(self)
+            if self.worker_method == "auto":
+                against, datasets = self._reason_against_threads()
+                choice = "threads: the GIL is off" if against is None else f"processes: {against}"
+                logging.getLogger("ftloader").info("worker_method='auto' takes %s", choice)
+                if against is None:
+                    if self._dataset_kind == DatasetKind.Map:
+                        self._shared_handles.look_at(self.dataset)
+                    return ThreadDataLoaderIter(self, datasets)
         with data_pipes.exclusive(self.dataset):
             return SerialDataLoaderIter(self) if self.num_workers == 0 else ProcessDataLoaderIter(self)
 
@@ -230,53 +211,43 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             return None, None
         return self._shared_handles, None if self.strict_rng else self._worker_draws
 
-    def _resolve_worker_method(self) -> Literal["thread", "process"]:
-        """What "auto" means, unless the dataset turns out not to suit threads."""
-        if self.worker_method != "auto":
-            return self.worker_method
-        return "thread" if self._plain_reason_against_threads() is None else "process"
-
     def _plain_reason_against_threads(self) -> str | None:
         """One that is known without a look at the dataset."""
         if self.multiprocessing_context is not None:
             return "multiprocessing_context is given"
         return "the GIL is on" if sys._is_gil_enabled() else None
 
-    def _auto_takes_threads(self) -> bool:
-        """What "auto" means; the logger is told why. Anew for each iterator, since a dataset may open a file
-        meanwhile."""
-        against = self._reason_against_threads()
-        choice = "threads: the GIL is off" if against is None else f"processes: {against}"
-        logging.getLogger("ftloader").info("worker_method='auto' takes %s", choice)
-        if against is None and self._dataset_kind == DatasetKind.Map:
-            self._shared_handles.look_at(self.dataset)
-        return against is None
-
-    def _reason_against_threads(self) -> str | None:
+    def _reason_against_threads(self) -> tuple[str | None, list | None]:
+        """Why "auto" takes processes; else what the worker threads' datasets are, unless they are to be copied later.
+        Anew for each iterator, since a dataset may open a file meanwhile."""
         if (reason := self._plain_reason_against_threads()) is not None:
-            return reason
+            return reason, None
         if data_pipes.needs_processes(self.dataset):
-            return "this MapDataPipe has a pipe that is to be sharded by worker"
-        try:  # whether each worker thread can have the copy that it needs, if it needs one
-            own_datasets(self.dataset, self._dataset_kind, 1)
+            return "this MapDataPipe has a pipe that is to be sharded by worker", None
+        # The iterator loads a state into the dataset, and seeds a data pipe, before the copies are made.
+        early = not data_pipes.is_data_pipe(self.dataset) and not self._states.is_loaded
+        try:
+            datasets = own_datasets(self.dataset, self._dataset_kind, self.num_workers if early else 1)
         except TypeError as error:
-            return str(error)
-        return None
+            return str(error), None
+        return None, datasets if early else None
 
     def check_worker_number_rationality(self) -> None:
         """Warns, as torch's class does, if there are more workers than usable CPUs."""
-        if self.num_workers == 0 or self._resolve_worker_method() == "process":
+        threads = self.worker_method == "thread" or (
+            self.worker_method == "auto" and self._plain_reason_against_threads() is None
+        )
+        if self.num_workers == 0 or not threads:
             super().check_worker_number_rationality()
             return
         cpus = os.process_cpu_count()
         if cpus is not None and self.num_workers > cpus:
-            warnings.warn(
+            warn_user(
                 # Torch's sentences, which people filter by, but for the word threads.
                 f"This DataLoader will create {self.num_workers} worker threads in total. Our suggested max number "
                 f"of worker in current system is {cpus}, which is smaller than what this DataLoader is going to "
                 "create. More help where samples are waited for (files, network), and slow down where they are "
-                "computed.",
-                stacklevel=4,
+                "computed."
             )
 
 

@@ -1,13 +1,13 @@
 """Image folders as data sets, with torchvision's semantics and a compact table of the files.
 
-``ImageFolder`` and ``DatasetFolder`` take the arguments of ``torchvision.datasets``' classes of
-these names, have their attributes and methods and raise their errors, so transforms, subclasses
-and code around them go on working. Source of the semantics: torchvision/datasets/folder.py.
+``ImageFolder`` and ``DatasetFolder`` take the arguments of ``torchvision.datasets``' classes of these names, have their
+attributes and methods and raise their errors, so transforms, subclasses and code around them go on working. Source of
+the semantics: torchvision/datasets/folder.py.
 
 What differs:
 
-* ``samples``, ``imgs`` and ``targets`` are sequences over a ``PathTable`` instead of lists. They
-  index, slice, iterate and compare like these; assigning lists of one's own works too.
+* ``samples``, ``imgs`` and ``targets`` are sequences over a ``PathTable`` instead of lists. They index, slice, iterate
+  and compare like these; assigning lists of one's own works too.
 * A file that cannot be decoded raises ``ftloader.decode.DecodeError`` with its path.
 * A folder that cannot be listed raises ``OSError`` instead of being left out in silence.
 * ``ImageFolder`` takes *extensions* and *batch_loader* (keywords only).
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from ftloader import decode
-from ftloader.path_table import PathTable, PathTableBuilder
+from ftloader.path_table import PathTable
 
 __all__ = [
     "IMG_EXTENSIONS",
@@ -43,64 +43,62 @@ def default_loader(path: str) -> Any:
     return decode.read_pil(path)
 
 
-class Samples(Sequence):
-    """``(path, class index)`` pairs, made when asked for. Immutable; safe in any thread."""
+class _Column[T](Sequence[T]):
+    """What a ``PathTable`` says of each sample, made when asked for. Immutable; safe in any thread."""
 
     __slots__ = ("table",)
 
     def __init__(self, table: PathTable) -> None:
         self.table = table
 
+    def _at(self, number: int) -> T:
+        raise NotImplementedError
+
     def __len__(self) -> int:
         return len(self.table)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        number = _position(index, len(self))
+            return [self._at(number) for number in range(*index.indices(len(self)))]
+        number = index.__index__()
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"index {number} is out of range for {len(self)} samples")
+        return self._at(number % len(self))
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._at, range(len(self)))
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, (list, tuple, type(self))):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+
+class Samples(_Column[tuple[str, int]]):
+    """``(path, class index)`` pairs."""
+
+    __slots__ = ()
+
+    def _at(self, number: int) -> tuple[str, int]:
         return self.table.path(number), int(self.table.class_ids[number])
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return zip(self.table.paths(), _integers(self.table.class_ids), strict=True)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Samples):
-            return self.table == other.table
-        return _equal(self, other)
 
     def __repr__(self) -> str:
         return f"<{len(self)} (path, class index) pairs>"
 
 
-class Targets(Sequence):
-    """The class index of each sample, as ``int``. Immutable; safe in any thread.
+class Targets(_Column[int]):
+    """The class index of each sample, as ``int``.
 
     ``numpy.asarray(targets)`` and ``torch.as_tensor(numpy.array(targets))`` copy no objects.
     """
 
-    __slots__ = ("table",)
+    __slots__ = ()
 
-    def __init__(self, table: PathTable) -> None:
-        self.table = table
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return self.table.class_ids[index].tolist()
-        return int(self.table.class_ids[_position(index, len(self))])
-
-    def __iter__(self) -> Iterator[int]:
-        return _integers(self.table.class_ids)
+    def _at(self, number: int) -> int:
+        return int(self.table.class_ids[number])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.table.class_ids, dtype=dtype, copy=copy)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Targets):
-            return np.array_equal(self.table.class_ids, other.table.class_ids)
-        return _equal(self, other)
 
     def __repr__(self) -> str:
         return f"<{len(self)} class indices>"
@@ -127,8 +125,8 @@ def make_dataset(
 ) -> Samples:
     """The files of each class folder and the folders in it, links followed, in torchvision's order.
 
-    The order is that of the class names, then of the folders' paths, then of the files' names:
-    the same on every machine and file system.
+    The order is that of the class names, then of the folders' paths, then of the files' names: the same on every
+    machine and file system.
 
     Args:
         directory: the folder of the class folders.
@@ -137,8 +135,8 @@ def make_dataset(
         is_valid_file: or a function that says of a path whether to take it.
         allow_empty: whether a class may have no file.
 
-    Raises ``ValueError`` for an empty *class_to_idx* and unless exactly one of *extensions* and
-    *is_valid_file* is given, ``FileNotFoundError`` for classes without a file.
+    Raises ``ValueError`` for an empty *class_to_idx* and unless exactly one of *extensions* and *is_valid_file* is
+    given, ``FileNotFoundError`` for classes without a file.
     """
     directory = os.path.expanduser(os.fspath(directory))
     if class_to_idx is None:
@@ -148,22 +146,25 @@ def make_dataset(
     if (extensions is None) == (is_valid_file is None):
         raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
     endings = extensions if isinstance(extensions, str) else tuple(extensions or ())
-    builder = PathTableBuilder()
-    empty = []
-    for name in sorted(class_to_idx):
-        before = len(builder)
-        for path in _files(os.path.join(directory, name)):
-            if path.lower().endswith(endings) if is_valid_file is None else is_valid_file(path):
-                builder.add(path, class_to_idx[name])
-        if len(builder) == before:
-            empty.append(name)
+    found: dict[str, int] = {}
+
+    def paths() -> Iterator[str]:
+        for name in sorted(class_to_idx):
+            found[name] = 0
+            for path in _files(os.path.join(directory, name)):
+                if path.lower().endswith(endings) if is_valid_file is None else is_valid_file(path):
+                    found[name] += 1
+                    yield path
+
+    table = PathTable(paths(), (class_to_idx[name] for name in sorted(class_to_idx) for _ in range(found[name])))
+    empty = [name for name, count in found.items() if not count]
     if empty and not allow_empty:
         message = f"Found no valid file for the classes {', '.join(empty)}. "
         if extensions is not None:
             listed = extensions if isinstance(extensions, str) else ", ".join(extensions)
             message += f"Supported extensions are: {listed}"
         raise FileNotFoundError(message)
-    return Samples(builder.build())
+    return Samples(table)
 
 
 class DatasetFolder(torch.utils.data.Dataset):
@@ -184,8 +185,8 @@ class DatasetFolder(torch.utils.data.Dataset):
         samples: ``(path, class index)`` of each sample.
         targets: the class index of each sample.
 
-    ``find_classes`` and ``make_dataset`` may be overridden, as in torchvision; a list of
-    ``(path, class index)`` pairs from ``make_dataset`` is taken too.
+    ``find_classes`` and ``make_dataset`` may be overridden, as in torchvision; a list of ``(path, class index)`` pairs
+    from ``make_dataset`` is taken too.
     """
 
     def __init__(
@@ -267,14 +268,12 @@ class ImageFolder(DatasetFolder):
 
     Args:
         root, transform, target_transform, is_valid_file, allow_empty: see ``DatasetFolder``.
-        loader: gives the sample for a path. By default an RGB ``PIL.Image.Image``, as in
-            torchvision, so that its transforms work. ``loader=decode.read_image`` gives uint8
-            arrays (height, width, 3) in less time.
+        loader: gives the sample for a path. By default an RGB ``PIL.Image.Image``, as in torchvision, so that its
+            transforms work. ``loader=decode.read_image`` gives uint8 arrays (height, width, 3) in less time.
         extensions: the file names' endings to take, unless *is_valid_file* is given.
-        batch_loader: gives the samples for a list of paths, such as
-            ``functools.partial(decode.read_images, device="cuda:0")``. If given, DataLoaders
-            load a batch through it at once (``__getitems__``); transforms are applied to each
-            sample. *loader* still serves ``dataset[i]``.
+        batch_loader: gives the samples for a list of paths, such as ``functools.partial(decode.read_images,
+            device="cuda:0")``. If given, DataLoaders load a batch through it at once (``__getitems__``); transforms are
+            applied to each sample. *loader* still serves ``dataset[i]``.
 
     Attributes:
         imgs: the same as ``samples``.
@@ -320,8 +319,8 @@ class ImageFolder(DatasetFolder):
 def _files(top: str) -> Iterator[str]:
     """All files below *top*, by folder's path, then name. Nothing if *top* is no folder.
 
-    As ``sorted(os.walk(top, followlinks=True))``, but a folder that is linked from inside
-    itself is entered once, and errors are raised.
+    As ``sorted(os.walk(top, followlinks=True))``, but a folder that is linked from inside itself is entered once, and
+    errors are raised.
     """
     if not os.path.isdir(top):
         return
@@ -346,21 +345,3 @@ def _files(top: str) -> Iterator[str]:
     for folder, names in sorted(found):
         for name in names:
             yield os.path.join(folder, name)
-
-
-def _position(index: Any, length: int) -> int:
-    number = index.__index__()
-    if not -length <= number < length:
-        raise IndexError(f"index {number} is out of range for {length} samples")
-    return number + length if number < 0 else number
-
-
-def _integers(numbers: np.ndarray, at_once: int = 4096) -> Iterator[int]:
-    for begin in range(0, len(numbers), at_once):
-        yield from numbers[begin : begin + at_once].tolist()
-
-
-def _equal(ours: Sequence, other: object) -> Any:
-    if not isinstance(other, (list, tuple)):
-        return NotImplemented
-    return len(ours) == len(other) and all(a == b for a, b in zip(ours, other, strict=True))

@@ -21,8 +21,8 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | RuntimeError:
-    """*error*, or a ``RuntimeError`` caused by it if it is a ``StopIteration``: that of user
-    code would end the epoch in silence (as in a generator: PEP 479)."""
+    """*error*, or a ``RuntimeError`` caused by it if it is a ``StopIteration``: that of user code would end the epoch
+    in silence (as in a generator: PEP 479)."""
     if not isinstance(error, StopIteration):
         return error
     replacement = RuntimeError(f"{raised_by} raised StopIteration")

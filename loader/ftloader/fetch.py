@@ -1,16 +1,15 @@
 """From what the sampler yielded to a batch: ``dataset[i]`` and collate.
 
-The same contract as ``torch.utils.data._utils.fetch``, with what all three kinds of
-iterators (serial, threads, processes) add to it: random numbers of the sample
-(``ftloader.random``), the error policy (``ftloader.on_error``), a note that names the failing
-sample, an own exception for the end of an iterable dataset (so a ``StopIteration`` from
-user code is never mistaken for it), and the question, between two samples, whether the
-epoch is still wanted.
+The same contract as ``torch.utils.data._utils.fetch``, with what all three kinds of iterators (serial, threads,
+processes) add to it: random numbers of the sample (``ftloader.random``), the error policy (``ftloader.on_error``), a
+note that names the failing sample, an own exception for the end of an iterable dataset (so a ``StopIteration`` from
+user code is never mistaken for it), and the question, between two samples, whether the epoch is still wanted.
 """
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import length_hint
 from types import GeneratorType
 from typing import Any, Final, Protocol
 
@@ -18,8 +17,8 @@ from torch.utils.data import StackDataset, Subset
 
 from ftloader.error_notes import annotate, annotate_sample
 from ftloader.on_error import MOST_FAILURES_IN_A_ROW, SKIP, ErrorPolicy, Skipped
-from ftloader.random import enter_sample, enter_samples, sample_scope
-from ftloader.slots import place
+from ftloader.random import Loading, enter_sample, sample_scope, this_thread
+from ftloader.torch_private import pin_memory
 
 
 class _Empty(enum.Enum):
@@ -43,21 +42,21 @@ class Exhausted(Exception):
         super().__init__(skipped)
         self.skipped = skipped
         """What the policy skipped on the way to the end."""
+        self.state: Any = None
+        """That of the dataset, if somebody wants to know."""
 
 
 class Epoch:
     """One pass over the data, as the workers see it.
 
-    ``cancelled`` goes from False to True once. Anyone may set it and workers read it
-    without a lock: a late reader merely loads one sample too many. An epoch refers to
-    nothing of the user's, so it may be held by anyone for any time.
+    ``cancelled`` goes from False to True once. Anyone may set it and workers read it without a lock: a late reader
+    merely loads one sample too many. An epoch refers to nothing of the user's, so it may be held by anyone for any
+    time.
 
     Args:
         base_seed: the iterator's, as torch draws it (an int64).
-        number: which of the iterator's epochs this is, from 0; more than one with
-            persistent workers only.
-        shared_seed: what the shufflers of data pipes are seeded with (an int64); None for
-            any other dataset.
+        number: which of the iterator's epochs this is, from 0; more than one with persistent workers only.
+        shared_seed: what the shufflers of data pipes are seeded with (an int64); None for any other dataset.
     """
 
     __slots__ = ("base_seed", "cancelled", "number", "shared_seed")
@@ -83,24 +82,17 @@ class Fetched:
     skipped: tuple[Skipped, ...] = ()
     state: Any = None
     """Iterable-style: where the worker stands after this batch, if somebody asked."""
+    ended: bool = False
+    """No batch at all, but what was left out on the way to the end of a process's share, and the dataset's state."""
+
+    def pin_memory(self) -> "Fetched":
+        """Called by torch's memory pinning thread, as for any custom batch type."""
+        self.data = pin_memory(self.data)
+        return self
 
 
 class Fetcher(Protocol):
     def fetch(self, index: Any, epoch: Epoch) -> Fetched: ...
-
-
-class _own_samples(sample_scope):
-    """A block that loads samples, maybe inside another loader's sample: that one's slot is not theirs."""
-
-    __slots__ = ("_place",)
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        self._place = place.leave()
-
-    def __exit__(self, *exc_info: object) -> None:
-        place.come_back(self._place)
-        super().__exit__(*exc_info)
 
 
 class MapFetcher:
@@ -113,6 +105,7 @@ class MapFetcher:
         self._auto_collation = auto_collation
         self._collate_fn = collate_fn
         self._policy = policy
+        self._loading = Loading()
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         """The batch for *index*, which is a list of indices with automatic batching.
@@ -120,14 +113,19 @@ class MapFetcher:
         Raises ``Cancelled``, or whatever the dataset or collate_fn raises.
         """
         skipped: list[Skipped] = []
-        with _own_samples():
+        # As sample_scope, for less: this object is used by one thread at a time.
+        outer, this_thread.loading = this_thread.loading, self._loading
+        try:
             if not self._auto_collation:
                 samples = load_sample(self._dataset, index, epoch, self._policy, skipped)
                 nothing = samples is SKIP
             else:
                 samples = self._load_all(index, epoch, skipped)
                 nothing = bool(skipped) and not len(samples)
-        return collate(samples, nothing, self._collate_fn, skipped)
+        finally:
+            self._loading.leave()
+            this_thread.loading = outer
+        return Fetched(EMPTY if nothing else self._collate_fn(samples), tuple(skipped))
 
     def _load_all(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
         dataset = self._dataset
@@ -148,26 +146,20 @@ class MapFetcher:
             loaded = (load_sample(dataset, i, epoch, self._policy, skipped) for i in index)
             return [sample for sample in loaded if sample is not SKIP]
         keys = index if type(index) in (list, tuple) else list(index)
-        samples: list = []
-        enter_samples(epoch, keys, samples)
+        rest = iter(keys)
+        self._loading.enter_all(epoch, keys, rest)
         try:
-            for key in keys:
-                if epoch.cancelled:
-                    raise Cancelled
-                samples.append(dataset[key])
-        except Cancelled:
-            raise
+            return [dataset[key] for key in rest]
         except BaseException as error:
-            annotate_sample(error, keys[len(samples)])
+            annotate_sample(error, keys[-1 - length_hint(rest)])
             raise
-        return samples
 
 
 class IterableFetcher:
     """Batches of an iterable-style dataset; one instance makes one pass.
 
-    Owned by the one worker that uses it. ``iterator`` is the dataset's own, ``position``
-    how many samples were asked of it, ``ended`` whether it has none left.
+    Owned by the one worker that uses it. ``iterator`` is the dataset's own, ``position`` how many samples were asked of
+    it, ``ended`` whether it has none left.
     """
 
     def __init__(
@@ -192,21 +184,19 @@ class IterableFetcher:
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         """The next batch, of ``len(index)`` samples with automatic batching, else of one.
 
-        Raises ``Exhausted`` at the end, ``Cancelled``, or what the dataset or collate_fn
-        raises.
+        Raises ``Exhausted`` at the end, ``Cancelled``, or what the dataset or collate_fn raises.
         """
         skipped: list[Skipped] = []
         try:
-            with _own_samples():
+            with sample_scope():
                 samples = self._load(index, epoch, skipped)
         except Exhausted:
             raise Exhausted(tuple(skipped)) from None
-        return collate(samples, samples is SKIP, self._collate_fn, skipped)
+        return Fetched(EMPTY if samples is SKIP else self._collate_fn(samples), tuple(skipped))
 
     def skip(self, index: Any, epoch: Epoch) -> None:
-        """Goes past the next batch: loads its samples, and collates nothing. Raises as
-        ``fetch`` does."""
-        with _own_samples():
+        """Goes past the next batch: loads its samples, and collates nothing. Raises as ``fetch`` does."""
+        with sample_scope():
             self._load(index, epoch, [])
 
     def _load(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
@@ -262,12 +252,11 @@ class IterableFetcher:
 
 
 def has_getitems(dataset: Any) -> bool:
-    """Whether a map-style dataset loads batches at once. As in torch it may switch that off
-    by setting ``__getitems__`` to None.
+    """Whether a map-style dataset loads batches at once. As in torch it may switch that off by setting ``__getitems__``
+    to None.
 
-    torch's own wrappers have ``__getitems__`` only to pass it on: they load batches at once
-    if what they wrap does. (A subclass that overrides ``__getitem__`` alone is asked for
-    batches, as torch does, which ignores the override.)
+    torch's own wrappers have ``__getitems__`` only to pass it on: they load batches at once if what they wrap does. (A
+    subclass that overrides ``__getitem__`` alone is asked for batches, as torch does, which ignores the override.)
     """
     if not getattr(dataset, "__getitems__", None):
         return False
@@ -303,8 +292,3 @@ def load_sample(dataset: Any, index: Any, epoch: Epoch, policy: ErrorPolicy, ski
         if substitute is SKIP:
             skipped.append(Skipped.because_of(error, index))
         return substitute
-
-
-def collate(samples: Any, nothing: bool, collate_fn: Callable[[Any], Any], skipped: Iterable[Skipped]) -> Fetched:
-    """The batch of *samples*; EMPTY if there is *nothing* to collate."""
-    return Fetched(EMPTY if nothing else collate_fn(samples), tuple(skipped))

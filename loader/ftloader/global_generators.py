@@ -1,15 +1,15 @@
 """The program's own random generators: worker threads must not seed them, nor draw from them unseen.
 
-In a worker process ``numpy.random.seed(torch.initial_seed() % 2**32)``, torch's own recipe, reaches that process
-alone. In a thread it would seed the whole program: the training loop would draw the same numbers in each epoch.
+In a worker process ``numpy.random.seed(torch.initial_seed() % 2**32)``, torch's own recipe, reaches that process alone.
+In a thread it would seed the whole program: the training loop would draw the same numbers in each epoch.
 """
 
+import base64
 import contextlib
 import os
 import random
 import threading
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,70 +31,65 @@ _REFILLS = 64
 """How often that may have happened in the block to a generator that nobody seeded."""
 
 
+PROGRAMS: Mapping[str, Any] = {
+    "random": random,
+    "numpy.random": np.random,
+    "torch's default generator": torch.default_generator,
+}
+"""The program's generators, by what users call them. The modules have the methods of those behind their functions."""
+
+
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
     """After the block the generators of ``random``, NumPy and torch that were seeded in it stand where they stood
-    before. One that other threads have only drawn from goes on. Does nothing in a worker thread: who iterates a
-    loader in a dataset has the generators of the worker."""
+    before. One that other threads have only drawn from goes on. Does nothing in a worker thread: who iterates a loader
+    in a dataset has the generators of the worker."""
     if thread_info() is not None:
         yield
         return
     with _one_at_a_time:
-        before = [(generator, generator.get()) for generator in _GENERATORS]
+        before = states()
         cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else _queued_cuda_seeds()
         try:
             yield
         finally:
-            seeded = [generator for generator, state in before if generator.was_seeded(state)]
-            for generator, state in before:
-                if generator in seeded:
-                    generator.set(state)
-            if _TORCHS in seeded:
+            now = states()
+            seeded = [name for name in before if _was_seeded(before[name], now[name])]
+            generators.load((PROGRAMS[name], before[name]) for name in seeded)
+            if "torch's default generator" in seeded:
                 torch.cuda.set_rng_state_all(cuda) if isinstance(cuda, list) else _queued_cuda_seeds(cuda)
 
 
-@dataclass(frozen=True)
-class _Generator:
-    """One of the program's generators: how to read it and to set it."""
+def states() -> dict[str, Any]:
+    return {name: generators.save(generator) for name, generator in PROGRAMS.items()}
 
-    get: Callable[[], Any]
-    set: Callable[[Any], None]
-    words: Callable[[Any], tuple[int, ...] | None]
-    """Of a state; None if it is no Mersenne Twister."""
 
-    def was_seeded(self, before: Any) -> bool:
-        """Whether it is in a state that drawing alone has not brought it to since *before*."""
-        first, now = self.words(before), self.words(self.get())
-        if first is None or now is None:
+def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether *now* is a state that drawing alone has not led to since *before*."""
+    if before == now:
+        return False
+    first, last = _words(before), _words(now)
+    if first is None or last is None:
+        return False
+    drawing = random.Random()  # any Mersenne Twister stands for the others
+    drawing.setstate((3, (*first, _WORDS), None))  # all words are used up
+    for _ in range(_REFILLS):
+        if drawing.getstate()[1][:-1] == last:
             return False
-        drawing = random.Random()  # any Mersenne Twister stands for the others
-        drawing.setstate((3, (*first, _WORDS), None))  # all words are used up
-        for _ in range(_REFILLS):
-            if drawing.getstate()[1][:-1] == now:
-                return False
-            drawing.getrandbits(32 * _WORDS)
-        return True
+        drawing.getrandbits(32 * _WORDS)
+    return True
 
 
-def _numpys_words(state: dict[str, Any]) -> tuple[int, ...] | None:
-    return tuple(state["state"]["key"].tolist()) if state["bit_generator"] == "MT19937" else None
+def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Of a state as ``generators.save`` gives it; None if it is no Mersenne Twister's."""
+    state = saved["state"]
+    if saved["kind"] == "torch":  # see torch_generator for the layout: the seed, and from byte 24 on the words
+        return tuple(np.frombuffer(base64.b64decode(state), np.uint64, _WORDS, 24).tolist())
+    if saved["kind"] == "random":
+        return tuple(state[1][:-1])
+    return tuple(state["state"]["key"]) if state["bit_generator"] == "MT19937" else None
 
 
-def _torchs_words(state: torch.Tensor) -> tuple[int, ...]:
-    # See torch_generator for the layout: the seed, and from byte 24 on the words.
-    return tuple(state.numpy()[24 : 24 + 8 * _WORDS].view(np.uint64).tolist())
-
-
-_TORCHS = _Generator(torch.random.get_rng_state, torch.random.set_rng_state, _torchs_words)
-_GENERATORS = (
-    _Generator(random.getstate, random.setstate, lambda state: state[1][:-1]),
-    _Generator(lambda: np.random.get_state(legacy=False), np.random.set_state, _numpys_words),
-    _TORCHS,
-)
-
-
-_TITLES = {"random": "random", "numpy": "numpy.random", "torch": "torch's default generator"}
-"""What users call the generators in ``generators.GLOBALS``."""
 _THREADS = Path("/proc/self/task")
 """What Linux says of this program's threads; also of those that Python has not started."""
 
@@ -125,9 +120,9 @@ class WorkerDraws:
         self._looks -= 1
         mine = {str(thread.native_id) for thread in (threading.current_thread(), *workers)}
         others = {thread: _times_asleep(thread) for thread in os.listdir(_THREADS) if thread not in mine}
-        before = _states()
+        before = states()
         yield
-        after = _states()
+        after = states()
         # A thread that is only there now was started by a worker.
         if before != after and all(times and times == _times_asleep(thread) for thread, times in others.items()):
             self._looks = 0
@@ -148,13 +143,9 @@ class WorkerDraws:
             )
 
 
-def _states() -> dict[str, Any]:
-    return {title: generators.save(generators.GLOBALS[name]) for name, title in _TITLES.items()}
-
-
 def _times_asleep(thread: str) -> bytes | None:
-    """How often *thread*, which sleeps, has gone to sleep; None if it is awake or has ended. With the same answer
-    twice it has slept all the time in between."""
+    """How often *thread*, which sleeps, has gone to sleep; None if it is awake or has ended. With the same answer twice
+    it has slept all the time in between."""
     try:
         status = (_THREADS / thread / "status").read_bytes()
     except OSError:

@@ -1,10 +1,9 @@
 """What samples look like, so that their arrays can be written into a batch one by one.
 
-A layout is the nesting of dicts, lists and (named) tuples of one sample with its leaves in
-a fixed order. Large arrays and tensors have a slot in the batch's memory; all else (numbers,
-strings, small arrays) is collected in columns and goes through torch's ``default_collate``.
-Only what torch's ``default_collate`` would make of exactly these types is described;
-anything else has no layout and is collated by torch as a whole.
+A layout is the nesting of dicts, lists and (named) tuples of one sample with its leaves in a fixed order. Large arrays
+and tensors have a slot in the batch's memory; all else (numbers, strings, small arrays) is collected in columns and
+goes through torch's ``default_collate``. Only what torch's ``default_collate`` would make of exactly these types is
+described; anything else has no layout and is collated by torch as a whole.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,8 +25,8 @@ _TORCHS_COLLATE_FUNCTIONS = dict(_torch_collate.default_collate_fn_map)
 
 
 def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
-    """Whether *collate_fn* is torch's ``default_collate``, and nobody has registered other
-    types or functions with it."""
+    """Whether *collate_fn* is torch's ``default_collate``, and nobody has registered other types or functions with
+    it."""
     return (
         collate_fn is _torch_collate.default_collate
         and _torch_collate.default_collate_fn_map == _TORCHS_COLLATE_FUNCTIONS
@@ -68,8 +67,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A leaf that is collected and collated by torch; of a tuple's or list's elements
-    torch makes a tuple (which shows for strings), else a list."""
+    """A leaf that is collected and collated by torch; of a tuple's or list's elements torch makes a tuple (which shows
+    for strings), else a list."""
 
     container: type
 
@@ -195,8 +194,8 @@ def _torch_dtype(dtype: np.dtype) -> torch.dtype | None:
 
 
 def _has_torchs_strides(array: np.ndarray) -> bool:
-    """Whether ``torch.as_tensor`` takes the array: it refuses negative strides and such as
-    are not a multiple of the element's size."""
+    """Whether ``torch.as_tensor`` takes the array: it refuses negative strides and such as are not a multiple of the
+    element's size."""
     size = array.itemsize
     return all(stride >= 0 and stride % size == 0 for stride in array.strides)
 
@@ -217,6 +216,6 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
-    """Whether ``torch.stack`` might give the batch other strides than a slot's: it does for
-    samples of four or five dimensions in the memory format ``channels_last`` or ``channels_last_3d``."""
+    """Whether ``torch.stack`` might give the batch other strides than a slot's: it does for samples of four or five
+    dimensions in the memory format ``channels_last`` or ``channels_last_3d``."""
     return dimensions in (4, 5) and not contiguous

@@ -1,13 +1,11 @@
 """Why samples are loaded into memory that the process has already.
 
-glibc gives freed memory back to the system in two cases: a block above a threshold was
-mapped for itself and is unmapped, and the end of a heap is cut off when more than a second
-threshold of it is free. Both thresholds begin low (128 KiB) and follow the largest block
-that the program has freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and
-M_TRIM_THRESHOLD, "dynamic adjustment"). A worker that loads an image of 1 MB and frees it
-before the next one stays right at them: the memory of every sample is given back and
-faulted in again, page by page. That was a third of the time of a worker that decodes JPEGs
-(``docs/profile.md``).
+glibc gives freed memory back to the system in two cases: a block above a threshold was mapped for itself and is
+unmapped, and the end of a heap is cut off when more than a second threshold of it is free. Both thresholds begin low
+(128 KiB) and follow the largest block that the program has freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and
+M_TRIM_THRESHOLD, "dynamic adjustment"). A worker that loads an image of 1 MB and frees it before the next one stays
+right at them: the memory of every sample is given back and faulted in again, page by page. That was a third of the time
+of a worker that decodes JPEGs (``docs/profile.md``).
 """
 
 import ctypes
@@ -26,10 +24,10 @@ _HEADER = 1 << 16
 def keep_freed_memory() -> None:
     """Lets glibc's thresholds rise at once, by freeing one block of the largest size.
 
-    The block is never touched, so it costs two system calls. A program that has set the
-    thresholds itself (``mallopt``, ``MALLOC_TRIM_THRESHOLD_``) has ended their adjustment and
-    is not affected; another allocator takes no notice. What a thread keeps is at most what it
-    had in use at once, and at most 64 MiB. Once in a process; forked ones have it too.
+    The block is never touched, so it costs two system calls. A program that has set the thresholds itself (``mallopt``,
+    ``MALLOC_TRIM_THRESHOLD_``) has ended their adjustment and is not affected; another allocator takes no notice. What
+    a thread keeps is at most what it had in use at once, and at most 64 MiB. Once in a process; forked ones have it
+    too.
     """
     np.empty(_LARGEST_BLOCK - _HEADER, np.uint8)
 
@@ -41,9 +39,9 @@ _SMALLEST_OF_HUGE_PAGES = 4 << 20
 def advise_huge_pages(address: int, nbytes: int) -> None:
     """Asks for transparent huge pages, where the system gives them on request.
 
-    The first batches fault in their memory while they are filled: 25,600 times for 100 MB,
-    or 50 times with pages of 2 MiB. NumPy does the same for large arrays, and torch on
-    ``THP_MEM_ALLOC_ENABLE=1``. Advice only: if the kernel refuses, pages are small.
+    The first batches fault in their memory while they are filled: 25,600 times for 100 MB, or 50 times with pages of 2
+    MiB. NumPy does the same for large arrays, and torch on ``THP_MEM_ALLOC_ENABLE=1``. Advice only: if the kernel
+    refuses, pages are small.
     """
     if nbytes < _SMALLEST_OF_HUGE_PAGES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return

@@ -1,5 +1,5 @@
-"""What the consumer and its worker threads say to each other, through two kinds of queues:
-tasks (or orders) to the workers, results and departures to the consumer."""
+"""What the consumer and its worker threads say to each other, through two kinds of queues: tasks (or orders) to the
+workers, results and departures to the consumer."""
 
 import enum
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Consumer to worker: build batch *number* of *epoch* from *index*; if there is an
-    *assembly*, together with the other workers, each of which may get this same task."""
+    """Consumer to worker: build batch *number* of *epoch* from *index*; if there is an *assembly*, together with the
+    other workers, each of which may get this same task."""
 
     epoch: Epoch
     contexts: tuple["WorkerContext", ...]
@@ -46,6 +46,8 @@ class WorkerExhausted:
 
     worker_id: int
     skipped: tuple[Skipped, ...] = ()
+    state: Any = None
+    """As ``Exhausted.state``."""
 
 
 Outcome = Fetched | Failure | WorkerExhausted
@@ -63,8 +65,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Worker to consumer: this worker has ended early, because of *exception*: while
-    starting up, or (*task_lost*) with a task in hand that nobody will answer now."""
+    """Worker to consumer: this worker has ended early, because of *exception*: while starting up, or (*task_lost*) with
+    a task in hand that nobody will answer now."""
 
     worker_id: int
     exception: BaseException

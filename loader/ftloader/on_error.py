@@ -1,30 +1,26 @@
 """``on_error``: what becomes of a sample that cannot be loaded, and the record of it.
 
-One truncated file among a million need not end a run, but no sample may vanish in
-silence: whatever is left out is counted, described and, once an epoch, warned of.
-The policy acts where the sample is loaded (in the worker); the record is kept where
-the batches are handed over, by the ``DataLoader``, as ``loader.skipped``.
+One truncated file among a million need not end a run, but no sample may vanish in silence: whatever is left out is
+counted, described and, once an epoch, warned of. The policy acts where the sample is loaded (in the worker); the record
+is kept where the batches are handed over, by the ``DataLoader``, as ``loader.skipped``.
 
-Iterable-style datasets: after an exception the iterator is asked for its next sample.
-A class with ``__next__`` can go on; a generator has ended, which its record says, since
-the rest of its samples is missing. An error in ``collate_fn`` is no sample's: it is raised.
+Iterable-style datasets: after an exception the iterator is asked for its next sample. A class with ``__next__`` can go
+on; a generator has ended, which its record says, since the rest of its samples is missing. An error in ``collate_fn``
+is no sample's: it is raised.
 """
 
 import enum
-import os
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-import torch.utils.data
-
 from ftloader import fork_locks
+from ftloader.call_site import warn_user
 from ftloader.error_notes import describe_sample
 
 
 class _Skip(enum.Enum):
-    """One member, because an enum's member stays the same object through pickling and
-    copying, and so in worker processes."""
+    """One member, because an enum's member stays the same object through pickling and copying, and so in worker
+    processes."""
 
     SKIP = "skip"
 
@@ -40,9 +36,8 @@ OnError = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 _LONGEST_ERROR = 300  # characters of an error's text that are kept
 
 MOST_FAILURES_IN_A_ROW = 1000
-"""Iterable-style: so often may the dataset's iterator raise without a sample in between.
-After that a ``RuntimeError`` ends the worker's share, under any policy: an iterator that
-raises for ever must not keep the loader busy for ever."""
+"""Iterable-style: so often may the dataset's iterator raise without a sample in between. After that a ``RuntimeError``
+ends the worker's share, under any policy: an iterator that raises for ever must not keep the loader busy for ever."""
 
 
 class Skipped(NamedTuple):
@@ -55,31 +50,31 @@ class Skipped(NamedTuple):
 
     @classmethod
     def because_of(cls, error: BaseException, index: Any, with_the_rest: bool = False) -> "Skipped":
-        """The record for *index*. Never raises, whatever ``str(error)`` does.
-
-        Args:
-            with_the_rest: what followed in the worker's share is lost with it.
-        """
-        text = _in_one_line(error)
+        """The record for *index*; *with_the_rest*: what followed in the worker's share is lost with it. Never raises,
+        whatever ``str(error)`` does."""
+        try:
+            text = " ".join(str(error).split())
+        except Exception:
+            text = "(its text could not be made)"
+        if len(text) > _LONGEST_ERROR:
+            text = text[: _LONGEST_ERROR - 3] + "..."
         if with_the_rest:
             text += " (the dataset's generator ended there: the rest of its samples is missing)"
-        return cls(index, text)
+        return cls(index, f"{type(error).__name__}: {text}")
 
 
 class ErrorPolicy:
-    """What to do about an ``Exception`` of one sample. Immutable; picklable if the
-    callable is, so it travels to worker processes.
+    """What to do about an ``Exception`` of one sample. Immutable; picklable if the callable is, so it travels to worker
+    processes.
 
     Args:
         on_error:
             - ``"raise"``: raise it, as torch does.
-            - ``"skip"``: leave the sample out. Map-style, its batch is smaller by one;
-              iterable-style, the batch is filled with what follows. A dataset with
-              ``__getitems__`` loads batches only: the batch is left out, as one.
-            - a callable ``on_error(error, index)``, called in the worker: it returns a
-              sample to use instead, or ``ftloader.SKIP`` to leave this one out, or raises.
-              With worker threads it may run in several threads at once; with worker
-              processes under spawn or forkserver it must be picklable.
+            - ``"skip"``: leave the sample out. Map-style, its batch is smaller by one; iterable-style, the batch is
+              filled with what follows. A dataset with ``__getitems__`` loads batches only: the batch is left out.
+            - a callable ``on_error(error, index)``, called in the worker: it returns a sample to use instead, or
+              ``ftloader.SKIP`` to leave this one out, or raises. With worker threads it may run in several threads at
+              once; with worker processes under spawn or forkserver it must be picklable.
 
     Raises:
         ValueError: for another string.
@@ -101,30 +96,19 @@ class ErrorPolicy:
         self.raises: bool = isinstance(on_error, str) and on_error == "raise"
         """True for ``"raise"``: there is nothing to resolve."""
 
-    def resolve(self, error: Exception, index: Any) -> Any:
-        """A sample in place of the one at *index*, or ``SKIP``; else raises.
-
-        Only an ``Exception`` is ever resolved: ``KeyboardInterrupt`` and ``SystemExit``
-        are raised again under any policy.
-        """
+    def resolve(self, error: BaseException, index: Any) -> Any:
+        """A sample in place of the one at *index*, or ``SKIP``; else raises, as for any ``KeyboardInterrupt`` or
+        ``SystemExit``."""
         if self.raises or not isinstance(error, Exception):
             raise error
-        if isinstance(self._on_error, str):  # "skip"
-            return SKIP
-        return self._on_error(error, index)
-
-    def __repr__(self) -> str:
-        return f"ErrorPolicy({self._on_error!r})"
-
-    # With __slots__, pickle and copy need no __getstate__ of ours from Python 3.11 on.
+        return SKIP if isinstance(self._on_error, str) else self._on_error(error, index)
 
 
 class SkipLog:
     """What a ``DataLoader`` has left out so far, as ``loader.skipped``.
 
-    The loader owns it and its iterators add to it when they hand a batch over, so the
-    order is that of the batches. Any thread may read it at any time. All iterators of
-    one loader share it. A pickled or deep-copied log goes on from what it held.
+    The loader owns it and its iterators add to it when they hand a batch over, so the order is that of the batches. Any
+    thread may read it at any time. A pickled or deep-copied log goes on from what it held.
     """
 
     KEPT = 1000
@@ -132,33 +116,25 @@ class SkipLog:
     _NAMED = 3  # so many are named in the warning
 
     def __init__(self) -> None:
-        # Guards the attributes below; reentrant, since a signal handler may read them.
+        # For what is written below; reentrant, since a signal handler may ask for an epoch's end.
         self._lock = fork_locks.rlock()
-        self._count = 0
-        self._samples: list[Skipped] = []
-        self._reported = 0  # the value of _count at the last report
-        self._unreported: list[Skipped] = []  # the first _NAMED since then
-
-    @property
-    def count(self) -> int:
+        self.count = 0
         """How many samples have been left out, over all epochs."""
-        with self._lock:
-            return self._count
-
-    @property
-    def samples(self) -> tuple[Skipped, ...]:
+        self.samples: tuple[Skipped, ...] = ()
         """The first ``KEPT`` of them."""
-        with self._lock:
-            return tuple(self._samples)
+        self._unreported: tuple[int, tuple[Skipped, ...]] = 0, ()
+        """Since the last report: how many, and the first of them."""
 
     def add(self, skipped: Sequence[Skipped]) -> None:
         """The samples left out of a batch that is being handed over."""
         if not skipped:
             return
         with self._lock:
-            self._count += len(skipped)
-            self._samples.extend(skipped[: self.KEPT - len(self._samples)])
-            self._unreported.extend(skipped[: self._NAMED - len(self._unreported)])
+            self.count += len(skipped)
+            if len(self.samples) < self.KEPT:
+                self.samples = (*self.samples, *skipped)[: self.KEPT]
+            new, first = self._unreported
+            self._unreported = new + len(skipped), (*first, *skipped)[: self._NAMED]
 
     def report(self) -> None:
         """At the end of an epoch: one warning, if anything was left out since the last.
@@ -166,18 +142,14 @@ class SkipLog:
         What an abandoned epoch left out is part of the next report.
         """
         with self._lock:
-            new, total = self._count - self._reported, self._count
-            first, self._unreported = self._unreported, []
-            self._reported = total
+            (new, first), self._unreported = self._unreported, (0, ())
         if new == 0:
             return
         named = "; ".join(f"{describe_sample(index)}: {error}" for index, error in first)
         more = f"; and {new - len(first)} more" if new > len(first) else ""
-        warnings.warn(
+        warn_user(
             f"{new} of this epoch's samples could not be loaded and on_error left them out "
-            f"({total} so far, see loader.skipped). By index: {named}{more}",
-            # The user's line, however many of our and torch's frames are in between.
-            skip_file_prefixes=_OUR_FILES,
+            f"({self.count} so far, see loader.skipped). By index: {named}{more}"
         )
 
     def __repr__(self) -> str:
@@ -188,29 +160,8 @@ class SkipLog:
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            return {
-                "_count": self._count,
-                "_samples": self._samples.copy(),
-                "_reported": self._reported,
-                "_unreported": self._unreported.copy(),
-            }
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         SkipLog.__init__(self)
         self.__dict__.update(state)
-
-
-_OUR_FILES = (
-    os.path.dirname(os.path.abspath(__file__)) + os.sep,
-    os.path.dirname(os.path.abspath(torch.utils.data.__file__)) + os.sep,
-)
-
-
-def _in_one_line(error: BaseException) -> str:
-    try:
-        text = " ".join(str(error).split())
-    except Exception:
-        text = "(its text could not be made)"
-    if len(text) > _LONGEST_ERROR:
-        text = text[: _LONGEST_ERROR - 3] + "..."
-    return f"{type(error).__name__}: {text}"

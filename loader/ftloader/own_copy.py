@@ -1,15 +1,15 @@
 """Copies in depth of an iterable-style dataset, one for each worker thread.
 
-A worker process has a copy of everything, by the fork or by ``pickle``, so code shards, counts and reads in the
-members of its dataset without thinking of other workers. A copy is made here as ``pickle`` makes one
-(``__reduce_ex__``, ``__getstate__``), with these exceptions:
+A worker process has a copy of everything, by the fork or by ``pickle``, so code shards, counts and reads in the members
+of its dataset without thinking of other workers. A copy is made here as ``pickle`` makes one (``__reduce_ex__``,
+``__getstate__``), with these exceptions:
 
-- classes, modules and functions are the originals, whether or not they can be found by their name; a function with
-  a closure is the same code on a copy of what it closes over;
+- classes, modules and functions are the originals, whether or not they can be found by their name; a function with a
+  closure is the same code on a copy of what it closes over;
 - so are an ``object()``, whose identity is all it has, and the process's global random generators;
 - so is memory that no worker can change: arrays that are read-only down to what owns the memory;
-- so is what worker processes share too: memory maps, tensors in shared memory (``share_memory_()``), the events,
-  locks, queues and values of ``multiprocessing``, and arrays on their memory;
+- so is what worker processes share too: memory maps, tensors in shared memory (``share_memory_()``), the events, locks,
+  queues and values of ``multiprocessing``, and arrays on their memory;
 - a lock becomes a new one, which nobody holds.
 """
 

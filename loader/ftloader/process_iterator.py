@@ -1,8 +1,7 @@
 """Iterator over batches of worker processes: torch's own, fetching by our fetchers.
 
-Processes, queues, shared memory, the memory pinning thread, dead worker detection and
-the order of batches are torch's (``_MultiProcessingDataLoaderIter``); see
-``process_worker`` for what differs inside a worker.
+Processes, queues, shared memory, the memory pinning thread, dead worker detection and the order of batches are torch's
+(``_MultiProcessingDataLoaderIter``); see ``process_worker`` for what differs inside a worker.
 """
 
 import functools
@@ -11,8 +10,9 @@ from typing import Any, ClassVar
 
 from ftloader import fork_locks
 from ftloader.error_notes import annotate
+from ftloader.fetch import EMPTY, Fetched
 from ftloader.on_error import ErrorPolicy
-from ftloader.process_worker import Enclosed, Task, WorkerStart, answer_what_cannot_be_pickled
+from ftloader.process_worker import Task, WorkerStart, answer_what_cannot_be_pickled
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.torch_private import MultiProcessingDataLoaderIter, signal_handling
 
@@ -36,21 +36,19 @@ for _name in ("_set_worker_pids", "_remove_worker_pids", "_error_if_any_worker_f
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
 
-    Raises what torch's does: an exception of a worker as its type, with the worker's
-    traceback in the text (and notes that name sample and worker), ``RuntimeError`` for a
-    worker that died or a timeout. Two things differ from torch's. The sampler's exception
-    comes after the batches that the sampler gave before, none of which is lost, and ends
-    the epoch. A ``StopIteration`` of the user's code becomes a ``RuntimeError``.
+    Raises what torch's does: an exception of a worker as its type, with the worker's traceback in the text (and notes
+    that name sample and worker), ``RuntimeError`` for a worker that died or a timeout. Two things differ from torch's.
+    The sampler's exception comes after the batches that the sampler gave before, none of which is lost, and ends the
+    epoch. A ``StopIteration`` of the user's code becomes a ``RuntimeError``.
     """
 
     _copies_dataset = True
     _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
 
-    # Keeps the queues of running iterators alive. When an iterator is collected as a part of a
-    # reference cycle, its queues would close with it, before torch's __del__ asks the workers
-    # through them to end, and the wait for each of these would run into its limit of 5 s.
-    # Keyed by id(iterator), and without a lock, which a finalizer could not take: each operation
-    # is a single atomic one. Not a name of the module: those are gone at the interpreter's exit.
+    # Keeps the queues of running iterators alive. When an iterator is collected as a part of a reference cycle, its
+    # queues would close with it, before torch's __del__ asks the workers through them to end, and the wait for each of
+    # these would run into its limit of 5 s. Keyed by id(iterator), and without a lock, which a finalizer could not
+    # take: each operation is a single atomic one. Not a name of the module: those are gone at the interpreter's exit.
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:
@@ -60,8 +58,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         super().__init__(loader)  # calls _reset
         self._queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 
-    # torch sets this in its __init__ and passes it to the processes; the attribute of the
-    # loader stays the user's.
+    # torch sets this in its __init__ and passes it to the processes; the attribute of the loader stays the user's.
     @property
     def _worker_init_fn(self) -> WorkerStart:
         return self._worker_start
@@ -72,7 +69,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             # For data pipes torch wraps what it just got in one that shards them.
             users = init_fn.args[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
-        self._worker_start = WorkerStart(init_fn, self._policy, tuple(self.worker_states()), self._watch)
+        self._worker_start = WorkerStart(init_fn, self._policy, self.worker_states(), self._watch)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._sampler_error: Exception | None = None
@@ -108,21 +105,19 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
                 data = super()._next_data()
             except StopIteration:
                 break
-            enclosed = type(data) is Enclosed
-            if enclosed and data.ended:
-                self._skip_log.add(data.skipped)
+            fetched = data if type(data) is Fetched else Fetched(data)
+            self._skip_log.add(fetched.skipped)
+            if fetched.ended:
+                self._progress.worker_ended(self._current[1], fetched.state)
                 continue
-            state = data.state if enclosed else None
-            self._progress.handed_over(*self._current, state=state, turns=self._num_workers)
-            if not enclosed:
-                return data
-            self._skip_log.add(data.skipped)
-            if not data.empty:
-                return data.data
+            self._progress.handed_over(*self._current, state=fetched.state, turns=self._num_workers)
+            if fetched.data is not EMPTY:
+                return fetched.data
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None
             raise error
         self._skip_log.report()
+        self._progress.finished = True
         raise StopIteration
 
     def _shutdown_workers(self) -> None:

@@ -1,17 +1,16 @@
 """What makes a worker process of torch's fetch by our fetchers.
 
-The process is torch's own, from its start to its end: queues, shared memory, watchdog
-and signal handlers are not touched. Its loop calls the worker's init function and then
-asks ``_DatasetKind.create_fetcher`` for a fetcher, once for each epoch. ``WorkerStart``
-is an init function that, having called the user's, answers this question in that
-process. Nothing else is replaced, and nothing at all in the main process.
+The process is torch's own, from its start to its end: queues, shared memory, watchdog and signal handlers are not
+touched. Its loop calls the worker's init function and then asks ``_DatasetKind.create_fetcher`` for a fetcher, once for
+each epoch. ``WorkerStart`` is an init function that, having called the user's, answers this question in that process.
+Nothing else is replaced, and nothing at all in the main process.
 
 What passes through torch's queues instead of index and batch:
 
-- To the worker: ``(base seed, epoch number, index)``, a plain tuple, since it is pickled
-  for each batch. With it a worker needs no message of its own at the start of an epoch.
-- From the worker: the batch, as it is. Only a batch that something is to be said about
-  (samples left out, the state of an iterable-style dataset) is put into ``Enclosed``.
+- To the worker: ``(base seed, epoch number, index)``, a plain tuple, since it is pickled for each batch. With it a
+  worker needs no message of its own at the start of an epoch.
+- From the worker: the batch, as it is. Only a batch that something is to be said about (samples left out, the state of
+  an iterable-style dataset) comes as the whole ``Fetched``.
 - From the worker: an exception as ``NotedException``.
 """
 
@@ -22,16 +21,15 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
 from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
 from ftloader.malloc import keep_freed_memory
-from ftloader.on_error import ErrorPolicy, Skipped
+from ftloader.on_error import ErrorPolicy
 from ftloader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
 from ftloader.strict_random import Watch
-from ftloader.torch_private import DatasetKind, ExceptionWrapper, pin_memory
+from ftloader.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.torch_private import worker as _torch_worker
 
 Task = tuple[int, int, Any]
@@ -41,31 +39,11 @@ Task = tuple[int, int, Any]
 _life = contextlib.ExitStack()
 
 
-@dataclass(slots=True)
-class Enclosed:
-    """A batch with what came about on the way to it; unpacked in the main process."""
-
-    data: Any
-    """``None`` if ``empty``."""
-    empty: bool
-    """All samples were left out: there is no batch."""
-    skipped: tuple[Skipped, ...]
-    state: Any
-    """As ``Fetched.state``."""
-    ended: bool = False
-    """No batch at all, but what was left out on the way to the end of the worker's share."""
-
-    def pin_memory(self) -> "Enclosed":
-        """Called by torch's memory pinning thread, as for any custom batch type."""
-        self.data = pin_memory(self.data)
-        return self
-
-
 class NotedException(ExceptionWrapper):
     """torch's description of an exception in a worker, which keeps the notes (PEP 678).
 
-    ``reraise()`` raises what torch raises: the type with a text that holds the worker's
-    traceback. The notes are notes again instead of a part of that text.
+    ``reraise()`` raises what torch raises: the type with a text that holds the worker's traceback. The notes are notes
+    again instead of a part of that text.
     """
 
     def __init__(self, error: BaseException, where: str) -> None:
@@ -100,7 +78,7 @@ class WorkerFetcher:
         self._ended = False
 
     def fetch(self, task: Task) -> Any:
-        """The batch, ``Enclosed``, or a ``NotedException``.
+        """The batch, ``Fetched``, or a ``NotedException``.
 
         Raises ``StopIteration`` at the end of an iterable-style dataset, for torch's loop.
         """
@@ -110,11 +88,13 @@ class WorkerFetcher:
         if self._ended:
             raise StopIteration
         try:
-            return _enclose(self._fetcher.fetch(index, self._epoch))
+            fetched = self._fetcher.fetch(index, self._epoch)
+            told = fetched.data is EMPTY or fetched.skipped or fetched.state is not None
+            return fetched if told else fetched.data
         except Exhausted as end:
             self._ended = True
-            if end.skipped:
-                return Enclosed(None, True, end.skipped, None, ended=True)
+            if end.skipped or end.state is not None:
+                return Fetched(EMPTY, end.skipped, end.state, ended=True)
         except Exception as error:
             return _describe(error, self._worker_id, index)
         raise StopIteration
@@ -146,7 +126,7 @@ class WorkerStart:
         self,
         worker_init_fn: Callable[[int], Any] | None,
         policy: ErrorPolicy,
-        states: tuple[WorkerState, ...],
+        states: list[WorkerState],
         watch: Watch | None,
     ) -> None:
         self.worker_init_fn = worker_init_fn
@@ -170,7 +150,7 @@ class WorkerStart:
     def _install(self, worker_id: int, failure: Exception | None) -> None:
         torchs = DatasetKind.create_fetcher
         first = self._states[worker_id]
-        states = itertools.chain([first], itertools.repeat(WorkerState(every=first.every)))
+        states = itertools.chain([first], itertools.repeat(first.following()))
         process = os.getpid()
 
         def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
@@ -212,12 +192,11 @@ class WorkerStart:
 
 
 def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: str) -> None:
-    """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the
-    error, in *results*.
+    """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the error, in *results*.
 
-    A queue pickles in a thread of its own. What fails there is printed and dropped, and
-    the main process would wait for the batch for ever. multiprocessing.Queue has a hook
-    for this, made for concurrent.futures. To be called before the first message.
+    A queue pickles in a thread of its own. What fails there is printed and dropped, and the main process would wait for
+    the batch for ever. multiprocessing.Queue has a hook for this, made for concurrent.futures. To be called before the
+    first message.
     """
 
     def answer(error: Exception, message: Any) -> None:
@@ -228,8 +207,8 @@ def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: st
 
 
 def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
-    """*error_type*, or where it cannot be found by its name (defined in a function, say)
-    the first of its bases that can: the main process would never receive it."""
+    """*error_type*, or where it cannot be found by its name (defined in a function, say) the first of its bases that
+    can: the main process would never receive it."""
     for candidate in error_type.__mro__:
         try:
             pickle.dumps(candidate)
@@ -237,14 +216,6 @@ def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
             continue
         return candidate
     return RuntimeError
-
-
-def _enclose(fetched: Fetched) -> Any:
-    if fetched.data is EMPTY:
-        return Enclosed(None, True, fetched.skipped, fetched.state)
-    if fetched.skipped or fetched.state is not None:
-        return Enclosed(fetched.data, False, fetched.skipped, fetched.state)
-    return fetched.data
 
 
 def _describe(error: Exception, worker_id: int, index: Any) -> NotedException:

@@ -1,24 +1,23 @@
 """Random numbers that belong to the sample: ``sample_rng()``.
 
-A dataset that draws from torch's, NumPy's or Python's global generators gets numbers
-that depend on which worker loads a sample and when. ``sample_rng()`` gives the sample
-being loaded its own generators, seeded from
+A dataset that draws from torch's, NumPy's or Python's global generators gets numbers that depend on which worker loads
+a sample and when. ``sample_rng()`` gives the sample being loaded its own generators, seeded from
 
     BLAKE2b(base seed of the iterator, number of its epoch, key of the sample)
 
-so the same augmentations come out with 0, 1 or N workers, threads or processes, in any
-order of completion. The key is what the sampler yielded for the sample; for
-iterable-style datasets it is the worker's id and the position in its share.
+so the same augmentations come out with 0, 1 or N workers, threads or processes, in any order of completion. The key is
+what the sampler yielded for the sample; for iterable-style datasets it is the worker's id and the position in its
+share.
 
-The fetchers say which sample a thread is in. That costs a few stores per sample: nothing
-is hashed or created before ``sample_rng()`` is called. Each thread has its own slot, no
-other thread ever sees it; hence no lock.
+The fetchers say which sample a thread is in (``Loading``). That costs a few stores per sample: nothing is hashed or
+created before ``sample_rng()`` is called. Each thread has its own, which no other ever sees; hence no lock.
 """
 
 import hashlib
+import operator
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -41,20 +40,14 @@ class GlobalRandomWarning(UserWarning):
     such where ``worker_method="auto"`` took threads."""
 
 
-class _NoSample:
-    def __repr__(self) -> str:
-        return "<no sample>"
-
-
-_NO_SAMPLE: Final = _NoSample()
+_NO_SAMPLE: Final = object()
 
 
 class SampleRNG:
     """The random generators of one sample, made when they are first asked for.
 
-    The three are independent streams. A generator goes on where it was left when it is
-    asked for again within the sample. They are for the thread that loads the sample;
-    share them with other threads only one at a time.
+    The three are independent streams. A generator goes on where it was left when it is asked for again within the
+    sample. They are for the thread that loads the sample; share them with other threads only one at a time.
     """
 
     __slots__ = ("_numpy", "_python", "_root", "_torch")
@@ -88,8 +81,8 @@ class SampleRNG:
 
     @property
     def seed(self) -> int:
-        """A number in [0, 2**63), always the same for the sample, for libraries that want
-        a seed and for generators on other devices."""
+        """A number in [0, 2**63), always the same for the sample, for libraries that want a seed and for generators on
+        other devices."""
         return self._number(b"seed", 8) >> 1
 
     def __repr__(self) -> str:
@@ -102,60 +95,73 @@ class SampleRNG:
         return int.from_bytes(self._digest(stream, size), "big")
 
 
-class _OneOf:
-    """The sample of *keys* that comes after those *loaded*, which other code appends to."""
+class Loading:
+    """What one thread is loading, and where it will be written."""
 
-    __slots__ = ("_keys", "_loaded", "_seen")
+    __slots__ = ("epoch", "given", "key", "position", "rest", "rng", "seen", "slots")
 
-    def __init__(self, keys: Sequence[Any], loaded: list) -> None:
-        self._keys, self._loaded, self._seen = keys, loaded, -1
-
-    def moved_on(self) -> bool:
-        """Whether it is another sample than when this was last asked."""
-        seen, self._seen = self._seen, len(self._loaded)
-        return seen != self._seen
-
-    def key(self) -> Any:
-        return self._keys[len(self._loaded)]
-
-
-class _Slot:
-    """Which sample a thread is in."""
-
-    __slots__ = ("epoch", "key", "rng")
+    epoch: SeededEpoch | None
+    key: Any
+    rest: Iterator | None
+    seen: int
+    """How many keys were left in ``rest`` when ``sample_rng`` was last asked."""
+    rng: SampleRNG | None
+    slots: Any
+    """A ``Slots``. None also once ``empty_sample`` has given a slot of them away."""
+    position: int
+    given: int | None
+    """The leaf whose slot that was."""
 
     def __init__(self) -> None:
-        self.epoch: SeededEpoch | None = None
-        self.key: Any = _NO_SAMPLE
-        self.rng: SampleRNG | None = None
+        self.epoch = None
+        self.leave()
+
+    def enter(self, epoch: SeededEpoch, key: Any, slots: Any = None, position: int = 0) -> None:
+        """From now on it is the sample *key* of *epoch*, which goes to *position* of *slots*, if any."""
+        if self.epoch is not epoch:  # its reference count is shared by all workers
+            self.epoch = epoch
+        self.key, self.rest, self.rng = key, None, None
+        self.slots, self.position, self.given = slots, position, None
+
+    def enter_all(self, epoch: SeededEpoch, keys: Sequence[Any], rest: Iterator) -> None:
+        """From now on it is one of the samples *keys*, a list or tuple, of *epoch*, after the other, as they are taken
+        from *rest*, an iterator over them: which one it tells, so the loop has nothing to say for each sample."""
+        if self.epoch is not epoch:
+            self.epoch = epoch
+        self.key, self.rest, self.rng, self.seen = keys, rest, None, -1
+
+    def leave(self) -> None:
+        """From now on it is no sample, and nothing of the last one is held."""
+        self.key, self.rest, self.rng = _NO_SAMPLE, None, None
+        self.slots, self.position, self.given = None, 0, None
 
 
-class _PerThread(threading.local):
+class PerThread(threading.local):
     def __init__(self) -> None:  # runs once in each thread that asks
-        self.slot = _Slot()
+        self.loading = Loading()
 
 
-_per_thread = _PerThread()
+this_thread = PerThread()
 
 
 def sample_rng() -> SampleRNG:
     """The random generators of the sample that this thread is loading.
 
-    For use in a dataset's ``__getitem__``, ``__iter__`` or transforms. Every call within
-    one sample returns the same object; the next sample has another one.
+    For use in a dataset's ``__getitem__``, ``__iter__`` or transforms. Every call within one sample returns the same
+    object; the next sample has another one.
 
     Raises:
         RuntimeError: if this thread is not loading a sample for a ``ftloader.DataLoader``.
-        TypeError: if the sampler yielded a key that has no stable form
-            (see ``ftloader.canonical.canonical_bytes``).
+        TypeError: if the sampler yielded a key that has no stable form (see ``ftloader.canonical.canonical_bytes``).
     """
-    slot = _per_thread.slot
-    key = slot.key
-    if type(key) is _OneOf:
-        if key.moved_on():
-            slot.rng = None
-        key = key.key()
-    rng = slot.rng
+    here = this_thread.loading
+    key = here.key
+    if here.rest is not None:
+        left = operator.length_hint(here.rest)
+        if left != here.seen:
+            here.seen, here.rng = left, None
+        key = key[-1 - left]
+    rng = here.rng
     if rng is None:
         if key is _NO_SAMPLE:
             raise RuntimeError(
@@ -165,54 +171,34 @@ def sample_rng() -> SampleRNG:
                 "call sample_rng() before, in the thread of the sample. To try a dataset without "
                 "a loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
             )
-        epoch = slot.epoch
+        epoch = here.epoch
         # Whoever sets a key sets the epoch first.
         origin = canonical_bytes((epoch.base_seed, epoch.number, key))  # type: ignore[union-attr]
-        rng = slot.rng = SampleRNG(hashlib.blake2b(origin, person=b"loader.sample").digest())
+        rng = here.rng = SampleRNG(hashlib.blake2b(origin, person=b"loader.sample").digest())
     return rng
 
 
 def enter_sample(epoch: SeededEpoch, key: Any) -> None:
     """From now on this thread loads the sample *key* of *epoch*."""
-    slot = _per_thread.slot
-    if slot.epoch is not epoch:  # its reference count is shared by all workers
-        slot.epoch = epoch
-    slot.key = key
-    slot.rng = None
-
-
-def enter_samples(epoch: SeededEpoch, keys: Sequence[Any], loaded: list) -> None:
-    """From now on this thread loads the samples *keys* of *epoch*, one after the other, into *loaded*, which is empty.
-
-    Which of them it is in tells the length of *loaded*, so the loop has nothing to say for each sample.
-    """
-    enter_sample(epoch, _OneOf(keys, loaded))
+    this_thread.loading.enter(epoch, key)
 
 
 def leave_sample() -> None:
     """From now on this thread loads no sample, and nothing of the last one is held."""
-    slot = _per_thread.slot
-    slot.key = _NO_SAMPLE
-    slot.rng = None
+    this_thread.loading.leave()
 
 
 class sample_scope:
-    """A block in which this thread may enter samples. After it the thread is in the sample
-    again that it was in before, or in none.
-
-    A dataset may iterate a loader inside its ``__getitem__``, in the same thread.
-    """
+    """A block in which this thread may enter samples. After it the thread is in the sample again that it was in before,
+    or in none. A dataset may iterate a loader inside its ``__getitem__``, in the same thread."""
 
     __slots__ = ("_outer",)
 
     def __enter__(self) -> None:
-        slot = _per_thread.slot
-        self._outer = slot.epoch, slot.key, slot.rng
-        leave_sample()
+        self._outer, this_thread.loading = this_thread.loading, Loading()
 
     def __exit__(self, *exc_info: object) -> None:
-        slot = _per_thread.slot
-        slot.epoch, slot.key, slot.rng = self._outer
+        this_thread.loading = self._outer
 
 
 # A process forked in the midst of a sample must not repeat the draws of its parent.

@@ -1,9 +1,8 @@
 """Iterator for ``num_workers=0``: batches are built by the thread that asks for them.
 
-torch's iterator in everything but the fetcher, which is the one that threads and
-processes use too. So ``sample_rng()``, ``on_error`` and the notes on exceptions are the
-same with and without workers, and a data loading bug can be looked at in a debugger
-under ``num_workers=0`` as it happened.
+torch's iterator in everything but the fetcher, which is the one that threads and processes use too. So
+``sample_rng()``, ``on_error`` and the notes on exceptions are the same with and without workers, and a data loading bug
+can be looked at in a debugger under ``num_workers=0`` as it happened.
 """
 
 from typing import Any
@@ -12,7 +11,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.graph_settings import apply_sharding
 
 from ftloader.error_notes import without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetcher, IterableFetcher, MapFetcher
 from ftloader.on_error import ErrorPolicy
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.state.workers import StatefulIterableFetcher
@@ -22,11 +21,10 @@ from ftloader.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin
 class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built in the calling thread.
 
-    As torch's own iterators it is for one thread at a time. ``__next__`` raises what the
-    dataset, the sampler or collate_fn raises, with a note that names the sample. A
-    ``StopIteration`` of theirs, which would end the epoch in silence, becomes a
-    ``RuntimeError``, as it does in a generator (PEP 479). The epoch can be continued
-    after an exception.
+    As torch's own iterators it is for one thread at a time. ``__next__`` raises what the dataset, the sampler or
+    collate_fn raises, with a note that names the sample. A ``StopIteration`` of theirs, which would end the epoch in
+    silence, becomes a ``RuntimeError``, as it does in a generator (PEP 479). The epoch can be continued after an
+    exception.
     """
 
     def __init__(self, loader: Any) -> None:
@@ -60,31 +58,26 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
             try:
                 index = self._next_index()
             except StopIteration:
-                self._skip_log.report()
-                raise
+                break
             except Exception:
                 self._progress.failed(number)
                 raise
             try:
-                fetched = self._fetch(index)
-            except Exception as error:
-                if not isinstance(error, StopIteration):
-                    self._progress.failed(number)
-                raise
-            self._skip_log.add(fetched.skipped)
-            self._progress.handed_over(number, state=fetched.state)
-            if fetched.data is not EMPTY:
+                fetched = self._dataset_fetcher.fetch(index, self._epoch)
+            except Exhausted as end:
+                self._progress.worker_ended(0, end.state)
+                self._skip_log.add(end.skipped)
                 break
-        if self._pin_memory:
-            return pin_memory(fetched.data, self._pin_memory_device)
-        return fetched.data
-
-    def _fetch(self, index: Any) -> Fetched:
-        try:
-            return self._dataset_fetcher.fetch(index, self._epoch)
-        except Exhausted as end:
-            self._skip_log.add(end.skipped)
-            self._skip_log.report()
-        except StopIteration as error:
-            raise without_stop_iteration(error, "the dataset or collate_fn") from error
+            except Exception as error:
+                self._progress.failed(number)
+                if isinstance(error, StopIteration):
+                    raise without_stop_iteration(error, "the dataset or collate_fn") from error
+                raise
+            if fetched.skipped:
+                self._skip_log.add(fetched.skipped)
+            self._progress.handed_over(number, 0, fetched.state)
+            if fetched.data is not EMPTY:
+                return pin_memory(fetched.data, self._pin_memory_device) if self._pin_memory else fetched.data
+        self._skip_log.report()
+        self._progress.finished = True
         raise StopIteration

@@ -1,6 +1,5 @@
 """The memory of one batch, into which several workers write their samples."""
 
-import threading
 from ctypes import memmove
 from math import prod
 from typing import Any
@@ -11,12 +10,13 @@ from torch.utils.data import default_collate
 
 from ftloader.buffers import BufferPool
 from ftloader.layout import Column, Layout, Slot
+from ftloader.random import this_thread
 from ftloader.torch_private import pin_memory
 
 
 class _Memory:
-    """Memory as NumPy sees it. Not through ``tensor.numpy()``, which would mark the storage
-    as not resizable for all time.
+    """Memory as NumPy sees it. Not through ``tensor.numpy()``, which would mark the storage as not resizable for all
+    time.
 
     Arrays on it refer to this object, and so keep *owner*.
     """
@@ -31,9 +31,8 @@ class _Memory:
 class _Array:
     """One leaf's slots: *size* arrays of the leaf's shape, one behind the other.
 
-    The memory is its own until ``release()``. See ``Buffer`` for why nothing here refers to
-    the storage for long: workers write through an array that does not own its memory, or
-    through tensors that they make and drop in one go.
+    The memory is its own until ``release()``. See ``Buffer`` for why nothing here refers to the storage for long:
+    workers write through an array that does not own its memory, or through tensors that they make and drop in one go.
     """
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
@@ -64,8 +63,8 @@ class _Array:
         return self._slot.numpy_dtype == dtype and self._slot.shape == shape
 
     def apart(self, position: int, values: list, own: int) -> list:
-        """*values* of a sample that was given this slot by ``empty_sample``, such that writing
-        the one at *own*, this slot's, changes no other."""
+        """*values* of a sample that was given this slot by ``empty_sample``, such that writing the one at *own*, this
+        slot's, changes no other."""
         if _may_be_a_slot(values[own]) and self._is_at(values[own], position):
             return values  # nothing will be written
         begin = self._address_of(position)
@@ -138,10 +137,9 @@ def _copied(value: np.ndarray | torch.Tensor) -> Any:
 class Slots:
     """The slots and columns of one batch of *size* samples.
 
-    Each position is written by the one worker that claimed it, and read when all have
-    finished; hence no lock. The batch's tensors are made by the thread that is to own
-    them, in ``batch()``: without the GIL an object is freed at once only in the thread
-    that created it.
+    Each position is written by the one worker that claimed it, and read when all have finished; hence no lock. The
+    batch's tensors are made by the thread that is to own them, in ``batch()``: without the GIL an object is freed at
+    once only in the thread that created it.
     """
 
     __slots__ = ("_arrays", "_collated", "_columns", "_pin_device", "layout")
@@ -158,12 +156,11 @@ class Slots:
         self._collated: list = []
 
     def write(self, position: int, sample: Any) -> bool:
-        """Copies *sample* to *position*; False, with nothing written that counts, if it has
-        another layout."""
+        """Copies *sample* to *position*; False, with nothing written that counts, if it has another layout."""
         values = self.layout.flatten(sample)
         if values is None:
             return False
-        if (given := place.given) is not None:
+        if (given := this_thread.loading.given) is not None:
             # Another value may be the array in that slot, or a part of it.
             values = self._arrays[given].apart(position, values, given)  # type: ignore[union-attr]  # from leaf_for
         for array, column, value in zip(self._arrays, self._columns, values):
@@ -218,50 +215,24 @@ class Slots:
         return self._arrays[leaf].empty(position)  # type: ignore[union-attr]  # from leaf_for
 
 
-class _Place(threading.local):
-    """Where the sample that this thread is loading will be written; hence no lock."""
-
-    slots: Slots | None = None
-    """None also once ``empty_sample`` has given a slot of them away."""
-    position = 0
-    given: int | None = None
-    """The leaf whose slot that was."""
-
-    def enter(self, slots: Slots | None, position: int) -> None:
-        """The sample that this thread loads now goes to *position* of *slots*."""
-        self.slots, self.position, self.given = slots, position, None
-
-    def leave(self) -> tuple:
-        """What ``come_back`` takes. Until then nothing has a slot."""
-        here = self.slots, self.position, self.given
-        self.slots = None
-        return here
-
-    def come_back(self, here: tuple) -> None:
-        self.slots, self.position, self.given = here
-
-
-place = _Place()
-
-
 def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     """An uninitialised array for the sample being loaded, if possible in its batch's memory.
 
-    A dataset (or decoder) that fills this array and returns it saves the copy into the
-    batch. In a worker thread it is the sample's slot of the batch where samples of this
-    shape and type are expected there; anywhere else (worker processes, outside loaders,
-    the first samples) it is an array like ``numpy.empty``'s. Ask once per sample, return
+    A dataset (or decoder) that fills this array and returns it saves the copy into the batch. In a worker thread it is
+    the sample's slot of the batch where samples of this shape and type are expected there; anywhere else (worker
+    processes, outside loaders, the first samples) it is an array like ``numpy.empty``'s. Ask once per sample, return
     the array or a whole one made from it, and do not keep it: it belongs to the batch.
 
     Args:
         shape: of the sample, without the batch's dimension.
         dtype: anything that ``numpy.dtype`` takes.
     """
-    slots = place.slots
-    if slots is not None:
-        leaf = slots.leaf_for(tuple(shape), np.dtype(dtype))
+    here = this_thread.loading
+    if here.slots is not None:
+        leaf = here.slots.leaf_for(tuple(shape), np.dtype(dtype))
         if leaf is not None:
+            array = here.slots.array_at(here.position, leaf)
             # A second array of the same sample must be another one.
-            place.slots, place.given = None, leaf
-            return slots.array_at(place.position, leaf)
+            here.slots, here.given = None, leaf
+            return array
     return np.empty(shape, dtype)

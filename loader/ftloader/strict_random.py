@@ -1,30 +1,28 @@
 """Strict mode: reports draws from the global random generators in worker threads.
 
-The global generators (``random``, ``numpy.random``, torch's default generators) are one
-per process. When worker threads draw from them, which sample gets which number depends on
-who comes first. ``DataLoader(strict_rng=True)`` reports each place where that happens, by
-two means that see a draw however the user's code holds the function:
+The global generators (``random``, ``numpy.random``, torch's default generators) are one per process. When worker
+threads draw from them, which sample gets which number depends on who comes first. ``DataLoader(strict_rng=True)``
+reports each place where that happens, by two means that see a draw however the user's code holds the function:
 
-- ``sys.monitoring`` (PEP 669) reports every call made by Python code, with the function
-  called: a method bound to a global generator of ``random`` or NumPy is recognised also
-  after ``from random import random``. Monitoring is on or off for all threads of the
-  process; the callback returns at once in a thread that is not being watched. It is on
-  only while a worker of a strict loader lives.
-- a ``TorchFunctionMode``, which belongs to a thread, sees the calls of torch's functions
-  with their arguments, hence also whether a generator was passed (``torch_operations``).
-  (A ``TorchDispatchMode`` would see what TorchScript calls too, but its entry sets flags
-  of the whole process that make ``torch.compile`` fall back to eager mode, and torch 2.10
-  looks up an operation's Python object without a lock: of two threads that use one for
-  the first time at once, one fails.)
+- ``sys.monitoring`` (PEP 669) reports every call made by Python code, with the function called: a method bound to a
+  global generator of ``random`` or NumPy is recognised also after ``from random import random``. It is on or off for
+  all threads of the process, and on only while a worker of a strict loader lives; the callback returns at once in a
+  thread that is not being watched.
+- a ``TorchFunctionMode``, which belongs to a thread, sees the calls of torch's functions with their arguments, hence
+  also whether a generator was passed (``torch_operations``). (A ``TorchDispatchMode`` would see what TorchScript calls
+  too, but its entry sets flags of the whole process that make ``torch.compile`` fall back to eager mode, and torch 2.10
+  looks up an operation's Python object without a lock: of two threads that use one for the first time at once, one
+  fails.)
 
-Not seen: calls that other C code makes of C functions that it was given, as in
-``sorted(names, key=random.random)``, what TorchScript draws, and threads that a dataset
-starts itself.
+Comparing states (``global_generators.WorkerDraws``) cannot say which line drew while other threads draw too. Not seen:
+calls that other C code makes of C functions that it was given, as in ``sorted(names, key=random.random)``, what
+TorchScript draws, and threads that a dataset starts itself.
 """
 
 import contextlib
 import functools
 import itertools
+import os
 import random
 import sys
 import threading
@@ -65,8 +63,7 @@ class Draw(NamedTuple):
 class Watch:
     """What one strict loader has reported so far. Workers share it.
 
-    Copies and pickles are new watches, which have reported nothing: a worker process
-    reports for itself.
+    Copies and pickles are new watches, which have reported nothing: a worker process reports for itself.
     """
 
     def __init__(self) -> None:
@@ -79,27 +76,21 @@ class Watch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Within the block draws of this thread from global generators are reported, once per
-        call site, as ``GlobalRandomWarning``. Other threads are not affected.
+        """Within the block draws of this thread from global generators are reported, once per call site, as
+        ``GlobalRandomWarning``. Other threads are not affected.
 
-        Meant to be entered once in the life of a worker, since the first entry and the last
-        exit in a process switch monitoring on and off, which stops all threads for a moment.
+        Meant to be entered once in the life of a worker, since the first entry and the last exit in a process switch
+        monitoring on and off, which stops all threads for a moment.
 
         Raises:
             RuntimeError: if all of ``sys.monitoring``'s tool ids are in use.
         """
-        tool = _tool
-        tool.acquire()
-        try:
-            outer = _current.watch
-            _current.watch = self
+        with _monitoring(), _TorchDraws():
+            outer, _current.watch = _current.watch, self
             try:
-                with _TorchDraws():
-                    yield
+                yield
             finally:
                 _current.watch = outer
-        finally:
-            tool.release()
 
     def report(self, draw: Draw) -> None:
         """Warns of *draw*, unless its call site was reported before."""
@@ -162,8 +153,8 @@ _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 def _generator_of(function: Any, argument: Any) -> Generator | None:
     """The global generator that *function*, called with *argument* as its first, is a method of.
 
-    Only types whose attributes are known are asked for them: others are the user's, whose
-    ``__getattr__`` may do anything.
+    Only types whose attributes are known are asked for them: others are the user's, whose ``__getattr__`` may do
+    anything.
     """
     kind = type(function)
     if kind is types.BuiltinMethodType or kind is types.MethodType:
@@ -209,58 +200,51 @@ class _TorchDraws(TorchFunctionMode):
         return result
 
 
-class _MonitoringTool:
-    """Owner of our tool id: monitoring is on while somebody has acquired it."""
+# Guards the two below, and switching on and off.
+_tool_lock = fork_locks.lock()
+_watchers = 0
+_tool_id = 0
+_IDS: Final = (3, 4, 5, 2, 1, 0)  # those without a customary owner first
 
-    _IDS = (3, 4, 5, 2, 1, 0)  # those without a customary owner first
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the two below, and switching on and off
-        self._users = 0
-        self._id: int | None = None
+@contextlib.contextmanager
+def _monitoring() -> Iterator[None]:
+    """A block in which calls are monitored."""
+    global _watchers, _tool_id
+    process = os.getpid()
+    with _tool_lock:
+        if not _watchers:
+            _tool_id = _switched_on()
+        _watchers += 1
+    try:
+        yield
+    finally:
+        if os.getpid() == process:  # else in a child forked within the block
+            with _tool_lock:
+                _watchers -= 1
+                if not _watchers:
+                    _switch_off()
 
-    def acquire(self) -> None:
-        with self._lock:
-            if not self._users:
-                self._switch_on()
-            self._users += 1
 
-    def release(self) -> None:
-        if self is not _tool:
-            return  # in a child forked within the block
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                self.switch_off()
-
-    def _switch_on(self) -> None:
-        for tool_id in self._IDS:
-            try:
-                sys.monitoring.use_tool_id(tool_id, "ftloader.strict_random")
-            except ValueError:
-                continue  # in use
-            self._id = tool_id
+def _switched_on() -> int:
+    for tool_id in _IDS:
+        with contextlib.suppress(ValueError):  # in use
+            sys.monitoring.use_tool_id(tool_id, "ftloader.strict_random")
             sys.monitoring.register_callback(tool_id, _CALL, _on_call)
             sys.monitoring.set_events(tool_id, _CALL)
-            return
-        holders = ", ".join(str(sys.monitoring.get_tool(tool_id)) for tool_id in self._IDS)
-        raise RuntimeError(
-            "strict_rng=True needs one of sys.monitoring's tool ids, but all are in use "
-            f"({holders}). Stop one of these tools, or leave strict_rng out"
-        )
-
-    def switch_off(self) -> None:
-        # Another thread may be about to run the callback: it stays valid, as it is a
-        # function of this module, and finds that its thread is not watched.
-        tool_id, self._id = self._id, None
-        if tool_id is None:
-            return
-        sys.monitoring.set_events(tool_id, 0)
-        sys.monitoring.register_callback(tool_id, _CALL, None)
-        sys.monitoring.free_tool_id(tool_id)
+            return tool_id
+    holders = ", ".join(str(sys.monitoring.get_tool(tool_id)) for tool_id in _IDS)
+    raise RuntimeError(
+        "strict_rng=True needs one of sys.monitoring's tool ids, but all are in use "
+        f"({holders}). Stop one of these tools, or leave strict_rng out"
+    )
 
 
-_tool = _MonitoringTool()
+def _switch_off() -> None:
+    # Another thread may be about to run the callback, which finds that its thread is not watched.
+    sys.monitoring.set_events(_tool_id, 0)
+    sys.monitoring.register_callback(_tool_id, _CALL, None)
+    sys.monitoring.free_tool_id(_tool_id)
 
 
 def _pause_before_fork() -> None:
@@ -272,13 +256,13 @@ def _resume_in_parent() -> None:
     _current.watch, _current.paused = _current.paused, None
 
 
-def _renew_in_child() -> None:
-    # The child is not the worker that forked it, and the other workers are not there. One of
-    # them may hold the lock.
-    global _tool
+def _begin_anew_in_child() -> None:
+    # The child is not the worker that forked it, and the other workers are not there.
+    global _watchers
     _current.paused = None
-    _tool.switch_off()
-    _tool = _MonitoringTool()
+    if _watchers:
+        _watchers = 0
+        _switch_off()
 
 
-fork_locks.register(_pause_before_fork, _resume_in_parent, _renew_in_child)
+fork_locks.register(_pause_before_fork, _resume_in_parent, _begin_anew_in_child)

@@ -3,19 +3,17 @@
 States of an iterator (``State``), with every transition:
 
 - RUNNING: batches are dispatched as others are handed over.
-- DRAINING: the sampler has ended, or no worker has more data; what was dispatched is
-  handed over. From RUNNING.
-- EXHAUSTED: all of the epoch was handed over, ``StopIteration`` from now on. From
-  DRAINING. The workers have ended, with persistent workers they wait.
-- SHUT_DOWN: the workers were told to end before that: by ``close()``, by an interruption,
-  by the interpreter's exit, by a fork (in the child). From RUNNING or DRAINING; using
-  the iterator raises ``RuntimeError``.
+- DRAINING: the sampler has ended, or no worker has more data; what was dispatched is handed over. From RUNNING.
+- EXHAUSTED: all of the epoch was handed over, ``StopIteration`` from now on. From DRAINING. The workers have ended,
+  with persistent workers they wait.
+- SHUT_DOWN: the workers were told to end before that: by ``close()``, by an interruption, by the interpreter's exit, by
+  a fork (in the child). From RUNNING or DRAINING; using the iterator raises ``RuntimeError``.
 
 ``iter(loader)`` with persistent workers leads from any state to RUNNING.
 
-The sampler and all bookkeeping belong to the thread that is inside ``__next__`` or
-``_reset``, which hold one lock: several threads may share an iterator, each batch
-goes to one of them. Workers never see the iterator (see ``worker_pool``).
+The sampler and all bookkeeping belong to the thread that is inside ``__next__`` or ``_reset``, which hold one lock:
+several threads may share an iterator, each batch goes to one of them. Workers never see the iterator (see
+``worker_pool``).
 """
 
 import enum
@@ -52,15 +50,15 @@ class State(enum.Enum):
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
 
-    At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed
-    over. The iterator ends its threads when it is exhausted, closed (``close()``, or the
-    end of a ``with`` block), dropped, or when the interpreter exits.
+    At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed over. The iterator ends its
+    threads when it is exhausted, closed (``close()``, or the end of a ``with`` block), dropped, or when the interpreter
+    exits.
 
     Raises:
         ValueError: if ``prefetch_factor`` is 0.
     """
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, datasets: list | None = None) -> None:
         super().__init__(loader)
         if not loader.prefetch_factor:
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
@@ -78,14 +76,15 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
         # for a certain worker; any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
-        self._start_workers()
+        self._start_workers(datasets)
         if self._resume is None or not self._resume.midst:
             data_pipes.draw_as_processes_do(self._dataset, loader.generator, self._pg)
         self._begin_epoch()
 
     # Life
 
-    def _start_workers(self) -> None:
+    def _start_workers(self, datasets: list | None = None) -> None:
+        """*datasets*: what ``own_datasets`` gives, if it has been asked already."""
         plan = Plan(
             dataset=self._dataset,
             dataset_kind=self._dataset_kind,
@@ -102,12 +101,13 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             world_size=self._world_size,
             rank=self._rank,
             modes=ConsumerModes(),
-            states=tuple(self.worker_states()),
+            states=self.worker_states(),
             pin_memory_device=self._pin_memory_device if self._pin_memory else None,
             pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
         )
         # Here, in the consumer, so that no two copies are made at the same time.
-        datasets = own_datasets(self._dataset, self._dataset_kind, self._num_workers)
+        if datasets is None:
+            datasets = own_datasets(self._dataset, self._dataset_kind, self._num_workers)
         self._contexts = tuple(WorkerContext(plan, i, dataset) for i, dataset in enumerate(datasets))
         self._builder = self._make_builder(plan)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
@@ -227,6 +227,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._pool.stop()
             raise
         if outcome is None:
+            self._progress.finished = True
             raise StopIteration
         if isinstance(outcome, Failure):
             try:
@@ -262,6 +263,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                     return outcome
                 self._skip_log.add(outcome.skipped)
                 if isinstance(outcome, WorkerExhausted):
+                    self._progress.worker_ended(outcome.worker_id, outcome.state)
                     continue
                 turns = self._num_workers if self._private_queues else 0
                 self._progress.handed_over(result.number, worker_id, outcome.state, turns)
@@ -341,8 +343,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return min(self._with_data, key=lambda worker_id: load[worker_id])
 
     def _receive(self, timeout: float = 0) -> bool:
-        """Waits for one message and files it; False if none came within *timeout* seconds
-        (0: no limit)."""
+        """Waits for one message and files it; False if none came within *timeout* seconds (0: no limit)."""
         try:
             message = self._results.get(timeout=timeout or None)
         except queue.Empty:
@@ -370,8 +371,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._receive()
 
     def _forget_worker(self, worker_id: int) -> None:
-        """After a departure. Tasks in the common queue are left to the other workers;
-        nobody will answer those in a queue of its own."""
+        """After a departure. Tasks in the common queue are left to the other workers; nobody will answer those in a
+        queue of its own."""
         self._present.discard(worker_id)
         self._with_data.discard(worker_id)
         unanswered = [n for n, w in self._assigned.items() if w == worker_id]

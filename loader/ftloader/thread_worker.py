@@ -1,10 +1,9 @@
 """What one worker thread does.
 
-Everything passes through two kinds of ``queue.SimpleQueue``: tasks to the workers,
-results to the consumer (``ftloader.messages``). A worker owns its ``WorkerContext`` alone,
-and between two tasks its thread refers to nothing of the user's (dataset, collate
-function, batch): so an iterator that is part of a reference cycle through the dataset can
-still be collected while its workers wait.
+Everything passes through two kinds of ``queue.SimpleQueue``: tasks to the workers, results to the consumer
+(``ftloader.messages``). A worker owns its ``WorkerContext`` alone, and between two tasks its thread refers to nothing
+of the user's (dataset, collate function, batch): so an iterator that is part of a reference cycle through the dataset
+can still be collected while its workers wait.
 """
 
 import contextlib
@@ -27,9 +26,7 @@ from ftloader.malloc import keep_freed_memory
 from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task, WorkerExhausted
 from ftloader.on_error import ErrorPolicy
 from ftloader.own_copy import Original
-from ftloader.state.format import is_stateful
-from ftloader.state.shares import following
-from ftloader.state.workers import StatefulIterableFetcher, WorkerState
+from ftloader.state.workers import StatefulIterableFetcher, WorkerState, begun
 from ftloader.strict_random import Watch
 from ftloader.torch_private import LIBRARY, DatasetKind, pin_memory
 from ftloader.worker_info import WorkerInfo, acting_as
@@ -37,7 +34,8 @@ from ftloader.worker_info import WorkerInfo, acting_as
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What all workers of one iterator do: the loader's arguments that concern them."""
+    """What all workers of one iterator do: the loader's arguments that concern them, and what belongs to the epoch that
+    begins."""
 
     dataset: Any
     dataset_kind: int
@@ -48,9 +46,8 @@ class Plan:
     num_workers: int
     base_seed: int
     epoch_number: int
-    """Of the first epoch that the workers build batches of."""
     shared_seed: int | None
-    """What a data pipe has been seeded with, for the epoch that begins."""
+    """What a data pipe has been seeded with."""
     policy: ErrorPolicy
     watch: Watch | None
     """Reports draws from global generators, if the loader is strict."""
@@ -58,9 +55,8 @@ class Plan:
     """With ``rank``: what the data pipes of a distributed job are sharded by."""
     rank: int
     modes: ConsumerModes
-    """Of the thread that makes the iterator."""
-    states: tuple[WorkerState, ...]
-    """What each worker goes on from, in that epoch."""
+    states: list[WorkerState]
+    """What each worker goes on from."""
     pin_memory_device: str | None
     """Device type to pin batches for, or None to leave them unpinned."""
     pin_memory_device_index: int | None
@@ -69,70 +65,60 @@ class Plan:
 class WorkerContext:
     """The user's side of one worker: its view of the dataset, its info, its fetcher.
 
-    Made by the consumer, then owned by the worker thread; the consumer only keeps it
-    alive and hands it over with each task.
+    Made by the consumer, then owned by the worker thread; the consumer only keeps it alive and hands it over with each
+    task.
     """
 
     def __init__(self, plan: Plan, worker_id: int, dataset: Any) -> None:
-        self._plan = plan
+        self.plan = plan
         self._worker_id = worker_id
         self._dataset = dataset  # this worker's: see own_datasets
         self._context = own_context()  # the consumer's, as it is now
         self._share = plan.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
+        self._info = WorkerInfo(
+            id=worker_id, num_workers=plan.num_workers, seed=plan.base_seed + worker_id, dataset=dataset
+        )
 
     def start_up(self) -> None:
-        """Makes the worker's info and runs ``worker_init_fn``; once per worker."""
+        """Runs ``worker_init_fn``; once per worker."""
         self._context.run(self._start_up)
 
     def _start_up(self) -> None:
-        plan = self._plan
-        self._info = WorkerInfo(
-            id=self._worker_id,
-            num_workers=plan.num_workers,
-            seed=plan.base_seed + self._worker_id,
-            dataset=self._dataset,
-        )
+        plan = self.plan
         if plan.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(plan.pin_memory_device_index)
-        with (
-            acting_as(self._info),
-            _no_stop_iteration("worker_init_fn"),
-            data_pipes.exclusive(self._dataset),  # worker_init_fn may walk the pipes
-        ):
+        with acting_as(self._info), data_pipes.exclusive(self._dataset):  # worker_init_fn may walk the pipes
             data_pipes.shard(self._dataset, plan.world_size, plan.rank, self._worker_id)
             if plan.worker_init_fn is not None:
-                plan.worker_init_fn(self._worker_id)
-
-    def adopt_modes(self) -> None:
-        """In the worker's thread, once, before all else."""
-        self._plan.modes.adopt()
-
-    def watching(self) -> contextlib.AbstractContextManager:
-        """For the worker's life, ``worker_init_fn`` included."""
-        watch = self._plan.watch
-        return contextlib.nullcontext() if watch is None else watch.watching()
+                try:
+                    plan.worker_init_fn(self._worker_id)
+                except StopIteration as error:
+                    raise without_stop_iteration(error, "worker_init_fn") from error
 
     def run(self, task: Task) -> Fetched | Failure | None:
         """The outcome of *task*; None if another worker will give it.
 
-        Raises ``Exhausted`` or ``Cancelled`` (both end the task without a batch) or
-        whatever the user's code raises.
+        Raises ``Exhausted`` or ``Cancelled`` (both end the task without a batch) or whatever the user's code raises.
         """
         return self._context.run(self._run, task)
 
     def _run(self, task: Task) -> Fetched | Failure | None:
-        with acting_as(self._info), _no_stop_iteration("the dataset or collate_fn"):
-            if task.assembly is not None:
-                return task.assembly.build()
-            return self._fetch(task.epoch, task.index)
+        try:
+            with acting_as(self._info):
+                if task.assembly is not None:
+                    return task.assembly.build()
+                return self._fetch(task.epoch, task.index)
+        except StopIteration as error:
+            raise without_stop_iteration(error, "the dataset or collate_fn") from error
 
     def _fetch(self, epoch: Epoch, index: Any) -> Fetched:
+        plan = self.plan
         try:
             if epoch is not self._epoch:
-                # Should making the fetcher fail, the worker has nothing to give in
-                # this epoch, and says so from the next task on.
+                # Should making the fetcher fail, the worker has nothing to give in this epoch, and says so from the
+                # next task on.
                 self._epoch, self._fetcher = epoch, None
                 self._fetcher = self._make_fetcher(epoch)
             if self._fetcher is None:
@@ -144,41 +130,34 @@ class WorkerContext:
             self._share = None
             raise
         self._share = None
-        if self._plan.pin_memory_device is not None and fetched.data is not EMPTY:
-            fetched.data = pin_memory(fetched.data, self._plan.pin_memory_device)
+        if plan.pin_memory_device is not None and fetched.data is not EMPTY:
+            fetched.data = pin_memory(fetched.data, plan.pin_memory_device)
         return fetched
 
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
-        plan = self._plan
-        if plan.dataset_kind == DatasetKind.Iterable:
-            if epoch.shared_seed != plan.shared_seed:
-                data_pipes.seed(self._dataset, epoch.shared_seed)
-            return self._make_stateful_fetcher(epoch)
-        return MapFetcher(self._dataset, plan.auto_collation, plan.collate_fn, plan.policy)
-
-    def _make_stateful_fetcher(self, epoch: Epoch) -> Fetcher:
-        state = replace(self._plan.states[self._worker_id], share=self._share)
-        if self._share is not None and epoch.number != self._plan.epoch_number:
+        plan, dataset, share = self.plan, self._dataset, self._share
+        if plan.dataset_kind == DatasetKind.Map:
+            return MapFetcher(dataset, plan.auto_collation, plan.collate_fn, plan.policy)
+        if epoch.shared_seed != plan.shared_seed:
+            data_pipes.seed(dataset, epoch.shared_seed)
+        if share is not None and epoch.number != plan.epoch_number:
             # The epoch that it is for was left before this worker had a batch.
-            stateful = is_stateful(self._dataset)
-            share = following(self._share, ended=False, stateful=stateful, ahead=True)
-            state = replace(state, share=share)
-        return StatefulIterableFetcher(self._dataset, self._make_iterable_fetcher, state, epoch)
+            share = begun((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
 
-    def _make_iterable_fetcher(self) -> IterableFetcher:
-        plan = self._plan
-        with data_pipes.exclusive(self._dataset):
-            return IterableFetcher(
-                self._dataset, plan.auto_collation, plan.collate_fn, plan.drop_last, plan.policy, self._worker_id
-            )
+        def make() -> IterableFetcher:
+            with data_pipes.exclusive(dataset):
+                return IterableFetcher(
+                    dataset, plan.auto_collation, plan.collate_fn, plan.drop_last, plan.policy, self._worker_id
+                )
+
+        return StatefulIterableFetcher(dataset, make, replace(plan.states[self._worker_id], share=share))
 
 
 def own_datasets(dataset: Any, dataset_kind: int, count: int) -> list[Any]:
     """The dataset objects that *count* workers use.
 
-    Map-style: the dataset itself, shared by all workers, which is where threads save
-    the memory that processes spend on copies. Iterable-style: a copy in depth for each
-    worker, as processes have it.
+    Map-style: the dataset itself, shared by all workers, which is where threads save the memory that processes spend on
+    copies. Iterable-style: a copy in depth for each worker, as processes have it.
 
     Raises:
         TypeError: if it cannot be copied.
@@ -191,20 +170,6 @@ def own_datasets(dataset: Any, dataset_kind: int, count: int) -> list[Any]:
     return [original.copy() for _ in range(count)]
 
 
-class _no_stop_iteration:
-    """For user code, and who it is (see ``without_stop_iteration``)."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind, error, traceback) -> None:
-        if isinstance(error, StopIteration):
-            raise without_stop_iteration(error, self._where)
-
-
 def run_worker(
     worker_id: int,
     start: list[WorkerContext],
@@ -212,9 +177,9 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """The thread's whole life. *start* holds the context and is emptied, because the
-    ``Thread`` object keeps the arguments of its target for as long as it runs. *started_up*
-    is told once, when ``worker_init_fn`` has returned or failed."""
+    """The thread's whole life. *start* holds the context and is emptied, because the ``Thread`` object keeps the
+    arguments of its target for as long as it runs. *started_up* is told once, when ``worker_init_fn`` has returned or
+    failed."""
     process = os.getpid()
     started = False
     try:
@@ -223,8 +188,9 @@ def run_worker(
         with contextlib.ExitStack() as life:
             context = start.pop()
             try:
-                context.adopt_modes()
-                life.enter_context(context.watching())
+                context.plan.modes.adopt()
+                if context.plan.watch is not None:
+                    life.enter_context(context.plan.watch.watching())  # worker_init_fn included
                 context.start_up()
             finally:
                 _end_if_forked(process)
@@ -263,9 +229,8 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
 def _end_if_forked(process: int) -> None:
     """Ends the child, if user code forked one out of *process* and returned in it.
 
-    This thread is its only one of ours. By this call, since after the end of a thread the C
-    library would run the destructors of an interpreter and of libraries (torch's may never
-    return) that nobody has told that it is over.
+    This thread is its only one of ours. By this call, since after the end of a thread the C library would run the
+    destructors of an interpreter and of libraries (torch's may never return) that nobody has told that it is over.
     """
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
@@ -282,7 +247,7 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
     except Cancelled:
         return None
     except Exhausted as end:
-        return WorkerExhausted(worker_id, end.skipped)
+        return WorkerExhausted(worker_id, end.skipped, end.state)
     except BaseException as error:
         # Without this frame, which is of no interest to the reader of the traceback.
         error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
@@ -304,10 +269,9 @@ _setters = [getattr(_library, name, None) for name in ("omp_set_num_threads", "M
 def _limit_intra_op_threads() -> None:
     """The calling thread computes alone, as torch's workers do (``torch.set_num_threads(1)``).
 
-    Workers are the parallelism here; without this each would bring its own team of OpenMP
-    threads. torch's function sets the calling thread's number, which it keeps in OpenMP and
-    MKL, and beside it a default of the process, which any new thread takes over at its first
-    look. So the two libraries are told, and the default stays as it is.
+    Workers are the parallelism here; without this each would bring its own team of OpenMP threads. torch's function
+    sets the calling thread's number, which it keeps in OpenMP and MKL, and beside it a default of the process, which
+    any new thread takes over at its first look. So the two libraries are told, and the default stays as it is.
     """
     torch.get_num_threads()  # the first look of this thread
     for set_number in filter(None, _setters):

@@ -1,9 +1,8 @@
 """A torch CPU generator whose whole state is seeded.
 
-``torch.Generator().manual_seed(seed)`` takes 32 bits of its seed (``at::mt19937`` is
-initialised with a ``uint32_t``): among a million samples some hundred pairs would draw the
-same numbers. Here all 624 words of the Mersenne Twister come from a hash, so two
-generators are the same only if their seeds are.
+``torch.Generator().manual_seed(seed)`` takes 32 bits of its seed (``at::mt19937`` is initialised with a ``uint32_t``):
+among a million samples some hundred pairs would draw the same numbers. Here all 624 words of the Mersenne Twister come
+from a hash, so two generators are the same only if their seeds are.
 """
 
 import hashlib
@@ -12,10 +11,9 @@ from typing import Final
 import numpy as np
 import torch
 
-# CPUGeneratorImplStateLegacy (ATen/CPUGeneratorImpl.cpp) begins with the seed (uint64),
-# the number of words left before the next regeneration, plus one (int32), whether it is
-# seeded (int32), the next word (uint64), and the words of the state (uint64 each, the
-# upper half 0). A freshly seeded generator has 1 left: its first draw regenerates.
+# CPUGeneratorImplStateLegacy (ATen/CPUGeneratorImpl.cpp) begins with the seed (uint64), the number of words left before
+# the next regeneration, plus one (int32), whether it is seeded (int32), the next word (uint64), and the words of the
+# state (uint64 each, the upper half 0). A freshly seeded generator has 1 left: its first draw regenerates.
 _STATE_BYTES: Final = 5056
 _WORDS: Final = slice(24, 24 + 624 * 8)
 
@@ -26,8 +24,8 @@ _template.flags.writeable = False
 def make_torch_generator(seed: bytes) -> torch.Generator:
     """A CPU generator seeded from all of *seed* (any number of bytes).
 
-    Its ``initial_seed()`` is the first eight bytes of the hash of *seed*. With a torch that
-    keeps its state in another layout the generator is seeded from these alone.
+    Its ``initial_seed()`` is the first eight bytes of the hash of *seed*. With a torch that keeps its state in another
+    layout the generator is seeded from these alone.
     """
     stream = hashlib.shake_256(seed).digest(8 + 624 * 4)
     initial_seed = int.from_bytes(stream[:8], "little")

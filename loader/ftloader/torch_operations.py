@@ -1,9 +1,9 @@
 """Which calls of torch's functions draw from a default generator.
 
 A call draws if a default generator's state is another one after it. Only calls that may draw are compared so, since
-another thread may draw meanwhile: what torch itself marks (random operations carry the tag
-``nondeterministic_seeded``, aten/src/ATen/native/tags.yaml), and functions that torch has in Python and that name a
-marked operation. So later versions of torch are covered as far as its authors tag their operations.
+another thread may draw meanwhile: what torch itself marks (random operations carry the tag ``nondeterministic_seeded``,
+aten/src/ATen/native/tags.yaml), and functions that torch has in Python and that name a marked operation. So later
+versions of torch are covered as far as its authors tag their operations.
 """
 
 import functools
@@ -87,8 +87,8 @@ def _random_operations() -> frozenset[str]:
 
 
 def _names_random(function: types.FunctionType, depth: int = 3) -> bool:
-    """Whether a function of torch names a random operation, itself or in functions of
-    torch that it names or (as a dispatcher of several) encloses."""
+    """Whether a function of torch names a random operation, itself or in functions of torch that it names or (as a
+    dispatcher of several) encloses."""
     names = _names(function.__code__)
     if not _random_operations().isdisjoint(names):
         return True

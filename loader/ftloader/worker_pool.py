@@ -1,27 +1,24 @@
 """The life of worker threads: started, told to end, waited for; at the end of the program, in a forked child.
 
-A pool refers to threads and queues of tasks only, never to the iterator or (between tasks)
-to anything of the user's. That is what lets a dropped iterator be collected, and its
-finalizer (which holds the pool) end the threads. The queue of results is the iterator's, and
-everybody else refers to it weakly: an exception in it that nobody has asked for may lead,
-through its traceback and the dataset, back to the iterator.
+A pool refers to threads and queues of tasks only, never to the iterator or (between tasks) to anything of the user's.
+That is what lets a dropped iterator be collected, and its finalizer (which holds the pool) end the threads. The queue
+of results is the iterator's, and everybody else refers to it weakly: an exception in it that nobody has asked for may
+lead, through its traceback and the dataset, back to the iterator.
 
-Workers of iterators that are still referred to when the program ends (by a global, say) are
-ended in two steps, with the technique of ``concurrent.futures.thread``:
+Workers of iterators that are still referred to when the program ends (by a global, say) are ended in two steps, with
+the technique of ``concurrent.futures.thread``:
 
-1. When the main thread is done, before the interpreter waits for the other threads and
-   before any function registered with ``atexit``, which may close what workers use. Pools
-   used by a thread that the interpreter waits for are left alone: that thread goes on.
-2. When all those threads have ended, as a function of ``atexit``: pools that are left, and
-   those made since by functions registered after this module was imported.
+1. When the main thread is done, before the interpreter waits for the other threads and before any function registered
+   with ``atexit``, which may close what workers use. Pools used by a thread that the interpreter waits for are left
+   alone: that thread goes on.
+2. When all those threads have ended, as a function of ``atexit``: pools that are left, and those made since by
+   functions registered after this module was imported.
 
-Whoever waits does so for ``JOIN_LIMIT`` seconds at most, for all threads together. A worker
-that user code holds up (a server that does not answer, a lock that nobody releases) is named
-with its stack then, and left behind.
+Whoever waits does so for ``JOIN_LIMIT`` seconds at most, for all threads together. A worker that user code holds up (a
+server that does not answer, a lock that nobody releases) is named with its stack then, and left behind.
 
-In a forked child the queues are not touched. Without the GIL each has a lock of the
-interpreter's, which a thread that waited for it may have been handed, but not yet woken
-with, when the fork came: it then stays locked for ever.
+In a forked child the queues are not touched. Without the GIL each has a lock of the interpreter's, which a thread that
+waited for it may have been handed, but not yet woken with, when the fork came: it then stays locked for ever.
 """
 
 import atexit
@@ -34,28 +31,27 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from ftloader import fork_locks
+from ftloader.call_site import warn_user
 from ftloader.fetch import Epoch
 from ftloader.messages import Order, Task
 from ftloader.thread_worker import WorkerContext, run_worker, send
 
 JOIN_LIMIT = 5.0
-"""Seconds to wait for workers that were told to end, the time torch grants its worker
-processes. A worker only needs longer if a single sample does. Read at each wait."""
+"""Seconds to wait for workers that were told to end, the time torch grants its worker processes. A worker only needs
+longer if a single sample does. Read at each wait."""
 
 
 class WorkerThread(threading.Thread):
     """A thread that the exit of the interpreter waits for: here, with a limit.
 
-    Python itself waits for a thread without a limit (``daemon=False``) or not at all. So it is
-    started as a daemon thread, and is none to those that ask afterwards: a thread that user
-    code starts in it is no daemon thread either.
+    Python itself waits for a thread without a limit (``daemon=False``) or not at all. So it is started as a daemon
+    thread, and is none to those that ask afterwards: a thread that user code starts in it is no daemon thread either.
     """
 
     pid = None
@@ -74,13 +70,12 @@ class WorkerThread(threading.Thread):
 class WorkerPool:
     """``len(contexts)`` worker threads, from ``start()`` on.
 
-    With *private_queues* each worker has its own queue of tasks (iterable-style: a
-    task is for a certain worker); else all take from one (map-style: whoever is free).
-    What they have to say they put into *results*, for as long as that exists.
+    With *private_queues* each worker has its own queue of tasks (iterable-style: a task is for a certain worker); else
+    all take from one (map-style: whoever is free). What they have to say they put into *results*, for as long as that
+    exists.
 
-    ``_told_to_end`` goes from False to True once; ``epoch`` and ``consumer`` are replaced by
-    the consumer only. All are read without a lock; every reader copes with a value that is a
-    moment old.
+    ``_told_to_end`` goes from False to True once; ``epoch`` and ``consumer`` are replaced by the consumer only. All are
+    read without a lock; every reader copes with a value that is a moment old.
     """
 
     def __init__(self, contexts: tuple[WorkerContext, ...], private_queues: bool, results: SimpleQueue) -> None:
@@ -101,11 +96,10 @@ class WorkerPool:
         )
 
     def start(self) -> None:
-        """Starts the threads, once. Whoever is to end them should hold the pool before, since
-        an interruption can come between any two steps.
+        """Starts the threads, once. Whoever is to end them should hold the pool before, since an interruption can come
+        between any two steps.
 
-        Raises ``RuntimeError`` if the system refuses a thread, or nobody would end it any
-        more; none is left then.
+        Raises ``RuntimeError`` if the system refuses a thread, or nobody would end it any more; none is left then.
         """
         fork_locks.renewed(self)
         _live.add(self)  # before the look at _closed, which _end_last sets before its look at _live
@@ -131,11 +125,10 @@ class WorkerPool:
             try:
                 self._started.get(timeout=max(0.0, deadline - time.monotonic()))
             except Empty:
-                warnings.warn(
+                warn_user(
                     f"worker_init_fn of {waiting} worker threads has not returned within {JOIN_LIMIT:g} s: if "
                     "it seeds random, NumPy or torch, that will reach the whole program",
                     RuntimeWarning,
-                    stacklevel=2,
                 )
                 return
 
@@ -151,8 +144,8 @@ class WorkerPool:
 
     @property
     def orphaned(self) -> bool:
-        """Whether this is a forked child, in which the threads do not exist. Asked of the
-        system, since finalizers run in the child before any function that could note it."""
+        """Whether this is a forked child, in which the threads do not exist. Asked of the system, since finalizers run
+        in the child before any function that could note it."""
         return os.getpid() != self._process
 
     @property
@@ -174,10 +167,9 @@ class WorkerPool:
     def wake(self) -> None:
         """Lets every waiting worker run for a moment.
 
-        In a free-threaded build an object that another thread drops is freed when the
-        thread that created it next runs Python code, or by a garbage collection (biased
-        reference counting, PEP 703). Without this, the last batches of an epoch would
-        stay in memory while persistent workers wait for the next.
+        In a free-threaded build an object that another thread drops is freed when the thread that created it next runs
+        Python code, or by a garbage collection (biased reference counting, PEP 703). Without this, the last batches of
+        an epoch would stay in memory while persistent workers wait for the next.
         """
         for tasks in self._tasks:
             for _ in range(len(self.threads) // len(self._tasks)):
@@ -186,9 +178,8 @@ class WorkerPool:
     def stop(self) -> None:
         """Tells every worker to end after the sample in hand. Returns at once.
 
-        Safe to call repeatedly and from anywhere, also from a finalizer that runs in
-        the midst of another call on the same queues: ``SimpleQueue.put`` is documented
-        as reentrant for this very purpose, which ``queue.Queue`` is not.
+        Safe to call repeatedly and from anywhere, also from a finalizer that runs in the midst of another call on the
+        same queues: ``SimpleQueue.put`` is documented as reentrant for this very purpose, which ``queue.Queue`` is not.
         """
         self._told_to_end = True
         self.epoch.cancelled = True
@@ -215,9 +206,8 @@ class WorkerPool:
     def dispose(self) -> None:
         """For the finalizer of the iterator: ``stop()``, and ``join()`` where that is safe.
 
-        A finalizer can run in any thread, between any two steps of any code. It waits only
-        if the pool was not stopped before: whoever did that has waited, or must not be held
-        up (an interruption).
+        A finalizer can run in any thread, between any two steps of any code. It waits only if the pool was not stopped
+        before: whoever did that has waited, or must not be held up (an interruption).
         """
         if not self.stopped:
             self.stop()
@@ -227,9 +217,9 @@ class WorkerPool:
     def may_wait(self) -> bool:
         """Whether a finalizer may wait for the workers.
 
-        Only in the thread that used the iterator. Any other was merely hit by the garbage
-        collection: a worker of another loader, say, for whose end somebody waits in turn. And
-        not with a lock in hand that a thread needs for its first and last steps, or a fork.
+        Only in the thread that used the iterator. Any other was merely hit by the garbage collection: a worker of
+        another loader, say, for whose end somebody waits in turn. And not with a lock in hand that a thread needs for
+        its first and last steps, or a fork.
         """
         thread = self.consumer()
         # Neither name is public. Before and after its own steps the module does not know a thread.
@@ -247,8 +237,8 @@ class WorkerPool:
 
 
 def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:
-    """Waits for *threads* to end, up to *limit* seconds in all. Returns those that have not,
-    but for the calling thread, which cannot wait for itself, and those not started."""
+    """Waits for *threads* to end, up to *limit* seconds in all. Returns those that have not, but for the calling
+    thread, which cannot wait for itself, and those not started."""
     deadline = time.monotonic() + limit
     started = [thread for thread in threads if thread.ident not in (None, threading.get_ident())]
     for thread in started:
@@ -256,27 +246,21 @@ def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threadin
     return [thread for thread in started if thread.is_alive()]
 
 
-# The warning is shown at the user's line that closed or dropped an iterator.
-_NOT_THE_USERS = (os.path.dirname(__file__) + os.sep, weakref.__file__)
-
-
 def report_stuck(threads: list[threading.Thread], limit: float, consequence: str) -> None:
     """A ``RuntimeWarning`` that *threads* did not end within *limit* seconds, with the stack of each."""
-    warnings.warn(
+    warn_user(
         f"{', '.join(thread.name for thread in threads)} did not end within {limit:.3g} s of being told to: a call "
         "into the dataset, collate_fn or worker_init_fn has not returned, or the machine gives it no time to run. "
         f"{consequence} Stack:\n{_stacks(threads)}",
         RuntimeWarning,
-        skip_file_prefixes=_NOT_THE_USERS,
     )
 
 
 def _stacks(threads: list[threading.Thread]) -> str:
     """The stacks of running threads as text.
 
-    Through ``faulthandler``, which stops all threads while it reads (CPython issue
-    128400); walking frames from ``sys._current_frames()`` while their thread goes on
-    running is not safe without the GIL.
+    Through ``faulthandler``, which stops all threads while it reads (CPython issue 128400); walking frames from
+    ``sys._current_frames()`` while their thread goes on running is not safe without the GIL.
     """
     try:
         # A file, since faulthandler writes to a descriptor; it names 100 threads at most.
@@ -341,8 +325,8 @@ def _end(pools: list[WorkerPool]) -> None:
 
 
 class _EndOfThread:
-    """Kept in the local storage of the thread that forked, so that it dies with it. If it ends in
-    the child as threads do, no exit hook runs, and the process lives for as long as any worker."""
+    """Kept in the local storage of the thread that forked, so that it dies with it. If it ends in the child as threads
+    do, no exit hook runs, and the process lives for as long as any worker."""
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down

@@ -8,11 +8,10 @@
     decode.read_images(paths, device="cuda:0")          # CUDA tensors, one batched decode
     decode.read_pil("cat.jpg")                          # a Pillow image, for transforms
 
-``read_image`` with Pillow gives the pixels of ``np.array(Image.open(p).convert("RGB"))`` in
-less time; ``ftloader.decode.jpeg_fast`` says how. Pillow's arena of image memory, which all
-threads share, is not used by it. Programs that go on using ``Image.open`` in many threads can
-lessen the contention with Pillow's environment variables ``PILLOW_BLOCKS_MAX`` and
-``PILLOW_BLOCK_SIZE``; they are process-wide, so nothing here sets them.
+``read_image`` with Pillow gives the pixels of ``np.array(Image.open(p).convert("RGB"))`` in less time;
+``ftloader.decode.jpeg_fast`` says how. Pillow's arena of image memory, which all threads share, is not used by it.
+Programs that go on using ``Image.open`` in many threads can lessen the contention with Pillow's environment variables
+``PILLOW_BLOCKS_MAX`` and ``PILLOW_BLOCK_SIZE``; they are process-wide, so nothing here sets them.
 """
 
 from ftloader.decode.errors import BackendUnavailable, DecodeError

@@ -1,16 +1,15 @@
 """Images to CUDA tensors with nvImageCodec: batch decoding on the GPU.
 
-Each thread has its own decoder and its own CUDA stream a GPU, so threads decode at the same
-time without a lock; both are freed with the thread.
+Each thread has its own decoder and its own CUDA stream a GPU, so threads decode at the same time without a lock; both
+are freed with the thread.
 
-**Order.** A decode runs on the thread's own stream. Its pixels are then copied, on the stream
-that is current in the calling thread (the default stream, in a loader's workers), into memory
-of torch's allocator. So the tensors behave as the result of any torch operation called at
-that place: whoever uses them on the same stream needs no synchronisation, and freeing them is
-safe. nvImageCodec's own buffer is freed once the copy has been made.
+**Order.** A decode runs on the thread's own stream. Its pixels are then copied, on the stream that is current in the
+calling thread (the default stream, in a loader's workers), into memory of torch's allocator. So the tensors behave as
+the result of any torch operation called at that place: whoever uses them on the same stream needs no synchronisation,
+and freeing them is safe. nvImageCodec's own buffer is freed once the copy has been made.
 
-The copy within the GPU is some microseconds for an image; sharing nvImageCodec's buffer
-instead would leave torch's allocator unaware of kernels that still read it.
+The copy within the GPU is some microseconds for an image; sharing nvImageCodec's buffer instead would leave torch's
+allocator unaware of kernels that still read it.
 """
 
 import contextlib
@@ -35,8 +34,8 @@ _ADVICE = "pass device='cpu', or run where there is one"
 def resolve(device: torch.device) -> torch.device:
     """*device* with the index of the GPU to use.
 
-    Raises ``BackendUnavailable`` where there is no such GPU, and ``ValueError`` for plain
-    ``"cuda"`` where that would be a guess.
+    Raises ``BackendUnavailable`` where there is no such GPU, and ``ValueError`` for plain ``"cuda"`` where that would
+    be a guess.
     """
     if not torch.cuda.is_available():
         raise BackendUnavailable(

@@ -8,13 +8,13 @@ from typing import Any
 class DecodeError(OSError, ValueError):
     """An image could not be read or decoded: missing, unreadable, truncated, corrupt, unknown.
 
-    An ``OSError``, as Pillow's own errors mostly are, so that code that caught those goes on
-    working, and a ``ValueError``. The message names the image and the reason. It survives
-    pickling (from a process worker) with its path, its cause and its notes.
+    An ``OSError``, as Pillow's own errors mostly are, so that code that caught those goes on working, and a
+    ``ValueError``. The message names the image and the reason. It survives pickling (from a process worker) with its
+    path, its cause and its notes.
 
     Attributes:
-        path: the file as it was given (``str``), or None for an image in memory or for an
-            error rebuilt from its message alone, as torch does for its process workers.
+        path: the file as it was given (``str``), or None for an image in memory or for an error rebuilt from its
+            message alone, as torch does for its process workers.
         __cause__: the error of the library or of the operating system, if there was one.
     """
 

@@ -1,14 +1,12 @@
 """JPEG to array through Pillow's codecs, without the copies and shared state of its images.
 
-``np.array(Image.open(path).convert("RGB"))`` allocates and clears an image in the arena that
-all threads share behind a mutex (python-pillow/Pillow #8692), copies it (``convert`` copies
-also what is RGB already), packs it into pieces, joins these and copies the result again. Here
-the same libjpeg code decodes into scratch memory that the thread keeps, and the pixels are
-packed from there straight into the array: one copy, no arena, no plugin registry.
+``np.array(Image.open(path).convert("RGB"))`` allocates and clears an image in the arena that all threads share behind a
+mutex (python-pillow/Pillow #8692), copies it (``convert`` copies also what is RGB already), packs it into pieces, joins
+these and copies the result again. Here the same libjpeg code decodes into scratch memory that the thread keeps, and the
+pixels are packed from there straight into the array: one copy, no arena, no plugin registry.
 
-``decode`` answers only where the result is certain to be Pillow's, and None otherwise: for any
-unusual file, any error, any Pillow whose codecs have another shape. The caller then takes
-Pillow's public way, which also words the errors.
+``decode`` answers only where the result is certain to be Pillow's, and None otherwise: for any unusual file, any error,
+any Pillow whose codecs have another shape. The caller then takes Pillow's public way, which also words the errors.
 """
 
 import io

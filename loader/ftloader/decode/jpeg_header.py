@@ -15,9 +15,9 @@ class JpegHeader(NamedTuple):
 def parse(data: bytes) -> JpegHeader | None:
     """The frame header of *data*, or None unless it is a plain 8-bit JPEG up to its first scan.
 
-    Strict on purpose: whatever is unusual (fill bytes or junk between segments, arithmetic
-    coding, 12 bits, a height given later) is None, so that it goes to a full parser. What is
-    accepted is read here exactly as libjpeg reads it, so the two agree on the size.
+    Strict on purpose: whatever is unusual (fill bytes or junk between segments, arithmetic coding, 12 bits, a height
+    given later) is None, so that it goes to a full parser. What is accepted is read here exactly as libjpeg reads it,
+    so the two agree on the size.
     """
     # The markers are written out, not named in the module: without the GIL, counting references
     # to a global object at each marker is contention between threads; constants are immortal.

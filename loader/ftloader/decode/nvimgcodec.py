@@ -1,7 +1,7 @@
 """Images to arrays with nvImageCodec's CPU backend, one decoder a thread.
 
-nvImageCodec is NVIDIA's library behind GPU decoding (``ftloader.decode.cuda``); its CPU codecs
-(libjpeg-turbo and others) serve the same formats where there is no GPU.
+nvImageCodec is NVIDIA's library behind GPU decoding (``ftloader.decode.cuda``); its CPU codecs (libjpeg-turbo and
+others) serve the same formats where there is no GPU.
 
 API: https://docs.nvidia.com/cuda/nvimgcodec/py_api.html (0.9).
 """
@@ -83,8 +83,8 @@ def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -
 class _Decoders(threading.local):
     """A thread's CPU decoder, made at its first use and freed with the thread.
 
-    A forked child goes on with the copy of the thread that forked: a CPU decoder with one
-    thread runs in its caller and has no thread of its own that the child would miss.
+    A forked child goes on with the copy of the thread that forked: a CPU decoder with one thread runs in its caller and
+    has no thread of its own that the child would miss.
     """
 
     decoder: Any = None

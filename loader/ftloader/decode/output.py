@@ -23,8 +23,7 @@ def check_type(out: Any) -> None:
 
 
 def array_for(out: Out, shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
-    """The array to write an image of *shape* and *dtype* to; raises ``ValueError`` if *out*
-    cannot take it."""
+    """The array to write an image of *shape* and *dtype* to; raises ``ValueError`` if *out* cannot take it."""
     if out is None:
         return np.empty(shape, dtype)
     array = out(shape, dtype) if callable(out) else out

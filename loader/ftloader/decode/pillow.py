@@ -1,8 +1,8 @@
 """Images to arrays with Pillow, in many threads at once.
 
-The pixels are those of ``np.array(Image.open(file).convert(mode))``, always. What differs is
-how: see ``jpeg_fast`` for JPEGs. For other formats the plugins are tried from a list of our
-own, since ``Image.open`` walks a registry that another thread may be filling meanwhile.
+The pixels are those of ``np.array(Image.open(file).convert(mode))``, always. What differs is how: see ``jpeg_fast`` for
+JPEGs. For other formats the plugins are tried from a list of our own, since ``Image.open`` walks a registry that
+another thread may be filling meanwhile.
 """
 
 import io
@@ -70,8 +70,8 @@ def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
 def load(encoded: Encoded, mode: str | None) -> Image.Image:
     """*encoded* as a Pillow image of *mode* with its pixels decoded.
 
-    Raises ``DecodeError`` for whatever Pillow finds wrong with the data, and ``ValueError``
-    for a mode that does not exist.
+    Raises ``DecodeError`` for whatever Pillow finds wrong with the data, and ``ValueError`` for a mode that does not
+    exist.
     """
     if mode is not None:
         check_mode(mode)

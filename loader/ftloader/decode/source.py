@@ -26,8 +26,8 @@ class Encoded(NamedTuple):
 def fetch(source: Any) -> Encoded:
     """The bytes of *source*, read in one go.
 
-    Raises ``DecodeError`` for a file that cannot be read (the ``OSError`` is its cause), and
-    ``TypeError`` for what is none of ``ImageSource``.
+    Raises ``DecodeError`` for a file that cannot be read (the ``OSError`` is its cause), and ``TypeError`` for what is
+    none of ``ImageSource``.
     """
     # The two usual cases first; str before os.fspath, which would take bytes for a path.
     if isinstance(source, str):

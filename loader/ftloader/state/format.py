@@ -1,13 +1,12 @@
 """What a state of a loader consists of, and whether a given one is such a state.
 
-``DataLoader.state_dict()`` gives a dictionary of plain values (dictionaries with string
-keys, lists, strings, numbers, None), apart from what the user's own ``state_dict()`` methods
-return. So it survives ``pickle``, ``torch.save`` (``weights_only=True`` included) and, where
-the user's parts do, JSON.
+``DataLoader.state_dict()`` gives a dictionary of plain values (dictionaries with string keys, lists, strings, numbers,
+None), apart from what the user's own ``state_dict()`` methods return. So it survives ``pickle``, ``torch.save``
+(``weights_only=True`` included) and, where the user's parts do, JSON.
 
 =============== ==========================================================================
 ``format``      ``"ftloader.DataLoader"``
-``version``     3
+``version``     4
 ``loader``      what the loader must have in common with the saved one: ``style`` ("map" or
                 "iterable"), ``batch_size`` and ``drop_last``
 ``phase``       "begin": before an epoch; "midst"; "end": after one. For the first and the
@@ -15,11 +14,9 @@ the user's parts do, JSON.
 ``base_seed``   of the epoch (of the next one), None if that is still to be drawn
 ``epoch``       the iterator's number of that epoch (persistent workers count on)
 ``shared_seed`` of data pipes, or None
-``order``       where the order comes from (``ftloader.state.samplers``): ``generators``, maybe
-                ``generators_at_iter``, ``seed``; ``epochs`` of samplers with ``set_epoch``
+``order``       where the order comes from (``ftloader.state.samplers``)
 ``generators``  the states of the loader's and its samplers' own generators when the state was
-                made; between epochs also of those of the process that the next order comes from.
-                None if the sampler was drawing just then
+                made, or None if the sampler was drawing just then
 ``drawn``       how many batches had been drawn from the sampler then
 ``ended``       whether it had ended
 ``sampler``     states of samplers that have one, and after how many batches, or None
@@ -27,11 +24,11 @@ the user's parts do, JSON.
 ``ahead``       with ``in_order=False``: further ones that have been
 ``last``        the batch last drawn, and a digest of its indices, or None
 ``workers``     iterable-style, in the midst, and between epochs if the workers' datasets live
-                on: each worker's share (``ftloader.state.shares``), else None
+                on and have a state: each worker's share (``ftloader.state.workers``), else None
 ``next_worker`` whose turn it is
 ``datasets``    map-style, processes: the state of each worker's dataset, or None
 ``dataset``     the state of the loader's own dataset, or None; iterable-style: as it was
-                when the workers' copies were made
+                when the epoch began
 =============== ==========================================================================
 """
 
@@ -41,11 +38,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ftloader.state.shares import same, share_out
 from ftloader.torch_private import DatasetKind
 
 FORMAT = "ftloader.DataLoader"
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +90,17 @@ class Resume:
         return first
 
 
+def same(state: Any, other: Any) -> bool:
+    """Whether two states are known to be equal. Not if they hold, say, tensors."""
+    try:
+        return bool(state == other)
+    except Exception:  # what a comparison in the user's types raises
+        return False
+
+
 def is_stateful(value: Any) -> bool:
-    """Whether *value* takes part in states: it has ``state_dict()`` and ``load_state_dict``. Some datasets have
-    methods of these names that want other arguments (MosaicML streaming, litdata)."""
+    """Whether *value* takes part in states: it has ``state_dict()`` and ``load_state_dict``. Some datasets have methods
+    of these names that want other arguments (MosaicML streaming, litdata)."""
     save = getattr(value, "state_dict", None)
     if not callable(save) or not callable(getattr(value, "load_state_dict", None)):
         return False
@@ -117,16 +121,6 @@ def is_iterable(loader: Any) -> bool:
 def dataset_state(dataset: Any) -> Any:
     """A copy of the dataset's state, since that may be its own dictionary; None without."""
     return copy.deepcopy(dataset.state_dict()) if is_stateful(dataset) else None
-
-
-def load_iterable(dataset: Any, state: Any) -> None:
-    """Loads the state of a loader's own iterable-style dataset.
-
-    Not if the dataset is in it already: that of a dataset fresh or between two passes, once
-    loaded, may stand for a pass that has begun.
-    """
-    if not same(dataset.state_dict(), state):
-        dataset.load_state_dict(copy.deepcopy(state))
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
@@ -174,7 +168,6 @@ def parse(state: Any) -> Resume:
     expected = {"format", "version", "loader", *Resume.__dataclass_fields__}
     if set(state) != expected:
         raise _damaged(f"its keys are {sorted(map(str, state))}, not {sorted(expected)}")
-    _check_parts(state)
     parts = {name: copy.deepcopy(state[name]) for name in Resume.__dataclass_fields__}
     for name in ("ahead", "workers", "datasets"):
         if parts[name] is not None:
@@ -203,92 +196,29 @@ def lives_on(loader: Any) -> bool:
 
 
 def check_workers(resume: Resume, loader: Any) -> None:
-    """Raises ``ValueError`` if the loader's number of workers cannot go on from the state."""
-    num_workers = loader.num_workers
-    if resume.workers is None:
+    """Raises ``ValueError`` if the loader's workers cannot go on from the state."""
+    if resume.workers is None or not (resume.midst or lives_on(loader)):
         return
-    if not resume.midst:
-        if lives_on(loader):
-            share_out(resume.workers, num_workers, stateful=is_stateful(loader.dataset))
-        return
+    saved, here = len(resume.workers), loader.num_workers
     # No worker and one worker read the same stream; any other number shares it out anew.
-    if max(1, num_workers) != len(resume.workers):
+    if max(1, here) != saved:
         raise ValueError(
-            f"the state is from the midst of an epoch of an iterable-style dataset with "
-            f"{len(resume.workers)} worker(s), and this loader has {num_workers}. Such a dataset "
-            "shares itself out among the workers, so another number gives other batches: use "
-            f"num_workers={len(resume.workers)} for the rest of this epoch (threads or processes"
-            + (", or 0)" if len(resume.workers) == 1 else ")")
+            f"the state is that of an iterable-style dataset with {saved} worker(s), and this loader has {here}. Such "
+            f"a dataset shares itself out among the workers: use num_workers={saved}"
+            + (" (or 0)" if saved == 1 else "")
+            + (
+                " for the rest of this epoch, with threads or processes"
+                if resume.midst
+                else ", or workers with persistent_workers=False, with which every epoch begins as the loader's own "
+                "dataset is"
+            )
         )
-
-
-def _check_parts(state: Mapping[str, Any]) -> None:
-    for name, shape in _SHAPES.items():
-        if not _has_shape(state[name], shape):
-            raise _damaged(f"the part {name!r} is not what state_dict() puts there")
-    if any(number < state["handed_over"] for number in state["ahead"]):
-        raise _damaged("batches were handed over twice")
-    if any(share["snapshot_at"] > share["batches"] for share in state["workers"] or ()):
-        raise _damaged("a worker's dataset is ahead of its batches")
-    iterable = state["loader"]["style"] == "iterable"
-    if state["workers"] == [] or type(state["order"].get("seed", 0)) is not int:
-        raise _damaged("there is no worker, or no seed")
-    if state["phase"] == "midst" and (state["base_seed"] is None or iterable and state["workers"] is None):
-        raise _damaged("what an epoch in its midst needs is missing")
-
-
-class _Count:
-    """An integer from 0."""
-
-
-_GENERATORS = {...: {"kind": str, "state": object}}
-_SNAPSHOT = (None, {"states": {}, "position": _Count})
-_SHAPES = {
-    "loader": {"style": object, "batch_size": object, "drop_last": object},
-    "phase": ("begin", "midst", "end"),
-    "base_seed": (None, int),
-    "epoch": _Count,
-    "shared_seed": (None, int),
-    "order": {"generators": _GENERATORS, "epochs": {...: int}},
-    "generators": (None, _GENERATORS),
-    "drawn": _Count,
-    "ended": bool,
-    "sampler": (None, {"drawn": _Count, "states": {}}),
-    "handed_over": _Count,
-    "ahead": [_Count],
-    "last": (None, {"batch": _Count, "digest": object}),
-    "workers": (
-        None,
-        [
-            {
-                "batches": _Count,
-                "snapshot": _SNAPSHOT,
-                "snapshot_at": _Count,
-                "before": (None, {"snapshot": _SNAPSHOT, "passes": [(None, _Count)]}),
-            }
-        ],
-    ),
-    "next_worker": _Count,
-    "datasets": (None, [object]),
-}
-"""Of each part: one of a tuple, a list of such items, a mapping with such values at these keys
-at least (``...``: at all), an object of this type, or this value."""
-
-
-def _has_shape(value: Any, shape: Any) -> bool:
-    if isinstance(shape, tuple):
-        return any(_has_shape(value, choice) for choice in shape)
-    if isinstance(shape, list):
-        return isinstance(value, list) and all(_has_shape(item, shape[0]) for item in value)
-    if isinstance(shape, dict):
-        if not isinstance(value, Mapping):
-            return False
-        if ... in shape:
-            return all(_has_shape(item, shape[...]) for item in value.values())
-        return all(key in value and _has_shape(value[key], inner) for key, inner in shape.items())
-    if shape is _Count:
-        return type(value) is int and value >= 0
-    return shape is object or value is shape or (type(value) is shape if isinstance(shape, type) else value == shape)
+    if any(share["snapshot_at"] is None for share in resume.workers):
+        raise ValueError(
+            "the state was made at the begin of an epoch after one that was left before its end, and the dataset lives "
+            "on: where it was then is not known. Ask for the state once each worker has given a batch, go through "
+            "epochs to their end, or use workers without persistent_workers"
+        )
 
 
 def _damaged(what: str) -> ValueError:

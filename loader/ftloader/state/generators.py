@@ -1,12 +1,8 @@
 """States of random generators, as plain values that survive pickle, JSON and ``torch.save``.
 
 A generator is one of ``torch.Generator``, ``random.Random``, ``numpy.random.Generator`` and
-``numpy.random.RandomState``. The process's own three (torch's default generator and those
-behind the functions of ``random`` and ``numpy.random``) count as generators too, under the
-names in ``GLOBALS``.
-
-Reading a state draws nothing. torch's generators lock themselves; NumPy's and Python's are
-read in one call each.
+``numpy.random.RandomState``; the modules ``random`` and ``numpy.random`` count as generators too. Reading a state draws
+nothing. torch's generators lock themselves; NumPy's and Python's are read in one call each.
 """
 
 import base64
@@ -18,21 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ftloader import fork_locks
-
-GLOBALS: Mapping[str, Any] = {
-    "torch": torch.default_generator,
-    # The modules have the methods of the generators behind their functions.
-    "random": random,
-    "numpy": np.random,
-}
-
 _OBJECTS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 
 State = Mapping[str, Any]
 """Of one generator, of JSON's types only: its ``kind`` and its ``state``."""
-
-_one_at_a_time = fork_locks.rlock()
 
 
 def is_generator(value: Any) -> bool:
@@ -110,17 +95,11 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def standing_at(states: Iterable[tuple[Any, State]]) -> Iterator[None]:
-    """A block in which each generator is in the state beside it; after it all are as before.
-
-    So an order is drawn again from where it came from, and nobody else's draws are disturbed.
-    One such block runs at a time. Another thread that draws from these generators meanwhile
-    draws from those states: a sampler that draws from the process's generators has no others.
-    """
+    """A block in which each generator is in the state beside it; after it all are as before."""
     states = list(states)
-    with _one_at_a_time:
-        own = [(generator, save(generator)) for generator, _ in states]
-        load(states)
-        try:
-            yield
-        finally:
-            load(own)
+    own = [(generator, save(generator)) for generator, _ in states]
+    load(states)
+    try:
+        yield
+    finally:
+        load(own)

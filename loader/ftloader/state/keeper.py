@@ -3,10 +3,7 @@
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
-
-from torch.utils.data import RandomSampler
 
 from ftloader import fork_locks
 from ftloader.state import generators, samplers
@@ -18,121 +15,94 @@ from ftloader.state.format import (
     is_iterable,
     is_stateful,
     lives_on,
-    load_iterable,
     make_state,
     parse,
+    same,
 )
 from ftloader.state.generators import State
 from ftloader.state.progress import Progress
 
 
 class StateKeeper:
-    """What was loaded and not yet used, and the progress of the latest iterator.
+    """What was loaded and not yet used, or the progress of the latest iterator.
 
-    It does not refer to the iterator, so one that is dropped is collected as ever. Copies
-    and pickles of a loader get what was loaded, not the progress.
+    It does not refer to the iterator, so one that is dropped is collected as ever. Copies and pickles of a loader get
+    what was loaded, not the progress.
 
-    ``_lock`` guards the attributes, is held for a few assignments only, and no other is
-    taken under it; reentrant for signal handlers that save a state (see ``Progress``), which
-    is always in one of the attributes. ``_starting`` is held while an epoch starts
-    (``iter(sampler)`` included, hence reentrant) and while a state between two epochs is made,
-    since both concern the generators that the epoch is about to draw from.
+    ``_now`` is replaced in one step. ``_starting`` is held while an epoch starts (``iter(sampler)`` included, hence
+    reentrant) and while a state between two epochs is made, since both concern the generators that the epoch is about
+    to draw from.
     """
 
     def __init__(self) -> None:
         self._starting = fork_locks.rlock()
-        self._lock = fork_locks.rlock()
-        self._loaded: tuple[Mapping[str, Any], Resume] | None = None
-        self._claimed: tuple[Mapping[str, Any], Resume] | None = None
-        self._progress: Progress | None = None
+        self._now: tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None] = None, None
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {"_loaded": self._loaded or self._claimed}
+        return {"_now": (self._now[0], None)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         StateKeeper.__init__(self)
-        self._loaded = state["_loaded"]
+        self.__dict__.update(state)
 
     # For iterators
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
-        """The block starts an epoch of an iterator that there is, and ends in ``began``."""
+    def starting(self) -> Iterator[Resume | None]:
+        """The block starts an epoch from what was loaded, if anything was, and ends in ``began``."""
         with self._starting:
-            yield
-
-    @contextmanager
-    def claimed(self) -> Iterator[Resume | None]:
-        """The block makes an iterator, and ends in ``began``. It has what was loaded, which
-        no other iterator gets, unless the block raises."""
-        with self._starting:
-            loaded = None
-            try:
-                with self._lock:
-                    loaded = self._loaded
-                    if loaded is not None:
-                        self._claimed = loaded
-                    self._loaded = None
-                yield loaded[1] if loaded is not None else None
-            except BaseException:
-                with self._lock:
-                    if loaded is not None and self._claimed is loaded:
-                        self._loaded, self._claimed = loaded, None
-                raise
+            loaded = self._now[0]
+            yield None if loaded is None else loaded[1]
 
     def latest(self) -> Progress | None:
         """The progress of the latest epoch, unless a state was loaded since."""
-        with self._lock:
-            return self._progress
+        return self._now[1]
 
     def began(self, progress: Progress) -> None:
-        """The latest epoch is that of *progress*."""
-        with self._lock:
-            self._progress, self._claimed = progress, None
+        """The latest epoch is that of *progress*. What was loaded has been used."""
+        self._now = None, progress
 
     # For the loader
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the next iterator goes on from a state."""
+        return self._now[0] is not None
+
     def load(self, state: Mapping[str, Any], loader: Any) -> None:
-        """Checks *state* and keeps it for the next iterator. Raises ``ValueError``, and then
-        nothing has changed."""
-        loaded = None
-        if state != {}:
-            resume = parse(state)
-            check_fit(state, resume, loader)
-            _check_samplers(resume, loader)
-            _check_dataset(resume, loader)
-            # At once, since other loaders may draw from them before the next iterator is made.
-            own = samplers.of_objects(resume.generators or {})
-            generators.load(samplers.find(samplers.sampler_of(loader), loader.generator, own))
-            if not resume.midst and samplers.stand_at(samplers.of_process(resume.generators)):
-                resume = replace(resume, generators=own)  # the program has put the process's back
-            loaded = copy.deepcopy(dict(state)), resume
-        with self._lock:
-            self._loaded, self._claimed, self._progress = loaded, None, None
-        if loaded is not None and not resume.midst:
+        """Checks *state* and keeps it for the next iterator. Raises ``ValueError``, and then nothing has changed."""
+        if state == {}:
+            self._now = None, None
+            return
+        resume = parse(state)
+        check_fit(state, resume, loader)
+        _check_samplers(resume, loader)
+        _check_dataset(resume, loader)
+        # At once, since other loaders may draw from them before the next iterator is made.
+        generators.load(samplers.find(samplers.sampler_of(loader), loader.generator, resume.generators or {}))
+        self._now = (copy.deepcopy(dict(state)), resume), None
+        if not resume.midst:
             # Here, so that the caller may set another epoch for the pass that comes.
-            if is_iterable(loader):
-                if resume.dataset is not None:
-                    load_iterable(loader.dataset, resume.dataset)
-                return
-            samplers.set_epochs(loader._index_sampler, resume.order["epochs"], distributed=False)
+            if not is_iterable(loader):
+                samplers.set_epochs(loader._index_sampler, resume.order["epochs"], distributed=False)
+            elif loader.num_workers == 0 and resume.workers is not None:
+                if (snapshot := resume.workers[0]["snapshot"]) is not None:
+                    if load_iterable(loader.dataset, snapshot["states"]["dataset"]):
+                        iter(loader.dataset)  # see ``ftloader.state.workers``
+            elif resume.dataset is not None:
+                load_iterable(loader.dataset, resume.dataset)
 
     def state(self, loader: Any) -> dict[str, Any]:
         """The state of *loader*."""
-        with self._lock:
-            progress = self._progress if self._loaded is None and self._claimed is None else None
-        if progress is None or progress.is_finished:
+        loaded, progress = self._now
+        if loaded is not None or progress is None or progress.finished:
             with self._starting:  # and look again: an epoch may have started meanwhile
-                with self._lock:
-                    loaded, claimed, progress = self._loaded, self._claimed, self._progress
+                loaded, progress = self._now
                 if loaded is not None:
                     return _not_yet_used(loader, *loaded)
-                if claimed is not None:  # this thread is in the midst of making the iterator
-                    return copy.deepcopy(dict(claimed[0]))
-                if progress is None or progress.is_finished:
+                if progress is None or progress.finished:
                     return _between_epochs(loader, progress)
-        state = progress.state(samplers.digest, lambda: samplers.of_objects(_generators(loader)))
+        state = progress.state(samplers.digest, lambda: _generators(loader))
         if state["loader"]["style"] == "map":
             own = dataset_state(loader.dataset)
             if state["datasets"] is None:
@@ -142,34 +112,42 @@ class StateKeeper:
         return state
 
 
+def load_iterable(dataset: Any, state: Any) -> bool:
+    """Loads the state of a loader's own iterable-style dataset.
+
+    Not if the dataset is in it already, and then False: that of a dataset fresh or between two passes, once loaded, may
+    stand for a pass that has begun.
+    """
+    if same(dataset.state_dict(), state):
+        return False
+    dataset.load_state_dict(copy.deepcopy(state))
+    return True
+
+
 def _generators(loader: Any) -> dict[str, State]:
-    # Without a generator of its own the loader draws its base seed from torch's.
-    always = ("torch",) if loader.generator is None else ()
-    return samplers.capture(samplers.sampler_of(loader), loader.generator, always)
+    return samplers.capture(samplers.sampler_of(loader), loader.generator)
 
 
 def _not_yet_used(loader: Any, state: Mapping[str, Any], resume: Resume) -> dict[str, Any]:
     """What was loaded, with the generators as they are now: other loaders may draw from them."""
-    now = None
-    if resume.generators is not None:
-        now = _generators(loader)
-        kept = samplers.of_process(resume.generators)  # to be gone on from in any case
-        now = samplers.of_objects(now) if resume.midst else now | kept
+    now = None if resume.generators is None else _generators(loader)
     return {**copy.deepcopy(dict(state)), "generators": now}
 
 
 def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
     index_sampler = samplers.sampler_of(loader)
-    parts: dict[str, Any] = {"phase": "begin" if progress is None else "end"}
+    parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}
     if progress is not None and loader.persistent_workers:
-        parts["base_seed"], parts["epoch"] = progress.next_epoch()
-    if progress is not None:
-        parts["sampler"] = progress.last_snapshot()
-    elif stateful := samplers.stateful_samplers(index_sampler):
-        parts["sampler"] = {"drawn": 0, "states": samplers.states_of(stateful)}
+        parts["base_seed"], parts["epoch"] = progress.fixed["base_seed"], progress.fixed["epoch"] + 1
+    if progress is None:
+        if stateful := samplers.stateful_samplers(index_sampler):
+            parts["sampler"] = {"drawn": 0, "states": samplers.states_of(stateful)}
+    elif progress.snapshots:
+        parts["sampler"] = progress.snapshots[-1]
     if is_iterable(loader) and progress is not None and lives_on(loader):
-        parts["workers"] = tuple(progress.next_shares(ahead=loader.num_workers > 0))
-        parts["dataset"] = progress.dataset
+        parts["dataset"] = progress.fixed["dataset"]
+        if parts["dataset"] is not None:
+            parts["workers"] = progress.next_shares()
     else:
         parts["dataset"] = dataset_state(loader.dataset)
     parts["order"] = {"generators": {}, "epochs": samplers.epochs(index_sampler)}
@@ -178,10 +156,10 @@ def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
 
 
 def _check_samplers(resume: Resume, loader: Any) -> None:
-    index_sampler = samplers.sampler_of(loader)
-    for saved in (resume.order["generators"], resume.order.get("generators_at_iter", {}), resume.generators or {}):
+    index_sampler, order = samplers.sampler_of(loader), resume.order
+    for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
         samplers.find(index_sampler, loader.generator, saved)
-    if "seed" in resume.order and type(samplers.innermost(index_sampler)) is not RandomSampler:
+    if ("seed" in order or "default" in order) and not samplers.draws_from_default(samplers.innermost(index_sampler)):
         raise samplers.not_shuffled(index_sampler)
     if resume.sampler is not None:
         samplers.check_stateful(index_sampler, resume.sampler["states"])

@@ -2,24 +2,21 @@
 
 How an order is found again, the first that applies:
 
-1. The sampler (or its iterator) has ``state_dict()`` and ``load_state_dict()``: the state
-   from the epoch's begin is loaded, or with ``snapshot_every_n_steps`` a later one. Under
-   torch's own ``BatchSampler`` that goes for the sampler inside as well.
-2. The random generators that the order comes from are put into the state that they had
-   before the first draw, and ``set_epoch`` is called with the epoch's number. The generators
-   are those among the attributes of the sampler (``generator`` and any other name) and of the
-   samplers inside it; for a sampler that is not torch's own also the process's: torch's,
-   NumPy's and Python's.
+1. The sampler (or its iterator) has ``state_dict()`` and ``load_state_dict()``: the state from the epoch's begin is
+   loaded, or with ``snapshot_every_n_steps`` a later one. Under torch's own ``BatchSampler`` that goes for the sampler
+   inside as well.
+2. Of torch's samplers that draw from the default generator, ``seed`` (``RandomSampler``) or ``default`` (the state of
+   the default generator) in the state's ``order`` say where they begin. A copy of the sampler with a generator of its
+   own draws from there.
+3. The random generators among the attributes of the sampler (``generator`` and any other name) and of the samplers
+   inside it are put into the state that they had before the first draw (``generators``; ``generators_at_iter`` if
+   ``iter(sampler)`` had drawn already), and ``set_epoch`` is called with the epoch's number.
 
-Then it is drawn again, indices only, as far as it had been drawn, and the generators go on
-from where they were: those of the loader and its samplers from where they were when the state
-was made, since another loader may draw from them too; the process's from where they are.
-
-So nothing is copied but the states of generators, whatever the dataset's length. A sampler
-that goes on drawing from the process's generators during the epoch, as it yields, needs
-way 1, and so does one that gives another order for any other reason; one whose state is
-changed from outside during the epoch needs ``snapshot_every_n_steps=1`` as well. If the order
-found is another one than the batch last drawn came from, that is a ``ValueError``.
+Then it is drawn again, indices only, as far as it had been drawn, and the generators go on from where they were when
+the state was made, since another loader may draw from them too. So nothing is copied but the states of generators,
+whatever the dataset's length. Nothing is done to the program's own generators: an order that comes from them in another
+way needs way 1, as does one that changes for any other reason. If the order found is another one than the batch last
+drawn came from, that is a ``ValueError``.
 """
 
 import copy
@@ -28,44 +25,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils.data import (
-    BatchSampler,
-    DistributedSampler,
-    RandomSampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from ftloader.canonical import canonical_bytes
 from ftloader.state import generators
 from ftloader.state.format import is_iterable, is_stateful
 from ftloader.state.generators import State
 
-TORCHS = (
-    BatchSampler,
-    DistributedSampler,
-    RandomSampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-    # The same order whenever they are asked.
-    list,
-    tuple,
-    range,
-    torch.Tensor,
-)
-"""Types of samplers of which it is known what their order comes from."""
+_DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 _INNER = ("sampler", "batch_sampler", "_sampler", "_batch_sampler")
-GLOBAL = "global."
 LOADER = "loader.generator"
 ITERATOR = "iterator"
 
 
 def sampler_of(loader: Any) -> Any:
-    """What yields the batches' indices. Iterable-style datasets have torch's endless sampler,
-    which is nothing to be kept."""
+    """What yields the batches' indices. Iterable-style datasets have torch's endless sampler, which is nothing to be
+    kept."""
     return () if is_iterable(loader) else loader._index_sampler
 
 
@@ -83,54 +59,11 @@ def chain(index_sampler: Any) -> list[Any]:
     return found
 
 
-def capture(index_sampler: Any, loader_generator: Any, always: tuple[str, ...] = ()) -> dict[str, State]:
-    """The states of all generators that an order could come from, by where they are.
-
-    *always* names generators of the process to include in any case. Nothing is drawn.
-    """
-    samplers = chain(index_sampler)
-    sources: dict[str, Any] = {} if loader_generator is None else {LOADER: loader_generator}
-    for position, sampler in enumerate(samplers):
-        for name, value in getattr(sampler, "__dict__", {}).items():
-            if generators.is_generator(value):
-                sources[f"{position}.{name}"] = value
-    names = {*always, *_globals_behind(samplers)}
-    saved = {}
-    for path, generator in sources.items():
-        if generator is torch.default_generator:
-            names.add("torch")
-        else:
-            saved[path] = generators.save(generator)
-    for name in sorted(names):
-        saved[GLOBAL + name] = generators.save(generators.GLOBALS[name])
-    return saved
-
-
-def of_objects(saved: Mapping[str, State]) -> dict[str, State]:
-    """Those in *saved* that are not the process's."""
-    return {path: state for path, state in saved.items() if not path.startswith(GLOBAL)}
-
-
-def _globals_behind(samplers: list[Any]) -> tuple[str, ...]:
-    """Which of the process's generators the order may come from."""
-    if stateful_samplers(samplers[0]):
-        return ()  # its own state says where it is
-    if not all(type(sampler) in TORCHS for sampler in samplers):
-        return tuple(generators.GLOBALS)
-    drawing = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-    if any(type(s) in drawing and s.generator is None for s in samplers):
-        return ("torch",)
-    return ()
-
-
-def of_process(saved: Mapping[str, State] | None) -> dict[str, State]:
-    """Those in *saved* that are the process's."""
-    return {path: state for path, state in (saved or {}).items() if path.startswith(GLOBAL)}
-
-
-def stand_at(saved: Mapping[str, State]) -> bool:
-    """Whether the process's generators are in the states *saved*."""
-    return all(generators.save(generator) == state for generator, state in find((), None, saved))
+def capture(index_sampler: Any, loader_generator: Any) -> dict[str, State]:
+    """The states of all generators of its own that an order could come from, by where they are. Nothing is drawn."""
+    return {
+        path: generators.save(generator) for path, generator in _generators(index_sampler, loader_generator).items()
+    }
 
 
 def find(index_sampler: Any, loader_generator: Any, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
@@ -138,25 +71,28 @@ def find(index_sampler: Any, loader_generator: Any, saved: Mapping[str, State]) 
 
     Raises ``ValueError`` if there is none.
     """
-    samplers = chain(index_sampler)
-    found = []
-    for path, state in saved.items():
-        position, _, name = path.partition(".")
-        if path == LOADER:
-            generator = loader_generator
-        elif path.startswith(GLOBAL):
-            generator = generators.GLOBALS.get(name)
-        else:
-            sampler = samplers[int(position)] if int(position) < len(samplers) else None
-            generator = getattr(sampler, "__dict__", {}).get(name)
-        if not generators.is_generator(generator) and (generator is None or not path.startswith(GLOBAL)):
-            what = "generator" if path == LOADER else f"sampler's random generator ({path})"
-            raise ValueError(
-                f"the state comes from a loader whose {what} this one does not have: create the "
-                "DataLoader with the same sampler and generator arguments as the saved one"
-            )
-        found.append((generator, state))
-    return found
+    here = _generators(index_sampler, loader_generator)
+    for path in (path for path in saved if path not in here):
+        what = "generator" if path == LOADER else f"sampler's random generator ({path})"
+        raise ValueError(
+            f"the state comes from a loader whose {what} this one does not have: create the "
+            "DataLoader with the same sampler and generator arguments as the saved one"
+        )
+    return [(here[path], state) for path, state in saved.items()]
+
+
+def _generators(index_sampler: Any, loader_generator: Any) -> dict[str, Any]:
+    found = {LOADER: loader_generator}
+    for position, sampler in enumerate(chain(index_sampler)):
+        for name, value in getattr(sampler, "__dict__", {}).items():
+            if generators.is_generator(value):
+                found[f"{position}.{name}"] = value
+    return {path: value for path, value in found.items() if value is not None and value is not torch.default_generator}
+
+
+def draws_from_default(sampler: Any) -> bool:
+    """Whether *sampler* is one of torch's that draw from the default generator, in their first step."""
+    return type(sampler) in _DRAWING and sampler.generator in (None, torch.default_generator)
 
 
 def epochs(index_sampler: Any) -> dict[str, int]:
@@ -210,8 +146,8 @@ def check_stateful(index_sampler: Any, states: Mapping[str, Any]) -> None:
 
 
 def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
-    """The samplers whose own state says where they are: *index_sampler* and, under torch's
-    ``BatchSampler``, the sampler inside."""
+    """The samplers whose own state says where they are: *index_sampler* and, under torch's ``BatchSampler``, the
+    sampler inside."""
     parts = {"sampler": index_sampler}
     if (inner := innermost(index_sampler)) is not index_sampler:
         parts["sampler inside"] = inner
@@ -226,7 +162,7 @@ def innermost(index_sampler: Any) -> Any:
 def not_shuffled(index_sampler: Any) -> ValueError:
     """The error for a state of a shuffling loader that this sampler cannot use."""
     return ValueError(
-        "the state comes from a loader with shuffle=True (or a RandomSampler), and this one has a "
+        "the state comes from a loader with shuffle=True (or another of torch's random samplers), and this one has a "
         f"{type(innermost(index_sampler)).__name__}: create it with the same sampler"
     )
 

@@ -1,30 +1,44 @@
 """The state of an iterable-style dataset in a worker, and of a map-style one in a process.
 
-A state of an iterable-style dataset is one per worker (``ftloader.state.shares``): how many
-batches have been handed over and, if the dataset or its iterator has ``state_dict()`` and
-``load_state_dict()``, a snapshot of those from ``snapshot_every_n_steps`` batches of this
-worker ago at most. A resumed worker loads the snapshot (else it begins at the begin) and
-goes past the batches since, which loads their samples and collates nothing. A snapshot is
-never of a pass that has ended, so that a dataset is always seen to end by itself.
+An iterable-style dataset shares itself out among the workers. Each share is a dictionary:
 
-As in torchdata the state of the dataset is loaded before ``iter(dataset)`` is called, that
-of the iterator after it; of a dataset that is its own iterator only the latter is used.
+=============== ==========================================================================
+``batches``     of this epoch, handed over
+``snapshot``    the latest state of the worker's dataset and its iterator, or None: the
+                dataset as the loader's own is
+``snapshot_at`` after how many batches it was taken; None if it is not known where the epoch
+                began, and no snapshot has come since
+``after``       how many batches the pass before had whose end the snapshot is from, else 0
+=============== ==========================================================================
 
-What is here runs where the worker runs: in the process, or in the thread, which owns its
-copy of an iterable-style dataset. The snapshots travel with the batches (``Fetched.state``).
+A resumed worker loads the snapshot and goes past the batches since, which loads their samples and collates nothing. In
+an epoch a snapshot is never of a pass that has ended, so that a dataset is always seen to end by itself. With
+``num_workers=0`` and in persistent workers a dataset lives on: the next epoch begins with the state that it has at the
+end of a pass. As in torchdata, ``iter(dataset)`` is then called for the pass that has ended, and once more.
+
+As in torchdata the state of the dataset is loaded before ``iter(dataset)`` is called, that of the iterator after it; in
+an epoch, of a dataset that is its own iterator only the latter is used.
+
+What is here runs where the worker runs: in the process, or in the thread, which owns its copy of an iterable-style
+dataset. The snapshots travel with the batches (``Fetched.state``).
 """
 
 import copy
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import GeneratorType
 from typing import Any
 
 from ftloader.fetch import Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher
-from ftloader.on_error import MOST_FAILURES_IN_A_ROW
 from ftloader.state.format import dataset_state, is_stateful
-from ftloader.state.shares import Share, begun
+
+Share = Mapping[str, Any]
+
+
+def begun(dataset: Any = None, known: bool = True, after: int = 0) -> dict[str, Any]:
+    """The share of a worker of which nothing has been handed over. *dataset* is the state that its dataset had at the
+    end of a pass of so many batches."""
+    snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}
+    return {"batches": 0, "snapshot": snapshot, "snapshot_at": 0 if known else None, "after": after}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +47,17 @@ class WorkerState:
 
     share: Share | None = None
     """Iterable-style: what the worker goes on from; None: from what the dataset is."""
-    index: Any = None
-    """Iterable-style: what the sampler yields for every batch."""
     dataset: Any = None
     """Map-style: the state of the dataset in this worker, or None."""
     every: int | None = None
-    """``snapshot_every_n_steps``. None: an iterable-style dataset's state is taken after each
-    batch, as torchdata does, since going on without it loads samples; a map-style one's only
-    at the epoch's begin."""
+    """``snapshot_every_n_steps``. None: an iterable-style dataset's state is taken after each batch, as torchdata does,
+    since going on without it loads samples; a map-style one's only at the epoch's begin."""
+    lives_on: bool = False
+    """Iterable-style: the next epoch is of the same dataset."""
+
+    def following(self) -> "WorkerState":
+        """With which the worker begins the epochs after the first."""
+        return WorkerState(every=self.every, lives_on=self.lives_on)
 
 
 class StatefulIterableFetcher:
@@ -48,95 +65,75 @@ class StatefulIterableFetcher:
 
     Args:
         make: makes the fetcher, which calls ``iter(dataset)``.
-        epoch: may be cancelled while earlier passes are gone through.
 
-    Raises ``ValueError`` if the dataset has no ``load_state_dict()`` for the state,
-    ``Cancelled``, and what the dataset raises.
+    Raises ``ValueError`` if the dataset has no ``load_state_dict()`` for the state, and what the dataset raises.
     """
 
-    def __init__(
-        self, dataset: Any, make: Callable[[], IterableFetcher], state: WorkerState, epoch: Epoch | None = None
-    ) -> None:
+    def __init__(self, dataset: Any, make: Callable[[], IterableFetcher], state: WorkerState) -> None:
         self._dataset = dataset
-        self._make = make
         self._every = state.every or 1
+        self._lives_on = state.lives_on
         share = state.share or begun()
         self._batches = share["batches"]
-        self._behind = share["batches"] - share["snapshot_at"]
-        if share["snapshot"] is None and share["before"] is not None:
-            self._go_through(share["before"], state.index, epoch or Epoch())
-        self._fetcher = self._make_at(share["snapshot"])
-        parts = {"dataset": dataset, "iterator": self._fetcher.iterator}
-        if dataset is self._fetcher.iterator:
-            del parts["dataset"]
+        self._behind = share["batches"] - (share["snapshot_at"] or 0)
+        self._after = share["after"]
+        snapshot = share["snapshot"]
+        if snapshot is not None:
+            _load(dataset, "dataset", snapshot["states"])
+            if self._after:
+                iter(dataset)
+        self._fetcher = make()
+        if snapshot is not None:
+            _load(self._fetcher.iterator, "iterator", snapshot["states"])
+            self._fetcher.position = snapshot["position"]
+        parts: dict[str, Any] = {"iterator": self._fetcher.iterator}
+        if dataset is not self._fetcher.iterator:
+            parts["dataset"] = dataset
         self._parts = {name: part for name, part in parts.items() if is_stateful(part)}
 
-    def _make_at(self, snapshot: Mapping[str, Any] | None) -> IterableFetcher:
-        if snapshot is None:
-            return self._make()
-        _load(self._dataset, "dataset", snapshot["states"])
-        fetcher = self._make()
-        _load(fetcher.iterator, "iterator", snapshot["states"])
-        fetcher.position = snapshot["position"]
-        return fetcher
-
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """As the fetcher's. Raises ``ValueError`` also if the share is shorter than what of
-        it has been handed over."""
+        """As the fetcher's. Raises ``ValueError`` also if the share is shorter than what of it has been handed over."""
         behind, self._behind = self._behind, 0
-        if missing := _go_past(self._fetcher, behind, index, epoch):
-            raise ValueError(
-                f"the dataset ended {missing} batches before the point that the state is from: "
-                "was the state saved with another dataset?"
-            )
-        fetched = self._fetcher.fetch(index, epoch)
+        for missing in range(behind, 0, -1):
+            try:
+                self._fetcher.skip(index, epoch)
+            except Cancelled:
+                raise
+            except Exhausted:
+                raise ValueError(
+                    f"the dataset ended {missing} batches before the point that the state is from: "
+                    "was the state saved with another dataset?"
+                ) from None
+            except Exception:  # the loop was given it when the batch was first built
+                continue
+        try:
+            fetched = self._fetcher.fetch(index, epoch)
+        except Exhausted as end:
+            if self._after and not self._fetcher.position:
+                raise ValueError(
+                    f"the dataset gave no sample after the state was loaded that it had at the end of a pass: let "
+                    f"{type(self._dataset).__name__}.state_dict() say there where the next pass begins, or save the "
+                    "loader's state within an epoch"
+                ) from None
+            if self._lives_on:
+                end.state = dataset_state(self._dataset)
+            raise
         self._batches += 1
-        # The first too: the next epochs of this dataset are to begin from one.
+        self._after = 0
+        # The first too: where the epoch began may not be known.
         due = self._batches == 1 or self._batches % self._every == 0
         if self._parts and due and not self._fetcher.ended:
             fetched.state = {
                 # Copies, since a state may be the dataset's own dictionary.
-                "states": {k: copy.deepcopy(p.state_dict()) for k, p in self._parts.items()},
+                "states": {name: copy.deepcopy(part.state_dict()) for name, part in self._parts.items()},
                 "position": self._fetcher.position,
             }
         return fetched
 
-    def _go_through(self, before: Mapping[str, Any], index: Any, epoch: Epoch) -> None:
-        """The passes that the dataset has seen before this epoch."""
-        snapshot = before["snapshot"]
-        for batches in before["passes"]:
-            fetcher = self._make_at(snapshot)
-            snapshot = None
-            _go_past(fetcher, batches, index, epoch)
-            iterator = fetcher.iterator
-            if isinstance(iterator, GeneratorType) and inspect.getgeneratorstate(iterator) == inspect.GEN_CREATED:
-                # With its first step it takes up what was loaded; else the next pass would.
-                _go_past(fetcher, 1, index[:1] if isinstance(index, list) else index, epoch)
-
-
-def _go_past(fetcher: IterableFetcher, batches: int | None, index: Any, epoch: Epoch) -> int:
-    """Goes past so many batches, None: past all; returns how many there were not."""
-    failures = 0
-    while batches is None or batches > 0:
-        try:
-            fetcher.skip(index, epoch)
-            failures = 0
-        except Cancelled:
-            raise
-        except Exhausted:
-            break
-        except Exception:  # the loop was given it when the batch was first built
-            failures += 1
-            if batches is None and failures == MOST_FAILURES_IN_A_ROW:
-                raise  # if all fails from here on there is no end
-        if batches is not None:
-            batches -= 1
-    return batches or 0
-
 
 class StatefulMapFetcher:
-    """A fetcher of a map-style dataset that adds the dataset's state to the first batch, as it
-    was before it, and to every so many after it."""
+    """A fetcher of a map-style dataset that adds the dataset's state to the first batch, as it was before it, and to
+    every so many after it."""
 
     def __init__(self, dataset: Any, fetcher: Fetcher, state: WorkerState) -> None:
         _load(dataset, "dataset", {} if state.dataset is None else {"dataset": state.dataset})

@@ -173,7 +173,7 @@ def test_a_pipe_that_cannot_be_copied():
     with pytest.raises(TypeError, match="Holding cannot be copied.*worker_method='process'"):
         iter(dl)
     dl = DataLoader(Holding(), num_workers=1)
-    assert sys._is_gil_enabled() or not dl._auto_takes_threads()
+    assert sys._is_gil_enabled() or dl._reason_against_threads()[0]
     if multiprocessing.get_start_method() == "fork":  # else, as in torch, it must be picklable
         assert [batch.item() for batch in dl] == [0, 1, 2, 3]
 
@@ -193,7 +193,7 @@ def test_a_map_pipe_that_is_sharded_needs_processes():
     with pytest.raises(ValueError, match="worker_method='process'"):
         DataLoader(pipe, num_workers=1, worker_method="thread")
     dl = DataLoader(pipe, num_workers=1)
-    assert not dl._auto_takes_threads()
+    assert dl._reason_against_threads()[0]
     with pytest.raises(ValueError, match="worker_method='process'"):
         dl.worker_method = "thread"
 

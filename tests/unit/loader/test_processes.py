@@ -18,7 +18,7 @@ from ftloader import DataLoader, process_iterator
 from ftloader.fetch import EMPTY, Fetched
 from ftloader.on_error import Skipped
 from ftloader.process_iterator import ProcessDataLoaderIter
-from ftloader.process_worker import Enclosed, _enclose
+from ftloader.process_worker import WorkerFetcher
 from ftloader.random import sample_rng
 from tests.unit.loader.awkward import Failing, ReusedList
 
@@ -155,12 +155,17 @@ def test_an_epoch_left_early_does_not_disturb_the_next():
 
 
 def test_a_batch_without_remarks_is_sent_as_it_is():
+    class Fetcher:
+        def fetch(self, index, epoch):
+            return index
+
+    def sent(fetched):
+        return WorkerFetcher(Fetcher(), 0).fetch((0, 0, fetched))
+
     batch = object()
-    assert _enclose(Fetched(batch)) is batch
-    skipped = (Skipped(1, "E"),)
-    assert _enclose(Fetched(batch, skipped)) == Enclosed(batch, False, skipped, None)
-    assert _enclose(Fetched(EMPTY, skipped)) == Enclosed(None, True, skipped, None)
-    assert _enclose(Fetched(batch, (), {"at": 3})) == Enclosed(batch, False, (), {"at": 3})
+    assert sent(Fetched(batch)) is batch
+    for told in (Fetched(batch, (Skipped(1, "E"),)), Fetched(EMPTY), Fetched(batch, (), {"at": 3})):
+        assert sent(told) is told
 
 
 def test_batches_are_in_shared_memory_also_if_something_was_skipped():
@@ -187,13 +192,12 @@ class Pinnable:
         return self
 
 
-def test_an_enclosed_batch_is_pinned_as_one_that_is_not():
+def test_a_batch_with_remarks_is_pinned_as_one_without():
     # By torch's own function, which its pinning thread calls.
-    enclosed = Enclosed({"a": [Pinnable()]}, False, (Skipped(1, "E"),), None)
-    pinned = pin_memory(enclosed)
-    assert type(pinned) is Enclosed and pinned.skipped == ((1, "E"),)
+    pinned = pin_memory(Fetched({"a": [Pinnable()]}, (Skipped(1, "E"),)))
+    assert type(pinned) is Fetched and pinned.skipped == ((1, "E"),)
     assert pinned.data["a"][0].pinned == 1
-    assert pin_memory(Enclosed(None, True, (), None)).empty
+    assert pin_memory(Fetched(EMPTY)).data is EMPTY
 
 
 def test_a_sampler_may_reuse_its_list():

@@ -8,36 +8,36 @@ from tests.unit.loader.resuming import EACH_WAY, FEW_PAIRS, contents, interrupt,
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
-@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
-@pytest.mark.parametrize("own_generator", [True, False])
-def test_before_any_iteration(saving, loading, own_generator):
-    def make(way, seed):
-        return shuffling(way, generator=seeded(seed) if own_generator else None)
-
-    torch.manual_seed(7)
-    loader = make(saving, 1)
+def test_before_any_iteration(saving, loading):
+    loader = shuffling(saving, generator=seeded(1))
     state = loader.state_dict()
     epoch = contents(loader)
-    torch.manual_seed(8)
-    assert resume(make(loading, 2), state) == epoch
+    assert resume(shuffling(loading, generator=seeded(2)), state) == epoch
 
 
-@pytest.mark.thread_unsafe(reason="the process's random generators")
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
-@pytest.mark.parametrize("own_generator", [True, False])
-def test_at_the_end_of_an_epoch_the_next_one_follows(saving, loading, own_generator):
-    def make(way, seed):
-        return shuffling(way, generator=seeded(seed) if own_generator else None)
-
-    torch.manual_seed(7)
-    loader = make(saving, 1)
+def test_at_the_end_of_an_epoch_the_next_one_follows(saving, loading):
+    loader = shuffling(saving, generator=seeded(1))
     first = contents(loader)
     state = loader.state_dict()
     second = contents(loader)
     assert second != first
+    assert resume(shuffling(loading, generator=seeded(2)), state) == second
+
+
+@pytest.mark.thread_unsafe(reason="the process's random generators")
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_between_epochs_the_order_comes_from_the_programs_generator_as_it_is(epochs):
+    torch.manual_seed(7)
+    loader = shuffling("threads", generator=None)
+    for _ in range(epochs):
+        contents(loader)
+    state = loader.state_dict()
     torch.manual_seed(8)
-    assert resume(make(loading, 2), state) == second
+    expected = contents(loader)
+    torch.manual_seed(8)
+    assert resume(shuffling("serial", generator=None), state) == expected
 
 
 @pytest.mark.thread_unsafe(reason="the process's random generators")

@@ -71,8 +71,8 @@ def test_torchdatas_state():
 
 
 def test_another_version():
-    for version in (2, 4):
-        refused(state_of(make()) | {"version": version}, make(), f"version {version}, and this loader reads version 3")
+    for version in (3, 5):
+        refused(state_of(make()) | {"version": version}, make(), f"version {version}, and this loader reads version 4")
 
 
 @pytest.mark.parametrize("key", state_of(make()))
@@ -84,37 +84,6 @@ def test_a_missing_part(key):
 
 def test_an_unknown_part():
     refused(state_of(make()) | {"more": 1}, make(), "damaged.*more")
-
-
-@pytest.mark.parametrize("key", set(state_of(make())) - {"dataset", "shared_seed"})
-@pytest.mark.parametrize("value", ["other", -1, [1], {"a": 1}, 2.5])
-def test_a_part_of_another_type(key, value):
-    if key == "base_seed" and value == -1:
-        value = None  # any integer is a seed, but in the midst of an epoch there is one
-    refused(state_of(make()) | {key: value}, make(), "damaged|not a state|version|holds one of the dataset")
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("order", {"generators": {}, "epochs": {"0": "one"}}),
-        ("order", {"generators": {"loader.generator": 3}, "epochs": {}}),
-        ("order", {"generators": {"0.generator": {"kind": "same"}}, "epochs": {}}),
-        ("generators", {"loader.generator": 3}),
-        ("drawn", -1),
-        ("ended", 0),
-        ("ahead", [0]),
-        ("workers", []),
-        ("workers", [{"batches": 1, "snapshot": None, "snapshot_at": 2, "before": None}]),
-        ("workers", [{"batches": 1, "snapshot": {}, "snapshot_at": 0, "before": None}]),
-        ("workers", [{"batches": 0, "snapshot": None, "snapshot_at": 0, "before": {"passes": [None]}}]),
-        ("workers", [{"batches": 0, "snapshot": None, "snapshot_at": 0, "before": {"snapshot": None, "passes": [-1]}}]),
-        ("last", {"batch": -1, "digest": None}),
-        ("sampler", {"drawn": 3}),
-    ],
-)
-def test_damage_inside_a_part(part, value):
-    refused(state_of(make()) | {part: value}, make(), "damaged")
 
 
 def test_a_damaged_generator():

@@ -162,7 +162,11 @@ def test_the_next_epoch_is_whole(dataset, way):
     assert resume(other, state) == rest
     assert contents(other) == following
     at_end = loader.state_dict()
-    assert resume(make(3), at_end) == contents(loader)
+    if dataset is Resumable and way["num_workers"] == 0:  # whose state at the end says no more than that
+        with pytest.raises(ValueError, match="gave no sample after the state was loaded"):
+            resume(make(3), at_end)
+    else:
+        assert resume(make(3), at_end) == contents(loader)
 
 
 def test_a_state_is_loaded_rather_than_gone_through():

@@ -8,7 +8,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from ftloader import DataLoader
 from tests.unit.loader.resuming import contents, plain
-from tests.unit.loader.stateful_datasets import KINDS, Documented, ItsOwnIterator, WithIterator
+from tests.unit.loader.stateful_datasets import KINDS, CountsAtBegin, Documented, ItsOwnIterator, WithIterator
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -67,6 +67,13 @@ def check(make, dataset, recorded, stops):
         assert resumed(make(dataset()), state_at(states, epoch, stop)) == to_come(batches, epoch, stop), (epoch, stop)
 
 
+def refused(dataset, life, epoch, stop):
+    """Whether the state may be one from the end of a pass, where this dataset says no more than that: see
+    test_state_shares.py."""
+    early = 2 if life == "persistent workers" else 1  # until each worker has given a batch
+    return dataset is CountsAtBegin and life != "new workers" and (stop is ENDED or (epoch > 0 and stop < early))
+
+
 @pytest.mark.parametrize(
     ("life", "every"),
     [("serial", 1), ("serial", 1000), ("new workers", 1)] + [("persistent workers", every) for every in (1, 3, 1000)],
@@ -78,7 +85,8 @@ def test_resumed_anywhere(dataset, life, every):
 
     recorded = history(make(dataset()))
     assert [len(epoch) for epoch in recorded[0]] == [7] * 4
-    check(make, dataset, recorded, [(0, 0), (0, ENDED), *((1, stop) for stop in (*range(8), ENDED))])
+    stops = [(0, 0), (0, ENDED), *((1, stop) for stop in (*range(8), ENDED))]
+    check(make, dataset, recorded, [at for at in stops if not refused(dataset, life, *at)])
 
 
 @pytest.mark.thread_unsafe(reason="forks")
@@ -86,8 +94,10 @@ def test_resumed_anywhere(dataset, life, every):
 def test_persistent_processes(dataset):
     threads, processes = ours("thread", "persistent workers"), ours("process", "persistent workers")
     recorded = history(processes(dataset()))
-    check(threads, dataset, recorded, [(0, ENDED), (1, 0), (1, 1), (1, 6), (1, 7), (1, ENDED)])
-    check(processes, dataset, recorded, [(1, 1), (1, ENDED)])
+    stops = [(0, ENDED), (1, 0), (1, 1), (1, 6), (1, 7), (1, ENDED)]
+    stops = [at for at in stops if not refused(dataset, "persistent workers", *at)]
+    check(threads, dataset, recorded, stops)
+    check(processes, dataset, recorded, stops[-1:])
 
 
 # Elsewhere torchdata 0.11 gives samples twice or not at all: where one worker's share has ended and others'
