@@ -113,46 +113,45 @@ class MapFetcher:
         Raises ``Cancelled``, or whatever the dataset or collate_fn raises.
         """
         skipped: list[Skipped] = []
+        here, dataset = self._loading, self._dataset
         # As sample_scope, for less: this object is used by one thread at a time.
-        outer, this_thread.loading = this_thread.loading, self._loading
+        outer, this_thread.loading = this_thread.loading, here
         try:
             if not self._auto_collation:
-                samples = load_sample(self._dataset, index, epoch, self._policy, skipped)
-                nothing = samples is SKIP
+                samples = load_sample(dataset, index, epoch, self._policy, skipped)
+            elif has_getitems(dataset):
+                samples = self._load_at_once(index, epoch, skipped)
+            elif self._policy.raises:
+                keys = index if type(index) is list else list(index)
+                here.enter_all(epoch, keys, rest := iter(keys))
+                samples = [dataset[key] for key in rest]
             else:
-                samples = self._load_all(index, epoch, skipped)
-                nothing = bool(skipped) and not len(samples)
+                loaded = (load_sample(dataset, key, epoch, self._policy, skipped) for key in index)
+                samples = [sample for sample in loaded if sample is not SKIP]
+        except BaseException as error:
+            if here.rest is not None:
+                annotate_sample(error, here.key[-1 - length_hint(here.rest)])
+            raise
         finally:
-            self._loading.leave()
+            here.leave()
             this_thread.loading = outer
-        return Fetched(EMPTY if nothing else self._collate_fn(samples), tuple(skipped))
+        if skipped and (samples is SKIP or not len(samples)):
+            return Fetched(EMPTY, tuple(skipped))
+        return Fetched(self._collate_fn(samples), tuple(skipped))
 
-    def _load_all(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
-        dataset = self._dataset
-        if has_getitems(dataset):
-            enter_sample(epoch, tuple(index) if type(index) is list else index)  # which the dataset may change
-            try:
-                return dataset.__getitems__(index)
-            except Exception as error:
-                if self._policy.raises:
-                    raise
-                # The dataset builds batches only: they are skipped whole.
-                substitute = self._policy.resolve(error, index)
-                if substitute is not SKIP:
-                    return substitute
+    def _load_at_once(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
+        enter_sample(epoch, tuple(index) if type(index) is list else index)  # which the dataset may change
+        try:
+            return self._dataset.__getitems__(index)
+        except Exception as error:
+            if self._policy.raises:
+                raise
+            # The dataset builds batches only: they are skipped whole.
+            substitute = self._policy.resolve(error, index)
+            if substitute is SKIP:
                 skipped.append(Skipped.because_of(error, index))
                 return []
-        if not self._policy.raises:
-            loaded = (load_sample(dataset, i, epoch, self._policy, skipped) for i in index)
-            return [sample for sample in loaded if sample is not SKIP]
-        keys = index if type(index) in (list, tuple) else list(index)
-        rest = iter(keys)
-        self._loading.enter_all(epoch, keys, rest)
-        try:
-            return [dataset[key] for key in rest]
-        except BaseException as error:
-            annotate_sample(error, keys[-1 - length_hint(rest)])
-            raise
+            return substitute
 
 
 class IterableFetcher:
