@@ -83,20 +83,19 @@ class Progress:
             turns: how many workers take turns (0: any worker takes any batch).
         """
         handed = self._handed
-        if state is None and self._plain and number + self._start == handed[0] and not (handed[1] or self._failed):
-            self._handed = handed[0] + 1, *handed[1:]  # nearly always
-            if len(self.snapshots) > 1:
-                self._tidy_up()
-            return
-        if self._failed:
+        if self._plain and turns < 2 and state is None and not (handed[1] or self._failed):
+            if number + self._start == handed[0]:  # nearly always
+                handed = handed[0] + 1, *handed[1:]
+            else:
+                handed = self._after(handed, number, worker_id)
+        else:
             for failed in self._failed:
                 handed = self._after(handed, *failed)
-            self._handed, self._failed = handed, []
-        self._handed = self._after(handed, number, worker_id, state, turns)
-        self._tidy_up()
-
-    def _tidy_up(self) -> None:
-        while len(self.snapshots) > 1 and self.snapshots[1]["drawn"] <= self._handed[0]:
+            handed = self._after(handed, number, worker_id, state, turns)
+        self._handed = handed
+        if self._failed:
+            self._failed = []
+        while len(self.snapshots) > 1 and self.snapshots[1]["drawn"] <= handed[0]:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
