@@ -81,11 +81,7 @@ class BufferPool:
         self._taken = 0
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
-        """Memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill.
-
-        Args:
-            per_batch: how many storages the batch takes that this one is for.
-        """
+        """Memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill; the batch takes *per_batch* such."""
         if self._pinned:
             pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             return Buffer(pinned.untyped_storage())

@@ -27,9 +27,7 @@ def canonical_bytes(key: Any) -> bytes:
 
     Supported are None, ints, floats, str, bytes, slices, numpy arrays and torch tensors of numbers or strings of any
     shape, anything with ``__index__``, and tuples and lists of these.
-
-    Raises:
-        TypeError: if *key* or a part of it is anything else.
+    Raises ``TypeError`` if *key* or a part of it is anything else.
     """
     if type(key) is int:  # nearly always
         return _integer(key)

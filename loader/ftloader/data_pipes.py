@@ -51,11 +51,8 @@ def needs_processes(dataset: Any) -> bool:
 
 
 def own_copy(dataset: Any) -> Any:
-    """The data pipe that one worker thread uses: a deep copy of an ``IterDataPipe``, a ``MapDataPipe`` itself.
-
-    Raises:
-        TypeError: if some pipe of the graph cannot be copied.
-    """
+    """The data pipe that one worker thread uses: a deep copy of an ``IterDataPipe``, a ``MapDataPipe`` itself. Raises
+    ``TypeError`` if some pipe of the graph cannot be copied."""
     if isinstance(dataset, MapDataPipe):
         return dataset
     inner = _unwrapped(dataset)
@@ -73,12 +70,8 @@ def own_copy(dataset: Any) -> Any:
 
 
 def seed(dataset: Any, shared_seed: int | None) -> None:
-    """Seeds the shufflers of a worker's own ``IterDataPipe`` for an epoch.
-
-    Args:
-        shared_seed: torch's, the same for all workers and ranks (``_shared_seed`` of the iterator); it changes with
-            each epoch.
-    """
+    """Seeds the shufflers of a worker's own ``IterDataPipe`` for an epoch, with torch's seed for it, the same for all
+    workers and ranks (``_shared_seed`` of the iterator)."""
     if not isinstance(dataset, IterDataPipe) or shared_seed is None:
         return
     generator = torch.Generator()
@@ -88,26 +81,16 @@ def seed(dataset: Any, shared_seed: int | None) -> None:
 
 
 def draw_as_processes_do(dataset: Any, generator: torch.Generator | None, group: Any) -> None:
-    """Draws once more from *generator*, where torch's iterator of processes does.
-
-    It draws a second ``shared_seed`` after it has started its workers with the first, and has no use for it. The seeds
-    of the following epochs are only the same if threads draw it too.
-
-    Args:
-        group: the process group of the iterator (``_pg``), or None.
-    """
+    """Draws once more from *generator*, where torch's iterator of processes does: a second ``shared_seed`` after it has
+    started its workers with the first, of no use. The seeds of the following epochs are only the same if threads draw
+    it too. *group*: the process group of the iterator (``_pg``), or None."""
     if isinstance(dataset, IterDataPipe):
         share_dist_seed(generator, group)
 
 
 def shard(dataset: Any, world_size: int, rank: int, worker_id: int) -> None:
-    """Shards a worker's own ``IterDataPipe``, over the ranks first, then over the workers.
-
-    To be called where ``get_worker_info()`` answers for the worker.
-
-    Raises:
-        RuntimeError: if two pipes on one path are to be sharded.
-    """
+    """Shards a worker's own ``IterDataPipe``, over the ranks first, then over the workers; to be called where
+    ``get_worker_info()`` answers for the worker. Raises ``RuntimeError`` if two pipes on one path are to be sharded."""
     if isinstance(dataset, IterDataPipe):
         with _graphs:
             sharding_worker_init_fn(None, world_size, rank, worker_id)

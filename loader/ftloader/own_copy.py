@@ -38,11 +38,8 @@ _GLOBAL_GENERATORS: tuple[Any, ...] = (
 
 
 class Original:
-    """A dataset as it is now, ready to be copied any number of times.
-
-    Raises:
-        TypeError: if it holds what cannot be copied, such as an open file.
-    """
+    """A dataset as it is now, ready to be copied any number of times. Raises ``TypeError`` if it holds what cannot be
+    copied, such as an open file."""
 
     def __init__(self, dataset: Any) -> None:
         self._type = type(dataset)

@@ -113,14 +113,8 @@ class FailedStart:
 
 
 class WorkerStart:
-    """The init function of a worker process; picklable if what it is made of is.
-
-    Args:
-        worker_init_fn: the user's, or torch's that shards data pipes and calls the user's.
-        policy: the loader's.
-        states: what each worker goes on from, in its first epoch.
-        watch: reports draws from global generators, if the loader is strict.
-    """
+    """The init function of a worker process; picklable if what it is made of is. *worker_init_fn* is the user's, or
+    torch's that shards data pipes and calls the user's."""
 
     def __init__(
         self,

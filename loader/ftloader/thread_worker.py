@@ -158,9 +158,7 @@ def own_datasets(dataset: Any, dataset_kind: int, count: int) -> list[Any]:
 
     Map-style: the dataset itself, shared by all workers, which is where threads save the memory that processes spend on
     copies. Iterable-style: a copy in depth for each worker, as processes have it.
-
-    Raises:
-        TypeError: if it cannot be copied.
+    Raises ``TypeError`` if it cannot be copied.
     """
     if data_pipes.is_data_pipe(dataset):
         return [data_pipes.own_copy(dataset) for _ in range(count)]

@@ -38,12 +38,8 @@ class Trial:
         self._choice: bool | None = None
 
     def choose(self, nbytes: int, values: int) -> tuple[bool, bool]:
-        """Whether the next batch is to have slots, and whether its cost is to be measured.
-
-        Args:
-            nbytes: of a sample, in slots.
-            values: how many of its values have a slot.
-        """
+        """Whether the next batch is to have slots, for so many *values* of a sample with so many *nbytes* in all, and
+        whether its cost is to be measured."""
         if nbytes >= CERTAIN * values:
             return True, False
         with self._lock:
