@@ -1,6 +1,7 @@
 """Iterable-style datasets: sharing the work, ending, order."""
 
 import math
+import sys
 import threading
 
 import pytest
@@ -114,3 +115,28 @@ def test_warning_when_more_comes_than_len_said(worker_method):
     assert len(dl) == 4
     with pytest.warns(UserWarning, match="Length of IterableDataset .* was reported to be 4"):
         assert len(list(dl)) == 8
+
+
+class Counted(IterableDataset):
+    """Notes that it was copied."""
+
+    copies = 0
+
+    def __init__(self):
+        self.size = 4
+
+    def __iter__(self):
+        return iter(range(self.size))
+
+    def __setstate__(self, state):
+        type(self).copies += 1
+        vars(self).update(state)
+
+
+@pytest.mark.skipif(sys._is_gil_enabled(), reason="with the GIL auto takes processes")
+@pytest.mark.thread_unsafe(reason="counts in the class")
+def test_auto_copies_an_iterable_style_dataset_once_for_each_worker():
+    Counted.copies = 0
+    for epochs in (1, 2):
+        assert len(list(DataLoader(Counted(), num_workers=2))) == 8
+        assert Counted.copies == 2 * epochs

@@ -168,6 +168,7 @@ def test_the_state_of_a_map_style_dataset_in_processes_is_the_latest_asked_for(e
 
     _, state, _ = interrupt(make(), 5)
     assert state["datasets"] == [{"loaded": n} for n in loaded]
+    assert state["next_worker"] == 5 % 2
     first_of_each = [batch[0][0] for batch in resume(make(), state)[:2]]
     assert sorted(first_of_each) == sorted(n + 1 for n in loaded)
 
