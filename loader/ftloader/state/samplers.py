@@ -82,12 +82,12 @@ def find(index_sampler: Any, loader_generator: Any, saved: Mapping[str, State]) 
 
 
 def _generators(index_sampler: Any, loader_generator: Any) -> dict[str, Any]:
-    found = {LOADER: loader_generator}
+    found = {LOADER: loader_generator}  # torch refuses what is none
     for position, sampler in enumerate(chain(index_sampler)):
         for name, value in getattr(sampler, "__dict__", {}).items():
-            if generators.is_generator(value):
-                found[f"{position}.{name}"] = value
-    return {path: value for path, value in found.items() if value is not None and value is not torch.default_generator}
+            found[f"{position}.{name}"] = value
+    own = (path for path, value in found.items() if generators.is_generator(value))
+    return {path: found[path] for path in own if found[path] is not torch.default_generator}
 
 
 def draws_from_default(sampler: Any) -> bool:
