@@ -74,8 +74,8 @@ class Order:
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
-        """torch is about to call ``iter(sampler)``, which may draw already."""
-        self._at_iter = self._own()
+        """torch is about to call ``iter(sampler)``, which may draw already (torch's ``BatchSampler`` does not)."""
+        self._at_iter = None if type(self._index_sampler) is BatchSampler else self._own()
 
     def report_to(self, progress: Progress) -> None:
         """After torch's ``iter(sampler)``: from now on there is a state to be asked for."""
@@ -93,7 +93,7 @@ class Order:
         """Where the order comes from, as long as nothing has been drawn."""
         own = self._own()
         order: dict[str, Any] = {"generators": own, "epochs": samplers.epochs(self._index_sampler)}
-        return order if self._at_iter == own else order | {"generators_at_iter": self._at_iter}
+        return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
 
     def next(self, torchs: Iterator) -> Any:
         """The next batch's index. *torchs* is torch's ``iter(sampler)`` for the epoch.
