@@ -34,7 +34,7 @@ import time
 import weakref
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from ftloader import fork_locks
 from ftloader.call_site import warn_user
@@ -250,7 +250,8 @@ def report_stuck(threads: list[threading.Thread], limit: float, consequence: str
     """A ``RuntimeWarning`` that *threads* did not end within *limit* seconds, with the stack of each."""
     warn_user(
         f"{', '.join(thread.name for thread in threads)} did not end within {limit:.3g} s of being told to: a call "
-        "into the dataset, collate_fn or worker_init_fn has not returned, or the machine gives it no time to run. "
+        "into the dataset, collate_fn, worker_init_fn or a cache's source has not returned, or the machine gives it no "
+        "time to run. "
         f"{consequence} Stack:\n{_stacks(threads)}",
         RuntimeWarning,
     )
@@ -282,9 +283,31 @@ def _stacks(threads: list[threading.Thread]) -> str:
 
 # The end of the program
 
+
+class Ending(Protocol):
+    """What is ended with the program: a pool, or something else that has ``WorkerThread``s."""
+
+    @property
+    def threads(self) -> tuple[WorkerThread, ...]: ...
+
+    def stop(self) -> None: ...
+
+    def outlives_main_thread(self) -> bool: ...
+
+
+def end_with_program(pool: Ending) -> None:
+    """*pool* is told to end, and waited for, as pools are. In a forked child it is not."""
+    _live.add(pool)
+
+
+def forget(pool: Ending) -> None:
+    """*pool* has been told to end."""
+    _live.discard(pool)
+
+
 # Pools not told to end. Without a lock, which a finalizer could not take: adding, discarding and
 # copying are single atomic operations of a built-in set whose elements hash by identity.
-_live: set[WorkerPool] = set()
+_live: set[Ending] = set()
 _closed = False  # goes from False to True once, in the second step
 
 
@@ -300,7 +323,7 @@ def _end_last() -> None:
     _end(list(_live))
 
 
-def _end(pools: list[WorkerPool]) -> None:
+def _end(pools: list[Ending]) -> None:
     """Ends *pools*, and waits for all workers that were told to end, now or before."""
     for pool in pools:
         pool.stop()

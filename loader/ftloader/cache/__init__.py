@@ -1,0 +1,16 @@
+"""A cache on the local disk that grows while a training job reads it (``help(GrowingCache)``, docs/cache.md).
+
+A sample's way:
+
+    source -> fetchers (threads) -> store (budget, eviction) -> segment (a file) -> snapshot (an epoch) -> dataset[i]
+
+What other processes read, and what they tell the writer: sharing. What is done with the bytes of a sample: arrays.
+"""
+
+from ftloader.cache.arrays import RawArray
+from ftloader.cache.errors import CacheError, CorruptSampleError
+from ftloader.cache.growing import GrowingCache
+from ftloader.cache.sources import Share, Source, UrlSource
+from ftloader.cache.statistics import Statistics
+
+__all__ = ["CacheError", "CorruptSampleError", "GrowingCache", "RawArray", "Share", "Source", "Statistics", "UrlSource"]

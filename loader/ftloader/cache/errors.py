@@ -1,0 +1,9 @@
+"""What the cache raises."""
+
+
+class CacheError(RuntimeError):
+    """The cache cannot do what was asked of it; the text says why, and what would help."""
+
+
+class CorruptSampleError(CacheError):
+    """A sample is not what was written: its checksum differs, or its file is gone or too short."""

@@ -1,0 +1,309 @@
+"""The dataset: samples of a remote source, as far as they are on this machine by now."""
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from ftloader import fork_locks
+from ftloader.cache import sharing, snapshot
+from ftloader.cache.arrays import RawArray
+from ftloader.cache.errors import CacheError, CorruptSampleError
+from ftloader.cache.fetchers import Fetchers
+from ftloader.cache.snapshot import Snapshot
+from ftloader.cache.sources import Source, UrlSource, close_source
+from ftloader.cache.statistics import Statistics
+from ftloader.cache.store import LEAST_BUDGET, Store
+
+EVICT = ("oldest", "lru")
+
+
+class GrowingCache(Dataset):
+    """A map-style dataset of the samples that threads of this process have fetched so far.
+
+        with GrowingCache(source, directory, max_bytes=200e9, fetchers=16) as cache:
+            for epoch in range(epochs):
+                cache.set_epoch(epoch)  # what is complete now is this epoch's data
+                for batch in DataLoader(cache, batch_size=64, shuffle=True, num_workers=8):
+                    ...
+
+    Args:
+        source: has ``keys()`` and ``read(key)``, or is an address that fsspec understands. None: this process reads
+            what another one fetches on this machine (the other ranks of a job, say).
+        directory: where the samples are kept; nothing else is written.
+        max_bytes: the budget of the disk, at least 1 MiB. Never exceeded, with what is being written included.
+        fetchers: threads that fetch. Each has one sample in memory.
+        evict: "oldest", or "lru": the samples that this process has not read for the longest time. 1/128 of the budget
+            at a time.
+        decode: makes a sample of its bytes. By default, an array of uint8. See ``RawArray`` for other arrays.
+        min_samples: ``set_epoch`` waits for so many.
+        pin: the part of the budget that an epoch's samples may take. They are the newest then, and the fetchers have
+            the rest for the next epoch. If all of the source is there, an epoch has all of it.
+        retries: how often a sample that could not be fetched is tried again at once, with growing pauses. After that it
+            waits for the next epoch.
+
+    ``len(cache)``, ``cache[i]``, ``cache.key(i)`` and ``cache.ages()`` are of the epoch that was set. Threads and
+    worker processes may read. The other methods are for one thread at a time, of the process that made the object.
+
+    Raises:
+        CacheError: another process fetches into the directory, or it is of another version.
+        OSError: the directory cannot be written.
+    """
+
+    def __init__(
+        self,
+        source: Source | str | None,
+        directory: str | os.PathLike[str],
+        max_bytes: float | None = None,
+        fetchers: int = 16,
+        evict: str = "oldest",
+        *,
+        decode: Callable[[bytes], Any] | None = None,
+        min_samples: int = 1,
+        pin: float = 0.5,
+        retries: int = 5,
+    ) -> None:
+        if evict not in EVICT:
+            raise ValueError(f"evict must be one of {', '.join(EVICT)}, not {evict!r}")
+        if not 0 < pin <= 1:
+            raise ValueError(f"pin must be more than 0 and at most 1, not {pin}")
+        if fetchers < 1 or min_samples < 0 or retries < 0:
+            raise ValueError("fetchers must be at least 1, min_samples and retries at least 0")
+        if source is not None and (max_bytes is None or max_bytes < LEAST_BUDGET):
+            raise ValueError(f"max_bytes must be at least {LEAST_BUDGET}, not {max_bytes}")
+        self._source = UrlSource(source) if isinstance(source, str) else source
+        if self._source is not None and not all(
+            callable(getattr(self._source, name, None)) for name in ("keys", "read")
+        ):
+            raise TypeError(
+                f"source must be an address or have keys() and read(key), which {type(source).__name__} has not"
+            )
+        self._directory = os.path.abspath(directory)
+        self._decode = RawArray() if decode is None else decode
+        self._min_samples, self._most_bytes = min_samples, int(pin * (max_bytes or 0))
+        self._current = Snapshot(-1, [])
+        self._set = torch.zeros(
+            1, dtype=torch.int64
+        ).share_memory_()  # how often an epoch was set; for worker processes
+        self._set_here = 0
+        self._counts = _Counts()
+        self._process = os.getpid()
+        self._store: Store | None = None
+        self._fetchers: Fetchers | None = None
+        self._pins: sharing.Pins | None = None
+        if self._source is not None:
+            self._begin(int(max_bytes or 0), fetchers, evict, retries)
+
+    def _begin(self, max_bytes: int, count: int, evict: str, retries: int) -> None:
+        self._store = Store(self._directory, max_bytes, evict)
+        try:
+            self._fetchers = Fetchers(self._source, self._store, count, retries)
+            # What a dropped cache leaves running would never end.
+            weakref.finalize(self, self._fetchers.stop).atexit = False
+            self._fetchers.start()
+        except BaseException:
+            self.close()
+            raise
+
+    # An epoch's samples
+
+    def __len__(self) -> int:
+        return len(self._snapshot())
+
+    def __getitem__(self, index: int) -> Any:
+        one, row = self._snapshot().find(index)
+        try:
+            if hasattr(self._decode, "empty"):
+                data = self._decode.empty(one.nbytes(row))
+                one.read_into(row, data)
+            else:
+                data = one.read(row)
+        except CorruptSampleError:
+            self._counts.damaged.add(one.name)  # one atomic operation
+            raise
+        self._counts.add_read(one.nbytes(row))
+        return data if hasattr(self._decode, "empty") else self._decode(data)
+
+    def key(self, index: int) -> str:
+        """The key of sample *index*."""
+        one, row = self._snapshot().find(index)
+        return one.keys[row]
+
+    def ages(self) -> np.ndarray:
+        """How many seconds ago each sample was written, for a sampler that prefers new ones."""
+        return np.maximum(0.0, time.time() - self._snapshot().times())
+
+    def _snapshot(self) -> Snapshot:
+        if os.getpid() != self._process and self._set.item() != self._set_here:
+            raise CacheError(
+                "set_epoch was called after this worker process had begun, so it does not know the epoch's samples: "
+                "use worker threads, or persistent_workers=False, and set the epoch before the loader is iterated"
+            )
+        return self._current
+
+    # Epochs
+
+    def set_epoch(self, epoch: int, at_most: int | None = None) -> None:
+        """Makes what is complete now the data of *epoch*: it stays readable until the next call.
+
+        Waits for ``min_samples``; in a reader (``source=None``), until the writer has set this epoch.
+
+        Args:
+            at_most: no more samples than this, so that all hosts of a job have equally many.
+
+        Raises ``CacheError`` if there will not be enough samples, with the reason.
+        """
+        if os.getpid() != self._process:
+            raise CacheError("set_epoch is for the process that made the cache, not for its workers")
+        if self._store is None or self._fetchers is None:
+            self._follow(sharing.wait_for_epoch(self._directory, epoch), at_most)
+            return
+        began = time.monotonic()
+        store, fetchers = self._store, self._fetchers
+        for name in sorted(self._counts.damaged):
+            store.drop(name)
+        self._counts.damaged.clear()
+        with store.changed:
+            if store.contents()[0] < self._min_samples:
+                fetchers.look_again()
+            while (there := store.contents()[0]) < self._min_samples:
+                self._check_hope(store, fetchers, there)
+                store.changed.wait()
+            segments = store.newest(store.max_bytes if fetchers.complete else self._most_bytes)
+            if (there := sum(map(len, segments))) < self._min_samples:
+                raise CacheError(
+                    f"min_samples={self._min_samples}, and {there} fit into the part of max_bytes that an epoch may pin"
+                )
+            new = Snapshot(epoch, segments, at_most)
+            store.publish(new)
+            self._set_current(new)
+        fetchers.look_again()
+        self._counts.epochs_waited += time.monotonic() - began
+
+    def _check_hope(self, store: Store, fetchers: Fetchers, there: int) -> None:
+        """Raises ``CacheError`` if nothing more will come."""
+        begin = f"{there} samples are there, and min_samples={self._min_samples}: "
+        if store.stopped:
+            raise CacheError(begin + "the cache is closed")
+        if fetchers.trouble is not None and (fetchers.failing or fetchers.idle):
+            raise CacheError(f"{begin}fetching fails: {fetchers.trouble}") from fetchers.trouble
+        if store.full:
+            raise CacheError(f"{begin}no more fit. Take a larger max_bytes than {store.max_bytes}, or a larger pin")
+        if fetchers.idle:
+            raise CacheError(begin + "the source has no more")
+
+    def _set_current(self, new: Snapshot) -> None:
+        self._current = new
+        self._set_here += 1
+        self._set[0] = self._set_here
+
+    def _follow(self, state: dict[str, Any], at_most: int | None) -> None:
+        """Takes over what the writer has published."""
+        if self._pins is None:
+            self._pins = sharing.Pins(self._directory)
+        self._pins.write(" ".join(state["segments"]))
+        length = state["length"] if at_most is None else min(at_most, state["length"])
+        self._set_current(snapshot.of_state({**state, "length": length}, self._directory))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What ``load_state_dict`` takes: the names of the snapshot's files."""
+        return self._snapshot().state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Makes the state's snapshot the current one. Raises ``CacheError`` if samples of it were evicted since."""
+        if state == self._snapshot().state():
+            return
+        if os.getpid() != self._process:
+            self._current = snapshot.of_state(state, self._directory)
+        elif self._store is None:
+            self._follow(state, None)
+        else:
+            new = Snapshot(state["epoch"], self._store.named(state["segments"]), state["length"])
+            self._store.publish(new)
+            self._set_current(new)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that was set; -1 before."""
+        return self._snapshot().epoch
+
+    def statistics(self) -> Statistics:
+        """What was done so far; ``print`` shows it in one line."""
+        store, fetchers, counts = self._store, self._fetchers, self._counts
+        samples, used = store.contents() if store is not None else (len(self), 0)
+        ages = self.ages()
+        trouble = fetchers.trouble if fetchers is not None else None
+        return Statistics(
+            seconds=time.monotonic() - counts.began,
+            samples=samples,
+            epoch_samples=len(self),
+            bytes_used=used,
+            max_bytes=store.max_bytes if store is not None else 0,
+            oldest=float(ages.max()) if len(ages) else 0.0,
+            fetched=fetchers.fetched if fetchers is not None else 0,
+            fetched_bytes=fetchers.fetched_bytes if fetchers is not None else 0,
+            retried=fetchers.retried if fetchers is not None else 0,
+            failed=fetchers.failed if fetchers is not None else 0,
+            read=counts.read,
+            read_bytes=counts.read_bytes,
+            evictions=store.evictions if store is not None else 0,
+            fetchers_waited=store.waited if store is not None else 0.0,
+            epochs_waited=counts.epochs_waited,
+            trouble="" if trouble is None else f"{type(trouble).__name__}: {trouble}",
+        )
+
+    # The end
+
+    def close(self) -> None:
+        """Ends the fetchers. Samples in memory that are not written yet are thrown away; a call into the source that
+        does not return is waited for for five seconds. In a worker process, nothing."""
+        if os.getpid() != self._process:
+            return
+        if self._fetchers is not None:
+            self._fetchers.stop()
+            self._fetchers.join()
+            if not any(thread.is_alive() for thread in self._fetchers.threads):
+                close_source(self._source)
+        if self._store is not None:
+            self._store.close()
+        if self._pins is not None:
+            self._pins.release()
+
+    def __enter__(self) -> "GrowingCache":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a worker process: what it needs to read."""
+        return {name: getattr(self, name) for name in ("_directory", "_decode", "_current", "_set", "_set_here")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._counts = _Counts()
+        self._process = -1  # as a forked child, it has no part in the writing
+        self._store = self._fetchers = self._pins = self._source = None
+
+
+class _Counts:
+    """What readers count. ``_lock`` guards ``read`` and ``read_bytes``; the rest is its one writer's, or a set of
+    names that is only added to."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.read = self.read_bytes = 0
+        self.epochs_waited = 0.0
+        self.damaged: set[str] = set()
+        self._lock: threading.Lock = fork_locks.lock()
+
+    def add_read(self, nbytes: int) -> None:
+        with self._lock:
+            self.read += 1
+            self.read_bytes += nbytes

@@ -1,0 +1,178 @@
+"""What processes that use one cache know of each other: by locks of files, which end with their holder (``flock``).
+
+writer    the one writer's, with the current snapshot; held as long as it lives
+turn      held by the writer until the next snapshot is published: what readers wait for
+*.pins    a reader's, with the segments that it may read; held as long as it lives
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from typing import Any
+
+from ftloader import fork_locks
+from ftloader.cache.errors import CacheError
+
+PINS = ".pins"
+_SNAPSHOT_BYTES = 1 << 16
+
+
+class LockedFile:
+    """A file that this process has locked, for itself alone. A forked child has no part in it."""
+
+    def __init__(self, path: str, create: bool = True) -> None:
+        """Raises ``BlockingIOError`` if another holds it."""
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o666)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        fork_locks.renewed(self)
+
+    @property
+    def held(self) -> bool:
+        return self.fd >= 0
+
+    def write(self, text: str) -> None:
+        """Replaces what is in the file. In its own blocks, so that a full disk is no hindrance."""
+        os.pwrite(self.fd, text.encode().ljust(os.fstat(self.fd).st_size), 0)
+
+    def release(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _at_fork_reinit(self) -> None:
+        self.release()  # the child's descriptor only
+
+
+class WriterLock(LockedFile):
+    """Makes this object the one writer of *directory*, and lets readers wait for its snapshots.
+
+    ``earlier`` are the segments of the last snapshot of the writer before.
+    """
+
+    _turn: LockedFile | None = None  # until it is there: a fork may come before
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        try:
+            super().__init__(os.path.join(directory, "writer"))
+        except BlockingIOError:
+            raise CacheError(
+                f"process {published(directory).get('process')} writes to the cache {directory} already. Other ranks "
+                "read it with source=None; another job needs a directory of its own"
+            ) from None
+        try:
+            os.posix_fallocate(self.fd, 0, _SNAPSHOT_BYTES)
+            self.earlier = published(directory).get("segments", [])
+            self._write(epoch=-1, segments=self.earlier, length=0)
+            self._turn = self._new_turn()
+        except BaseException:
+            super().release()
+            raise
+
+    def publish(self, snapshot: dict[str, Any]) -> None:
+        """Replaces the snapshot, and wakes the readers that wait for it. Not synced: a restart can do without it."""
+        self._write(**snapshot)
+        turn, self._turn = self._turn, self._new_turn()
+        if turn is not None:
+            turn.release()
+
+    def _write(self, **snapshot: Any) -> None:
+        self.write(json.dumps({"process": os.getpid(), **snapshot}))
+
+    def release(self) -> None:
+        super().release()
+        if self._turn is not None:
+            self._turn.release()
+
+    def _new_turn(self) -> LockedFile:
+        # A new file each time: whoever waits for the old one is woken for good.
+        temporary = os.path.join(self._directory, "turn.new")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        turn = LockedFile(temporary)
+        os.replace(temporary, os.path.join(self._directory, "turn"))
+        return turn
+
+
+def published(directory: str) -> dict[str, Any]:
+    """The current snapshot; empty if there is none, or just a part of it."""
+    try:
+        with open(os.path.join(directory, "writer")) as file:
+            return json.loads(file.read().rstrip("\0"))
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
+    """The snapshot of *epoch* by the writer that lives now. Raises ``CacheError`` if there is none, and none will
+    come."""
+    while True:
+        try:
+            turn = os.open(os.path.join(directory, "turn"), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise CacheError(
+                f"{directory} is no cache: its writer (a GrowingCache with a source) comes first"
+            ) from None
+        try:
+            if _is_free(turn):
+                if os.fstat(turn).st_ino == os.stat(os.path.join(directory, "turn")).st_ino:
+                    raise CacheError(f"nobody writes to the cache {directory}, so there is no epoch {epoch} to read")
+                continue
+            found = published(directory)  # complete, or the turn ends when it is
+            if found.get("epoch", -1) > epoch:
+                raise CacheError(f"the writer of {directory} is at epoch {found['epoch']} already, not at {epoch}")
+            if found.get("epoch", -1) == epoch:
+                return found
+            fcntl.flock(turn, fcntl.LOCK_SH)
+        finally:
+            os.close(turn)
+
+
+def _is_free(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Pins(LockedFile):
+    """What a reader keeps from being evicted."""
+
+    def __init__(self, directory: str) -> None:
+        name = os.path.join(directory, secrets.token_hex(8))
+        super().__init__(name)
+        self._path = name + PINS
+        os.rename(name, self._path)  # locked, so that no writer takes it for one that a dead reader left
+
+    def release(self) -> None:
+        if self.held:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+        super().release()
+
+    def _at_fork_reinit(self) -> None:
+        super().release()
+
+
+def pinned_by_readers(directory: str) -> set[str]:
+    """The segments that readers have pinned. What readers that died have left is removed."""
+    pinned: set[str] = set()
+    for name in os.listdir(directory):
+        if name.endswith(PINS):
+            path = os.path.join(directory, name)
+            try:
+                LockedFile(path, create=False).release()
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+            except BlockingIOError:
+                with contextlib.suppress(FileNotFoundError), open(path) as file:
+                    pinned.update(file.read().split())
+    return pinned

@@ -1,0 +1,168 @@
+"""Sources and disks that misbehave: a clear error or a stated policy, and never a wrong sample."""
+
+import os
+import threading
+import warnings
+
+import pytest
+
+from ftloader import worker_pool
+from ftloader.cache import CacheError
+from tests.unit.loader.cache.sources import Failing, Numbered, check, keys_of
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
+
+def test_a_sample_that_fails_is_tried_again(opened):
+    source = Failing(10, lambda key, attempt: OSError("hiccup") if attempt < 3 else None)
+    cache = opened(source, min_samples=10)
+    cache.set_epoch(0)
+    check(cache)
+    assert len(cache) == 10 and cache.statistics().retried == 20 and cache.statistics().failed == 0
+
+
+def test_a_sample_that_always_fails_is_left_out_and_told_of_once(opened):
+    bad = {"sample 3", "sample 5"}
+    source = Failing(10, lambda key, attempt: OSError("lost") if key in bad else None)
+    with pytest.warns(RuntimeWarning, match="could not get sample 'sample [35]'.*lost") as caught:
+        cache = opened(source, min_samples=8, retries=2)
+        with cache._store.changed:
+            assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+    assert {source.attempts[key] for key in bad} == {3} and cache.statistics().failed == 2
+    cache.set_epoch(0)
+    assert len([one for one in caught if "could not get" in str(one.message)]) == 1
+    assert len(cache) == 8 and not bad & set(keys_of(cache))
+
+
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+def test_a_source_that_always_fails_is_an_error(opened):
+    for count in (2, None):
+        cache = opened(Failing(count, lambda *_: OSError("no route")), f"{count}", retries=1)
+        with pytest.raises(CacheError, match="fetching fails: no route"):
+            cache.set_epoch(0)
+
+
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+@pytest.mark.parametrize("given", [None, "text", 7, [1, 2], memoryview(b"abcd")[::2]])
+def test_a_source_that_gives_no_bytes(opened, given):
+    class Odd(Numbered):
+        def read(self, key):
+            return given
+
+    cache = opened(Odd(3))
+    with pytest.raises(CacheError, match="bytes-like|contiguous"):
+        cache.set_epoch(0)
+
+
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+def test_keys_that_are_no_strings_or_fail(opened):
+    class Odd(Numbered):
+        def keys(self):
+            if self.count is None:
+                raise PermissionError("not yours")
+            return range(self.count)
+
+    with pytest.raises(CacheError, match="a key must be a string"):
+        opened(Odd(3), "a").set_epoch(0)
+    with pytest.raises(CacheError, match="not yours"):
+        opened(Odd(None), "b").set_epoch(0)
+
+
+def test_an_object_that_is_no_source(tmp_path, opened):
+    with pytest.raises(TypeError, match="keys.. and read"):
+        opened(["a", "b"])
+    assert not (tmp_path / "cache").exists()
+
+
+def test_buffers_of_any_kind_are_bytes(opened):
+    import numpy as np
+
+    class Arrays(Numbered):
+        def read(self, key):
+            return np.frombuffer(super().read(key), np.int32).reshape(2, 125)
+
+    cache = opened(Arrays(3), min_samples=3)
+    cache.set_epoch(0)
+    check(cache)
+
+
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+def test_samples_too_large_for_the_budget(opened):
+    cache = opened(Numbered(2, size=1 << 20), max_bytes=1 << 20)
+    with pytest.raises(CacheError, match="larger than a quarter of the budget"):
+        cache.set_epoch(0)
+
+
+def test_a_full_disk_keeps_what_is_there_and_goes_on_when_it_can(opened, disk):
+    directory = disk(2 << 20)
+    ballast = directory / "ballast"
+    ballast.write_bytes(bytes(1 << 20))
+    source = Numbered(60, size=20_000)
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        cache = opened(source, directory / "cache", max_bytes=4 << 20, min_samples=5, fetchers=2)
+        with cache._store.changed:
+            assert cache._store.changed.wait_for(lambda: cache._fetchers.failing, 60)
+        cache.set_epoch(0)
+    check(cache)
+    there = len(cache)
+    assert 5 <= there < 60
+    ballast.unlink()
+    with cache._store.changed:
+        assert cache._store.changed.wait_for(lambda: cache._fetchers.complete, 60)
+    cache.set_epoch(1)
+    check(cache)
+    assert len(cache) == 60 and sorted(source.reads) == sorted(source.keys())  # none was fetched twice
+
+
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+def test_a_full_disk_from_the_begin_is_an_error(opened, disk):
+    directory = disk(1 << 20)
+    ballast = directory / "ballast"
+    ballast.write_bytes(bytes((1 << 20) - 4 * 4096))
+    with pytest.raises(OSError, match="No space left"):
+        opened(Numbered(60, size=20_000), directory / "cache", max_bytes=4 << 20)
+    os.truncate(ballast, (1 << 20) - 32 * 4096)
+    with pytest.raises(CacheError, match="No space left"):
+        opened(Numbered(60, size=20_000), directory / "cache", max_bytes=4 << 20, min_samples=9).set_epoch(0)
+
+
+def test_a_directory_that_cannot_be_written(tmp_path, opened):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError):
+        opened(Numbered(1), tmp_path / "file" / "cache")
+    with pytest.raises(OSError):
+        opened(Numbered(1), "/proc/none/cache")
+
+
+def test_two_trainers_on_one_directory(opened, tmp_path):
+    cache = opened(Numbered(5), min_samples=5)
+    with pytest.raises(CacheError, match="another\\s+job needs a directory of its own"):
+        opened(Numbered(5))
+    cache.set_epoch(0)
+    check(cache)
+
+
+def test_a_source_that_never_answers_is_named(opened, monkeypatch):
+    monkeypatch.setattr(worker_pool, "JOIN_LIMIT", 0.2)
+    gate = threading.Event()
+    cache = opened(Numbered(5, gate=gate), fetchers=1)
+    try:
+        with pytest.warns(RuntimeWarning, match="cache-fetcher-0 did not end(.|\n)*in read"):
+            cache.close()
+        assert not (os.listdir(cache._directory) and cache._store._lock.held)
+    finally:
+        gate.set()
+        for thread in cache._fetchers.threads:
+            thread.join()
+
+
+def test_files_of_others_are_left_alone(opened, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "notes.txt").write_text("mine")
+    cache = opened(Numbered(5), min_samples=5)
+    cache.set_epoch(0)
+    cache.close()
+    assert (tmp_path / "cache" / "notes.txt").read_text() == "mine"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opened(Numbered(5)).close()

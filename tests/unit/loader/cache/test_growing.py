@@ -1,0 +1,340 @@
+"""The dataset: epochs, what a loader reads, the begin and the end."""
+
+import gc
+import os
+import pickle
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import WeightedRandomSampler
+
+from ftloader import DataLoader
+from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, RawArray
+from tests.checkout import CHECKOUT
+from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
+
+
+def until(cache, condition):
+    """Waits, without polling, until *condition* holds of the statistics."""
+    with cache._store.changed:
+        assert cache._store.changed.wait_for(lambda: condition(cache.statistics()), 60)
+
+
+def test_an_epoch_is_what_was_complete_when_it_was_set(opened):
+    gate = threading.Event()
+    cache = opened(Numbered(40, gate=gate), min_samples=10)
+    assert len(cache) == 0 and cache.epoch == -1
+    gate.set()
+    cache.set_epoch(0)
+    before = keys_of(cache)
+    assert 10 <= len(cache) <= 40 and cache.epoch == 0
+    until(cache, lambda now: now.samples == 40)
+    assert keys_of(cache) == before
+    check(cache)
+    cache.set_epoch(1)
+    assert sorted(keys_of(cache)) == sorted(Numbered(40).keys())
+    check(cache)
+    with pytest.raises(IndexError):
+        cache[40]
+
+
+def test_nothing_is_fetched_twice(opened):
+    source = Numbered(40)
+    cache = opened(source, fetchers=4, min_samples=40)
+    for epoch in range(3):
+        cache.set_epoch(epoch)
+    cache.close()
+    assert sorted(source.reads) == sorted(source.keys())
+    again = Numbered(45)
+    cache = opened(again, min_samples=45)
+    cache.set_epoch(0)
+    check(cache)
+    assert sorted(again.reads) == [f"sample {number}" for number in range(40, 45)]
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_loader_reads_the_epoch(opened, method, persistent):
+    cache = opened(Numbered(30), min_samples=30)
+    cache.set_epoch(0)  # torch's sampler refuses an empty dataset
+    loader = DataLoader(
+        cache, batch_size=4, shuffle=True, num_workers=2, worker_method=method, persistent_workers=persistent
+    )
+    for epoch in range(2):
+        cache.set_epoch(epoch)
+        if epoch and persistent and method == "process":
+            with pytest.raises(CacheError, match="persistent_workers=False"):
+                list(loader)
+            break
+        samples = [row.numpy().tobytes() for batch in loader for row in batch]
+        assert sorted(samples) == sorted(content(key, 1000) for key in Numbered(30).keys())
+    del loader
+    gc.collect()
+
+
+def test_workers_of_spawn_read_the_epoch(opened):
+    cache = opened(Numbered(6), min_samples=6)
+    cache.set_epoch(0)
+    loader = torch.utils.data.DataLoader(cache, batch_size=6, num_workers=1, multiprocessing_context="spawn")
+    (batch,) = loader
+    assert sorted(row.numpy().tobytes() for row in batch) == sorted(content(key, 1000) for key in Numbered(6).keys())
+
+
+def test_a_copy_by_pickle_reads_and_writes_nothing(opened):
+    cache = opened(Numbered(6), min_samples=6)
+    cache.set_epoch(4)
+    copy = pickle.loads(pickle.dumps(cache))
+    check(copy)
+    assert keys_of(copy) == keys_of(cache) and copy.epoch == 4
+    with pytest.raises(CacheError, match="not for its workers"):
+        copy.set_epoch(5)
+    copy.close()
+    cache.set_epoch(5)
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_reads_and_leaves_the_rest_alone(opened):
+    cache = opened(Numbered(None), min_samples=50)
+    cache.set_epoch(0)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            check(cache)
+            cache.close()
+            del cache
+            gc.collect()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    fetched = cache.statistics().fetched
+    cache.set_epoch(1)
+    until(cache, lambda now: now.fetched > fetched)
+
+
+def test_old_samples_make_place_and_epochs_stay_readable(opened):
+    cache = opened(Numbered(None, size=20_000), max_bytes=1 << 20, fetchers=3)
+    seen = set()
+    for epoch in range(12):
+        cache.set_epoch(epoch)
+        seen.update(keys_of(cache))
+        until(cache, lambda _: cache._store.full)  # all that fits is there, what was evicted is evicted
+        check(cache)
+        assert len(cache) * 20_000 <= 1 << 19
+    now = cache.statistics()
+    assert now.evictions > 5 and len(seen) > 100 and now.bytes_used <= now.max_bytes == 1 << 20
+    assert now.fetchers_waited > 0 and "in 0 MB/s" not in str(now)
+
+
+def test_all_of_a_source_that_fits_is_an_epoch(opened):
+    cache = opened(Numbered(50, size=60_000), max_bytes=4 << 20, min_samples=50, pin=0.9)
+    cache.set_epoch(0)
+    until(cache, lambda _: cache._fetchers.complete)
+    cache.set_epoch(1)
+    assert len(cache) == 50
+    cache.close()
+    half = opened(Numbered(50, size=60_000), max_bytes=4 << 20)
+    until(half, lambda _: half._fetchers.complete)
+    half.set_epoch(0)  # complete, so more than half of the budget
+    assert len(half) == 50
+
+
+def test_a_source_that_grows_is_listed_again_with_each_epoch(opened):
+    source = Numbered(3)
+    cache = opened(source, min_samples=3)
+    cache.set_epoch(0)
+    source.count = 5
+    cache.set_epoch(1)
+    until(cache, lambda now: now.samples == 5)
+    cache.set_epoch(2)
+    assert len(cache) == 5
+
+
+def test_at_most(opened):
+    cache = opened(Numbered(30), min_samples=30)
+    cache.set_epoch(0, at_most=7)
+    assert len(cache) == 7 and len(keys_of(cache)) == 7
+    with pytest.raises(IndexError):
+        cache[7]
+
+
+def test_more_samples_than_there_will_be(opened):
+    cache = opened(Numbered(3), min_samples=4)
+    with pytest.raises(CacheError, match="3 samples are there, and min_samples=4: the source has no more"):
+        cache.set_epoch(0)
+    large = opened(Numbered(None, size=100_000), "large", max_bytes=1 << 20, min_samples=20)
+    with pytest.raises(CacheError, match="no more fit. Take a larger max_bytes"):
+        large.set_epoch(0)
+
+
+def test_decode(opened):
+    cache = opened(Numbered(4), min_samples=4, decode=lambda data: (type(data), len(data)))
+    cache.set_epoch(0)
+    assert cache[2] == (bytes, 1000)
+
+
+def test_raw_arrays_are_read_into_the_batch(opened):
+    size = 1 << 18
+    cache = opened(Numbered(8, size=size), max_bytes=64 << 20, min_samples=8, decode=RawArray(np.float32, (256, 256)))
+    cache.set_epoch(0)
+    loader = DataLoader(cache, batch_size=4, num_workers=2, worker_method="thread")
+    batches = list(loader) + list(loader)
+    assert [batch.shape for batch in batches] == [(4, 256, 256)] * 4 and batches[0].dtype == torch.float32
+    rows = [row.numpy().tobytes() for batch in batches for row in batch]
+    assert rows == [content(key, size) for key in keys_of(cache)] * 2
+    wrong = opened(Numbered(1), "wrong", min_samples=1, decode=RawArray(np.float32, (7,)))
+    wrong.set_epoch(0)
+    with pytest.raises(CacheError, match="1000 bytes is no array of float32"):
+        wrong[0]
+    assert RawArray(np.int16)(b"\1\0\2\0").tolist() == [1, 2]
+
+
+def test_a_state_gives_the_same_snapshot_after_a_restart(opened, tmp_path):
+    cache = opened(Numbered(30), min_samples=20)
+    cache.set_epoch(3)
+    keys, state = keys_of(cache), cache.state_dict()
+    cache.close()
+    cache = opened(Numbered(60), min_samples=1)
+    until(cache, lambda now: now.samples == 60)
+    cache.set_epoch(3)
+    assert len(cache) > len(keys)
+    cache.load_state_dict(state)
+    assert keys_of(cache) == keys and cache.epoch == 3
+    check(cache)
+
+
+def test_a_loader_s_state_brings_its_snapshot(opened):
+    cache = opened(Numbered(30), min_samples=30)
+    cache.set_epoch(0)
+    loader = DataLoader(cache, batch_size=4, shuffle=True, num_workers=2, worker_method="thread")
+    batches = iter(loader)
+    taken = [next(batches) for _ in range(3)]
+    state = loader.state_dict()
+    rest = [batch.numpy().tobytes() for batch in batches]
+    cache.close()
+    cache = opened(Numbered(50), min_samples=50)
+    cache.set_epoch(0)
+    loader = DataLoader(cache, batch_size=4, shuffle=True, num_workers=2, worker_method="thread")
+    loader.load_state_dict(state)
+    assert [batch.numpy().tobytes() for batch in loader] == rest and len(taken) + len(rest) == 8
+
+
+def test_a_snapshot_that_is_gone_is_refused(opened):
+    cache = opened(Numbered(None, size=20_000), max_bytes=1 << 20)
+    cache.set_epoch(0)
+    state = cache.state_dict()
+    for epoch in range(1, 5):
+        until(cache, lambda _: cache._store.full)
+        cache.set_epoch(epoch)
+    keys = keys_of(cache)
+    with pytest.raises(CacheError, match="not in .* any more"):
+        cache.load_state_dict(state)
+    assert keys_of(cache) == keys
+
+
+def test_weights_by_age(opened, monkeypatch):
+    cache = opened(Numbered(4), min_samples=4)
+    cache.set_epoch(0)
+    ages = cache.ages()
+    assert len(ages) == 4 and (ages >= 0).all() and (ages < 300).all()
+    monkeypatch.setattr(time, "time", lambda: 0.0)  # a clock that jumps
+    assert cache.ages().tolist() == [0, 0, 0, 0]
+    assert len(list(WeightedRandomSampler((0.5**ages).tolist(), 10))) == 10
+
+
+def test_a_dropped_cache_ends_its_threads(tmp_path):
+    cache = GrowingCache(Numbered(None), tmp_path, max_bytes=1 << 20, fetchers=3)
+    cache.set_epoch(0)
+    threads, gone = cache._fetchers.threads, weakref.ref(cache)
+    del cache
+    gc.collect()
+    for thread in threads:
+        thread.join(60)
+    assert gone() is None
+    GrowingCache(Numbered(1), tmp_path, max_bytes=1 << 20).close()  # the directory is free
+
+
+def test_close_does_not_wait_for_retries(opened):
+    class Broken(Numbered):
+        def read(self, key):
+            raise OSError("away")
+
+    cache = opened(Broken(None), fetchers=8, retries=10**6)
+    with pytest.warns(RuntimeWarning, match="away"), pytest.raises(CacheError):
+        _ = [cache._fetchers._report(OSError("away"), "x") for _ in range(20)]
+        cache.set_epoch(0)
+    began = time.monotonic()
+    cache.close()
+    assert time.monotonic() - began < 20  # pauses are up to 30 s
+    with pytest.raises(CacheError, match="the cache is closed"):
+        cache.set_epoch(1)
+
+
+def test_what_is_damaged_is_reported_and_fetched_again(opened):
+    source = Numbered(5)
+    cache = opened(source, min_samples=5, fetchers=1)
+    cache.set_epoch(0)
+    one = cache._current.segments[0]
+    with open(one.path, "r+b") as file:
+        file.seek(60)
+        file.write(b"\0\0\0\0")
+    with pytest.raises(CorruptSampleError, match="'sample 0' .* is damaged"):
+        cache[0]
+    assert cache[1].tobytes() == content("sample 1", 1000)
+    cache.set_epoch(1)
+    check(cache)
+    assert len(cache) == 5 and source.reads.count("sample 0") == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"evict": "newest"}, {"pin": 0}, {"fetchers": 0}, {"max_bytes": 1000}, {"max_bytes": None}, {"min_samples": -1}],
+)
+def test_arguments(tmp_path, arguments):
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        GrowingCache(Numbered(1), tmp_path, **({"max_bytes": 1 << 20} | arguments))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_does_not_close_ends(run_program, tmp_path):
+    status, out, err = run_program(f"""
+        import sys
+        sys.path.append({str(CHECKOUT)!r})
+        from ftloader.cache import GrowingCache
+        from tests.unit.loader.cache.sources import Numbered
+        cache = GrowingCache(Numbered(None), {str(tmp_path / "c")!r}, max_bytes=1 << 20)
+        cache.set_epoch(0)
+        print(len(cache) > 0)
+    """)
+    assert (status, out, err) == (0, "True\n", "")
+
+
+def test_ctrl_c_leaves_nothing(run_program, tmp_path):
+    status, out, err = run_program(f"""
+        import os, signal, threading
+        import sys
+        sys.path.append({str(CHECKOUT)!r})
+        from ftloader.cache import GrowingCache
+        from tests.unit.loader.cache.sources import Numbered
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        in_the_block = threading.Event()
+        class Interrupting(Numbered):
+            def read(self, key):
+                in_the_block.wait()
+                if key == "sample 40":
+                    os.kill(os.getpid(), signal.SIGINT)
+                return super().read(key)
+        try:
+            with GrowingCache(Interrupting(None), {str(tmp_path / "c")!r}, 1 << 30, min_samples=10**6) as cache:
+                in_the_block.set()
+                cache.set_epoch(0)
+        except KeyboardInterrupt:
+            print([t.name for t in threading.enumerate() if t.name.startswith("cache")])
+    """)
+    assert (status, out, err) == (0, "[]\n", "")

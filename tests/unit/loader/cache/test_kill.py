@@ -1,0 +1,147 @@
+"""SIGKILL at random moments of fetching, writing, evicting and restarting: real processes on a real directory.
+
+Each life of the process opens the cache that the one before left, checks every sample, and goes on until it is killed.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ftloader.cache import GrowingCache
+from ftloader.cache.segment import disk_usage
+from tests.checkout import CHECKOUT, importable
+from tests.unit.loader.cache.sources import Logged, check, keys_of
+
+FETCHERS = 4
+BUDGET = 2 << 20
+LONGEST = 0.1  # seconds
+
+# The parent of all lives imports torch once; each line it is told is one life, which a SIGKILL ends: so many seconds
+# after the begin, or after the cache was opened. (The sleep is the length of a life: nothing is waited for.)
+PARENT = """
+import json, os, signal, sys, time
+from ftloader.cache import GrowingCache
+from tests.unit.loader.cache.sources import Logged, check
+
+def live(opens, directory, log, count, size, budget):
+    with GrowingCache(Logged(count, size, log), directory, max_bytes=budget, fetchers={fetchers}) as cache:
+        os.write(opens, b"1")
+        for epoch in range(10**9):
+            cache.set_epoch(epoch)
+            check(cache)
+
+for line in sys.stdin:
+    seconds, after_opening, life = json.loads(line)
+    opened, opens = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            live(opens, *life)
+        except BaseException as error:
+            print(type(error).__name__, error, file=sys.stderr, flush=True)
+        os._exit(1)
+    os.close(opens)
+    if after_opening:
+        os.read(opened, 1)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.close(opened)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def lives():
+    """``lives(chance, directory, log, count, size, budget)``: one, of a random length."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT.format(fetchers=FETCHERS)],
+        env=os.environ | {"PYTHONPATH": f"{importable()}{os.pathsep}{CHECKOUT}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def live(chance, *life):
+        parent.stdin.write(json.dumps((chance.uniform(0, LONGEST), chance.random() < 0.7, life)) + "\n")
+        parent.stdin.flush()
+        assert int(parent.stdout.readline()) == -signal.SIGKILL
+
+    yield live
+    parent.stdin.close()
+    assert parent.wait(60) == 0
+    parent.stdout.close()
+
+
+def on_disk(directory):
+    return sum(disk_usage(entry.stat()) for entry in os.scandir(directory))
+
+
+def campaign(lives, directory, kills, seed):
+    """So many lives, of a source that fits the budget and one that is endless, on a disk that may be full."""
+    chance = random.Random(seed)
+    directory.mkdir(exist_ok=True)
+    fitting, endless, log = str(directory / "fitting"), str(directory / "endless"), str(directory / "log")
+    for kill in range(kills):
+        if kill % 2:
+            lives(chance, fitting, log, 10 * (kill + 2), 1500, 64 << 20)
+        else:
+            lives(chance, endless, str(directory / "other"), None, 20_000, BUDGET)
+            assert not os.path.exists(endless) or on_disk(endless) <= BUDGET
+    fetched = open(log).read().split("\n")[:-1] if os.path.exists(log) else []
+    # Each kill can have cost what was in flight, and no more.
+    assert len(fetched) - len(set(fetched)) <= FETCHERS * (kills // 2)
+    for path, count, budget in ((fitting, 10 * (kills + 2), 64 << 20), (endless, None, BUDGET)):
+        size = 20_000 if count is None else 1500
+        source = Logged(count, size, str(directory / "last"))
+        with GrowingCache(source, path, max_bytes=budget, min_samples=count or 1) as cache:
+            cache.set_epoch(0)
+            check(cache)
+            assert count is None or sorted(keys_of(cache)) == sorted(source.keys())
+    last = open(directory / "last").read().split("\n")[:-1]
+    assert len(set(fetched)) > 10 * kills // 4 and len(last) > 0
+
+
+def test_kills(lives, tmp_path):
+    campaign(lives, tmp_path, 24, 0)
+
+
+@pytest.mark.long(reason="1,000 kills")
+@pytest.mark.timeout(1800)
+def test_a_thousand_kills(lives, tmp_path):
+    campaign(lives, tmp_path, 1000, 1)
+
+
+def full_disk(lives, disk, kills, seed):
+    """The same on a disk that is smaller than the budget."""
+    chance = random.Random(seed)
+    directory = disk(1 << 20)
+    path = str(directory / "cache")
+    for _ in range(kills):
+        lives(chance, path, "/dev/null", None, 20_000, BUDGET)
+    ballast = os.statvfs(directory)
+    assert ballast.f_bfree * ballast.f_frsize < 200_000  # it was full indeed
+    with (
+        pytest.warns(RuntimeWarning, match="No space left"),
+        GrowingCache(Logged(None, 20_000, "/dev/null"), path, max_bytes=BUDGET, min_samples=10) as cache,
+    ):
+        with cache._store.changed:
+            assert cache._store.changed.wait_for(lambda: cache._fetchers.trouble, 60)
+        cache.set_epoch(0)
+        check(cache)
+
+
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+def test_kills_with_a_full_disk(lives, disk):
+    full_disk(lives, disk, 12, 0)
+
+
+@pytest.mark.long(reason="200 kills")
+@pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+def test_two_hundred_kills_with_a_full_disk(lives, disk):
+    full_disk(lives, disk, 200, 1)

@@ -1,0 +1,123 @@
+"""One writer and the readers of its snapshots: in this process, where locks of files keep them apart as well, and in
+another one, which is killed."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from ftloader.cache import CacheError, GrowingCache
+from tests.checkout import CHECKOUT
+from tests.unit.loader.cache.sources import Numbered, check, keys_of
+
+
+@pytest.fixture
+def cache(opened):
+    return opened(Numbered(None, size=20_000), max_bytes=1 << 20)
+
+
+@pytest.fixture
+def reader(tmp_path, cache):
+    with GrowingCache(None, tmp_path / "cache") as reader:
+        yield reader
+
+
+def next_epoch(cache, epoch):
+    """Sets it when what the epoch before left of the budget is full."""
+    with cache._store.changed:
+        assert cache._store.changed.wait_for(lambda: cache._store.full, 60)
+    cache.set_epoch(epoch)
+
+
+def pins(directory):
+    return [name for name in os.listdir(directory) if name.endswith(".pins")]
+
+
+def test_readers_wait_for_the_writer_s_epochs(cache, reader):
+    seen = []
+
+    def read():
+        for epoch in range(4):
+            reader.set_epoch(epoch)
+            check(reader)
+            seen.append(keys_of(reader))
+            arrived.release()
+
+    arrived = threading.Semaphore(0)
+    thread = threading.Thread(target=read)
+    thread.start()
+    expected = []
+    for epoch in range(4):
+        next_epoch(cache, epoch)
+        expected.append(keys_of(cache))
+        assert arrived.acquire(timeout=60)
+    thread.join()
+    assert seen == expected and len({tuple(keys) for keys in seen}) > 1
+
+
+def test_what_a_slow_reader_reads_is_not_evicted(cache, reader):
+    cache.set_epoch(0)
+    reader.set_epoch(0)
+    for epoch in range(1, 5):
+        next_epoch(cache, epoch)
+    assert cache._store.evictions
+    check(reader)
+
+
+def test_a_writer_that_ends_is_told_of(cache, reader):
+    timer = threading.Timer(0.1, cache.close)
+    timer.start()
+    with pytest.raises(CacheError, match="nobody writes to the cache .* so there is no epoch 0"):
+        reader.set_epoch(0)
+    timer.join()
+
+
+def test_epochs_that_differ(cache, reader, opened):
+    cache.set_epoch(0)
+    reader.set_epoch(0, at_most=1)
+    assert keys_of(reader) == keys_of(cache)[:1]
+    reader.load_state_dict(cache.state_dict())
+    assert keys_of(reader) == keys_of(cache)
+    assert f"{len(cache)} in this epoch" in str(reader.statistics())
+    cache.set_epoch(2)
+    with pytest.raises(CacheError, match="at epoch 2 already, not at 1"):
+        reader.set_epoch(1)
+    cache.close()
+    again = opened(Numbered(None, size=20_000), max_bytes=1 << 20)  # another run, which has set no epoch yet
+    timer = threading.Timer(0.1, again.set_epoch, [2])
+    timer.start()
+    reader.set_epoch(2)  # not the one that the first run left
+    timer.join()
+    assert keys_of(reader) == keys_of(again)
+
+
+def test_a_rank_that_is_killed_leaves_no_pins(cache, start_python, tmp_path):
+    cache.set_epoch(0)
+    rank = start_python(
+        f"""
+        import sys, time
+        sys.path.append({str(CHECKOUT)!r})
+        from ftloader.cache import GrowingCache
+        from tests.unit.loader.cache.sources import check, keys_of
+        cache = GrowingCache(None, {str(tmp_path / "cache")!r})
+        cache.set_epoch(0)
+        check(cache)
+        print(keys_of(cache), flush=True)
+        sys.stdin.readline()
+        """,
+        stdin=True,
+    )
+    assert rank.stdout.readline() == f"{keys_of(cache)}\n"
+    first = set(keys_of(cache))
+    assert len(pins(tmp_path / "cache")) == 1
+    rank.send_signal(signal.SIGKILL)
+    rank.wait()
+    for epoch in range(1, 4):
+        next_epoch(cache, epoch)
+    assert not first & set(keys_of(cache)) and cache._store.evictions and not pins(tmp_path / "cache")
+
+
+def test_a_reader_where_no_cache_is(tmp_path):
+    with GrowingCache(None, tmp_path) as cache, pytest.raises(CacheError, match="is no cache"):
+        cache.set_epoch(0)

@@ -1,0 +1,164 @@
+"""The files of the cache: what is read is what was written, whatever happened to them."""
+
+import os
+import pickle
+import random
+import shutil
+import zlib
+
+import numpy as np
+import pytest
+
+from ftloader.cache import CacheError, CorruptSampleError, segment
+from ftloader.cache.segment import SegmentWriter
+from tests.unit.loader.cache.sources import content
+
+SIZES = [0, 1, 700, 5000, 65537]
+
+
+def written(directory, count=20, seal=True):
+    """A segment of *count* samples, with the last of them not written."""
+    writer = SegmentWriter(str(directory), 3, 1 << 20)
+    for number in range(count):
+        key = f"key {number} \udcff"
+        data = content(key, SIZES[number % len(SIZES)])
+        row = writer.begin(segment.encoded(key), len(data), zlib.crc32(data))
+        if seal or number < count - 1:
+            writer.write(row, memoryview(data))
+            writer.complete(row, key)
+    if seal:
+        return writer.seal()
+    os.close(writer._fd)
+    return writer
+
+
+def intact(one):
+    """All samples, each checked."""
+    samples = {}
+    for row, key in enumerate(one.keys):
+        data = one.read(row)
+        assert data == content(key, len(data)) and len(data) == one.nbytes(row)
+        array = np.empty(len(data), np.uint8)
+        one.read_into(row, array)
+        assert array.tobytes() == data
+        samples[key] = data
+    return samples
+
+
+def test_a_segment_is_read_as_it_was_written(tmp_path):
+    sealed = written(tmp_path)
+    assert len(intact(sealed)) == 20
+    loaded = segment.load(str(tmp_path), sealed.name)
+    assert intact(loaded) == intact(sealed) == intact(pickle.loads(pickle.dumps(sealed)))
+    assert loaded.number == 3 and loaded.size == sealed.size == segment.disk_usage(os.stat(sealed.path))
+    assert (loaded.times == sealed.times).all()
+
+
+def test_a_segment_never_takes_more_than_it_began_with(tmp_path):
+    size = 32768
+    writer = SegmentWriter(str(tmp_path), 0, size)
+    count = 0
+    while writer.fits(b"k" * 50, 100):
+        assert segment.disk_usage(os.stat(tmp_path / writer.name)) == size
+        row = writer.begin(b"k" * 50, 100, zlib.crc32(bytes(100)))
+        writer.write(row, memoryview(bytes(100)))
+        writer.complete(row, "k" * 50)
+        count += 1
+    sealed = writer.seal()
+    assert len(sealed) == count > 100 and sealed.size <= size and os.stat(sealed.path).st_size > size - 400
+
+
+def test_what_a_crash_left_is_found(tmp_path):
+    writer = written(tmp_path, seal=False)
+    with pytest.raises(CacheError, match="not complete"):
+        segment.load(str(tmp_path), writer.name)
+    recovered = segment.recover(str(tmp_path), writer.name)
+    assert len(intact(recovered)) == 19  # not the one whose header alone was written
+    assert intact(segment.load(str(tmp_path), writer.name)) == intact(recovered)
+
+
+def test_nothing_is_left_of_an_empty_segment(tmp_path):
+    writer = SegmentWriter(str(tmp_path), 0, 1 << 16)
+    assert writer.seal() is None
+    (tmp_path / f"0000000007-abc{segment.SUFFIX}").write_bytes(b"")
+    assert segment.recover(str(tmp_path), f"0000000007-abc{segment.SUFFIX}") is None
+    assert segment.names_in(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("seal", [True, False])
+def test_damage_never_gives_another_sample(tmp_path, seal):
+    """Cut, overwritten and lost pages, as after a power failure, at random places."""
+    (tmp_path / "whole").mkdir()
+    name = written(tmp_path / "whole", seal=seal).name
+    whole = (tmp_path / "whole" / name).read_bytes()
+    written_bytes = len(whole.rstrip(b"\0"))
+    directory = tmp_path / "damaged"
+    directory.mkdir()
+    chance = random.Random(1)
+    kept = []
+    for _ in range(60):
+        data = bytearray(whole)
+        kind = chance.choice(["cut", "page", "byte"])
+        at = chance.randrange(16, written_bytes)
+        if kind == "cut":
+            del data[at:]
+        elif kind == "page":
+            data[at // 4096 * 4096 : at // 4096 * 4096 + 4096] = bytes(min(4096, len(data) - at // 4096 * 4096))
+        else:
+            data[at] ^= 1 << chance.randrange(8)
+        (directory / name).write_bytes(data)
+        recovered = segment.recover(str(directory), name)
+        samples = {} if recovered is None else intact(recovered)
+        kept.append(len(samples))
+        if recovered is not None:
+            assert intact(segment.load(str(directory), name)) == samples
+    assert min(kept) < 8 and max(kept) >= 18
+
+
+def test_a_damaged_sample_is_not_read(tmp_path):
+    sealed = written(tmp_path)
+    segment.sync(str(tmp_path), sealed.name)
+    with open(sealed.path, "r+b") as file:
+        file.seek(200)  # in the third sample: two are empty or of one byte
+        file.write(b"\0\1\2")
+    loaded = segment.recover(str(tmp_path), sealed.name)  # synced, so not looked at
+    with pytest.raises(CorruptSampleError, match="key 2 .*checksum differs"):
+        loaded.read(2)
+    with pytest.raises(CorruptSampleError, match="checksum differs"):
+        loaded.read_into(2, np.empty(700, np.uint8))
+    assert loaded.read(3) == content(loaded.keys[3], 5000)
+    os.truncate(sealed.path, 1000)
+    with pytest.raises(CorruptSampleError, match="shorter than it should be"):
+        loaded.read_into(3, np.empty(5000, np.uint8))
+    os.unlink(sealed.path)
+    with pytest.raises(CorruptSampleError, match="No such file"):
+        loaded.read(3)
+
+
+def test_a_segment_that_was_not_synced_is_looked_at(tmp_path):
+    sealed = written(tmp_path)
+    with open(sealed.path, "r+b") as file:
+        file.seek(200)
+        file.write(b"\0\1\2")
+    assert len(intact(segment.recover(str(tmp_path), sealed.name))) == 19
+
+
+def test_a_segment_of_another_version_is_left_alone(tmp_path):
+    sealed = written(tmp_path)
+    data = bytearray((tmp_path / sealed.name).read_bytes())
+    data[8] = 9
+    (tmp_path / sealed.name).write_bytes(data)
+    for use in (segment.load, segment.recover):
+        with pytest.raises(CacheError, match="of version 9; this is version 1"):
+            use(str(tmp_path), sealed.name)
+    assert (tmp_path / sealed.name).read_bytes() == data
+    (tmp_path / sealed.name).write_bytes(b"something else altogether")
+    with pytest.raises(CacheError, match="of another program"):
+        segment.recover(str(tmp_path), sealed.name)
+
+
+def test_copies_of_a_segment_are_read_too(tmp_path):
+    sealed = written(tmp_path)
+    (tmp_path / "copy").mkdir()
+    shutil.copy(sealed.path, tmp_path / "copy")
+    assert intact(segment.load(str(tmp_path / "copy"), sealed.name)) == intact(sealed)

@@ -1,0 +1,151 @@
+"""Where samples come from: real files, a real web server, and fsspec's memory."""
+
+import http.server
+import threading
+
+import fsspec
+import pytest
+
+from ftloader.cache import Share, UrlSource, sources
+from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
+
+
+def fill(directory, count=6, size=2000):
+    (directory / "deep" / "er").mkdir(parents=True)
+    for number in range(count):
+        key = f"deep/er/{number} ü%.bin" if number % 2 else f"{number}.bin"
+        (directory / key).write_bytes(content(key, size))
+
+
+def everything(source):
+    return {key: bytes(source.read(key)) for key in source.keys()}
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The address of a web server of a directory's files; ``.requests`` counts, ``.cut`` makes it send too little."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            server.threads.add(self.client_address)
+            if server.cut and not self.path.endswith("/"):
+                self.send_response(200)
+                self.send_header("Content-Length", "2000")
+                self.end_headers()
+                self.wfile.write(b"too little")
+                self.close_connection = True
+            elif server.hold is not None:
+                server.hold.wait(30)
+            else:
+                super().do_GET()
+
+        def log_message(self, *_):
+            pass
+
+    (tmp_path / "served").mkdir()
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), lambda *args: Handler(*args, directory=str(tmp_path / "served"))
+    )
+    server.threads, server.cut, server.hold = set(), False, None
+    server.address = f"http://127.0.0.1:{server.server_port}"
+    server.directory = tmp_path / "served"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_directory(tmp_path):
+    fill(tmp_path)
+    source = UrlSource(str(tmp_path))
+    assert everything(source) == {key: content(key, 2000) for key in source.keys()} and len(everything(source)) == 6
+    assert everything(UrlSource(f"file://{tmp_path}/")) == everything(source)
+
+
+def test_fsspec_s_memory(opened):
+    for number in range(4):
+        fsspec.filesystem("memory").pipe_file(f"/things/{number}", content(f"{number}", 300))
+    cache = opened("memory://things", min_samples=4)
+    cache.set_epoch(0)
+    check(cache)
+    assert sorted(keys_of(cache)) == ["0", "1", "2", "3"]
+
+
+def test_a_file_that_is_not_as_long_as_the_listing_said(tmp_path):
+    fill(tmp_path)
+    source = UrlSource(str(tmp_path))
+    list(source.keys())
+    (tmp_path / "0.bin").write_bytes(b"short")
+    with pytest.raises(OSError, match="0.bin has 5 bytes, and 2000 by the store's listing"):
+        source.read("0.bin")
+    list(source.keys())
+    assert source.read("0.bin") == b"short"
+
+
+def test_a_web_server_is_listed_and_read_by_each_thread_on_its_own(opened, server):
+    fill(server.directory)
+    keys = [f"{number}.bin" for number in (0, 2, 4)]
+    source = UrlSource(server.address, keys * 2)
+    both = threading.Barrier(3)
+
+    class Together(Numbered):
+        def keys(self):
+            return source.keys()
+
+        def read(self, key):
+            both.wait(60)  # so that each of three threads reads
+            return source.read(key)
+
+        def close(self):
+            source.close()
+
+    cache = opened(Together(3), fetchers=3, min_samples=3)
+    cache.set_epoch(0)
+    check(cache)
+    assert sorted(keys_of(cache)) == keys and len(server.threads) == 3  # a connection each
+    assert len(source._own) == 3
+    cache.close()
+    assert source._own == []
+    assert UrlSource(server.address + "/deep/er/").keys()
+    listed = UrlSource(server.address)
+    assert {"0.bin", "2.bin"} <= set(listed.keys())
+    listed.close()
+
+
+def test_a_web_server_that_cuts_answers_short_or_has_none(server):
+    fill(server.directory)
+    source = UrlSource(server.address, ["0.bin"])
+    server.cut = True
+    with pytest.raises(Exception, match="ContentLength|payload is not completed"):
+        source.read("0.bin")
+    server.cut = False
+    assert source.read("0.bin") == content("0.bin", 2000)
+    with pytest.raises(FileNotFoundError):
+        source.read("none")
+    source.close()
+
+
+def test_a_web_server_that_stalls(server):
+    fill(server.directory)
+    server.hold = threading.Event()
+    source = UrlSource(server.address, ["0.bin"], timeout=0.2)
+    with pytest.raises(TimeoutError):
+        source.read("0.bin")
+    server.hold.set()
+    server.hold = None
+    assert source.read("0.bin") == content("0.bin", 2000)
+    source.close()
+
+
+def test_shares_are_the_whole():
+    source = Numbered(10)
+    shares = [list(Share(source, index, 3).keys()) for index in range(3)]
+    assert sorted(sum(shares, [])) == sorted(source.keys()) and [len(share) for share in shares] == [4, 3, 3]
+    assert Share(source, 1, 3).read("x") == content("x", 1000)
+    with pytest.raises(ValueError, match="from 0 to 2, not 3"):
+        Share(source, 3, 3)
+    sources.close_source(Share(source, 0, 1))

@@ -1,0 +1,236 @@
+"""The directory of a cache: the budget, eviction, and one writer."""
+
+import os
+import threading
+
+import pytest
+
+from ftloader.cache import CacheError, sharing
+from ftloader.cache.segment import disk_usage
+from ftloader.cache.snapshot import Snapshot
+from ftloader.cache.store import Store
+from tests.unit.loader.cache.sources import content
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(str(tmp_path / "cache"), 4 * MIB, "oldest")
+    yield store
+    store.close()
+
+
+def add(store, *numbers, size=10_000):
+    for number in numbers:
+        key = f"sample {number}"
+        assert store.claim(key)
+        assert store.add(key, content(key, size))
+
+
+def publish(store, most_bytes=2 * MIB, epoch=0):
+    snapshot = Snapshot(epoch, store.newest(most_bytes))
+    store.publish(snapshot)
+    return snapshot
+
+
+def keys(segments):
+    return [int(key.split()[1]) for one in segments for key in one.keys]
+
+
+def on_disk(directory):
+    return sum(disk_usage(entry.stat()) for entry in os.scandir(directory))
+
+
+def test_samples_come_back_in_their_order(store):
+    add(store, *range(50))
+    snapshot = publish(store)
+    assert keys(snapshot.segments) == list(range(50)) and len(snapshot) == 50
+    for index in (0, 17, 49, -1):
+        one, row = snapshot.find(index)
+        assert one.read(row) == content(one.keys[row], 10_000)
+    for index in (50, -51):
+        with pytest.raises(IndexError):
+            snapshot.find(index)
+
+
+def test_a_key_is_claimed_once(store):
+    assert store.claim("a") and not store.claim("a")
+    store.give_up("a")
+    assert store.claim("a") and store.add("a", b"1")
+    assert not store.claim("a")
+
+
+def test_the_newest_are_in_a_snapshot_and_the_oldest_are_evicted(store):
+    add(store, *range(200))
+    first = publish(store, MIB)
+    assert keys(first.segments)[-1] == 199 and 80 < len(first) < 105
+    add(store, *range(200, 460))  # beside the snapshot's 1 MiB there is place for these, and not for the first
+    assert store.evictions > 0
+    second = publish(store, 4 * MIB)
+    assert set(keys(first.segments)) < set(keys(second.segments))
+    assert 0 not in keys(second.segments) and store.claim("sample 0")
+    assert on_disk(store.directory) <= 4 * MIB
+
+
+def test_who_finds_no_room_waits_for_the_next_snapshot(store):
+    added = []
+
+    def fill():
+        for number in range(10**6):
+            key = f"sample {number}"
+            store.claim(key)
+            if not store.add(key, content(key, 10_000)):
+                return
+            added.append(number)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    with store.changed:
+        store.changed.wait_for(lambda: store.full)
+    there = len(added)
+    assert there * 10_000 > 3 * MIB and store.evictions == 0  # nobody has had them yet
+    publish(store)
+    with store.changed:
+        store.changed.wait_for(lambda: store.full)
+    assert len(added) > there and store.evictions > 0
+    store.stop()
+    thread.join()
+    assert store.waited > 0 and on_disk(store.directory) <= 4 * MIB
+
+
+def test_the_budget_is_kept_by_the_byte(disk):
+    """The file system has no more: one byte too many would be an error."""
+    directory = disk(2 * MIB)
+    store = Store(str(directory), 2 * MIB, "oldest")
+    numbers = iter(range(10**9))
+    errors = []
+
+    def fill():
+        try:
+            while True:
+                key = f"sample {next(numbers)}"
+                store.claim(key)
+                if not store.add(key, content(key, hash(key) % 30_000)):
+                    return
+        except BaseException as error:
+            errors.append(error)
+
+    lock = threading.Lock()
+    plain, numbers = numbers, iter(lambda: locked_next(lock, plain), None)
+    threads = [threading.Thread(target=fill) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for epoch in range(60):
+        with store.changed:
+            store.changed.wait_for(lambda: store.full or errors)
+        publish(store, MIB, epoch)
+    store.stop()
+    for thread in threads:
+        thread.join()
+    store.close()
+    assert not errors and store.evictions > 500
+    free = os.statvfs(directory)
+    assert (free.f_blocks - free.f_bfree) * free.f_frsize <= 2 * MIB
+
+
+def locked_next(lock, numbers):
+    with lock:
+        return next(numbers)
+
+
+def test_least_recently_used(tmp_path):
+    store = Store(str(tmp_path), 4 * MIB, "lru")
+    try:
+        add(store, *range(300))
+        all_of_it = publish(store, 4 * MIB)
+        first = all_of_it.segments[0]
+        first.read(0)
+        store.publish(Snapshot(1, list(all_of_it.segments[-1:])))
+        add(store, *range(300, 420))
+        there = keys(store.newest(4 * MIB))
+        assert set(keys([first])) < set(there) and not set(keys([all_of_it.segments[1]])) & set(there)
+    finally:
+        store.close()
+
+
+def test_one_writer(store):
+    with pytest.raises(CacheError, match=f"process {os.getpid()} writes to the cache"):
+        Store(store.directory, 4 * MIB, "oldest")
+    store.close()
+    Store(store.directory, 4 * MIB, "oldest").close()
+
+
+def test_a_restart_goes_on_with_what_is_there(store):
+    add(store, *range(100))
+    names = publish(store, 4 * MIB).names
+    add(store, *range(100, 120))
+    store.close()
+    again = Store(store.directory, 4 * MIB, "oldest")
+    try:
+        assert not again.claim("sample 0") and not again.claim("sample 119") and again.claim("sample 120")
+        assert keys(again.newest(4 * MIB)) == list(range(120))
+        assert {one.name for one in again.named(sorted(names))} == names
+        assert again.contents()[0] == 120
+    finally:
+        again.close()
+
+
+def test_a_smaller_budget_evicts_at_once(store):
+    add(store, *range(300))
+    store.close()
+    again = Store(store.directory, MIB, "oldest")
+    try:
+        assert on_disk(store.directory) <= MIB and keys(again.newest(MIB))[-1] == 299
+        again.claim("sample 300")
+        publish(again, MIB // 2)
+        assert again.add("sample 300", bytes(10_000))
+    finally:
+        again.close()
+
+
+def test_a_sample_too_large_for_the_budget_is_refused(store):
+    store.claim("a")
+    with pytest.raises(CacheError, match="'a' of 2000000 bytes is larger than a quarter"):
+        store.add("a", bytes(2_000_000))
+    assert store.add("a", bytes(900_000))  # a segment of its own
+
+
+def test_what_is_damaged_is_dropped(store):
+    add(store, *range(10))
+    snapshot = publish(store)
+    store.drop(snapshot.segments[0].name)
+    store.drop(snapshot.segments[0].name)  # in two samples
+    assert store.claim("sample 0") and store.contents()[0] == 10 - len(snapshot.segments[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_has_no_part_in_the_lock(store):
+    reading, writing = os.pipe()
+    begun, begins = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(writing)
+        os.write(begins, b"1")
+        os.read(reading, 1)  # until the parent has looked
+        os._exit(0)
+    os.read(begun, 1)
+    store.close()
+    Store(store.directory, 4 * MIB, "oldest").close()
+    for end in (reading, writing, begun, begins):
+        os.close(end)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_reader_s_pins_are_kept_and_a_dead_reader_s_are_not(store):
+    add(store, *range(100))
+    old = publish(store, 4 * MIB)
+    pins = sharing.Pins(store.directory)
+    pins.write(" ".join(old.names))
+    assert sharing.pinned_by_readers(store.directory) == old.names
+    store.publish(Snapshot(1, []))
+    assert store._victim() is None and store._victim(ignore_readers=True) is not None
+    os.close(pins.fd)  # as when its process ends
+    pins.fd = -1
+    assert store._victim() is not None
+    assert not [name for name in os.listdir(store.directory) if name.endswith(sharing.PINS)]
