@@ -1,11 +1,5 @@
-"""Where samples come from: anything with ``keys()`` and ``read(key)``; here, what has an address.
+"""Where samples come from: anything with ``keys()`` and ``read(key)``; here, what has an address."""
 
-fsspec sends all that is asked of an asynchronous file system (http, s3, gs, ...) through one thread of the process, in
-which its event loop runs. With many requests at a time everybody waits for that thread. So each thread that reads here
-has a file system and an event loop of its own, and runs that itself.
-"""
-
-import asyncio
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +7,8 @@ from typing import Any, Protocol
 
 import fsspec
 from fsspec.asyn import AsyncFileSystem
+
+from ftloader.cache.readers import FileReader, LoopReader, WebReader
 
 
 class Source(Protocol):
@@ -33,8 +29,7 @@ class UrlSource:
     Args:
         url: an address that fsspec understands: a directory, "memory://...", "http://...", "s3://...", ...
         keys: where the store cannot be listed, or not at once: an iterable, gone through anew each time.
-        timeout: seconds for one sample. A source that stalls longer has failed, and is tried again. (In an asynchronous
-            file system; in others the call to it is waited for.)
+        timeout: seconds after which a web server or an asynchronous file system that does not answer has failed.
         options: for the file system: ``fsspec.filesystem(protocol, **options)``.
 
     A file that is longer or shorter than the listing says is refused: it is being written, or was cut short.
@@ -43,11 +38,11 @@ class UrlSource:
     def __init__(self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, **options: Any) -> None:
         self._filesystem, root = fsspec.url_to_fs(url, **options)
         self._root = root.rstrip("/") + "/"
-        self._given, self._timeout = keys, timeout
+        self._given, self._timeout, self._options = keys, timeout, options
         self._sizes: Mapping[str, int | None] = {}  # replaced as a whole by keys(), and read without a lock
         self._local = threading.local()
-        self._own: list[_Own] = []
-        self._lock = threading.Lock()  # guards _own
+        self._readers: list[Any] = []
+        self._lock = threading.Lock()  # guards _readers
 
     def keys(self) -> Iterable[str]:
         if self._given is not None:
@@ -68,36 +63,24 @@ class UrlSource:
     def close(self) -> None:
         """Closes what threads that have ended used."""
         with self._lock:
-            own, self._own = self._own, []
-        for each in own:
-            each.close()
+            readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.close()
 
     def _read(self, path: str) -> bytes:
-        if not isinstance(self._filesystem, AsyncFileSystem):
-            return self._filesystem.cat_file(path)
-        own = getattr(self._local, "own", None)
-        if own is None:
-            own = self._local.own = _Own(self._filesystem)
+        reader = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = self._new_reader()
             with self._lock:
-                self._own.append(own)
-        return own.read(path, self._timeout)
+                self._readers.append(reader)
+        return reader.read(path)
 
-
-class _Own:
-    """A file system and an event loop of one thread."""
-
-    def __init__(self, like: AsyncFileSystem) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._filesystem = type(like)(**{**like.storage_options, "asynchronous": True, "skip_instance_cache": True})
-
-    def read(self, path: str, timeout: float) -> bytes:
-        return self._loop.run_until_complete(asyncio.wait_for(self._filesystem._cat_file(path), timeout))
-
-    def close(self) -> None:
-        session = getattr(self._filesystem, "_session", None)
-        if session is not None and hasattr(session, "close"):
-            self._loop.run_until_complete(session.close())
-        self._loop.close()
+    def _new_reader(self) -> Any:
+        if self._root.startswith(("http://", "https://")) and not self._options and "@" not in self._root:
+            return WebReader(self._timeout)
+        if isinstance(self._filesystem, AsyncFileSystem):
+            return LoopReader(self._filesystem, self._timeout)
+        return FileReader(self._filesystem)
 
 
 class Share:

@@ -36,10 +36,16 @@ def server(tmp_path):
                 self.end_headers()
                 self.wfile.write(b"too little")
                 self.close_connection = True
+            elif self.path.startswith("/moved"):
+                self.send_response(302)
+                self.send_header("Location", self.path.removeprefix("/moved") or "/moved")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
             elif server.hold is not None:
                 server.hold.wait(30)
             else:
                 super().do_GET()
+                self.close_connection = server.hangs_up  # without a word
 
         def log_message(self, *_):
             pass
@@ -48,7 +54,7 @@ def server(tmp_path):
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), lambda *args: Handler(*args, directory=str(tmp_path / "served"))
     )
-    server.threads, server.cut, server.hold = set(), False, None
+    server.threads, server.cut, server.hold, server.hangs_up = set(), False, None, False
     server.address = f"http://127.0.0.1:{server.server_port}"
     server.directory = tmp_path / "served"
     thread = threading.Thread(target=server.serve_forever)
@@ -86,10 +92,14 @@ def test_a_file_that_is_not_as_long_as_the_listing_said(tmp_path):
     assert source.read("0.bin") == b"short"
 
 
-def test_a_web_server_is_listed_and_read_by_each_thread_on_its_own(opened, server):
+either_client = pytest.mark.parametrize("options", [{}, {"block_size": 1 << 20}], ids=["own", "fsspec"])
+
+
+@either_client
+def test_a_web_server_is_listed_and_read_by_each_thread_on_its_own(opened, server, options):
     fill(server.directory)
     keys = [f"{number}.bin" for number in (0, 2, 4)]
-    source = UrlSource(server.address, keys * 2)
+    source = UrlSource(server.address, keys * 2, **options)
     both = threading.Barrier(3)
 
     class Together(Numbered):
@@ -107,20 +117,20 @@ def test_a_web_server_is_listed_and_read_by_each_thread_on_its_own(opened, serve
     cache.set_epoch(0)
     check(cache)
     assert sorted(keys_of(cache)) == keys and len(server.threads) == 3  # a connection each
-    assert len(source._own) == 3
+    assert len(source._readers) == 3
     cache.close()
-    assert source._own == []
-    assert UrlSource(server.address + "/deep/er/").keys()
+    assert source._readers == []
     listed = UrlSource(server.address)
     assert {"0.bin", "2.bin"} <= set(listed.keys())
     listed.close()
 
 
-def test_a_web_server_that_cuts_answers_short_or_has_none(server):
+@either_client
+def test_a_web_server_that_cuts_answers_short_or_has_none(server, options):
     fill(server.directory)
-    source = UrlSource(server.address, ["0.bin"])
+    source = UrlSource(server.address, ["0.bin"], **options)
     server.cut = True
-    with pytest.raises(Exception, match="ContentLength|payload is not completed"):
+    with pytest.raises(Exception, match="IncompleteRead|payload is not completed"):
         source.read("0.bin")
     server.cut = False
     assert source.read("0.bin") == content("0.bin", 2000)
@@ -129,10 +139,22 @@ def test_a_web_server_that_cuts_answers_short_or_has_none(server):
     source.close()
 
 
-def test_a_web_server_that_stalls(server):
+def test_redirects_and_connections_that_the_server_has_closed(server):
+    fill(server.directory)
+    source = UrlSource(server.address)
+    server.hangs_up = True
+    assert source.read("0.bin") == source.read("moved/0.bin") == content("0.bin", 2000)
+    assert source.read("deep/er/1 ü%25.bin") == content("deep/er/1 ü%.bin", 2000)
+    with pytest.raises(OSError, match="redirects more than 5 times"):
+        source.read("moved")
+    source.close()
+
+
+@either_client
+def test_a_web_server_that_stalls(server, options):
     fill(server.directory)
     server.hold = threading.Event()
-    source = UrlSource(server.address, ["0.bin"], timeout=0.2)
+    source = UrlSource(server.address, ["0.bin"], timeout=0.2, **options)
     with pytest.raises(TimeoutError):
         source.read("0.bin")
     server.hold.set()
