@@ -75,7 +75,9 @@ def test_every_judgement_has_its_reason():
 
 @pytest.mark.parametrize("patch", OWN, ids=lambda patch: patch.stem)
 def test_own_patches_name_their_issue_and_release(patch):
-    series = patch.parent.name.rpartition(".")[0]
     first = patch.read_text().partition("\n")[0]
-    assert re.fullmatch(rf"(gh-\d+, )*gh-\d+: .+\. From CPython {re.escape(series)}\.\d+.*\.", first), first
+    found = re.fullmatch(r"(gh-\d+, )*gh-\d+: .+\. From CPython (?P<release>\d+\.\d+\.\d+).*\.", first)
+    assert found, first
+    fixed, patched = ([int(n) for n in version.split(".")] for version in (found["release"], patch.parent.name))
+    assert fixed > patched
     assert first.partition(":")[0].partition(",")[0] in patch.name
