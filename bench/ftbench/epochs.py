@@ -24,7 +24,7 @@ def measure(task: Task, **options: object) -> Turns:
     all turns; time_to_first_batch (s), from the start of the first epoch of a new loader to its first batch,
     so with the start of the workers; pss_mib, the largest PSS of the process tree seen after some batches of the
     warm-up and after the measured epochs. And samples, batches, the length of the last batch, checksums: of the
-    first batch's every byte (`first_batch`) and of some rows of each measured batch (`rows`); turn_seconds, and
+    first batch's every byte (`first_batch`) and of some rows of each batch of the turns (`rows`); turn_seconds, and
     turn_began (seconds since 1970).
     """
     from ftbench.loaders import open_loader
@@ -46,18 +46,20 @@ def measure(task: Task, **options: object) -> Turns:
                 pss = max(pss, memory_pss_mib())
 
         del epoch
-        found, turn_seconds, turn_began, last, cpu = [], [], [], 0, 0.0
+        found, turn_seconds, turn_began, timed, last, cpu = [], [], [], 0, 0, 0.0
         for _ in range(task.turns):
             # Nothing is held while others have their turns and the time is taken.
             batch = ()
             yield
             used = cpu_seconds()
             for number, batch in enumerate(loader.epoch((task.batches + 2 * around) * batch_size), 1):
+                # Of all of them: who has more workers begins to take the time later.
+                found.append(checksums.part(batch))
                 if number == around:
                     turn_began.append(time.time())
                     begin = time.perf_counter()
                 elif around < number <= around + task.batches:
-                    found.append(checksums.part(batch))
+                    timed += 1
                     if number == around + task.batches:
                         turn_seconds.append(time.perf_counter() - begin)
                         last = checksums.length(batch)
@@ -73,7 +75,7 @@ def measure(task: Task, **options: object) -> Turns:
             "pss_mib": pss,
         },
         "samples": task.batches * batch_size * task.turns,
-        "batches": len(found),
+        "batches": timed,
         "last_batch": last,
         "first_batch": first,
         "rows": found,

@@ -225,7 +225,7 @@ class Trial:
     samples: A[Count, "how many were loaded while it was measured"]
     batches: A[Count, "how many were measured; 0 where the scenario loads none"]
     first_batch: A[Count | None, "CRC-32 of the first batch, the same for all of a case; null for none to compare"]
-    rows: A[list[Count], "CRC-32 of every 102nd row of each measured batch"]
+    rows: A[list[Count], "CRC-32 of every 102nd row of each batch of the turns, also those that are not timed"]
     turn_seconds: A[list[Positive], "seconds of each turn's timed middle, in their order; none without turns"]
     turn_began: A[list[float], "when the timed middle of each turn began, in seconds since 1970"]
     distributions: A[dict[Name, Distribution], "single values of what metrics sum up (step times); six digits"]

@@ -24,12 +24,13 @@ def measure(task: Task) -> Turns:
     wanted = task.batches
     loaded = wanted + wanted * task.parameters["percent"] // 100
     result = yield from epochs.measure(dataclasses.replace(task, batches=loaded))
-    rows = [row for place, row in enumerate(result["rows"]) if place % loaded < wanted]
+    a_turn = len(result["rows"]) // task.turns
+    rows = [row for place, row in enumerate(result["rows"]) if place % a_turn < wanted]
     return {
         **result,
         "metrics": {"throughput": result["metrics"]["throughput"] * wanted / loaded},
         "samples": wanted * task.turns * task.batch_size,
-        "batches": len(rows),
+        "batches": wanted * task.turns,
         "rows": rows,
     }
 

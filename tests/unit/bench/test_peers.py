@@ -201,7 +201,7 @@ def trial(command, environment, twin: str, **request: object) -> dict:
     """One trial's result, as an endpoint gets it."""
     done = subprocess.run(
         command(module="ftbench.trial"),
-        input=encode({"paths": [], "config": twin, "prefetch_factor": 2, **request}) + b"\n",
+        input=encode({"paths": [], "config": twin, "prefetch_factor": 2, **request}) + b"\n\n",
         capture_output=True,
         timeout=200,
         env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
@@ -237,7 +237,7 @@ def test_trials_of_the_other_measurements(command, environment, twin, photos, na
     ]
     for result in found:
         assert set(result["metrics"]) == metrics and all(value > 0 for value in result["metrics"].values())
-        assert result["batches"] == len(result["rows"]) == 4
+        assert result["batches"] == 4 <= len(result["rows"])
     assert [found[0][part] for part in ("first_batch", "rows")] == [found[1][part] for part in ("first_batch", "rows")]
 
 
@@ -271,7 +271,7 @@ def test_words_for_targets(peers_run):
     )
     assert words.target(comparison) == ">= 1.9x: met"
     sentence = findings.conclusion(document["scenarios"][0], comparison)
-    assert "are faster than" in sentence and "target >= 1.9x: met" in sentence and "1.95 to 2.05" in sentence
+    assert ": 100% faster (95% to 105%); target >= 1.9x: met." in sentence
 
 
 # Threads of another library that are inside of torch's C++ code when the trial has answered.
@@ -305,7 +305,7 @@ def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
     }
     done = subprocess.run(
         [sys.executable, "-P", "-c", WITH_DAEMON_THREADS],
-        input=encode(request) + b"\n",
+        input=encode(request) + b"\n\n",
         timeout=200,
         capture_output=True,
         env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,

@@ -141,13 +141,13 @@ def grown(command, environment, twin: str, case: str) -> tuple[float, list]:
     }
     done = subprocess.run(
         command(module="ftbench.trial"),
-        input=encode(request),
+        input=encode(request) + b"\n",
         capture_output=True,
         timeout=300,
         env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
     )
     assert done.returncode == 0, done.stderr.decode()
-    result = json.loads(done.stdout)
+    result = json.loads(done.stdout.splitlines()[-1])
     values = result["distributions"]["pss_mib"]["values"]
     return values[-1] - values[0], [result["first_batch"], result["rows"]]
 

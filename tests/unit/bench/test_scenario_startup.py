@@ -84,10 +84,10 @@ def test_processes_that_are_not_forked(command, environment, twin, variant):
         start_new_session=True,
         env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
     ) as trial:
-        output, errors = trial.communicate(encode(request), timeout=300)
+        output, errors = trial.communicate(encode(request) + b"\n", timeout=300)
     assert trial.returncode == 0, errors.decode()
     assert group_ends(trial.pid)
-    result = json.loads(output)
+    result = json.loads(output.splitlines()[-1])
     expected = SCENARIO.measure(Task(SCENARIO, [], "loader-thread", 1, 4, 1, 4, 2, "1-MiB", {"bytes": MIB}))
     assert set(result["metrics"]) == METRICS and min(result["metrics"].values()) > 0
     assert (result["first_batch"], result["rows"]) == (expected["first_batch"], expected["rows"])
