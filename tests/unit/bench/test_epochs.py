@@ -70,6 +70,18 @@ class Sleeping:
         return numpy.full(3, index)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_fewer_workers_show_the_same_samples(workers):
+    """They begin to take the time at another batch, and load fewer; the first of a turn are the same."""
+    few, many = (
+        without_pause(epochs.measure(Task(Given(0), [], variant, count, BATCH_SIZE, 2, BATCHES, 2, turns=2)))
+        for variant, count in (("loader-thread" if workers else "serial", workers), ("loader-thread", WORKERS))
+    )
+    a_turn, of_many = len(few["rows"]) // 2, len(many["rows"]) // 2
+    for turn in range(2):
+        assert few["rows"][turn * a_turn :][:a_turn] == many["rows"][turn * of_many :][:a_turn]
+
+
 class Given:
     """In a scenario's place: a task needs its dataset alone."""
 
