@@ -47,6 +47,10 @@ def pytest_collection_modifyitems(config, items):
 # their children inherit that. The programs under test are to be interrupted as at a terminal.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# The same for SIGHUP, which nohup ignores: with a handler, the tests still outlive their terminal, and
+# the programs that they start have the default again.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # What the runner of the tests set for its own twin, and what would choose other twins.
 _OWN = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE")
