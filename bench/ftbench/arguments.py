@@ -11,10 +11,10 @@ import difflib
 import math
 from pathlib import Path
 
-from ftbench.contestants import CONFIGS
-from ftbench.scenario import Scenario
+from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.scenario import Scenario
 from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
-from ftbench.waterfall import PRECISION
+from ftbench.stats.waterfall import PRECISION
 
 DESCRIPTION = """\
 Measure what removing the GIL does to data loading. From torch's DataLoader with processes on ordinary Python to

@@ -7,11 +7,11 @@ import contextlib
 import sys
 from pathlib import Path
 
-from ftbench import trials
 from ftbench.arguments import UsageError, parse
-from ftbench.images import ImageError
-from ftbench.results import Results, ResultsError, find, load, write_atomically
-from ftbench.sizing import DoesNotFit
+from ftbench.data.images import ImageError
+from ftbench.document.results import Results, ResultsError, find, load, write_atomically
+from ftbench.plan.sizing import DoesNotFit
+from ftbench.rounds import trials
 from ftrun.configurations import TWIN, this_twin
 from ftrun.escape import terminal
 from ftrun.interruption import Interrupted, Interruption
@@ -74,8 +74,8 @@ def compare_main(arguments: list[str]) -> int:
             name, type=Path, metavar=name.upper(), help=f"the {which} or other run: its directory or its results.json"
         )
     options = result.parse_args(arguments)
-    from ftbench.compare import compare
     from ftbench.report.changes import text
+    from ftbench.stats.compare import compare
 
     try:
         a, b = load(options.a), load(options.b)
@@ -105,10 +105,11 @@ def run_main(arguments: list[str]) -> int:
     """Measure and report; returns the exit status."""
     given = parse(arguments)
     # What these import (rich, numpy, psutil) is not worth waiting for to see --help.
-    from ftbench import report, run
-    from ftbench.controller import WorkDiffers
-    from ftbench.progress import display
-    from ftbench.twins import split_configs
+    from ftbench import report
+    from ftbench.rounds import run
+    from ftbench.rounds.controller import WorkDiffers
+    from ftbench.rounds.progress import display
+    from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)
     if len(twins) != len(given.twin):

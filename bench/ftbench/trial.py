@@ -5,7 +5,7 @@ to stdout. It first imports what all trials need, while others do the same. Then
 trials have their turns, it says so ({"waiting": true}) and stands still until it is sent a line. It measures and
 reports; what is compared with what is the controller's.
 
-The request: the fields of ftbench.scenario.Task, with the scenario's name, parent (the id of the
+The request: the fields of ftbench.plan.scenario.Task, with the scenario's name, parent (the id of the
 process that started it) and draw (whether the scenario's picture is wanted too). The result: see `measure`.
 While it waits, it says how much CPU time it has used with its children so far: own_seconds.
 """
@@ -21,9 +21,8 @@ import sys
 import sysconfig
 from dataclasses import fields
 
-from ftbench.cpu_time import cpu_seconds
-from ftbench.scenario import DISTRIBUTION_LIMIT, Task, Turns
-from ftbench.trials import TrialError
+from ftbench.machine.cpu_time import cpu_seconds
+from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Task, TrialError, Turns
 from ftrun.parent_death import die_with_parent
 
 

@@ -7,8 +7,8 @@ import itertools
 import socket
 import sys
 
-from ftbench import stress, trials
-from ftbench.trial_process import TrialProcess
+from ftbench.rounds import stress, trials
+from ftbench.rounds.trial_process import TrialProcess
 from ftrun import environment, server
 from ftrun.child_process import Watch
 from ftrun.configurations import PYTHON_GIL

@@ -19,18 +19,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ftbench import contestants as who
-from ftbench import sizing, statistics
-from ftbench.controller import CaseWork, Controller, Work, WorkDiffers
-from ftbench.disturbance import between, counters, marks
-from ftbench.endpoints import LocalEndpoint
-from ftbench.images import ImageError
-from ftbench.progress import PlainDisplay, TerminalDisplay, display
-from ftbench.results import write_atomically
+from ftbench.data.images import ImageError
+from ftbench.data.sources import Sources
+from ftbench.document.results import write_atomically
+from ftbench.machine.disturbance import between, counters, marks
+from ftbench.plan import contestants as who
+from ftbench.plan import sizing
+from ftbench.rounds.controller import CaseWork, Controller, Work, WorkDiffers
+from ftbench.rounds.endpoints import LocalEndpoint
+from ftbench.rounds.progress import PlainDisplay, TerminalDisplay, display
+from ftbench.rounds.trials import TrialFailed
 from ftbench.scenarios import trust as planted
-from ftbench.sources import Sources
-from ftbench.statistics import NO_DIFFERENCE
-from ftbench.trials import TrialFailed
+from ftbench.stats import statistics
+from ftbench.stats.statistics import NO_DIFFERENCE
 from ftrun import environment
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError
@@ -205,7 +206,7 @@ def measure(
 ) -> None:
     """All runs; `kept` rounds and `tallies` are complete as far as they go, whatever stops them.
 
-    Raises ftbench.images.ImageError besides what trials raise.
+    Raises ftbench.data.images.ImageError besides what trials raise.
     """
     sources = Sources(None, lambda title: interruption.checked(shown.step(title)), shown.note)
     paths, _ = sources.get(planted.SCENARIO.source)

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from ftbench import synthesis
+from ftbench.data import synthesis
+from ftbench.document.results import load
 from ftbench.report import charts, html, overview, waterfall_chart, words
-from ftbench.results import load
 from ftrun.configurations import this_twin
 from tests.browser import devtools
 from tests.checkout import importable

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ftbench.report import series, spreads, tables
 from ftbench.report.chart import Chart
 from ftbench.report.chart import name as chart_name
-from ftbench.statistics import median
+from ftbench.stats.statistics import median
 
 # What trials keep, milliseconds of one repetition after the other: both together, and each alone.
 STEP, LOAD, TRAIN = NAMES = ("step", "load", "train")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftbench.compare import Comparison, describe
-from ftbench.metrics import METRICS
+from ftbench.plan.metrics import METRICS
 from ftbench.report import words
+from ftbench.stats.compare import Comparison, describe
 from ftrun.escape import one_line
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import plotly.graph_objects as go
 
-from ftbench.metrics import Metric
+from ftbench.plan.metrics import Metric
 from ftbench.report import figures, series, tables, within_trials, words
 from ftbench.report.chart import Chart
 from ftbench.report.chart import name as _name
 from ftbench.report.series import Measured
-from ftbench.statistics import NO_DIFFERENCE, TOO_FEW
+from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW
 
 # More contestants of one number of workers than this are named at their bars, not in a legend.
 MOST_SERIES = 6

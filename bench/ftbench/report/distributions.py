@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ftbench.statistics import median
+from ftbench.stats.statistics import median
 
 # Shares of a distribution that a chart shows; the tail more closely than the middle, since it is what hurts.
 SHARES = (*(n / 100 for n in range(100)), 0.99, 0.992, 0.994, 0.995, 0.996, 0.997, 0.998, 0.999, 1.0)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ftbench.report import series, words
-from ftbench.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, TOO_FEW, median
+from ftbench.stats.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, TOO_FEW, median
 
 # A scenario's conclusion.
 MOST_SENTENCES = 3

@@ -1,4 +1,4 @@
-"""The page: one file that needs nothing else, rendered from ftbench/templates/report.html.jinja.
+"""The page: one file that needs nothing else, rendered from ftbench/report/templates/report.html.jinja.
 
 What comes from results.json reaches the page in three ways, each made harmless on its own: as text that the
 template escapes, as chart texts (ftbench.report.figures.safe), and as JSON without a "<". A content security
@@ -34,7 +34,7 @@ from ftbench.report import (
 from ftbench.report.chart import Chart
 from ftrun.escape import terminal
 
-TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+TEMPLATES = Path(__file__).resolve().parent / "templates"
 # For the page's style sheet and its charts, which cannot read that.
 PALETTES = {
     "light": {

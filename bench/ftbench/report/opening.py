@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ftbench.plan.variants import VARIANTS
 from ftbench.report import waterfall, words
 from ftbench.report.findings import Finding, result, tell
-from ftbench.variants import VARIANTS
 
 THREADS, LOCK, BUILD = "threads", "lock", "build"
 # What is told instead where a run has no answer: threads against processes of the same build, and threads of

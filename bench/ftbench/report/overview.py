@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ftbench.report import figures, findings, opening, words
 from ftbench.report.chart import Chart
 from ftbench.report.tables import Table
-from ftbench.statistics import NO_DIFFERENCE, TOO_FEW
+from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.ticker import NullLocator  # noqa: E402
 
-from ftbench.contestants import CONFIGS  # noqa: E402
-from ftbench.metrics import Metric  # noqa: E402
+from ftbench.plan.contestants import CONFIGS  # noqa: E402
+from ftbench.plan.metrics import Metric  # noqa: E402
+from ftbench.plan.variants import VARIANTS  # noqa: E402
 from ftbench.report import series as arranged  # noqa: E402
 from ftbench.report import waterfall, words  # noqa: E402
 from ftbench.report.styles import COLOURS, SHOWN, TARGET, UNCERTAIN, style  # noqa: E402
-from ftbench.statistics import NO_DIFFERENCE, TOO_FEW  # noqa: E402
-from ftbench.variants import VARIANTS  # noqa: E402
+from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW  # noqa: E402
 
 # More bars than this leave no room for figures that lie flat.
 FLAT_LABELS = 14

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from ftbench.contestants import CONFIGS
+from ftbench.plan.contestants import CONFIGS
 from ftbench.report.words import without_controls
-from ftbench.waterfall import PRECISION
+from ftbench.stats.waterfall import PRECISION
 
 
 def options(document: dict) -> list[str]:

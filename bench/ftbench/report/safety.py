@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ftbench import stress
 from ftbench.report import repeat, words
 from ftbench.report.tables import Table
+from ftbench.rounds import stress
 
 # Of a failure's text, where there is no room for all of it.
 MOST_LINES = 40

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ftbench.contestants import CONFIGS
-from ftbench.variants import VARIANTS
+from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.variants import VARIANTS
 
 # Units that a mark on an axis has room for.
 SHORT_UNITS = ("bytes", "B", "seconds", "s")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ftbench.variants import VARIANTS
+from ftbench.plan.variants import VARIANTS
 
 COLOURS = {"gil": "#E69F00", "ft-gil": "#56B4E9", "ft": "#009E73"}
 # For ratios, which belong to two configurations; from the same palette.

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ftbench.metrics import Metric
+from ftbench.plan.metrics import Metric
 from ftbench.report import series, words
 from ftbench.report.series import Measured
 

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ftbench.contestants import CONFIG_TITLES, CONFIGS
+from ftbench.plan.contestants import CONFIG_TITLES, CONFIGS
+from ftbench.plan.variants import VARIANTS
 from ftbench.report import findings, opening, safety, waterfall, words
-from ftbench.statistics import MISSED, NO_DIFFERENCE, TOO_FEW, UNCLEAR
-from ftbench.variants import VARIANTS
+from ftbench.stats.statistics import MISSED, NO_DIFFERENCE, TOO_FEW, UNCLEAR
 
 # A pipe has no width; tables need this much not to break their lines.
 PLAIN_WIDTH = 120

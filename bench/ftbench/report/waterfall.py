@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ftbench.plan.variants import VARIANTS
 from ftbench.report import words
-from ftbench.variants import VARIANTS
 
 CPU = "cpu_per_1000"
 

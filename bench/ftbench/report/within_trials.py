@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ftbench.metrics import METRICS
+from ftbench.plan.metrics import METRICS
 from ftbench.report import bounds, distributions, figures, series, spreads, tables, words
 from ftbench.report.chart import Chart
 from ftbench.report.chart import name as chart_name

@@ -6,10 +6,10 @@ import base64
 import math
 import re
 
-from ftbench.contestants import CONFIG_TITLES, Contestant, plural
-from ftbench.metrics import METRICS, Metric
-from ftbench.statistics import NEGLIGIBLE, NO_DIFFERENCE, TOO_FEW
-from ftbench.variants import VARIANTS
+from ftbench.plan.contestants import CONFIG_TITLES, Contestant, plural
+from ftbench.plan.metrics import METRICS, Metric
+from ftbench.plan.variants import VARIANTS
+from ftbench.stats.statistics import NEGLIGIBLE, NO_DIFFERENCE, TOO_FEW
 from ftrun.escape import one_line
 
 # With no more CPUs than these, contention between workers hardly shows.

@@ -1,6 +1,6 @@
 """The scenarios that can be measured, by name, and their groups.
 
-A scenario is one file of this package (or of a group's package) that makes a ftbench.scenario.Scenario,
+A scenario is one file of this package (or of a group's package) that makes a ftbench.plan.scenario.Scenario,
 entered below. It says what a sample is, how much of it makes a measurement and who takes part; it
 knows nothing of rounds, statistics or reports. The modules are imported by the controller, which has
 no torch, so whatever a dataset needs is imported when the trial builds it.
@@ -8,7 +8,7 @@ no torch, so whatever a dataset needs is imported when the trial builds it.
 
 from __future__ import annotations
 
-from ftbench.scenario import Scenario
+from ftbench.plan.scenario import Scenario
 from ftbench.scenarios import (
     augment,
     combined,

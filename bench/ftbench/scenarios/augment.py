@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ftbench import epochs
-from ftbench.contestants import CONFIGS, Contestant, Pair, plural
-from ftbench.scenario import Amount, Scenario, Task, Turns
+from ftbench.measure import epochs
+from ftbench.plan.contestants import CONFIGS, Contestant, Pair, plural
+from ftbench.plan.scenario import Amount, Scenario, Task, Turns
 
 SIDE = 224
 SEED = 20261121
@@ -27,7 +27,7 @@ class FromNoWorkers:
     """Threads and processes with every number of workers, and loading without any, in every configuration."""
 
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """(rank, contestant), as ftbench.contestants.Contest says.
+        """(rank, contestant), as ftbench.plan.contestants.Contest says.
 
         With --quick the two curves of the headline alone: processes where the GIL is, threads where it is off.
         """
@@ -62,7 +62,7 @@ class FromNoWorkers:
             wanted.append(
                 (
                     "headline",
-                    f"ft threads / gil processes, x{n}: threads without the GIL against what people use today",
+                    f"ft threads / gil processes, x{n}: threads without the GIL against processes with it",
                     f"ft/{THREADS}/{n}",
                     f"gil/{PROCESSES}/{n}",
                 )
@@ -112,7 +112,7 @@ class FromNoWorkers:
 
 
 def measure(task: Task) -> Turns:
-    """ftbench.epochs, with the same random numbers for all: the loaders draw their seeds from torch's generator."""
+    """As measure.epochs, with the same random numbers for all: the loaders draw their seeds from torch's generator."""
     import torch
 
     torch.manual_seed(SEED)
@@ -121,12 +121,12 @@ def measure(task: Task) -> Turns:
 
 def _scenario(amount: str, sample: str, full: Amount, quick: Amount, seconds: float, quick_seconds: float) -> Scenario:
     def dataset(task: Task):
-        from ftbench.augmentation import Augmented
+        from ftbench.measure.augmentation import Augmented
 
         return Augmented(task.paths, amount)
 
     def picture(task: Task) -> bytes:
-        from ftbench import augmentation
+        from ftbench.measure import augmentation
 
         return augmentation.picture(task.paths, amount, SEED)
 

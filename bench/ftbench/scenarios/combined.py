@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ftbench import decoding, gpu
-from ftbench.contestants import Contestant, Pair, plural
-from ftbench.grid import Grid
-from ftbench.scenario import Amount, Case, Scenario, Task
+from ftbench.plan.contestants import Contestant, Pair, plural
+from ftbench.plan.grid import Grid
+from ftbench.plan.scenario import Amount, Case, Scenario, Task
 from ftbench.scenarios import pillow
-from ftbench.scenarios.nvimgcodec import images
+from ftbench.scenarios.nvimgcodec import decoding, gpu, images
 
 CASES = (Case("pillow", "Pillow", {"decoder": "pillow"}), Case("nvimgcodec", "nvImageCodec", {"decoder": "nvimgcodec"}))
 

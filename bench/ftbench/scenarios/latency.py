@@ -1,6 +1,6 @@
 """Remote storage: samples whose first byte comes 5 to 200 ms after the request.
 
-A real web server in a process of its own answers that late (ftbench.slow_server), and the dataset reads from it
+A real web server in a process of its own answers that late (ftbench.data.slow_server), and the dataset reads from it
 as from any web address, through fsspec. Workers wait and do not compute, so there are many more of them than
 cores: threads cost little, processes take memory and time to start.
 
@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ftbench import epochs
-from ftbench.by_case import USUAL, ByCase
-from ftbench.scenario import Amount, Case, Scenario, Task, Turns
+from ftbench.measure import epochs
+from ftbench.plan.by_case import USUAL, ByCase
+from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
 
 SAMPLE_BYTES = 100_000
 # So few that the server keeps all of them in memory.
@@ -51,11 +51,11 @@ def dataset(task: Task) -> RemoteSamples:
 
 
 def measure(task: Task) -> Turns:
-    """Start the server and measure as ftbench.epochs does."""
+    """Start the server and measure as ftbench.measure.epochs does."""
     # Before workers are forked, which then have not to import it each.
     import fsspec.implementations.http  # noqa: F401
 
-    from ftbench.slow_server import slow_server
+    from ftbench.data.slow_server import slow_server
 
     with slow_server(task.parameters["delay"], SAMPLE_BYTES) as server:
         return (

@@ -8,9 +8,9 @@ at once. Threads have nothing to copy.
 
 from __future__ import annotations
 
-from ftbench import memory
-from ftbench.by_case import ByCase, Versus
-from ftbench.scenario import Amount, Case, Scenario, Task
+from ftbench.measure import memory
+from ftbench.plan.by_case import ByCase, Versus
+from ftbench.plan.scenario import Amount, Case, Scenario, Task
 
 NAMES = 1_000_000
 # Prime, so that the samples are names from all over the list, no name twice, as with shuffling.

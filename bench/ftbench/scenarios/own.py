@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 
-from ftbench import checksums, epochs
-from ftbench.chain import Chain
-from ftbench.scenario import Amount, Case, Scenario, Task, Turns
-from ftbench.trials import TrialError
+from ftbench.measure import checksums, epochs
+from ftbench.plan.chain import Chain
+from ftbench.plan.scenario import Amount, Case, Scenario, Task, TrialError, Turns
 
 NAME = "dataset"
 # Seconds of work for one worker that make a turn, and the batch that people use if samples are not too dear for it.
@@ -56,7 +55,7 @@ def _options(task: Task) -> dict:
 
 
 def measure(task: Task) -> Turns:
-    """ftbench.epochs, with the user's collate_fn; what that makes of a batch may have any length."""
+    """ftbench.measure.epochs, with the user's collate_fn; what that makes of a batch may have any length."""
     result = yield from epochs.measure(task, **_options(task))
     return {**result, "last_batch": task.batch_size}
 

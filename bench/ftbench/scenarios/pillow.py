@@ -10,9 +10,9 @@ have, which makes the pictures smaller.
 
 from __future__ import annotations
 
-from ftbench import epochs
-from ftbench.chain import Chain
-from ftbench.scenario import Amount, Case, Scenario, Task
+from ftbench.measure import epochs
+from ftbench.plan.chain import Chain
+from ftbench.plan.scenario import Amount, Case, Scenario, Task
 
 WIDTH, HEIGHT = 640, 408
 # What classifiers take.

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 import time
 
-from ftbench import checksums
-from ftbench.by_case import ByCase, Versus
-from ftbench.scenario import Amount, Case, Scenario, Task
+from ftbench.measure import checksums
+from ftbench.plan.by_case import ByCase, Versus
+from ftbench.plan.scenario import Amount, Case, Scenario, Task
 
 MIB = 1024 * 1024
 VALUES = 1024
@@ -50,7 +50,7 @@ def measure(task: Task) -> dict:
     end of the old workers and the start of the new ones, or neither. Checksums of the first epoch's batches, and
     then of the other epochs' first ones.
     """
-    from ftbench.loaders import open_loader
+    from ftbench.measure.loaders import open_loader
 
     data = task.dataset()
     samples = task.batches * task.batch_size

@@ -11,9 +11,9 @@ import json
 import random
 import re
 
-from ftbench import epochs
-from ftbench.chain import Chain
-from ftbench.scenario import Amount, Scenario
+from ftbench.measure import epochs
+from ftbench.plan.chain import Chain
+from ftbench.plan.scenario import Amount, Scenario
 
 DOCUMENTS, WORDS, LENGTH = 1024, 120, 256
 VOCABULARY = 4000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ftbench import epochs
-from ftbench.chosen import Chosen, Comparison, Entry
-from ftbench.scenario import Amount, Case, Scenario, Task, Turns
+from ftbench.measure import epochs
+from ftbench.plan.chosen import Chosen, Comparison, Entry
+from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
 from ftbench.scenarios import pillow
 
 VARIANTS = ("loader-thread", "loader-process")
@@ -20,7 +20,7 @@ STEP = 5
 
 
 def measure(task: Task) -> Turns:
-    """ftbench.epochs, of the task's batches and some percent more, which are loaded like all others and not counted."""
+    """As measure.epochs, of the task's batches and some percent more, loaded like all others and not counted."""
     wanted = task.batches
     loaded = wanted + wanted * task.parameters["percent"] // 100
     result = yield from epochs.measure(dataclasses.replace(task, batches=loaded))

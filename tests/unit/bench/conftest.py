@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ftbench import cli, synthesis
-from ftbench.contestants import Contest, Contestant, Pair
-from ftbench.results import load
+from ftbench import cli
+from ftbench.data import synthesis
+from ftbench.document.results import load
+from ftbench.plan.contestants import Contest, Contestant, Pair
 from ftbench.scenarios import SCENARIOS
 
 

@@ -1,6 +1,6 @@
 """results.json documents of more kinds than one short run gives, grown from that of a real run.
 
-The figures are drawn from known distributions; ftbench.grid and ftbench.statistics choose and compare, as in a run.
+The figures are drawn from known distributions; plan.grid and stats.statistics choose and compare, as in a run.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from ftbench import epochs
-from ftbench.chain import Chain
-from ftbench.contestants import CONFIGS, Contest, Contestant
-from ftbench.grid import Grid
-from ftbench.integrity import seal
-from ftbench.scenario import Case
-from ftbench.statistics import adjust, analyse
-from ftbench.waterfall import waterfalls
+from ftbench.document.integrity import seal
+from ftbench.measure import epochs
+from ftbench.plan.chain import Chain
+from ftbench.plan.contestants import CONFIGS, Contest, Contestant
+from ftbench.plan.grid import Grid
+from ftbench.plan.scenario import Case
+from ftbench.stats.statistics import adjust, analyse
+from ftbench.stats.waterfall import waterfalls
 from tests.hostile_text import HOSTILE_TEXTS
 
 ROUNDS = 5

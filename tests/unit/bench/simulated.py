@@ -8,12 +8,14 @@ import random
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from ftbench import disturbance, epochs, statistics
-from ftbench.chain import Chain
-from ftbench.contestants import Contestant
-from ftbench.integrity import seal
-from ftbench.results import SCHEMA_VERSION
-from ftbench.waterfall import waterfalls
+from ftbench.document.integrity import seal
+from ftbench.document.results import SCHEMA_VERSION
+from ftbench.machine import disturbance
+from ftbench.measure import epochs
+from ftbench.plan.chain import Chain
+from ftbench.plan.contestants import Contestant
+from ftbench.stats import statistics
+from ftbench.stats.waterfall import waterfalls
 from ftrun import environment
 
 # A round has a mood that all of its trials share, and every trial one of its own: log-normal both, with

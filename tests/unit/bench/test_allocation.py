@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy import stats
 
-from ftbench.allocation import FEWEST_TURNS, MOST_TURNS, PROCESSES_VARY, TURNS_VARY, Costs, turns
+from ftbench.stats.allocation import FEWEST_TURNS, MOST_TURNS, PROCESSES_VARY, TURNS_VARY, Costs, turns
 
 
 def half_width(number: int, seconds: float, contestants: int, costs: Costs, at_once: int) -> float:

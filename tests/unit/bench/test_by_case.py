@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ftbench.by_case import USUAL, ByCase, Versus
-from ftbench.contestants import CONFIGS, reduce
-from ftbench.scenario import Case
+from ftbench.plan.by_case import USUAL, ByCase, Versus
+from ftbench.plan.contestants import CONFIGS, reduce
+from ftbench.plan.scenario import Case
 from ftbench.scenarios import SCENARIOS
 
 CASES = (Case("a", "first"), Case("b", "second"), Case("c", "third"))

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from ftbench.chosen import Chosen, Comparison, Entry, at_least
-from ftbench.contestants import CONFIGS, Contestant
-from ftbench.controller import CaseWork, Controller, Unavailable, Work, WorkDiffers
-from ftbench.grid import Grid
-from ftbench.scenario import Amount, Case, Task
+from ftbench.plan.chosen import Chosen, Comparison, Entry, at_least
+from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.grid import Grid
+from ftbench.plan.scenario import Amount, Case, Task
+from ftbench.rounds.controller import CaseWork, Controller, Unavailable, Work, WorkDiffers
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
 from tests.unit.bench.scripted import Script, Silent

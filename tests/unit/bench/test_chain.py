@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from ftbench.chain import PROCESSES, STEP, THREADS, TODAY, TOTAL, Chain, cells
-from ftbench.contestants import CONFIGS
-from ftbench.controller import choose
-from ftbench.scenario import Case
+from ftbench.plan.chain import PROCESSES, STEP, THREADS, TODAY, TOTAL, Chain, cells
+from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.scenario import Case
+from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
-from ftbench.statistics import analyse
+from ftbench.stats.statistics import analyse
 
 CASES = (Case("", "the first"), Case("other", "another"))
 

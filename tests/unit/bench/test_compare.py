@@ -10,9 +10,9 @@ import random
 import pytest
 from scipy import stats
 
-from ftbench.compare import compare, describe, welch
-from ftbench.integrity import seal
+from ftbench.document.integrity import seal
 from ftbench.report.changes import conclusion, text
+from ftbench.stats.compare import compare, describe, welch
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ftbench.contestants import CONFIGS, Contestant, reduce, worker_counts
-from ftbench.grid import Grid
+from ftbench.plan.contestants import CONFIGS, Contestant, reduce, worker_counts
+from ftbench.plan.grid import Grid
 
 candidates, pairs = Grid().candidates, Grid().pairs
 

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import pytest
 
-from ftbench.allocation import Costs
-from ftbench.controller import CaseWork, Controller, SameWork, Work, WorkDiffers, choose
-from ftbench.grid import Grid
+from ftbench.plan.grid import Grid
+from ftbench.plan.sizing import Demand
+from ftbench.rounds.controller import CaseWork, Controller, SameWork, Work, WorkDiffers, choose
+from ftbench.rounds.trials import TrialFailed
 from ftbench.scenarios import SCENARIOS
-from ftbench.sizing import Demand
-from ftbench.trials import TrialFailed
+from ftbench.stats.allocation import Costs
 from ftrun.interruption import Interrupted, Interruption
 from tests.unit.bench.scripted import Script, Silent
 
@@ -211,7 +211,7 @@ def test_a_signal_ends_all_that_wait(make):
 
 def test_warm_up_runs_one_trial_of_each_twin_and_tells_what_it_cost(make, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("ftbench.controller.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ftbench.rounds.controller.time.monotonic", lambda: now[0])
 
     class Timed(Script):
         """Seconds of the imports, the warm-up and each turn, by configuration."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ftbench.disturbance import (
+from ftbench.machine.disturbance import (
     Counters,
     State,
     about_machine,

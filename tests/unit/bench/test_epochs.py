@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from ftbench import epochs, loaders
-from ftbench.scenario import Task, without_pause
-from ftbench.statistics import median, typical
+from ftbench.measure import epochs, loaders
+from ftbench.plan.scenario import Task, without_pause
+from ftbench.stats.statistics import median, typical
 
 pytestmark = [
     pytest.mark.thread_unsafe(reason="starts processes"),

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageOps
 
-from ftbench import images, synthesis
+from ftbench.data import images, synthesis
 
 SIZE = (synthesis.WIDTH, synthesis.HEIGHT)
 # (package, folder below /usr/share/backgrounds, pattern): photographs, not drawings.

@@ -8,7 +8,7 @@ import sys
 import pytest
 from PIL import Image
 
-from ftbench import images, synthesis
+from ftbench.data import images, synthesis
 
 
 def ignore(_done: int, _total: int) -> None:
@@ -52,7 +52,7 @@ def test_interrupted_generation_leaves_nothing(tmp_path, monkeypatch):
 
 def test_two_first_uses_at_once(tmp_path, environment):
     script = (
-        "from ftbench import images; paths = images.default_images(lambda *_: None, count=8); "
+        "from ftbench.data import images; paths = images.default_images(lambda *_: None, count=8); "
         "print(images.validate(paths, lambda *_: None), len(paths))"
     )
     users = [

@@ -10,9 +10,9 @@ import runpy
 import fastjsonschema
 import pytest
 
-from ftbench import form
-from ftbench.integrity import Inconsistent, check, seal
-from ftbench.results import Results, ResultsError, find, load
+from ftbench.document import form
+from ftbench.document.integrity import Inconsistent, check, seal
+from ftbench.document.results import Results, ResultsError, find, load
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 

@@ -11,14 +11,15 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from ftbench import arrays, checksums
-from ftbench.bare_loop import BareLoop
-from ftbench.loaders import OPEN, open_loader
-from ftbench.scenario import Task
+from ftbench.data import arrays
+from ftbench.measure import checksums
+from ftbench.measure.bare_loop import BareLoop
+from ftbench.measure.loaders import OPEN, open_loader
+from ftbench.plan.scenario import Task
+from ftbench.plan.variants import VARIANTS
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.peers.overhead import SmallTensors
 from ftbench.scenarios.peers.pillow import PlainImages
-from ftbench.variants import VARIANTS
 
 MODULES = {"torchdata": "torchdata.nodes", "spdl-core": "spdl.pipeline"}
 # Its worker processes are children of the test's process, and some peers end their threads late.

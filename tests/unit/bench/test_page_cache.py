@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from ftbench import page_cache
-from ftbench.page_cache import NotDropped, drop_all, resident, why_not_droppable
+from ftbench.machine import page_cache
+from ftbench.machine.page_cache import NotDropped, drop_all, resident, why_not_droppable
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from ftbench import form
-from ftbench import run as runs
 from ftbench.arguments import choose_scenarios
-from ftbench.chosen import WITH_A_TARGET, Chosen, Comparison, Entry, at_most
-from ftbench.contestants import CONFIGS
+from ftbench.document import form
+from ftbench.document.results import load
+from ftbench.plan.chosen import WITH_A_TARGET, Chosen, Comparison, Entry, at_most
+from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.variants import VARIANTS
 from ftbench.report import findings, words
-from ftbench.results import load
+from ftbench.rounds import run as runs
+from ftbench.rounds.trials import encode
+from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
-from ftbench.trials import encode
-from ftbench.twins import Twins
-from ftbench.variants import VARIANTS
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
 ONLY_OF = {"ft": {"ft", "ft-gil"}, "gil": {"gil"}}

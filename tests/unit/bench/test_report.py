@@ -17,9 +17,10 @@ import pytest
 from PIL import Image
 
 from ftbench import arguments, report
-from ftbench.grid import Grid
-from ftbench.integrity import check
-from ftbench.metrics import METRICS
+from ftbench.document.integrity import check
+from ftbench.document.results import load
+from ftbench.plan.grid import Grid
+from ftbench.plan.metrics import METRICS
 from ftbench.report import (
     charts,
     distributions,
@@ -35,8 +36,7 @@ from ftbench.report import (
     waterfall,
     words,
 )
-from ftbench.results import load
-from ftbench.waterfall import waterfalls
+from ftbench.stats.waterfall import waterfalls
 from tests.unit.bench import documents
 
 pytestmark = pytest.mark.thread_unsafe(reason="they share a page of many megabytes")

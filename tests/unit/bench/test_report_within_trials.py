@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ftbench import trial
-from ftbench.integrity import check
+from ftbench.document.integrity import check
+from ftbench.document.results import load
 from ftbench.report import bounds, charts, distributions, findings, words
-from ftbench.results import load
-from ftbench.statistics import median
+from ftbench.stats.statistics import median
 from tests.unit.bench import documents
 
 KEY = "ft/loader-thread/2@decode"

@@ -14,8 +14,8 @@ import subprocess
 import fastjsonschema
 import pytest
 
-from ftbench.integrity import schema
-from ftbench.results import Results, ResultsError, load, write_atomically
+from ftbench.document.integrity import schema
+from ftbench.document.results import Results, ResultsError, load, write_atomically
 
 
 def test_a_run_makes_its_directory_with_its_first_file(tmp_path):

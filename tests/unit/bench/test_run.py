@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ftbench.results import load
+from ftbench.document.results import load
 
 
 def test_complete_run(finished_run, document, twin):

@@ -11,12 +11,12 @@ import pytest
 import torch
 from PIL import Image
 
-from ftbench import augmentation
-from ftbench.contestants import CONFIGS, Contestant
-from ftbench.controller import CaseWork, Controller, Work, choose
-from ftbench.loaders import open_loader
-from ftbench.results import load
-from ftbench.scenario import Scenario, Task
+from ftbench.document.results import load
+from ftbench.measure import augmentation
+from ftbench.measure.loaders import open_loader
+from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.scenario import Scenario, Task
+from ftbench.rounds.controller import CaseWork, Controller, Work, choose
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.augment import SEED
 from ftrun.interruption import Interruption

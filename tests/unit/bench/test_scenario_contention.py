@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from ftbench.contention import KINDS, UNROLLED, Kind, Processes, Threads, seconds
-from ftbench.contestants import CONFIGS, Contestant
+from ftbench.plan.contestants import CONFIGS, Contestant
 from ftbench.scenarios import SCENARIOS
+from ftbench.scenarios.contention import KINDS, UNROLLED, Kind, Processes, Threads, seconds
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process, and forks")
 SCENARIO = SCENARIOS["contention"]

@@ -7,11 +7,10 @@ from statistics import median
 
 import pytest
 
-from ftbench.contestants import CONFIGS, Contestant
-from ftbench.controller import choose
-from ftbench.interference import STEPS_PER_BATCH, _with_batches, note
+from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.interference import FULL, IDLE
+from ftbench.scenarios.interference import FULL, IDLE, STEPS_PER_BATCH, _with_batches, note
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["interference"]
@@ -42,7 +41,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr("ftbench.interference.time.perf_counter", lambda: self.now)
+        monkeypatch.setattr("ftbench.scenarios.interference.time.perf_counter", lambda: self.now)
 
     def every(self, seconds: float):
         """Batches, each of which has to be waited for so long."""

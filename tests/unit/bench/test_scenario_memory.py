@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ftbench import memory
-from ftbench.scenario import Task
+from ftbench.measure import memory
+from ftbench.plan.scenario import Task
+from ftbench.rounds.trials import encode
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.memory import NAMES, FileNames
-from ftbench.trials import encode
 
 SCENARIO = SCENARIOS["memory"]
 pytestmark = [pytest.mark.thread_unsafe(reason="looks at the memory of processes"), pytest.mark.timeout(400)]
@@ -52,7 +52,7 @@ FILE_MIB = 160
 TELLS = """
 import mmap, sys
 import psutil
-from ftbench import memory
+from ftbench.measure import memory
 with open(sys.argv[1], "rb") as file:
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 for line in sys.stdin:

@@ -10,14 +10,15 @@ import pytest
 import torch
 from PIL import Image
 
-from ftbench import checksums, decoding, gpu
-from ftbench.contestants import CONFIGS
-from ftbench.results import load
-from ftbench.scenario import Task
+from ftbench.document.results import load
+from ftbench.measure import checksums
+from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.scenario import Task
+from ftbench.rounds.trials import encode
 from ftbench.scenarios import SCENARIOS, members
+from ftbench.scenarios.nvimgcodec import decoding, gpu
 from ftbench.scenarios.nvimgcodec.images import CpuImages, _resized
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, PillowDataset
-from ftbench.trials import encode
 
 pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ftbench.contestants import CONFIGS, Contestant
-from ftbench.controller import choose
-from ftbench.overlap import _mean_step, note
+from ftbench.measure.training_step import TorchStep
+from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.overlap import EQUAL
-from ftbench.training_step import TorchStep
+from ftbench.scenarios.overlap import EQUAL, _mean_step, note
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["overlap"]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ftbench import look
 from ftbench.arguments import UsageError, parse
-from ftbench.chain import cells
+from ftbench.document.results import load
+from ftbench.plan.chain import cells
+from ftbench.plan.scenario import Task, TrialError
 from ftbench.report import repeat
-from ftbench.results import load
-from ftbench.scenario import Task
+from ftbench.rounds import look
+from ftbench.rounds.trials import TrialFailed
 from ftbench.scenarios import own
-from ftbench.trials import TrialError, TrialFailed
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and imports users' files")
 

@@ -6,8 +6,8 @@ import numpy
 import pytest
 from PIL import Image
 
-from ftbench import epochs
-from ftbench.scenario import Task, without_pause
+from ftbench.measure import epochs
+from ftbench.plan.scenario import Task, without_pause
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.pillow import GRID, HEIGHT, SIDE, WIDTH
 

@@ -11,13 +11,14 @@ import numpy
 import pytest
 import torch
 
-from ftbench import page_cache, raw_samples
-from ftbench.epochs import measure as measure_epochs
-from ftbench.scenario import Task, without_pause
+from ftbench.data import raw_samples
+from ftbench.data.sources import GENERATED
+from ftbench.machine import page_cache
+from ftbench.measure.epochs import measure as measure_epochs
+from ftbench.plan.scenario import Task, without_pause
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.raw import pinned
 from ftbench.scenarios.raw.samples import Records, Shards, stacked
-from ftbench.sources import GENERATED
 
 KIB, MIB = 1024, 1024 * 1024
 pytestmark = [

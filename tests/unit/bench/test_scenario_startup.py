@@ -11,14 +11,14 @@ import time
 import numpy
 import pytest
 
-from ftbench.contestants import CONFIGS
-from ftbench.run import Options, Run
-from ftbench.scenario import Task
+from ftbench.data.sources import Sources
+from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.scenario import Task
+from ftbench.rounds.run import Options, Run
+from ftbench.rounds.trials import encode
+from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.startup import Table
-from ftbench.sources import Sources
-from ftbench.trials import encode
-from ftbench.twins import Twins
 from ftrun.environment import MIB
 
 SCENARIO = SCENARIOS["startup"]

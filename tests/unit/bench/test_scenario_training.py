@@ -8,11 +8,20 @@ import pytest
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from ftbench.contestants import CONFIGS, Contestant
-from ftbench.scenario import Task
+from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.training import SIDE, Quadrants, network, train
-from ftbench.training import EPOCHS, AcceleratorUse, CPUUse, note, steps_per_epoch
+from ftbench.scenarios.training import (
+    EPOCHS,
+    SIDE,
+    AcceleratorUse,
+    CPUUse,
+    Quadrants,
+    network,
+    note,
+    steps_per_epoch,
+    train,
+)
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["training"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ftbench import progress, run
-from ftbench.results import Results
+from ftbench.document.results import Results
+from ftbench.rounds import progress, run
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
 

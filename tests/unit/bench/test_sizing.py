@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ftbench.sizing import MIB, USABLE, Demand, DoesNotFit, demand, fit, room, together
+from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, demand, fit, room, together
 
 SAMPLE = 640 * 408 * 3
 PLENTY = {"available": 10**12, "shm_free": 10**12}

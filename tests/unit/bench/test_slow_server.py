@@ -13,7 +13,7 @@ import zlib
 import psutil
 import pytest
 
-from ftbench.slow_server import content, slow_server
+from ftbench.data.slow_server import content, slow_server
 
 SIZE = 5000
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes")
@@ -109,7 +109,7 @@ def test_it_ends_with_the_context_and_with_an_exception():
 
 KILLED = """
 import sys
-from ftbench.slow_server import slow_server
+from ftbench.data.slow_server import slow_server
 with slow_server(0.0, 100) as running:
     print(running.pid, flush=True)
     sys.stdin.read()
@@ -130,7 +130,7 @@ def test_it_ends_with_a_parent_that_is_killed(environment):
 def test_it_ends_with_its_standard_input(environment):
     """Where nobody is its parent in the kernel's sense."""
     with subprocess.Popen(
-        [sys.executable, "-m", "ftbench.slow_server", "--delay", "0", "--size", "10"],
+        [sys.executable, "-m", "ftbench.data.slow_server", "--delay", "0", "--size", "10"],
         env=environment,
         text=True,
         stdin=subprocess.PIPE,
@@ -143,7 +143,7 @@ def test_it_ends_with_its_standard_input(environment):
 
 def test_wrong_usage(environment):
     done = subprocess.run(
-        [sys.executable, "-m", "ftbench.slow_server", "--delay", "-1", "--size", "10"],
+        [sys.executable, "-m", "ftbench.data.slow_server", "--delay", "-1", "--size", "10"],
         env=environment,
         text=True,
         capture_output=True,

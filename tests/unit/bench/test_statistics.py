@@ -8,11 +8,11 @@ import random
 import pytest
 from scipy import stats
 
-from ftbench import statistics
-from ftbench.contestants import Pair, Target
-from ftbench.grid import Grid
-from ftbench.metrics import METRICS
-from ftbench.statistics import NO_DIFFERENCE, TOO_FEW, Ratio, ratio, reached, typical, verdict
+from ftbench.plan.contestants import Pair, Target
+from ftbench.plan.grid import Grid
+from ftbench.plan.metrics import METRICS
+from ftbench.stats import statistics
+from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW, Ratio, ratio, reached, typical, verdict
 
 THROUGHPUT = METRICS["throughput"]
 

@@ -11,13 +11,14 @@ import time
 import psutil
 import pytest
 
-from ftbench import arguments, report, stress
-from ftbench.compare import compare
-from ftbench.endpoints import RemoteEndpoint
-from ftbench.integrity import Inconsistent, check, seal
+from ftbench import arguments, report
+from ftbench.document.integrity import Inconsistent, check, seal
+from ftbench.document.results import load
 from ftbench.report import changes, html, safety
-from ftbench.results import load
-from ftbench.trials import TrialFailed
+from ftbench.rounds import stress
+from ftbench.rounds.endpoints import RemoteEndpoint
+from ftbench.rounds.trials import TrialFailed
+from ftbench.stats.compare import compare
 from ftrun.child_process import supervise
 from ftrun.configurations import child_environment, command
 from ftrun.interruption import Interruption

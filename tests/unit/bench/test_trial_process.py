@@ -11,8 +11,8 @@ import time
 import psutil
 import pytest
 
-from ftbench.trial_process import TrialProcess, to_its_end
-from ftbench.trials import TrialFailed
+from ftbench.rounds.trial_process import TrialProcess, to_its_end
+from ftbench.rounds.trials import TrialFailed
 from ftrun.child_process import Stopped
 
 pytestmark = [pytest.mark.thread_unsafe(reason="starts processes")]

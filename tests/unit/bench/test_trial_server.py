@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ftbench.endpoints import RemoteEndpoint
-from ftbench.results import load
-from ftbench.trial_process import to_its_end
-from ftbench.trials import TrialFailed
+from ftbench.document.results import load
+from ftbench.rounds.endpoints import RemoteEndpoint
+from ftbench.rounds.trial_process import to_its_end
+from ftbench.rounds.trials import TrialFailed
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
 from ftrun.twin import TwinError

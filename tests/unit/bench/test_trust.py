@@ -13,12 +13,14 @@ import subprocess
 
 import pytest
 
-from ftbench import loaders, statistics, trust
-from ftbench.contestants import CONFIGS
-from ftbench.grid import Grid
-from ftbench.scenario import Task, without_pause
+from ftbench import trust
+from ftbench.measure import loaders
+from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.grid import Grid
+from ftbench.plan.scenario import Task, without_pause
 from ftbench.scenarios import trust as trust_scenario
-from ftbench.statistics import NO_DIFFERENCE
+from ftbench.stats import statistics
+from ftbench.stats.statistics import NO_DIFFERENCE
 from tests.unit.bench.simulated import TRIAL_NOISE, values
 
 RUNS = 20

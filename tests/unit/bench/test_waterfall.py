@@ -7,13 +7,13 @@ import math
 
 import pytest
 
-from ftbench import epochs
-from ftbench.chain import STEP, TOTAL, Chain
-from ftbench.contestants import Contestant
-from ftbench.integrity import Inconsistent, check, seal
-from ftbench.scenario import Case
-from ftbench.statistics import analyse
-from ftbench.waterfall import ENDS, precise, waterfalls
+from ftbench.document.integrity import Inconsistent, check, seal
+from ftbench.measure import epochs
+from ftbench.plan.chain import STEP, TOTAL, Chain
+from ftbench.plan.contestants import Contestant
+from ftbench.plan.scenario import Case
+from ftbench.stats.statistics import analyse
+from ftbench.stats.waterfall import ENDS, precise, waterfalls
 from tests.unit.bench import documents, simulated
 
 CASES = (Case("", "whole"), Case("half", "half of it"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ftbench.scenario import Scenario
+from ftbench.plan.scenario import Scenario
 from ftbench.scenarios.nvimgcodec import decode, memory
 
 NAME = "nvimgcodec"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ftbench import gpu
-from ftbench.scenario import Task
+from ftbench.plan.scenario import Task
+from ftbench.scenarios.nvimgcodec import gpu
 from ftbench.scenarios.pillow import HEIGHT, WIDTH
 
 
@@ -73,6 +73,6 @@ def _resized(image):
 
 
 def dataset(task: Task) -> CpuImages | GpuImages:
-    """The trial's dataset: on the GPU if there is one (ftbench.gpu.backend_note says which it was)."""
+    """The trial's dataset: on the GPU if there is one (gpu.backend_note says which)."""
     device = gpu.device()
     return CpuImages(task.paths) if device is None else GpuImages(task.paths, device)

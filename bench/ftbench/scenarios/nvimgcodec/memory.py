@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ftbench import decoding, gpu
-from ftbench.grid import Grid
-from ftbench.scenario import Amount, Scenario
+from ftbench.plan.grid import Grid
+from ftbench.plan.scenario import Amount, Scenario
+from ftbench.scenarios.nvimgcodec import decoding, gpu
 from ftbench.scenarios.nvimgcodec.images import dataset
 from ftbench.scenarios.pillow import HEIGHT, WIDTH
 

@@ -5,7 +5,7 @@ Each file makes scenarios; who takes part, who is compared and what the project 
 
 from __future__ import annotations
 
-from ftbench.scenario import Scenario
+from ftbench.plan.scenario import Scenario
 from ftbench.scenarios.peers import memory, overhead, pillow, raw, shapes, startup
 
 NAME = "peers"

@@ -6,9 +6,9 @@ to, and counting references writes to every object that is looked at: pytorch/py
 
 from __future__ import annotations
 
-from ftbench import memory
-from ftbench.chosen import Chosen, Comparison, Entry, at_most
-from ftbench.scenario import Amount, Scenario
+from ftbench.measure import memory
+from ftbench.plan.chosen import Chosen, Comparison, Entry, at_most
+from ftbench.plan.scenario import Amount, Scenario
 
 NAMES = 1_000_000
 # Prime, so that the samples are names from all over the list, no name twice, as with shuffling.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ftbench import epochs
-from ftbench.chosen import Chosen, Comparison, Entry, at_most
-from ftbench.scenario import Amount, Scenario
+from ftbench.measure import epochs
+from ftbench.plan.chosen import Chosen, Comparison, Entry, at_most
+from ftbench.plan.scenario import Amount, Scenario
 
 LENGTH = 65_536
 FEATURES = 16

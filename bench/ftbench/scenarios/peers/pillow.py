@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ftbench import epochs
-from ftbench.chosen import Chosen, Comparison, Entry, at_least
-from ftbench.scenario import Amount, Scenario, Task
+from ftbench.measure import epochs
+from ftbench.plan.chosen import Chosen, Comparison, Entry, at_least
+from ftbench.plan.scenario import Amount, Scenario, Task
 from ftbench.scenarios.pillow import HEIGHT, WIDTH
 
 
@@ -57,7 +57,7 @@ def dataset(task: Task) -> PlainImages:
 OURS, DECODE, LOOP = Entry("ft", "loader-thread"), Entry("ft", "loader-decode"), Entry("ft", "loop")
 NODES, SPDL, TORCH = Entry("ft", "nodes-thread"), Entry("ft", "spdl"), Entry("gil", "torch-process")
 TARGETS = (
-    Comparison(OURS, TORCH, at_least(1.9), "what removing the GIL makes of what people use today"),
+    Comparison(OURS, TORCH, at_least(1.9), "in all, against torch's processes"),
     Comparison(OURS, NODES, at_least(1.5)),
     Comparison(OURS, SPDL, at_least(1.5)),
     Comparison(OURS, LOOP, at_least(0.95), "what the loader costs"),

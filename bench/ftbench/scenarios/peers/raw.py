@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ftbench import epochs
-from ftbench.chosen import Chosen, Comparison, Entry, at_least
-from ftbench.scenario import Amount, Scenario
+from ftbench.measure import epochs
+from ftbench.plan.chosen import Chosen, Comparison, Entry, at_least
+from ftbench.plan.scenario import Amount, Scenario
 
 ROWS, COLUMNS = 1024, 1024
 

@@ -6,7 +6,7 @@ far more of them. Nothing is computed here: what is measured is memory, and how 
 
 from __future__ import annotations
 
-from ftbench.scenario import Scenario
+from ftbench.plan.scenario import Scenario
 from ftbench.scenarios.raw import cache, pinned, size, transfer
 
 NAME = "raw"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ftbench.by_case import ByCase
-from ftbench.scenario import Amount, Case, Task, Turns
+from ftbench.plan.by_case import ByCase
+from ftbench.plan.scenario import Amount, Case, Task, Turns
 from ftbench.scenarios.raw import samples
 from ftbench.scenarios.raw.samples import SAMPLE_BYTES, Shards, scenario
 
@@ -27,7 +27,8 @@ CASES = (_case("cold", "cold (from the disk)", True), _case("warm", "warm (from 
 
 def unavailable() -> str | None:
     """Why the page cache cannot be dropped where the files are; None if it can."""
-    from ftbench import images, page_cache
+    from ftbench.data import images
+    from ftbench.machine import page_cache
 
     return page_cache.why_not_droppable(Path(images.cache_directory()))
 
@@ -40,9 +41,9 @@ def dataset(task: Task) -> Shards:
 def measure(task: Task) -> Turns:
     """GB/s after all files were dropped from the page cache, or read into it.
 
-    Raises ftbench.page_cache.NotDropped if the kernel does not let go of them.
+    Raises ftbench.machine.page_cache.NotDropped if the kernel does not let go of them.
     """
-    from ftbench import page_cache
+    from ftbench.machine import page_cache
 
     if task.parameters["cold"]:
         page_cache.drop_all(task.paths)

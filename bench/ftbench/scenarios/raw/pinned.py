@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 
-from ftbench import checksums
-from ftbench.by_case import ByCase
-from ftbench.memory import memory_pss_mib
-from ftbench.scenario import Amount, Task
+from ftbench.measure import checksums
+from ftbench.measure.memory import memory_pss_mib
+from ftbench.plan.by_case import ByCase
+from ftbench.plan.scenario import Amount, Task
 from ftbench.scenarios.raw.samples import SAMPLE_BYTES, Shards, scenario, sized
 
 CASES = (
@@ -58,7 +58,7 @@ def measure(task: Task) -> dict:
     """
     import torch
 
-    from ftbench.loaders import open_loader
+    from ftbench.measure.loaders import open_loader
 
     pinned = task.parameters["pinned"]
     device = torch.device("cuda")

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ftbench import epochs
-from ftbench.scenario import Amount, Case, Scenario, Task, Turns
+from ftbench.measure import epochs
+from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
 
 KIB, MIB = 1024, 1024 * 1024
 COLUMNS = 1024
@@ -102,7 +102,7 @@ def scenario(**fields: Any) -> Scenario:
 
 
 def measure(task: Task, **options: object) -> Turns:
-    """ftbench.epochs.measure with gb_per_s (1e9 bytes of samples a second) among the metrics."""
+    """ftbench.measure.epochs.measure with gb_per_s (1e9 bytes of samples a second) among the metrics."""
     result = yield from epochs.measure(task, **options)
     result["metrics"]["gb_per_s"] = result["metrics"]["throughput"] * task.parameters["sample_bytes"] / 1e9
     return result

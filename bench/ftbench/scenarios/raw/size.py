@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ftbench.by_case import ByCase
-from ftbench.scenario import Amount, Task
+from ftbench.plan.by_case import ByCase
+from ftbench.plan.scenario import Amount, Task
 from ftbench.scenarios.raw.samples import KIB, MIB, Shards, measure, scenario, sized
 
 # Batches of 16 to 64 MiB. The first is the one that stays whatever the time.

@@ -7,8 +7,8 @@ by the consumer. Threads hand over an object.
 
 from __future__ import annotations
 
-from ftbench.by_case import ByCase
-from ftbench.scenario import Amount, Task, Turns
+from ftbench.plan.by_case import ByCase
+from ftbench.plan.scenario import Amount, Task, Turns
 from ftbench.scenarios.raw import samples
 from ftbench.scenarios.raw.samples import SAMPLE_BYTES, Records, Shards, scenario, sized, stacked
 

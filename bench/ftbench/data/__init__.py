@@ -1,0 +1,1 @@
+"""What scenarios read: generated once, or the user's own."""

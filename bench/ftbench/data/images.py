@@ -1,0 +1,162 @@
+"""The images a scenario decodes: generated once into a cache, or the user's own.
+
+Nothing else writes into the cache. A set of images appears in it by one rename of a
+finished directory, so that an interrupted generation leaves nothing that looks finished
+and two first uses at once do not disturb each other: the first rename wins, and the
+other's identical images are thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from PIL import Image
+
+from ftbench.data import synthesis
+from ftrun import cgroup
+
+COUNT = 256
+SEED = 20261120
+# Raised whenever the pixels would change, so that no cache serves another version's images.
+VERSION = 1
+LIMIT_OF_OWN = 2048
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
+
+# Called with (done, total) after each image; may raise to stop.
+Progress = Callable[[int, int], None]
+
+
+class ImageError(Exception):
+    """The images cannot be used; the message names them and says what to do."""
+
+
+def cache_directory() -> Path:
+    """Where generated images are kept: $FT_BENCH_CACHE or the user's cache directory."""
+    chosen = os.environ.get("FT_BENCH_CACHE")
+    if chosen:
+        return Path(chosen)
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    base = named if os.path.isabs(named) else Path.home() / ".cache"
+    return Path(base) / "ft-twins" / "images"
+
+
+def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
+    """The generated images, made now if the cache has none.
+
+    JPEG, synthesis.WIDTH x synthesis.HEIGHT, `count` of them, the same on every machine but for
+    rounding. Raises ImageError if the cache cannot be written.
+    """
+
+    def write(path: Path, index: int) -> None:
+        synthesis.photograph(SEED + index).save(path, "JPEG", **synthesis.JPEG_SETTINGS)
+
+    name = f"v{VERSION}-{synthesis.WIDTH}x{synthesis.HEIGHT}-{count}"
+    return cached(name, "jpg", count, count * 100_000, write, progress)
+
+
+def cached(
+    name: str, suffix: str, count: int, size: int, write: Callable[[Path, int], None], progress: Progress
+) -> list[Path]:
+    """The `count` files of the set `name` in the cache, made by write(path, index) if it has none.
+
+    `size` is about what they take, in bytes. Raises ImageError if the cache cannot be written or
+    holds an incomplete set.
+    """
+    finished = cache_directory() / name
+    if not finished.is_dir():
+        try:
+            finished.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=finished.parent) as unfinished:
+                _in_threads(
+                    lambda index: write(Path(unfinished, f"{index:04}.{suffix}"), index), range(count), progress
+                )
+                # mkdtemp keeps a directory to its owner; the cache may be shared.
+                os.chmod(unfinished, 0o755)
+                try:
+                    os.rename(unfinished, finished)
+                except OSError:
+                    if not finished.is_dir():
+                        raise
+        except OSError as error:
+            raise ImageError(
+                f"cannot generate the files in {finished.parent}: {error.strerror or error}. "
+                f"Name a writable directory with enough space ({size / 1e6:.0f} MB) in FT_BENCH_CACHE."
+            ) from error
+    paths = sorted(finished.glob(f"*.{suffix}"))
+    if len(paths) != count:
+        raise ImageError(
+            f"{finished} holds {len(paths)} of {count} files: remove it (rm -r {finished}) and they are generated again"
+        )
+    return paths
+
+
+def _in_threads(work: Callable, items: Iterable, progress: Progress) -> list:
+    """Results of work(item) in order; on an exception no further item is begun."""
+    items = list(items)
+    results = []
+    pool = ThreadPoolExecutor(cgroup.usable_cpus())
+    try:
+        for number, result in enumerate(pool.map(work, items), 1):
+            results.append(result)
+            progress(number, len(items))
+    finally:
+        # Items that wait are dropped, the few that run are finished.
+        pool.shutdown(cancel_futures=True)
+    return results
+
+
+def own_images(directory: Path) -> tuple[list[Path], int]:
+    """(The user's images below `directory`, sorted by path, at most LIMIT_OF_OWN; how many there are).
+
+    Raises ImageError if the directory cannot be read or holds none.
+    """
+    if not directory.is_dir():
+        what = "is not a directory" if directory.exists() else "does not exist"
+        raise ImageError(f"--data {directory} {what}: name a directory that holds images")
+
+    def unreadable(error: OSError) -> None:
+        raise ImageError(f"--data: cannot read {error.filename}: {error.strerror}") from error
+
+    found = []
+    for folder, _, files in os.walk(directory, onerror=unreadable, followlinks=False):
+        found += [Path(folder, name) for name in files if Path(name).suffix.lower() in SUFFIXES]
+    if not found:
+        raise ImageError(
+            f"--data {directory} holds no images ({', '.join(sorted(SUFFIXES))}; sub-directories are searched too)"
+        )
+    return sorted(found)[:LIMIT_OF_OWN], len(found)
+
+
+def validate(paths: list[Path], progress: Progress) -> int:
+    """Decode every image completely; return how many have to be resized.
+
+    Raises ImageError naming the files that are corrupt, truncated or unreadable.
+    """
+
+    def check(path: Path) -> tuple[bool, str | None]:
+        try:
+            with Image.open(path) as image:
+                image.convert("RGB")
+                return image.size != (synthesis.WIDTH, synthesis.HEIGHT), None
+        # Decoders raise what they like on hostile bytes; every kind means "cannot be used".
+        except Exception as error:
+            return False, f"{path}: {error}"
+
+    with warnings.catch_warnings():
+        # A very large photograph is slow, not an attack: it is the user's own.
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        results = _in_threads(check, paths, progress)
+    broken = [problem for _, problem in results if problem]
+    if broken:
+        shown = "\n  ".join(broken[:10])
+        more = f"\n  and {len(broken) - 10} more" if len(broken) > 10 else ""
+        raise ImageError(
+            f"{len(broken)} of {len(paths)} images cannot be decoded:\n  {shown}{more}\n"
+            "Repair or remove them, then run again."
+        )
+    return sum(resized for resized, _ in results)

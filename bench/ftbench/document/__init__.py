@@ -1,0 +1,1 @@
+"""results.json: its form, its writing and its checking."""

@@ -1,0 +1,196 @@
+"""results.json: where a run's files go, and writing them so that nothing finished is lost.
+
+ftbench.document.form describes its form. What is written and what is read is checked (ftbench.document.integrity).
+Files appear by a rename of a complete, synchronised copy, so that a full disk or a kill leaves the previous state of
+the file, never half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+from ftbench.document.form import SCHEMA_VERSION
+from ftbench.document.integrity import Inconsistent, check, seal
+
+
+class ResultsError(Exception):
+    """Results cannot be written or read; the message says what is left and what to do."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; raises OSError with the old file untouched."""
+    fd, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with open(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    # The rename itself is on disk once the directory is.
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class Results:
+    """One run's directory below the output root. Owned by the controller's thread.
+
+    The directory is made with the first file, so that a run without a finished round leaves none.
+    """
+
+    def __init__(self, root: Path):
+        """Check that `root` can be written; raises ResultsError."""
+        self.root = root
+        self.directory: Path | None = None
+        self._made_root = not root.exists()
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(prefix=".probe-", dir=root) as probe:
+                probe.write(b"x" * 4096)
+        except OSError as error:
+            raise ResultsError(
+                f"cannot write results to {root}: {error.strerror or error}; name another directory with --out DIR"
+            ) from error
+
+    def write(self, name: str, content: bytes) -> Path:
+        """Write a file of the run; raises ResultsError."""
+        try:
+            if self.directory is None:
+                self.directory = self._make_directory()
+            path = self.directory / name
+            write_atomically(path, content)
+        except OSError as error:
+            where = self.directory or self.root
+            kept = (
+                sorted(p.name for p in self.directory.iterdir() if not p.name.startswith(".")) if self.directory else []
+            )
+            state = f"intact there: {', '.join(kept)}" if kept else "nothing of this run was saved"
+            if self.directory and not kept:
+                with contextlib.suppress(OSError):
+                    self.directory.rmdir()
+            raise ResultsError(
+                f"cannot write {name} to {where}: {error.strerror or error} ({state}; earlier "
+                "results are untouched). Make room or name another directory with --out DIR, "
+                "then run again."
+            ) from error
+        return path
+
+    def _make_directory(self) -> Path:
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        for attempt in range(1, 100):
+            path = self.root / (stamp if attempt == 1 else f"{stamp}-{attempt}")
+            try:
+                path.mkdir()
+                return path
+            except FileExistsError:  # another run of the same second
+                continue
+        raise FileExistsError(f"{self.root} has a hundred runs of this second")
+
+    def save(self, document: dict) -> Path:
+        """Seal, check and write results.json; raises ResultsError."""
+        try:
+            # A figure that is no number (ValueError) has no place in JSON.
+            document["seal"] = seal(document)
+            check(document)
+        except (Inconsistent, ValueError) as error:
+            raise ResultsError(
+                f"results.json is not written, for {error}. This is a defect of bench or of a "
+                "scenario's measurement: please report it; rounds written before are intact"
+            ) from error
+        return self.write("results.json", (json.dumps(document, indent=1) + "\n").encode())
+
+    def publish(self) -> None:
+        """Point <root>/latest at this run; raises ResultsError."""
+        assert self.directory, "there is nothing to publish before a file is written"
+        link = self.root / "latest"
+        temporary = self.root / f".latest-{os.getpid()}"
+        try:
+            if link.exists() and not link.is_symlink():
+                raise FileExistsError(0, "it exists and is not a symbolic link")
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(self.directory.name)
+            temporary.rename(link)
+        except OSError as error:
+            raise ResultsError(
+                f"results are in {self.directory}, but {link} cannot be set: {error.strerror or error}"
+            ) from error
+
+    def discard_empty_root(self) -> None:
+        """Remove the output root if this run made it and left nothing in it."""
+        if self._made_root and self.directory is None:
+            with contextlib.suppress(OSError):
+                self.root.rmdir()
+
+
+def find(path: Path) -> Path:
+    """The results.json that a path names: the file, or that of a run's directory or of its latest run.
+
+    Raises ResultsError.
+    """
+    if not path.is_dir():
+        return path
+    for file in (path / "results.json", path / "latest" / "results.json"):
+        if file.exists():
+            return file
+    raise ResultsError(f"{path} holds no results.json: name a run's directory, or the file")
+
+
+def load(path: Path) -> dict:
+    """Read a results.json, given as `find` takes it, and check it; raises ResultsError."""
+    path = find(path)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        document = json.loads(text)
+        json.dumps(document, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        # Whatever a writer had left to say is missing at the very end, or in the last of its words.
+        if error.msg.startswith("Unterminated") or not re.search(r'[\s,:"\[\]{}]', text[error.pos :].rstrip()):
+            raise ResultsError(
+                f"{path} is not JSON: it is cut short, after {len(text)} characters (line "
+                f"{error.lineno}): copy it again, or repeat the run"
+            ) from error
+        raise ResultsError(f"{path} is not JSON: {error}") from error
+    except UnicodeEncodeError as error:
+        raise ResultsError(f"{path} is not a results.json: it holds what is no text (surrogates)") from error
+    except RecursionError as error:
+        raise ResultsError(f"{path} is not a results.json: it is nested too deeply") from error
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if version != SCHEMA_VERSION:
+        raise ResultsError(
+            f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}"
+            + (
+                f": use the bench that wrote it{_writer(document)}, or repeat the run"
+                if isinstance(version, int)
+                else ": a results.json of `python -m ftbench` is wanted"
+            )
+        )
+    try:
+        check(document)
+    except Inconsistent as error:
+        raise ResultsError(
+            f"{path} is not a results.json that can be trusted: {error}. Restore the file, or repeat the run"
+        ) from error
+    return document
+
+
+def _writer(document: dict) -> str:
+    """Which commit wrote a document of another version, if it says so."""
+    with contextlib.suppress(KeyError, TypeError):
+        return f" (commit {document['environment']['revision']['commit'][:12]})"
+    return ""

@@ -1,0 +1,1 @@
+"""What the machine does meanwhile: its load and other disturbance, CPU time, the page cache."""

@@ -1,0 +1,230 @@
+"""What else the machine did while a trial ran: other processes, other virtual machines, the cgroup's quota.
+
+Read where the trial runs (the server's container, if it is one), from counters of the kernel that cost
+nothing while nobody looks: /proc/stat (proc_stat(5): time of each CPU by kind), cpu.stat of the control
+groups (Documentation/admin-guide/cgroup-v2.rst) and getrusage(2) for what the trial itself took. What
+is not there to read is None, never zero.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from ftrun import cgroup
+
+# From these on a round is marked, each a part of the CPU time that the benchmark could have used. Kernel
+# threads and an idle desktop stay below 2%; two equal trials were seen to differ by the part that others took.
+OTHERS = 0.05
+STOLEN = 0.02
+# Of a trial's time: with any throttling at all, all threads stand still at once.
+THROTTLED = 0.01
+# The kernel counts in ticks of 1/100 s, one on each CPU at each end; less cannot be told.
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Seconds that the kernel has counted so far."""
+
+    at: float
+    """time.monotonic()"""
+    busy: float | None
+    """Of all processes on the CPUs that this process may use."""
+    stolen: float | None
+    """That the hypervisor gave to others instead of those CPUs."""
+    throttled: float | None
+    """That the tightest control group stood still for its quota."""
+    own: float
+    """Of this process and the children it has waited for, with theirs."""
+
+
+def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None, float | None]:
+    """(busy, stolen) seconds of these CPUs; None where /proc/stat has no such lines or counts nothing."""
+    busy = stolen = 0.0
+    found = 0
+    for line in (cgroup.read(proc / "stat") or "").splitlines():
+        name, *fields = line.split()
+        if not (name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in cpus and len(fields) >= 8):
+            continue
+        user, nice, system, _idle, _iowait, irq, softirq, steal = (int(f) * TICK for f in fields[:8])
+        busy += user + nice + system + irq + softirq
+        stolen += steal
+        found += 1
+    # Some sandboxes show the lines with nothing but zeros.
+    return (busy, stolen) if found and busy else (None, None)
+
+
+def counters() -> Counters:
+    """The counters now."""
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    busy, stolen = cpu_times(os.sched_getaffinity(0))
+    return Counters(
+        time.monotonic(), busy, stolen, cgroup.throttled_seconds(), sum(u.ru_utime + u.ru_stime for u in usage)
+    )
+
+
+def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
+    """What happened between two looks, for results.json: seconds, and CPUs as means over them.
+
+    `own_cpus` were used by the trial (and who started it), `other_cpus` by other processes on the CPUs that
+    the trial may use, `stolen_cpus` were given to other virtual machines; `throttled_seconds` the control
+    group stood still. `living` are seconds that a child used meanwhile which has not been waited for yet;
+    negative, if it has been, those that it had used before.
+    """
+    seconds = max(after.at - before.at, TICK)
+    own = max(0.0, after.own - before.own + living) / seconds
+
+    def difference(what: str) -> float | None:
+        a, b = getattr(before, what), getattr(after, what)
+        return None if a is None or b is None else max(0.0, b - a)
+
+    busy, stolen, throttled = difference("busy"), difference("stolen"), difference("throttled")
+    # What belongs to nobody else may come out slightly below zero, counted in ticks.
+    return {
+        "seconds": round(seconds, 3),
+        "own_cpus": round(own, 3),
+        "other_cpus": None if busy is None else round(max(0.0, busy / seconds - own), 3),
+        "stolen_cpus": None if stolen is None else round(stolen / seconds, 3),
+        "throttled_seconds": None if throttled is None else round(throttled, 3),
+    }
+
+
+def together(parts: Sequence[Mapping]) -> dict:
+    """What several stretches of time were like (`between`): CPUs as means over all of them, seconds as sums."""
+
+    def mean(name: str) -> float | None:
+        values = [(part[name], part["seconds"]) for part in parts if part[name] is not None]
+        return round(sum(v * s for v, s in values) / sum(s for _, s in values), 3) if values else None
+
+    throttled = [part["throttled_seconds"] for part in parts if part["throttled_seconds"] is not None]
+    return {
+        "seconds": round(sum(part["seconds"] for part in parts), 3),
+        "own_cpus": mean("own_cpus"),
+        "other_cpus": mean("other_cpus"),
+        "stolen_cpus": mean("stolen_cpus"),
+        "throttled_seconds": round(sum(throttled), 3) if throttled else None,
+    }
+
+
+@dataclass(frozen=True)
+class State:
+    """The machine between rounds."""
+
+    # What is said of each field stands in the JSON schema of results.json (ftbench.document.form).
+    load: Annotated[
+        tuple[Annotated[float, {"minimum": 0}], ...] | None,
+        {"minItems": 3, "maxItems": 3},
+        "load average over 1, 5 and 15 minutes, of the whole machine (proc_loadavg(5))",
+    ]
+    affinity: Annotated[int, {"minimum": 1}, "CPUs that the process may use"]
+    quota: Annotated[float | None, {"minimum": 0}, "CPUs that the control group leaves it; null for all"]
+    frequency_mhz: Annotated[
+        float | None, {"minimum": 0}, "mean of those CPUs; in a virtual machine it may be a mere name"
+    ]
+    governor: Annotated[str | None, "frequency governor; null where none is to be seen, as in most virtual machines"]
+    turbo: Annotated[bool | None, "whether CPUs may exceed their nominal frequency; null where that is not to be seen"]
+
+    def document(self) -> dict:
+        """The state as results.json has it."""
+        return {**asdict(self), "load": list(self.load) if self.load else None}
+
+
+def state(sys: Path = Path("/sys/devices/system/cpu"), proc: Path = Path("/proc")) -> State:
+    """The state of the machine now."""
+    try:
+        load = tuple(round(value, 2) for value in os.getloadavg())
+    except OSError:
+        load = None
+    cpus = os.sched_getaffinity(0)
+    found = (cgroup.read(sys / f"cpu{n}/cpufreq/scaling_governor") for n in cpus)
+    return State(
+        load,
+        len(cpus),
+        cgroup.cpu_quota(),
+        _frequency(cpus, sys, proc),
+        ", ".join(sorted({governor for governor in found if governor is not None})) or None,
+        _turbo(sys),
+    )
+
+
+def _frequency(cpus: set[int], sys: Path, proc: Path) -> float | None:
+    found = [
+        int(text) / 1000
+        for n in cpus
+        if (text := cgroup.read(sys / f"cpu{n}/cpufreq/scaling_cur_freq") or "").isdecimal()
+    ]
+    if not found:
+        number = None
+        for line in (cgroup.read(proc / "cpuinfo") or "").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "processor" and value.strip().isdecimal():
+                number = int(value)
+            elif name.strip() == "cpu MHz" and number in cpus:
+                found.append(float(value))
+    return round(sum(found) / len(found), 1) if found else None
+
+
+def _turbo(sys: Path) -> bool | None:
+    no_turbo = cgroup.read(sys / "intel_pstate/no_turbo")
+    if no_turbo in ("0", "1"):
+        return no_turbo == "0"
+    boost = cgroup.read(sys / "cpufreq/boost")
+    return boost == "1" if boost in ("0", "1") else None
+
+
+def of_round(before: State, after: State, trials: Mapping[str, Mapping], usable: float) -> dict:
+    """A round's disturbance for results.json; `trials` are those of `together`, by contestant.
+
+    `usable` CPUs were there for the benchmark. `marks` says what disturbed it, one text each, none if nothing did.
+    """
+    found = {"before": before.document(), "after": after.document(), **together(list(trials.values()))}
+    return {**found, "marks": marks(found, usable)}
+
+
+def marks(found: Mapping, usable: float) -> list[str]:
+    """What disturbed a round or a trial, in words with figures; none if nothing reached its threshold."""
+    result = []
+    cpus = f"of {usable:g} CPU{'s' if usable != 1 else ''}"
+    if found["other_cpus"] is not None and found["other_cpus"] > OTHERS * usable:
+        result.append(f"other processes used {found['other_cpus']:.2f} {cpus}")
+    if found["stolen_cpus"] is not None and found["stolen_cpus"] > STOLEN * usable:
+        result.append(f"other virtual machines took {found['stolen_cpus']:.2f} {cpus} (steal time)")
+    if found["throttled_seconds"] is not None and found["throttled_seconds"] > THROTTLED * found["seconds"]:
+        result.append(
+            f"the control group's quota stopped it for {found['throttled_seconds']:.1f} of {found['seconds']:.0f} s"
+        )
+    return result
+
+
+def warning(scenario: str, rounds: Sequence[Mapping]) -> str | None:
+    """What a report has to say of a scenario's disturbed rounds (as in results.json); None if there are none."""
+    marked = [one for one in rounds if one["disturbance"]["marks"]]
+    if not marked:
+        return None
+    worst = max(marked, key=lambda one: one["disturbance"]["other_cpus"] or 0.0)
+    return (
+        f"{scenario}: in {len(marked)} of {len(rounds)} rounds the machine had other work too (round "
+        f"{worst['number']}: {', '.join(worst['disturbance']['marks'])}); the result is that of a machine so loaded"
+    )
+
+
+def about_machine(before: Mapping) -> list[str]:
+    """What a run's first state says about the machine that makes figures vary, for the report's warnings."""
+    result = []
+    if before["governor"] not in (None, "performance"):
+        result.append(
+            f"frequency scaling is on (governor {before['governor']}): absolute figures depend on how warm "
+            "and how busy the CPUs were; `cpupower frequency-set -g performance` fixes the frequency"
+        )
+    if before["quota"] is not None:
+        result.append(
+            f"the control group leaves {before['quota']:g} of {before['affinity']} CPUs: more threads than "
+            "that are stopped together for the rest of each period"
+        )
+    return result

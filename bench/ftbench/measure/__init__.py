@@ -1,0 +1,1 @@
+"""What happens inside a trial: the loaders, and what is measured of them."""

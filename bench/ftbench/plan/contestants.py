@@ -1,0 +1,105 @@
+"""Who is measured, and which of them are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, Protocol
+
+from ftbench.plan.variants import VARIANTS
+
+CONFIGS = ("gil", "ft-gil", "ft")
+CONFIG_TITLES = {"gil": "GIL build", "ft-gil": "free-threaded build with GIL on", "ft": "free-threaded build"}
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One configuration, variant of loading, number of workers and case."""
+
+    config: str
+    variant: str
+    workers: int
+    case: str = ""
+    """The name of the scenario's case that it is measured under, "" if the scenario has none."""
+
+    @property
+    def key(self) -> str:
+        """Its name in results: "ft/loader-thread/2", "ft/loader-thread/2@4-MiB"."""
+        return f"{self.config}/{self.variant}/{self.workers}" + (f"@{self.case}" if self.case else "")
+
+    @property
+    def title(self) -> str:
+        """Its name for people: "ft loader threads x2", "ft loader threads x2 (4-MiB)"."""
+        return (
+            f"{self.config} {plural(self.variant)}"
+            + (f" x{self.workers}" if self.workers else "")
+            + (f" ({self.case})" if self.case else "")
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the project wants a ratio to be."""
+
+    # What is said of each field stands in the JSON schema of results.json (ftbench.document.form).
+    at: Annotated[Literal["least", "most"], "whether the ratio should be at least or at most this"]
+    value: Annotated[float, {"exclusiveMinimum": 0}, "the ratio that is wanted"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two contestants whose ratio is of interest: numerator over denominator, by key."""
+
+    kind: str
+    title: str
+    numerator: str
+    denominator: str
+    metrics: tuple[str, ...] | None = None
+    """The metrics that are compared; None for all that the scenario measures."""
+    target: Target | None = None
+    """Of the scenario's first metric."""
+    first_only: bool = False
+    """Whether the scenario's first metric alone is compared, whatever it is."""
+    asked: bool = False
+    """Whether it is a question that the run was made for; all others are explored, and corrected for their number."""
+
+
+class Contest(Protocol):
+    """Who takes part in a scenario, and who is compared with whom.
+
+    Of a scenario with cases it also says who is measured under which. Contestants of different cases do
+    not load the same samples: comparing them is for what the cases are about.
+    """
+
+    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
+        """(rank, contestant): the lower the rank, the later it is given up for lack of time.
+
+        Rank 0 always stays.
+        """
+
+    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
+        """Every comparison that the contestants allow, the most important first."""
+
+
+def plural(variant: str) -> str:
+    """A variant's workers in words: "loader threads"."""
+    return VARIANTS[variant].title
+
+
+def worker_counts(cpus: int) -> list[int]:
+    """1, 2, 4, ... up to the number of CPUs, that number included."""
+    counts = [1 << n for n in range(cpus.bit_length()) if 1 << n <= cpus]
+    return counts if counts[-1] == cpus else [*counts, cpus]
+
+
+def reduce(
+    ranked: Sequence[tuple[int, Contestant]], most: float, cost: Callable[[Contestant], float] = lambda contestant: 1
+) -> tuple[list[Contestant], list[Contestant]]:
+    """(kept, given up): whole ranks are given up, highest first, until the rest costs at most `most`.
+
+    Without `cost` that is how many they are. Rank 0 always stays.
+    """
+    limit = max(rank for rank, _ in ranked)
+    while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:
+        limit -= 1
+    return ([c for rank, c in ranked if rank <= limit], [c for rank, c in ranked if rank > limit])

@@ -1,0 +1,189 @@
+"""What a scenario is: a kind of data loading work, how much of it, and who takes part.
+
+Nothing here needs more than the standard library (Python 3.9): the controller has no torch, and
+`./twins bench` checks its arguments before anything is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ftbench.plan.contestants import Contest, worker_counts
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much work makes one measurement."""
+
+    batch_size: int
+    batches_per_worker: int
+    """Length of what is measured; every worker builds as many, whatever their number."""
+    turns: int = 1
+    """How many times a trial measures it, in turn with the others of its round (ftbench.measure.epochs can)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One condition that a scenario is measured under: a sample size, a delay, a kind of decoding."""
+
+    name: str
+    """Part of keys: "4-MiB", of lower and upper case letters, digits, dots and dashes.
+
+    A scenario's first case may be called "", and its keys are then those of a scenario without cases.
+    """
+    title: str
+    """"4 MiB samples", for people."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Plain JSON values; a trial finds them in its task."""
+    value: float | None = None
+    """Its place on the scenario's axis, in its unit (Scenario.case_unit); None for what has no order."""
+    # What it has otherwise than the scenario; None for what is the same.
+    sample_bytes: int | None = None
+    dataset_bytes: int = 0
+    """Of a dataset that is large in memory: worker processes may come to hold a copy each."""
+    source: str | None = None
+    full: Amount | None = None
+    quick: Amount | None = None
+
+
+def always() -> str | None:
+    """Nothing hinders the scenario."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One kind of data loading work."""
+
+    name: str
+    group: str
+    """The group that it is measured with, "" for none."""
+    description: str
+    """One line for the head of a report: what is done."""
+    sample: str
+    """What one sample is, in a few words."""
+    sample_bytes: int
+    """Bytes of one sample in a batch."""
+    source: str
+    """What its dataset reads, by its name in ftbench.data.sources; "nothing" for nothing."""
+    dataset: Callable[[Task], Any]
+    """Builds the map-style dataset of a trial."""
+    measure: Callable[[Task], dict | Turns]
+    """Runs in the trial's process: measure.epochs, measure.memory or its own.
+
+    Gives its result at once, or in turns with other trials: "metrics" (by name, positive numbers, at least those
+    of the scenario) and "samples" (how many were loaded). Where batches are loaded, also "batches", "last_batch"
+    (its length), "first_batch" and "rows" (checksums, which are the same for all contestants of a case:
+    ftbench.measure.checksums); where there are turns, "turn_seconds". It may add "distributions", {name: {"unit": ...,
+    "values": [...]}} with at most DISTRIBUTION_LIMIT values each, which are kept (a curve says besides what it goes
+    over: {"over": {"title": ..., "values": [...]}}), and "note", which then takes the place of the scenario's.
+    """
+    metrics: tuple[str, ...]
+    """What it measures (ftbench.plan.metrics); the first is what it is about."""
+    contest: Contest
+    full: Amount
+    quick: Amount
+    seconds: float
+    """Its share of a run's time, and the time of a run of it alone; `quick_seconds` with --quick."""
+    quick_seconds: float
+    question: str = ""
+    """The question that it answers, for the list of scenarios and the head of a report."""
+    cases: tuple[Case, ...] = ()
+    """The conditions that it is measured under; none if there is but one."""
+    case_axis: str = ""
+    """What the cases differ in: "sample size"."""
+    case_unit: str = ""
+    """The unit of the cases' values: "bytes"."""
+    unavailable: Callable[[], str | None] = always
+    """Says, in the trial's process, why the scenario cannot run there, and what to do; None if it can."""
+    note: str | Callable[[], str | None] = ""
+    """What every output has to say of it ("CPU backend: no GPU here"); a function is asked in the trial's process."""
+    workers: Callable[[int], Iterable[int]] = worker_counts
+    """The numbers of workers for so many CPUs, where the user asks for none."""
+    repeats: int = 0
+    """The rounds that a full run takes at least; 0 leaves that to the controller."""
+    picture: Callable[[Task], bytes] | None = None
+    """Draws some samples as a PNG, in the process of a trial that is not counted; None for no picture.
+
+    Kept in the run's directory as NAME-samples.png.
+    """
+
+    same_work: bool = True
+    """Whether contestants that give different samples make the comparison void; else they are told of."""
+
+    batched: bool = True
+    """Whether it loads batches, so that --batch-size means something to it."""
+
+    @property
+    def takes_data(self) -> bool:
+        """Whether it reads images, and so the user's own (--data)."""
+        return "images" in (self.source, *(case.source for case in self.cases))
+
+    def amount(self, quick: bool, case: Case | None = None) -> Amount:
+        """The amount of a full or a quick run."""
+        of_case = case and (case.quick or case.full if quick else case.full)
+        return of_case or (self.quick if quick else self.full)
+
+    def share(self, quick: bool) -> float:
+        """The seconds of a full or a quick run."""
+        return self.quick_seconds if quick else self.seconds
+
+    def case(self, name: str) -> Case:
+        """The case of this name; of a scenario without cases "" is the only one. Raises KeyError."""
+        if not name and not self.cases:
+            return Case("", "")
+        for case in self.cases:
+            if case.name == name:
+                return case
+        raise KeyError(f"{self.name} has no case {name!r}")
+
+
+# A measurement in turns: it yields when it is ready, and again before each further turn, so that other trials
+# may have theirs; what it returns is the result. Only one trial of a machine runs at a time.
+Turns = Generator[None, None, dict]
+
+
+class TrialError(Exception):
+    """The trial cannot measure what it was asked to; raised in its process."""
+
+
+def without_pause(measured: dict | Turns) -> dict:
+    """The result of a scenario's `measure`, all of its turns one after the other."""
+    if isinstance(measured, dict):
+        return measured
+    while True:
+        try:
+            next(measured)
+        except StopIteration as end:
+            return end.value
+
+
+# Enough for any percentile that is worth a word; more would make results.json large.
+DISTRIBUTION_LIMIT = 2000
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one trial has to do."""
+
+    scenario: Scenario
+    paths: list[str]
+    variant: str
+    workers: int
+    batch_size: int
+    warmup_batches: int
+    batches: int
+    prefetch_factor: int
+    case: str = ""
+    """The name of the scenario's case, "" if it has none."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters of its case."""
+    config: str = ""
+    """The configuration that measures: "gil", "ft-gil" or "ft"."""
+    turns: int = 1
+    """How many times `batches` are measured."""
+
+    def dataset(self) -> Any:
+        """The dataset of the trial."""
+        return self.scenario.dataset(self)

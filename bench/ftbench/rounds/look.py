@@ -1,0 +1,56 @@
+"""A look at the user's own dataset in both twins, before it is measured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ftbench.plan.scenario import Scenario
+from ftbench.rounds.endpoints import Endpoint
+from ftbench.rounds.trials import TrialFailed
+from ftbench.scenarios import own
+
+
+def look(
+    scenario: Scenario, endpoints: Mapping[str, Endpoint], batch_size: int | None
+) -> tuple[Scenario, dict[str, str], list[str]]:
+    """(the scenario with amounts that fit, why twins cannot load it, warnings).
+
+    Raises TrialFailed if no twin can load it.
+    """
+    parameters = scenario.case("").parameters
+    found, failed = {}, {}
+    for twin, endpoint in endpoints.items():
+        request = {
+            "scenario": own.LOOK.name,
+            "parameters": dict(parameters),
+            "paths": [],
+            "config": twin,
+            "variant": "serial",
+            "workers": 0,
+            "batch_size": 1,
+            "warmup_batches": 0,
+            "batches": 1,
+            "prefetch_factor": 2,
+        }
+        try:
+            with contextlib.closing(endpoint.start(twin, request)) as trial:
+                while (result := trial.go_on()) is None:
+                    pass
+            found[twin] = result["look"]
+        except TrialFailed as error:
+            failed[twin] = str(error)
+    if not found:
+        raise TrialFailed(next(iter(failed.values())))
+    warnings = []
+    target = parameters["target"]
+    if not all(each["repeats"] for each in found.values()):
+        warnings.append(
+            f"{target} gives another sample for the same index each time (random augmentation?), so it cannot be "
+            f"checked that all contestants load the same; `./twins audit {target}` looks for races"
+        )
+    seconds = max(each["seconds"] for each in found.values())
+    amount = own.amount(seconds, batch_size)
+    size = max(each["sample_bytes"] for each in found.values())
+    return replace(scenario, sample_bytes=size, full=amount, quick=amount), failed, warnings

@@ -1,0 +1,133 @@
+"""The twins of a run: connected, described, and checked to be what they claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ftbench.plan import variants
+from ftbench.rounds.endpoints import Endpoint, LocalEndpoint, connect
+from ftrun.configurations import TWIN
+from ftrun.interruption import Interruption
+from ftrun.overlay import OverlayError, Overlays
+from ftrun.twin import TwinError
+
+NEEDED = ("torch", "numpy", "pillow", "psutil")
+OLDEST = (3, 13)
+
+
+def peers() -> list[str]:
+    """The distributions that only some variants need."""
+    return sorted({name for variant in variants.VARIANTS.values() for name in variant.packages})
+
+
+@dataclass
+class Twins:
+    """Endpoints and environments by twin ("ft", "gil")."""
+
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    environments: dict[str, dict] = field(default_factory=dict)
+
+    def __enter__(self) -> Twins:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for endpoint in self.endpoints.values():
+            endpoint.close()
+
+    def add(self, twin: str, where: str, interruption: Interruption) -> None:
+        """Connect to a twin and check it; raises TwinError or Interrupted."""
+        endpoint = self.endpoints[twin] = connect(where, interruption)
+        found = endpoint.describe()
+        python = found["interpreter"]
+        if python["twin"] != twin:
+            is_what = "free-threaded" if python["free_threaded"] else "built with the GIL"
+            raise TwinError(f"--twin {twin}={where}: that Python is {is_what}, so it is the {python['twin']!r} twin")
+        if tuple(int(n) for n in python["version"].split(".")[:2]) < OLDEST:
+            raise TwinError(
+                f"--twin {twin}={where}: Python {python['version']} is too old, the benchmark needs 3.13 or newer"
+            )
+        missing = [name for name in NEEDED if name not in found["packages"]]
+        if missing:
+            raise TwinError(
+                f"--twin {twin}={where}: {', '.join(missing)} not installed there; install "
+                "docker/requirements.lock, or use ./twins, which does"
+            )
+        self.environments[twin] = {"endpoint": endpoint.name, **found}
+
+    def add_packages(self, requirements: list[str], cache: Path | None, work: Path, interruption: Interruption) -> dict:
+        """Install what a dataset needs beside a twin's own packages, into `work`; returns why twins cannot have it.
+
+        Raises TwinError if they run in other containers, and Interrupted.
+        """
+        overlays, failed = Overlays(cache or work, work, interruption), {}
+        for twin, endpoint in self.endpoints.items():
+            if not isinstance(endpoint, LocalEndpoint):
+                raise TwinError("the containers have no network: derive an image with the packages (docs/benchmark.md)")
+            try:
+                folder, _ = overlays.make(endpoint.python, requirements, self.environments[twin]["packages"])
+                endpoint.packages = folder
+            except OverlayError as error:
+                failed[twin] = str(error)
+        return failed
+
+    def check_source(self, ours: str) -> None:
+        """Raise TwinError if a twin would run another version of the benchmark."""
+        for twin, environment in self.environments.items():
+            if environment["source"] != ours:
+                raise TwinError(
+                    f"the {twin} twin ({environment['endpoint']}) has another version of loader/ or bench/ "
+                    "than this: rebuild the images, or use the same checkout for both"
+                )
+
+    def differences(self) -> list[str]:
+        """In what else than the GIL the twins differ, for the report's warnings."""
+        if len(self.environments) < 2:
+            return []
+        ft, gil = self.environments["ft"], self.environments["gil"]
+        found = []
+        for what, of in (
+            ("Python", lambda e: e["interpreter"]["version"]),
+            ("build", lambda e: e["interpreter"]["build"] + (" with LTO" if e["interpreter"]["lto"] else "")),
+            ("compiler", lambda e: e["interpreter"]["compiler"]),
+            *((name, lambda e, name=name: e["packages"].get(name)) for name in (*NEEDED, *peers())),
+        ):
+            if of(ft) != of(gil):
+                found.append(f"the twins differ in more than the GIL: {what} is {of(ft)} in ft and {of(gil)} in gil")
+        return found
+
+    def lacks(self, twin: str, variant: str) -> str | None:
+        """Why a variant cannot be measured in a twin, None if it can."""
+        missing = variants.missing(variant, self.environments[twin]["packages"])
+        if not missing:
+            return None
+        return (
+            f"{', '.join(missing)} not installed in the {twin} twin; install docker/requirements.lock there, "
+            "or use ./twins, which does"
+        )
+
+    def usable_cpus(self) -> int:
+        """CPUs that every twin can use."""
+        return min(e["cpu"]["usable"] for e in self.environments.values())
+
+    def memory(self) -> dict[str, dict]:
+        """Free memory and /dev/shm by twin."""
+        return {twin: e["memory"] for twin, e in self.environments.items()}
+
+
+def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[list[str], list[dict]]:
+    """(measurable configurations, skipped ones with the reason)."""
+    kept, skipped = [], []
+    for config in configs:
+        if TWIN[config] in twins:
+            kept.append(config)
+        else:
+            kind = "free-threaded interpreter" if TWIN[config] == "ft" else "interpreter with the GIL"
+            skipped.append(
+                {
+                    "what": f"configuration {config}",
+                    "why": f"no {kind} was given (--twin {TWIN[config]}=...; ./twins bench and the images give both)",
+                }
+            )
+    return kept, skipped

@@ -1,0 +1,1 @@
+"""From measured figures to ratios, intervals, verdicts and waterfalls."""

@@ -1,0 +1,47 @@
+"""How many turns a process has, so that a run's time tells most.
+
+Two levels vary: turns within a process, and processes. More turns a process are cheap, but say nothing of other
+processes; each further process costs its start. The textbook's answer for two levels (W. G. Cochran, "Sampling
+Techniques", 3rd edition 1977, section 10.6) is taken with Student's t, since processes are few.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS
+
+# Standard deviations of the logarithm of two contestants' ratio, measured on two cores with JPEGs and with text
+# (docs/method.md): of one turn each, and between processes whatever their turns.
+TURNS_VARY, PROCESSES_VARY = 0.12, 0.04
+FEWEST_TURNS, MOST_TURNS = 4, 40
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds that a trial takes: `imports`, which trials do at the same time, until its first turn, and a turn."""
+
+    imports: float
+    warm_up: float
+    turn: float
+
+    def trial(self, turns: int, at_once: int) -> float:
+        """Of a trial, when so many import at once."""
+        return self.imports / at_once + self.warm_up + turns * self.turn
+
+
+def turns(seconds: float, contestants: int, costs: Costs, at_once: int) -> int:
+    """The turns a process that give the narrowest intervals in `seconds`; FEWEST_TURNS if there is time for none."""
+    from scipy.special import stdtrit
+
+    best, narrowest = FEWEST_TURNS, math.inf
+    for number in range(FEWEST_TURNS, MOST_TURNS + 1):
+        rounds = int(seconds / (contestants * costs.trial(number, at_once)))
+        if rounds < FEWEST_ROUNDS:
+            break
+        error = math.sqrt((PROCESSES_VARY**2 + TURNS_VARY**2 / number) / rounds)
+        half = float(stdtrit(rounds - 1, (1 + CONFIDENCE) / 2)) * error
+        if half < narrowest:
+            best, narrowest = number, half
+    return best
