@@ -15,10 +15,10 @@ DESCRIPTION = """\
 Describe this Python environment: interpreter and build flags, the version of every locked
 package, what importing each of them does to the GIL, processor, memory and GPU.
 
-With --verify, also check it: list what is wrong and exit with 1 if the interpreter is not
-the expected twin, if importing a locked package turns the GIL of a free-threaded
-interpreter on, or if a locked package is missing or has another version. Image builds end
-with this check.
+Lists what is wrong and exits with 1 if importing a locked package turns the GIL of a
+free-threaded interpreter on, or if a locked package is missing or has another version.
+--verify also wants a lock file, and the twin that --expect names. Image builds end with
+this check.
 """
 
 TORCH_CUDA = """
@@ -36,9 +36,9 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m ftrun.info", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     result.add_argument("--json", action="store_true", help="print one JSON object")
-    result.add_argument("--verify", action="store_true", help="check, and exit with 1 if anything is wrong")
+    result.add_argument("--verify", action="store_true", help="also exit with 1 without a lock file")
     result.add_argument(
-        "--expect", choices=("ft", "gil"), help="the twin that --verify must find: ft (free-threaded) or gil"
+        "--expect", choices=("ft", "gil"), help="with --verify: the twin that it must be, ft (free-threaded) or gil"
     )
     result.add_argument(
         "--lock", type=Path, metavar="FILE", help=f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
@@ -177,8 +177,6 @@ def show(info: dict) -> None:
         console.print(table)
     for remark in info["remarks"]:
         console.print(f"[yellow]note:[/yellow] {escape(remark)}")
-    for problem in info["problems"]:
-        console.print(f"[red]problem:[/red] {escape(problem)}")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -199,14 +197,12 @@ def main(arguments: list[str] | None = None) -> int:
         print()
     else:
         show(info)
-    if not options.verify:
-        return 0
     if info["problems"]:
         print("ftrun.info: this environment is not what it should be:", file=sys.stderr)
         for problem in info["problems"]:
             print(f"  - {problem}", file=sys.stderr)
         return 1
-    if not options.json:
+    if options.verify and not options.json:
         print(f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages")
     return 0
 

@@ -31,6 +31,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from ftrun.configurations import this_twin
+from ftrun.escape import markdown
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays
 from ftrun.project import ROOT, normalise
@@ -276,9 +277,10 @@ def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = (
         for row in by_script.get(entry.path.name, ()):
             found.setdefault((row.version, row.python), {})[row.config] = row
         repository, number = ISSUE.fullmatch(entry.link).groups()  # type: ignore[union-attr] # read() has checked it
-        bug = f"[{repository.rpartition('/')[2]} {number}]({entry.link}): {entry.title} (`{entry.path.name}`)"
+        said = markdown(f"{entry.title} ({entry.path.name})")
+        bug = f"[{repository.rpartition('/')[2]} {number}]({entry.link}): {said}"
         for (version, python), configs in found.items():
-            name = "-" if entry.package in (None, CPYTHON) else f"{entry.package} {version}"
+            name = "-" if entry.package in (None, CPYTHON) else markdown(f"{entry.package} {version}")
             cells = [_cell(configs.get(config)) for config in CONFIGS]
             lines.append(f"| {bug} | {name} | {python} | {' | '.join(cells)} | {next(iter(configs.values())).date} |")
             bug = ""
@@ -293,7 +295,7 @@ def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = (
             "",
         ]
     )
-    return text + "".join(f"- not run: {note}\n" for note in notes)
+    return text + "".join(f"- not run: {markdown(note)}\n" for note in notes)
 
 
 def _cell(row: Row | None) -> str:

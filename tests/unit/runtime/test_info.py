@@ -39,6 +39,7 @@ def test_verified(run_bench, twin, tmp_path):
 def test_everything_wrong_is_listed(run_bench, twin, tmp_path):
     other = {"ft": "gil", "gil": "ft"}[twin]
     lock = lock_of(tmp_path / "lock", numpy="1.0", no_such_package="2.0", **installed("psutil"))
+    assert run_bench("--lock", lock, module="ftrun.info").returncode == 1
     done = run_bench("--verify", "--expect", other, "--lock", lock, module="ftrun.info")
     assert done.returncode == 1
     assert f"this interpreter is the {twin!r} twin" in done.stderr
