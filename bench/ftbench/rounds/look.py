@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ftbench.plan.scenario import Scenario
 from ftbench.rounds.endpoints import Endpoint
@@ -12,13 +12,21 @@ from ftbench.rounds.trials import TrialFailed
 from ftbench.scenarios import own
 
 
-def look(
-    scenario: Scenario, endpoints: Mapping[str, Endpoint], batch_size: int | None
-) -> tuple[Scenario, dict[str, str], list[str]]:
-    """(the scenario with amounts that fit, why twins cannot load it, warnings).
+@dataclass(frozen=True)
+class Look:
+    """What was found."""
 
-    Raises TrialFailed if no twin can load it.
-    """
+    scenario: Scenario
+    """With amounts that fit."""
+    failed: dict[str, str]
+    """Why twins cannot load it, by twin."""
+    without_processes: str
+    """Why worker processes cannot load it; empty if they can."""
+    warnings: list[str]
+
+
+def look(scenario: Scenario, endpoints: Mapping[str, Endpoint], batch_size: int | None) -> Look:
+    """Load some samples in every twin; raises TrialFailed if none can."""
     parameters = scenario.case("").parameters
     found, failed = {}, {}
     for twin, endpoint in endpoints.items():
@@ -53,4 +61,7 @@ def look(
     seconds = max(each["seconds"] for each in found.values())
     amount = own.amount(seconds, batch_size)
     size = max(each["sample_bytes"] for each in found.values())
-    return replace(scenario, sample_bytes=size, full=amount, quick=amount), failed, warnings
+    scenario = replace(scenario, sample_bytes=size, full=amount, quick=amount)
+    unsendable = next((each["unsendable"] for each in found.values() if each["unsendable"]), "")
+    why = f"a batch of {target} cannot be sent from a worker process: {unsendable}" if unsendable else ""
+    return Look(scenario, failed, why, warnings)

@@ -366,15 +366,18 @@ class Run:
             able = {twin: endpoint for twin, endpoint in twins.endpoints.items() if twin not in self._lacking}
             if not able:
                 raise TrialFailed("; ".join(self._lacking.values()))
-            scenario, failed, warnings = look(scenario, able, options.batch_size)
-            failed |= self._lacking
-            repeats = not warnings
-            for warning in warnings:
+            found = look(scenario, able, options.batch_size)
+            scenario, failed, no_processes = found.scenario, found.failed | self._lacking, found.without_processes
+            repeats = not found.warnings
+            for warning in found.warnings:
                 self._warn(warning)
             for twin, why in failed.items():
                 self.skip(f"{scenario.name}: the {twin} twin", why)
             configs = tuple(config for config in configs if TWIN[config] not in failed)
         ranked = self._candidates(scenario, configs, twins, self._workers(scenario, twins.usable_cpus()))
+        if no_processes:
+            self.skip(f"{scenario.name}: worker processes", no_processes)
+            ranked = [(rank, c) for rank, c in ranked if not VARIANTS[c.variant].processes]
         if not ranked:
             self.skip(scenario.name, "none of its contestants can be measured here")
             return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import time
+from typing import Any
 
 from ftbench.measure import checksums, epochs
 from ftbench.plan.chain import Chain
@@ -60,8 +62,17 @@ def measure(task: Task) -> Turns:
     return {**result, "last_batch": task.batch_size}
 
 
+def _unsendable(batch: Any) -> str:
+    """Why a worker process cannot hand the batch over; empty if it can. torch's loader would wait for it for ever."""
+    try:
+        pickle.dumps(batch)
+    except Exception as error:  # a class of the user's own may raise anything
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 def look(task: Task) -> dict:
-    """Load some samples twice: how long one takes, how large it is in a batch, and whether it is the same again."""
+    """Load some samples twice: their time, their size in a batch, whether they are the same again and can be sent."""
     from torch.utils.data import default_collate
 
     found = dataset(task)
@@ -83,6 +94,7 @@ def look(task: Task) -> dict:
             "sample_bytes": max(1, size),
             "seconds": min(seconds),
             "repeats": sums[0] == sums[1],
+            "unsendable": _unsendable(batch),
         },
     }
 

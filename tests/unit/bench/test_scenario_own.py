@@ -40,6 +40,9 @@ FINE = """
     def train_set():
         return Squares()
 
+    def handles(samples):
+        return torch.stack([s["number"] for s in samples]), lambda: samples
+
     def pairs(samples):
         return [(s["number"], s["squares"]) for s in samples], "as they are"
 """
@@ -165,6 +168,18 @@ def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(run_own, 
     assert "not safe under threads" in " ".join(done.stdout.split())
 
 
+@pytest.mark.timeout(400)
+def test_batches_that_cannot_be_sent_leave_threads(run_own, files):
+    more = ("--rounds", 1, "--batch-size", 8, "--collate-fn", "handles")
+    done, directory = run_own(f"{files['fine_data']}:train_set", *more)
+    assert done.returncode == 0, done.stderr
+    document = load(directory / "results.json")
+    (left_out,) = [each for each in document["skipped"] if each["what"] == "dataset: worker processes"]
+    assert "cannot be sent from a worker process: " in left_out["why"]
+    (scenario,) = document["scenarios"]
+    assert {who["variant"] for who in scenario["contestants"]} == {"loader-thread"}
+
+
 def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
     done, directory = run_own(f"{files['bad_data']}:raises", "--rounds", 1)
     assert done.returncode == 1 and not directory.exists()
@@ -211,14 +226,15 @@ def test_what_cannot_be_measured_says_why(files, name, message):
 
 
 def test_a_look_finds_how_much_makes_a_turn(files):
-    scenario, failed, warnings = looked_at(f"{files['fine_data']}:train_set")
-    assert (failed, warnings, scenario.sample_bytes) == ({}, [], 32)
+    found = looked_at(f"{files['fine_data']}:train_set")
+    scenario = found.scenario
+    assert (found.failed, found.without_processes, found.warnings, scenario.sample_bytes) == ({}, "", [], 32)
     seconds = own.TURN_SECONDS / scenario.quick.batch_size / scenario.quick.batches_per_worker
     assert scenario.quick == scenario.full and scenario.quick.batch_size == own.BATCH_SIZE
     assert 0.0004 < seconds < 0.01  # as long as a sample sleeps, or somewhat longer where the machine is busy
-    asked, _, _ = looked_at(f"{files['fine_data']}:train_set", 100)
+    asked = looked_at(f"{files['fine_data']}:train_set", 100).scenario
     assert asked.quick.batch_size == 100
-    collated, _, _ = looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:pairs")
+    collated = looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:pairs").scenario
     assert collated.sample_bytes > 32  # the text that it adds
     with pytest.raises(TrialFailed, match="has no nothing"):
         looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:nothing")
@@ -234,7 +250,7 @@ def test_dear_samples_make_small_batches_and_cheap_ones_no_endless_turns():
 
 
 def test_random_samples_are_told_before_anything_is_measured(files):
-    _, _, (warning,) = looked_at(f"{files['bad_data']}:drawn")
+    (warning,) = looked_at(f"{files['bad_data']}:drawn").warnings
     assert "another sample for the same index each time" in warning
     assert f"`./twins audit {files['bad_data']}:drawn`" in warning
 
