@@ -61,7 +61,8 @@ def test_what_a_slow_reader_reads_is_not_evicted(cache, reader):
     reader.set_epoch(0)
     for epoch in range(1, 5):
         next_epoch(cache, epoch)
-    assert cache._store.evictions
+    with cache._store.changed:
+        assert cache._store.changed.wait_for(lambda: cache._store.evictions, 60)
     check(reader)
 
 
