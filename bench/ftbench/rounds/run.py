@@ -361,7 +361,7 @@ class Run:
 
     def _scenario(self, scenario: Scenario, twins: Twins, sources: Sources, position: int) -> None:
         options = self._options
-        configs, repeats = options.configs, True
+        configs, repeats, no_processes = options.configs, True, ""
         if scenario.name == own.NAME:
             able = {twin: endpoint for twin, endpoint in twins.endpoints.items() if twin not in self._lacking}
             if not able:
