@@ -2,7 +2,8 @@
 
     ./twins exec gil python tests/libraries/run.py [LIBRARY ...]
 
-Each library, named at the head of its file (PEP 723), is installed into a temporary folder, whose packages come
+Beside them, those of the cache's that need a library: `tfrecord` and `tensorflow`. Each library, named at the head of
+its file (PEP 723), is installed into a temporary folder, whose packages come
 before the twin's.
 """
 
@@ -20,12 +21,18 @@ from ftrun.project import normalise
 from ftsafety.repro.script import dependencies
 
 HERE = Path(__file__).parent
+CACHE = HERE.parent / "unit" / "loader" / "cache"
+ELSEWHERE = {
+    "tfrecord": [CACHE / "test_tfrecord.py", CACHE / "test_kill.py"],
+    "tensorflow": [CACHE / "test_tensorflow.py"],
+}
+"""By the name of the library: the file that names it first, and others that use it."""
 
 
-def run(file: Path, overlays: Overlays) -> int:
+def run(library: str, overlays: Overlays) -> int:
     """pytest's exit status; 1 if the library cannot be installed."""
-    wanted = dependencies(file.read_text())
-    library = file.stem.removeprefix("with_")
+    files = ELSEWHERE.get(library, [HERE / f"with_{library}.py"])
+    wanted = dependencies(files[0].read_text())
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
     try:
         folder, pins = overlays.make(sys.executable, wanted, installed, **WITHOUT_WHEELS)
@@ -34,7 +41,8 @@ def run(file: Path, overlays: Overlays) -> int:
         return 1
     print(f"\n== {library}: {' '.join(pins) or 'in the twin'}", flush=True)
     paths = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE), "-k", file.stem]
+    tests = map(str, files) if library in ELSEWHERE else (str(HERE), "-k", f"with_{library}")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     return subprocess.run(command, cwd=HERE.parents[1], env={**os.environ, "PYTHONPATH": paths}).returncode
 
 
@@ -48,5 +56,5 @@ if __name__ == "__main__":
     with Interruption() as interruption, tempfile.TemporaryDirectory() as work:
         # By this name dill, for one, knows an installed module from the user's.
         overlays = Overlays(cache, Path(work, "site-packages"), interruption)
-        files = [HERE / f"with_{name}.py" for name in sys.argv[1:]] or sorted(HERE.glob("with_*.py"))
-        sys.exit(max(run(file, overlays) for file in files))
+        here = sorted(file.stem.removeprefix("with_") for file in HERE.glob("with_*.py"))
+        sys.exit(max(run(library, overlays) for library in sys.argv[1:] or [*here, *ELSEWHERE]))

@@ -16,6 +16,7 @@ from ftloader.cache import sharing, snapshot
 from ftloader.cache.arrays import RawArray
 from ftloader.cache.errors import CacheError, CorruptSampleError
 from ftloader.cache.fetchers import Fetchers
+from ftloader.cache.segment import FORMATS, checksum
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.sources import Source, UrlSource, close_source
 from ftloader.cache.statistics import Statistics
@@ -47,12 +48,14 @@ class GrowingCache(Dataset):
             the rest for the next epoch. If all of the source is there, an epoch has all of it.
         retries: how often a sample that could not be fetched is tried again at once, with growing pauses. After that it
             waits for the next epoch.
+        format: "segment", or "tfrecord": the samples are written to TFRecord files, which ``files()`` names. Needs the
+            package crc32c (``ftloader[tfrecord]``). A directory may have both, from one run to the next.
 
     ``len(cache)``, ``cache[i]``, ``cache.key(i)`` and ``cache.ages()`` are of the epoch that was set. Threads and
     worker processes may read. The other methods are for one thread at a time, of the process that made the object.
 
     Raises:
-        CacheError: another process fetches into the directory, or it is of another version.
+        CacheError: another process fetches into the directory, or it is of another version; or crc32c is missing.
         OSError: the directory cannot be written.
     """
 
@@ -68,9 +71,12 @@ class GrowingCache(Dataset):
         min_samples: int = 1,
         pin: float = 0.5,
         retries: int = 5,
+        format: str = "segment",
     ) -> None:
         if evict not in EVICT:
             raise ValueError(f"evict must be one of {', '.join(EVICT)}, not {evict!r}")
+        if format not in FORMATS:
+            raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
         if not 0 < pin <= 1:
             raise ValueError(f"pin must be more than 0 and at most 1, not {pin}")
         if fetchers < 1 or min_samples < 0 or retries < 0:
@@ -98,10 +104,11 @@ class GrowingCache(Dataset):
         self._fetchers: Fetchers | None = None
         self._pins: sharing.Pins | None = None
         if self._source is not None:
-            self._begin(int(max_bytes or 0), fetchers, evict, retries)
+            self._begin(int(max_bytes or 0), fetchers, evict, retries, format)
 
-    def _begin(self, max_bytes: int, count: int, evict: str, retries: int) -> None:
-        self._store = Store(self._directory, max_bytes, evict)
+    def _begin(self, max_bytes: int, count: int, evict: str, retries: int, format: str) -> None:
+        checksum(FORMATS[format], b"")  # fails here rather than in the threads
+        self._store = Store(self._directory, max_bytes, evict, FORMATS[format])
         try:
             self._fetchers = Fetchers(self._source, self._store, count, retries)
             # What a dropped cache leaves running would never end.
@@ -134,6 +141,12 @@ class GrowingCache(Dataset):
         """The key of sample *index*."""
         one, row = self._snapshot().find(index)
         return one.keys[row]
+
+    def files(self) -> list[str]:
+        """The paths of the epoch's TFRecord files, which stay until the next ``set_epoch``: for
+        ``tf.data.TFRecordDataset``. Whole files, also with ``at_most``; none of samples in the other format."""
+        segments = self._snapshot().segments
+        return [one.data_path for one in segments if one.version == FORMATS["tfrecord"]]
 
     def ages(self) -> np.ndarray:
         """How many seconds ago each sample was written, for a sampler that prefers new ones."""

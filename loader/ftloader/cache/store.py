@@ -11,7 +11,6 @@ Samples that came since the last snapshot are not evicted, since nobody has had 
 import os
 import threading
 import time
-import zlib
 from collections import deque
 
 from ftloader import fork_locks
@@ -37,8 +36,8 @@ class Store:
     Raises ``CacheError`` if another process (or another object of this one) writes there, ``OSError`` if nobody can.
     """
 
-    def __init__(self, directory: str, max_bytes: int, evict: str) -> None:
-        self.directory, self.max_bytes, self.evict = directory, max_bytes, evict
+    def __init__(self, directory: str, max_bytes: int, evict: str, version: int = 1) -> None:
+        self.directory, self.max_bytes, self.evict, self._version = directory, max_bytes, evict, version
         self.changed = threading.Condition(fork_locks.rlock())
         self.full = False
         """Whether somebody waits for room, and no snapshot was made since."""
@@ -86,8 +85,8 @@ class Store:
 
         Raises ``CacheError`` if it is too large, ``OSError`` if it cannot be written. The claim remains.
         """
-        crc, name, length = zlib.crc32(data), segment.encoded(key), len(data)
-        size = -(-max(self._part, SegmentWriter.size_for(name, length)) // BLOCK) * BLOCK
+        crc, name, length = segment.checksum(self._version, data), segment.encoded(key), len(data)
+        size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
             raise CacheError(
                 f"sample {key!r} of {length} bytes is larger than a quarter of the budget, max_bytes={self.max_bytes}"
@@ -138,7 +137,7 @@ class Store:
             if victim is None:
                 return False
             self._evict(victim)
-        self._open = SegmentWriter(self.directory, self._next_number, size)
+        self._open = SegmentWriter(self.directory, self._next_number, size, self._version)
         self._next_number += 1
         self._used += size + _NAME
         return True
@@ -177,7 +176,7 @@ class Store:
         return min(free, key=lambda s: (s.used if self.evict == "lru" else 0, s.number))
 
     def _evict(self, victim: Segment) -> None:
-        os.unlink(victim.path)
+        victim.unlink()
         del self._sealed[victim.name]
         self._used -= victim.size + _NAME
         self._keys.difference_update(victim.keys)
@@ -236,6 +235,7 @@ class Store:
     # Begin and end
 
     def _recover(self) -> None:
+        segment.remove_strays(self.directory)
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
         for name in names:

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from ftloader.cache import GrowingCache
+from ftloader.cache import GrowingCache, tfrecord
 from ftloader.cache.segment import disk_usage
 from tests.checkout import CHECKOUT, importable
 from tests.unit.loader.cache.sources import Logged, check, keys_of
@@ -28,8 +28,9 @@ import json, os, signal, sys, time
 from ftloader.cache import GrowingCache
 from tests.unit.loader.cache.sources import Logged, check
 
-def live(opens, directory, log, count, size, budget):
-    with GrowingCache(Logged(count, size, log), directory, max_bytes=budget, fetchers={fetchers}) as cache:
+def live(opens, directory, log, count, size, budget, format):
+    arguments = dict(max_bytes=budget, fetchers={fetchers}, format=format)
+    with GrowingCache(Logged(count, size, log), directory, **arguments) as cache:
         os.write(opens, b"1")
         for epoch in range(10**9):
             cache.set_epoch(epoch)
@@ -57,7 +58,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def lives():
-    """``lives(chance, directory, log, count, size, budget)``: one, of a random length."""
+    """``lives(chance, directory, log, count, size, budget, format)``: one, of a random length."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT.format(fetchers=FETCHERS)],
         env=os.environ | {"PYTHONPATH": f"{importable()}{os.pathsep}{CHECKOUT}"},
@@ -81,16 +82,16 @@ def on_disk(directory):
     return sum(disk_usage(entry.stat()) for entry in os.scandir(directory))
 
 
-def campaign(lives, directory, kills, seed):
+def campaign(lives, directory, kills, seed, format="segment"):
     """So many lives, of a source that fits the budget and one that is endless, on a disk that may be full."""
     chance = random.Random(seed)
     directory.mkdir(exist_ok=True)
     fitting, endless, log = str(directory / "fitting"), str(directory / "endless"), str(directory / "log")
     for kill in range(kills):
         if kill % 2:
-            lives(chance, fitting, log, 10 * (kill + 2), 1500, 64 << 20)
+            lives(chance, fitting, log, 10 * (kill + 2), 1500, 64 << 20, format)
         else:
-            lives(chance, endless, str(directory / "other"), None, 20_000, BUDGET)
+            lives(chance, endless, str(directory / "other"), None, 20_000, BUDGET, format)
             assert not os.path.exists(endless) or on_disk(endless) <= BUDGET
     fetched = open(log).read().split("\n")[:-1] if os.path.exists(log) else []
     # Each kill can have cost what was in flight, and no more.
@@ -98,9 +99,12 @@ def campaign(lives, directory, kills, seed):
     for path, count, budget in ((fitting, 10 * (kills + 2), 64 << 20), (endless, None, BUDGET)):
         size = 20_000 if count is None else 1500
         source = Logged(count, size, str(directory / "last"))
-        with GrowingCache(source, path, max_bytes=budget, min_samples=count or 1) as cache:
+        with GrowingCache(source, path, max_bytes=budget, min_samples=count or 1, format=format) as cache:
             cache.set_epoch(0)
             check(cache)
+            if format == "tfrecord":
+                records = [record for path in cache.files() for record in tfrecord.records(path)]
+                assert records == [cache[index].tobytes() for index in range(len(cache))]
             assert count is None or sorted(keys_of(cache)) == sorted(source.keys())
     last = open(directory / "last").read().split("\n")[:-1]
     assert len(set(fetched)) > 10 * kills // 4 and len(last) > 0
@@ -108,6 +112,11 @@ def campaign(lives, directory, kills, seed):
 
 def test_kills(lives, tmp_path):
     campaign(lives, tmp_path, 24, 0)
+
+
+def test_kills_with_tfrecords(lives, tmp_path):
+    pytest.importorskip("crc32c", reason="crc32c is not in the twins: tests/libraries/run.py tfrecord")
+    campaign(lives, tmp_path, 24, 2, "tfrecord")
 
 
 @pytest.mark.long(reason="1,000 kills")
@@ -122,7 +131,7 @@ def full_disk(lives, disk, kills, seed):
     directory = disk(1 << 20)
     path = str(directory / "cache")
     for _ in range(kills):
-        lives(chance, path, "/dev/null", None, 20_000, BUDGET)
+        lives(chance, path, "/dev/null", None, 20_000, BUDGET, "segment")
     ballast = os.statvfs(directory)
     assert ballast.f_bfree * ballast.f_frsize < 200_000  # it was full indeed
     with (

@@ -1,0 +1,198 @@
+# /// script
+# dependencies = ["crc32c>=2.8"]
+# ///
+"""Samples in TFRecord files. ``tests/libraries/run.py tfrecord`` runs these with crc32c."""
+
+import os
+import random
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, segment, tfrecord
+from ftloader.cache.segment import FORMATS, SegmentWriter, checksum
+from ftloader.cache.store import Store
+from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
+from tests.unit.loader.cache.test_segment import SIZES, intact
+from tests.unit.loader.cache.test_store import on_disk
+
+VERSION = FORMATS["tfrecord"]
+
+
+@pytest.fixture
+def crc32c():
+    return pytest.importorskip("crc32c", reason="crc32c is not in the twins: tests/libraries/run.py tfrecord")
+
+
+def test_without_the_library_the_error_names_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    tfrecord._function.cache_clear()
+    with pytest.raises(CacheError, match="pip install crc32c"):
+        GrowingCache(Numbered(3), tmp_path / "cache", 4 << 20, format="tfrecord")
+    assert not (tmp_path / "cache").exists()
+    with GrowingCache(Numbered(3), tmp_path / "cache", 4 << 20, min_samples=3) as cache:  # without it, as ever
+        cache.set_epoch(0)
+        assert cache.files() == []
+    tfrecord._function.cache_clear()
+
+
+def test_an_unknown_format(tmp_path):
+    with pytest.raises(ValueError, match="format must be one of segment, tfrecord"):
+        GrowingCache(Numbered(3), tmp_path, 4 << 20, format="zip")
+
+
+def written(directory, count=20, missing=(), seal=True):
+    """A segment of *count* samples, of which those in *missing* were begun, and not written."""
+    writer = SegmentWriter(str(directory), 3, 1 << 20, VERSION)
+    for number in range(count):
+        key = f"key {number} \udcff"
+        data = content(key, SIZES[number % len(SIZES)])
+        row = writer.begin(segment.encoded(key), len(data), checksum(VERSION, data))
+        if number not in missing:
+            writer.write(row, memoryview(data))
+            writer.complete(row, key)
+    if seal:
+        return writer.seal()
+    writer._close()
+    return writer
+
+
+@pytest.mark.usefixtures("crc32c")
+class TestFiles:
+    def test_a_record_is_what_the_definition_says(self, tmp_path):
+        assert tfrecord.crc32c(b"123456789") == 0xE3069283
+        # The mask, worked out by hand: (crc >> 15 | crc << 17) + 0xa282ead8, modulo 2 ** 32.
+        assert tfrecord.footer(0xE3069283) == ((0x2507C60D + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+        path = tmp_path / "one"
+        path.write_bytes(tfrecord.header(9) + b"123456789" + tfrecord.footer(0xE3069283))
+        assert list(tfrecord.records(path)) == [b"123456789"]
+
+    def test_no_changed_bit_of_a_file_is_read(self, tmp_path):
+        whole = b"".join(
+            tfrecord.header(len(data)) + data + tfrecord.footer(tfrecord.crc32c(data)) for data in (b"", b"abc", b"de")
+        )
+        path = tmp_path / "records"
+        path.write_bytes(whole)
+        assert list(tfrecord.records(path)) == [b"", b"abc", b"de"]
+        for bit in range(len(whole) * 8):
+            data = bytearray(whole)
+            data[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(data)
+            with pytest.raises(CorruptSampleError, match="records: .* damaged"):
+                list(tfrecord.records(path))
+        for length in set(range(len(whole))) - {16, 35}:  # cut, but not between two records
+            path.write_bytes(whole[:length])
+            if length:
+                with pytest.raises(CorruptSampleError, match=r"damaged|in the midst of a record"):
+                    list(tfrecord.records(path))
+
+    def test_a_segment_is_read_as_it_was_written(self, tmp_path):
+        sealed = written(tmp_path)
+        loaded = segment.load(str(tmp_path), sealed.name)
+        assert intact(sealed) == intact(loaded) and len(sealed) == 20
+        assert list(tfrecord.records(sealed.data_path)) == list(intact(sealed).values())
+        assert loaded.size == sealed.size == on_disk(tmp_path)
+
+    def test_nothing_but_complete_samples_is_in_a_file(self, tmp_path):
+        sealed = written(tmp_path, missing={0, 4, 5, 19})
+        samples = list(intact(sealed).values())
+        assert len(samples) == 16 and list(tfrecord.records(sealed.data_path)) == samples
+        assert intact(segment.load(str(tmp_path), sealed.name)) == intact(sealed)
+
+    def test_a_segment_never_takes_more_than_it_began_with(self, tmp_path):
+        for number, (key, length) in enumerate([(b"k" * 50, 100), (b"k", 30000), (b"k" * 5000, 1), (b"k", 10**6)]):
+            size = -(-SegmentWriter.size_for(key, length, VERSION) // 4096) * 4096
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            writer = SegmentWriter(str(directory), 0, size, VERSION)
+            assert writer.fits(key, length)
+            while writer.fits(key, length):
+                assert on_disk(directory) == size
+                row = writer.begin(key, length, checksum(VERSION, bytes(length)))
+                writer.write(row, bytes(length))
+                writer.complete(row, key.decode())
+            assert writer.seal().size == on_disk(directory) <= size
+
+    def test_what_a_crash_left_is_found(self, tmp_path):
+        writer = written(tmp_path, missing={7, 19}, seal=False)
+        recovered = segment.recover(str(tmp_path), writer.name)
+        assert len(intact(recovered)) == 18
+        assert list(tfrecord.records(recovered.data_path)) == list(intact(recovered).values())
+
+    @pytest.mark.parametrize("seal", [True, False])
+    @pytest.mark.parametrize("which", ["segment", "tfrecord"])
+    def test_damage_never_gives_another_sample(self, tmp_path, seal, which):
+        (tmp_path / "whole").mkdir()
+        name = written(tmp_path / "whole", seal=seal).name
+        victim = name.removesuffix("segment") + which
+        whole = (tmp_path / "whole" / victim).read_bytes()
+        chance = random.Random(1)
+        kept = []
+        for number in range(40):
+            directory = tmp_path / str(number)
+            shutil.copytree(tmp_path / "whole", directory)
+            data = bytearray(whole)
+            at = chance.randrange(16, len(whole.rstrip(b"\0")))
+            if number % 3 == 0:
+                del data[at:]
+            elif number % 3 == 1:
+                page = slice(at // 4096 * 4096, at // 4096 * 4096 + 4096)
+                data[page] = bytes(len(data[page]))
+            else:
+                data[at] ^= 1 << chance.randrange(8)
+            (directory / victim).write_bytes(data)
+            recovered = segment.recover(str(directory), name)
+            samples = {} if recovered is None else intact(recovered)
+            kept.append(len(samples))
+            if recovered is not None:
+                assert intact(segment.load(str(directory), name)) == samples
+                assert list(tfrecord.records(recovered.data_path)) == list(samples.values())
+        assert min(kept) < 12 and max(kept) >= 18
+
+    def test_a_damaged_record_is_not_read(self, tmp_path):
+        sealed = written(tmp_path)
+        rows = [sealed._rows["offset"][2].item() + at for at in (-12, -1, 0, 700, 703)]
+        whole = open(sealed.data_path, "rb").read()
+        for at in rows:  # the length, its checksum, the data, the data's checksum
+            data = bytearray(whole)
+            data[at] ^= 1
+            open(sealed.data_path, "wb").write(data)
+            with pytest.raises(CorruptSampleError, match="key 2 .*damaged"):
+                sealed.read(2)
+            with pytest.raises(CorruptSampleError, match="damaged"):
+                sealed.read_into(2, np.empty(700, np.uint8))
+            assert sealed.read(3) == content(sealed.keys[3], 5000)
+
+
+@pytest.mark.usefixtures("crc32c")
+class TestCache:
+    def test_it_grows_within_its_budget(self, opened, tmp_path):
+        cache = opened(Numbered(None, 20_000), max_bytes=2 << 20, min_samples=20, format="tfrecord")
+        for epoch in range(12):
+            cache.set_epoch(epoch)
+            check(cache)
+            with cache._store.changed:  # nothing is added or evicted meanwhile
+                assert on_disk(tmp_path / "cache") <= 2 << 20
+            read = [record for path in cache.files() for record in tfrecord.records(path)]
+            assert read == [content(key, 20_000) for key in keys_of(cache)]
+        assert cache.statistics().evictions > 0
+
+    def test_a_directory_has_both_formats(self, opened, tmp_path):
+        with opened(Numbered(20), min_samples=20) as cache:
+            cache.set_epoch(0)
+        source = Numbered(40)
+        with opened(source, min_samples=40, format="tfrecord") as cache:
+            cache.set_epoch(0)
+            check(cache)
+            assert len(source.reads) == 20 and sum(len(list(tfrecord.records(p))) for p in cache.files()) == 20
+
+    def test_strays_are_removed(self, tmp_path):
+        sealed = written(tmp_path)
+        (tmp_path / "0000000009-ab.tfrecord").write_bytes(b"left")
+        os.rename(sealed.data_path, tmp_path / "0000000008-ab.tfrecord")
+        store = Store(str(tmp_path), 4 << 20, "oldest", VERSION)
+        assert store.contents()[0] == 0 and os.listdir(tmp_path).count("turn") == 1
+        store.close()
+        assert not [name for name in os.listdir(tmp_path) if name.endswith((".tfrecord", ".segment"))]
