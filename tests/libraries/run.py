@@ -2,8 +2,7 @@
 
     ./twins exec gil python tests/libraries/run.py [LIBRARY ...]
 
-Beside them, those of the cache's that need a library: `tfrecord` and `tensorflow`. Each library, named at the head of
-its file (PEP 723), is installed into a temporary folder, whose packages come
+Each library, named at the head of its file (PEP 723), is installed into a temporary folder, whose packages come
 before the twin's.
 """
 
@@ -21,18 +20,12 @@ from ftrun.project import normalise
 from ftsafety.repro.script import dependencies
 
 HERE = Path(__file__).parent
-CACHE = HERE.parent / "unit" / "loader" / "cache"
-ELSEWHERE = {
-    "tfrecord": [CACHE / "test_tfrecord.py", CACHE / "test_kill.py"],
-    "tensorflow": [CACHE / "test_tensorflow.py"],
-}
-"""By the name of the library: the file that names it first, and others that use it."""
 
 
-def run(library: str, overlays: Overlays) -> int:
+def run(file: Path, overlays: Overlays) -> int:
     """pytest's exit status; 1 if the library cannot be installed."""
-    files = ELSEWHERE.get(library, [HERE / f"with_{library}.py"])
-    wanted = dependencies(files[0].read_text())
+    wanted = dependencies(file.read_text())
+    library = file.stem.removeprefix("with_")
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
     try:
         folder, pins = overlays.make(sys.executable, wanted, installed, **WITHOUT_WHEELS)
@@ -41,8 +34,7 @@ def run(library: str, overlays: Overlays) -> int:
         return 1
     print(f"\n== {library}: {' '.join(pins) or 'in the twin'}", flush=True)
     paths = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
-    tests = map(str, files) if library in ELSEWHERE else (str(HERE), "-k", f"with_{library}")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE), "-k", file.stem]
     return subprocess.run(command, cwd=HERE.parents[1], env={**os.environ, "PYTHONPATH": paths}).returncode
 
 
@@ -56,5 +48,5 @@ if __name__ == "__main__":
     with Interruption() as interruption, tempfile.TemporaryDirectory() as work:
         # By this name dill, for one, knows an installed module from the user's.
         overlays = Overlays(cache, Path(work, "site-packages"), interruption)
-        here = sorted(file.stem.removeprefix("with_") for file in HERE.glob("with_*.py"))
-        sys.exit(max(run(library, overlays) for library in sys.argv[1:] or [*here, *ELSEWHERE]))
+        files = [HERE / f"with_{name}.py" for name in sys.argv[1:]] or sorted(HERE.glob("with_*.py"))
+        sys.exit(max(run(file, overlays) for file in files))

@@ -115,7 +115,6 @@ def test_kills(lives, tmp_path):
 
 
 def test_kills_with_tfrecords(lives, tmp_path):
-    pytest.importorskip("crc32c", reason="crc32c is not in the twins: tests/libraries/run.py tfrecord")
     campaign(lives, tmp_path, 24, 2, "tfrecord")
 
 

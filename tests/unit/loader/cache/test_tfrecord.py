@@ -1,7 +1,4 @@
-# /// script
-# dependencies = ["crc32c>=2.8"]
-# ///
-"""Samples in TFRecord files. ``tests/libraries/run.py tfrecord`` runs these with crc32c."""
+"""Samples in TFRecord files; TensorFlow's own reader is in tests/libraries/with_tensorflow.py."""
 
 import os
 import random
@@ -19,11 +16,6 @@ from tests.unit.loader.cache.test_segment import SIZES, intact
 from tests.unit.loader.cache.test_store import on_disk
 
 VERSION = FORMATS["tfrecord"]
-
-
-@pytest.fixture
-def crc32c():
-    return pytest.importorskip("crc32c", reason="crc32c is not in the twins: tests/libraries/run.py tfrecord")
 
 
 def test_without_the_library_the_error_names_it(tmp_path, monkeypatch):
@@ -59,7 +51,6 @@ def written(directory, count=20, missing=(), seal=True):
     return writer
 
 
-@pytest.mark.usefixtures("crc32c")
 class TestFiles:
     def test_a_record_is_what_the_definition_says(self, tmp_path):
         assert tfrecord.crc32c(b"123456789") == 0xE3069283
@@ -166,7 +157,6 @@ class TestFiles:
             assert sealed.read(3) == content(sealed.keys[3], 5000)
 
 
-@pytest.mark.usefixtures("crc32c")
 class TestCache:
     def test_it_grows_within_its_budget(self, opened, tmp_path):
         cache = opened(Numbered(None, 20_000), max_bytes=2 << 20, min_samples=20, format="tfrecord")
