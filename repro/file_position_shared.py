@@ -11,13 +11,14 @@ import threading
 
 RECORD = 4096
 file = tempfile.TemporaryFile(buffering=0)
-file.write(b"0" * RECORD + b"1" * RECORD)
+# Behind the first record is one that nobody wants: whoever reads second reads that, or the end of the file.
+file.write(b"0" * RECORD + b"x" * RECORD + b"1" * RECORD)
 both_sought = threading.Barrier(2)
 wrong = []
 
 
 def work(number):
-    file.seek(number * RECORD)
+    file.seek(2 * number * RECORD)
     both_sought.wait()
     if file.read(RECORD) != str(number).encode() * RECORD:
         wrong.append(number)
