@@ -1,15 +1,19 @@
 """``python -m ftbench.trust``: does the suite find differences that are there, and none that are not?
 
-Real trials on this machine, with the rounds, the statistics and the verdicts of every run: some runs of A
-against A, which must report no difference, and some with a difference planted, which must be found. What
-came of it is in docs/method.md; tests/unit/bench/test_trust.py is the same on simulated figures.
+Real runs on this machine, planned and stopped as every run is: A, A again, and A with more work planted, which must
+be found. What came of it is in docs/method.md; tests/unit/bench/test_trust.py is the same on simulated figures.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
+import math
+import os
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,32 +29,49 @@ from ftbench.document.results import write_atomically
 from ftbench.machine.disturbance import between, counters, marks
 from ftbench.plan import contestants as who
 from ftbench.plan import sizing
+from ftbench.plan.contestants import Pair
+from ftbench.plan.metrics import METRICS
 from ftbench.rounds.controller import CaseWork, Controller, Work, WorkDiffers
 from ftbench.rounds.endpoints import LocalEndpoint
 from ftbench.rounds.progress import PlainDisplay, TerminalDisplay, display
+from ftbench.rounds.run import CAUTION
 from ftbench.rounds.trials import TrialFailed
 from ftbench.scenarios import trust as planted
-from ftbench.stats import statistics
-from ftbench.stats.statistics import NO_DIFFERENCE
+from ftbench.stats import allocation, statistics, waterfall
+from ftbench.stats.statistics import NO_DIFFERENCE, Ratio
 from ftrun import environment
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError
 
 DESCRIPTION = """\
-Find out on this machine whether the benchmark's verdicts can be trusted: measure the main job (JPEGs decoded with
-Pillow, threads and processes) in two places (no difference may be reported in at least 95% of the comparisons) and
-with 10% more to load in one of them (which must be found in at least 90%), in the same rounds of six trials. A trial
-takes about as long as one of `./twins bench`, so the 20 runs take hours; interrupt them whenever you like: all
-finished rounds count. From them it also tells how many rounds find such a difference on this machine.
+Find out on this machine whether the benchmark's verdicts can be trusted: measure decoding with Pillow (threads and
+processes) in two places, of which no difference may be reported in at least 95% of the comparisons, and with more work
+planted in a third, which must be found in at least 90%. A run is planned as one of `./twins bench` is, has as much
+time for each of its six contestants as --quick has, and stops as early. From the processes of all runs together it
+tells what longer runs find. Interrupt it whenever you like: all finished rounds count.
 """
 
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
+# A quick run has 150 s for each workload and its five contestants; here are six.
+SECONDS = 180
 # Numbers of rounds to draw from all that were measured, and how often. Of more than half of them one draw would be
 # much like the next.
-DRAWN = (3, 4, 5, 8, 12, 16, 24, 32, 48, 64)
-DRAWS = 200
-# Until a round has shown how long they take.
-TRIAL_SECONDS = 12.0
+DRAWN = (3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
+DRAWS = 400
+# What A again is made slower by where rounds are drawn, in percent: differences that nobody had to plant.
+SUPPOSED = (6, 10, 15)
+# Busy for such times, a random one each (s); the pauses between them make the share that was asked for.
+BURSTS = (0.05, 1.0)
+LOAD = """
+import os, random, sys, time
+share, parent, least, most = float(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+while os.getppid() == parent:
+    burst = random.uniform(least, most)
+    end = time.monotonic() + burst
+    while time.monotonic() < end:
+        pass
+    time.sleep(burst * (1 - share) / share)
+"""
 
 
 @dataclass
@@ -65,13 +86,12 @@ class Tally:
     """Of the comparisons, those whose interval holds the true ratio."""
     ratios: list[float] = field(default_factory=list)
 
-    def count(self, analysis: dict, right: str, truth: float) -> None:
-        """Take up the comparisons of a run, whose verdict should be `right` and whose ratio is `truth`."""
-        for c in analysis["comparisons"]:
-            self.total += 1
-            self.ratios.append(c["mean"])
-            self.right += c["verdict"] == right
-            self.covered += c["low"] <= truth <= c["high"]
+    def count(self, r: Ratio, right: str, truth: float) -> None:
+        """Take up a comparison, whose verdict should be `right` and whose ratio is `truth`."""
+        self.total += 1
+        self.ratios.append(r.mean)
+        self.right += statistics.verdict(r, METRICS["throughput"]) == right
+        self.covered += r.low is not None and r.high is not None and r.low <= truth <= r.high
 
     @property
     def share(self) -> float:
@@ -99,22 +119,16 @@ def parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 both as wanted, 1 not, 2 wrong usage, 130 or 143 interrupted.",
     )
     add = result.add_argument
-    add("--runs", type=_number(1, 1000), default=20, metavar="N", help="runs of each kind (default: %(default)s)")
-    add(
-        "--rounds",
-        type=_number(statistics.FEWEST_ROUNDS, 100),
-        default=8,
-        metavar="N",
-        help="rounds a run (default: %(default)s)",
-    )
+    add("--runs", type=_number(1, 1000), default=20, metavar="N", help="how many (default: %(default)s)")
+    add("--seconds", type=_number(10, 86400), default=SECONDS, metavar="S", help="of a run (default: %(default)s)")
     add(
         "--percent",
         type=_number(planted.STEP, 1000, planted.STEP),
-        default=10,
+        default=15,
         metavar="P",
         help=f"the planted difference, a multiple of {planted.STEP} (default: %(default)s)",
     )
-    add("--quick", action="store_true", help="shorter trials")
+    add("--load", type=_share, metavar="CPUS", help="keep so much of a CPU busy meanwhile, in bursts (0.3, say)")
     add("--out", type=Path, metavar="FILE", help="write the figures there, as JSON")
     return result
 
@@ -129,28 +143,58 @@ def _number(least: int, most: int, step: int = 1):
     return parse
 
 
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.01 <= value <= 0.99:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0.01 to 0.99")
+    return value
+
+
+@contextlib.contextmanager
+def load(share: float | None) -> Iterator[None]:
+    """Keep this share of a CPU busy meanwhile, in bursts; None for nothing. The process ends with this one."""
+    if share is None:
+        yield
+        return
+    bursts = subprocess.Popen([sys.executable, "-c", LOAD, str(share), str(os.getpid()), *map(str, BURSTS)])
+    try:
+        yield
+    finally:
+        bursts.kill()
+        bursts.wait()
+
+
 class Trust:
     """The trials and their judgement. Owned by the main thread."""
 
     def __init__(self, percent: int, config: str, usable_cpus: int):
         self._percent = percent
         self._config = config
+        self._usable_cpus = usable_cpus
         self._scenario = planted.scenario(config, percent)
-        self._ranked = self._scenario.contest.candidates((config,), who.worker_counts(usable_cpus), quick=False)
-        self.contestants = [c for _, c in self._ranked]
-        self._trial_seconds = TRIAL_SECONDS
+        of_config = self._scenario.contest.candidates((config,), who.worker_counts(usable_cpus), quick=False)
+        self.contestants = [c for _, c in of_config]
+        of = {c.key: c.case for c in self.contestants}
+        pairs = self._scenario.contest.pairs(self.contestants)
+        self._same, self._more = ([p for p in pairs if of[p.numerator] == case] for case in ("b", "more"))
 
-    def rounds(
+    def run(
         self,
-        number: int,
-        quick: bool,
+        seconds: float,
         paths: list[str],
         interruption: Interruption,
         shown: TerminalDisplay | PlainDisplay,
         seed: int,
-    ) -> Iterator[dict[str, float]]:
-        """Measure `number` rounds; yields throughput (samples/s) by contestant. Raises what trials raise."""
-        amount = self._scenario.amount(quick)
+    ) -> Iterator[dict[str, dict]]:
+        """Measure for so long, as ftbench.rounds.run does; yields rounds, each with results by contestant.
+
+        Raises what trials raise.
+        """
+        begin = time.monotonic()
+        amount = self._scenario.amount(quick=True)
         each = CaseWork(paths, amount.batch_size, amount.batches_per_worker, amount.turns, self._scenario.sample_bytes)
         work = Work(
             self._scenario,
@@ -159,9 +203,30 @@ class Trust:
         )
         endpoint = LocalEndpoint(Path(sys.executable), interruption)
         controller = Controller(work, {self._config: endpoint}, shown, interruption, seed)
-        for finished in controller.rounds(self._ranked, time.monotonic(), self._trial_seconds, number):
-            self._trial_seconds = finished.seconds / len(self.contestants)
-            yield {key: result["metrics"]["throughput"] for key, result in finished.results.items()}
+        costs = controller.warm_up(self.contestants)
+        at_once = min(self._usable_cpus, len(self.contestants))
+        left = begin + seconds - time.monotonic()
+        turns = allocation.turns(left / CAUTION, len(self.contestants), costs, at_once)
+        controller.work = work.with_turns(turns)
+        done: list[Mapping[str, float]] = []
+
+        def enough() -> bool:
+            if len(done) < waterfall.FEWEST_TO_STOP:
+                return False
+            found = [self._ratio(done, pair) for pair in (*self._same, *self._more)]
+            widths = [math.log(r.high / r.low) / 2 for r in found if r.high and r.low]
+            return max(widths) <= math.log1p(waterfall.PRECISION)
+
+        trial_seconds = costs.trial(turns, at_once) * CAUTION
+        # All of them are of the first rank: none is given up where time is short.
+        ranked = [(0, contestant) for contestant in self.contestants]
+        for finished in controller.rounds(ranked, begin + seconds, trial_seconds, None, enough):
+            done.append(throughput(finished.results))
+            yield finished.results
+
+    @staticmethod
+    def _ratio(rounds: Sequence[Mapping[str, float]], pair: Pair) -> Ratio:
+        return statistics.ratio([each[pair.numerator] for each in rounds], [each[pair.denominator] for each in rounds])
 
     def tallies(self) -> tuple[Tally, Tally]:
         """New tallies, for `judge`."""
@@ -171,29 +236,53 @@ class Trust:
         )
 
     def judge(self, rounds: Sequence[Mapping[str, float]], tallies: tuple[Tally, Tally]) -> None:
-        """Count what a run of these rounds says.
+        """Count what a run of these rounds (throughput by contestant) says. Each comparison is a question asked."""
+        same, more = tallies
+        for pair in self._same:
+            same.count(self._ratio(rounds, pair), NO_DIFFERENCE, 1.0)
+        for pair in self._more:
+            more.count(self._ratio(rounds, pair), "slower", 100 / (100 + self._percent))
 
-        A against A and what was planted are analysed apart, as if each had been a run of its own: beside real
-        differences the adjustment of p-values is less strict.
+    def suppose(self, rounds: Sequence[Mapping[str, float]], tallies: Mapping[int, Tally]) -> None:
+        """Count what they would say if A again were slower by the keys of `tallies` (percent more work)."""
+        for percent, tally in tallies.items():
+            truth = 100 / (100 + percent)
+            for pair in self._same:
+                slower = [{**each, pair.numerator: each[pair.numerator] * truth} for each in rounds]
+                tally.count(self._ratio(slower, pair), "slower", truth)
+
+    def drawn(self, rounds: Sequence[Mapping[str, float]]) -> list[tuple[int, list[Tally]]]:
+        """(number, tallies): what runs of so many rounds would have said, drawn from these (seeded).
+
+        The tallies are those of `judge`, and one for each of SUPPOSED.
         """
-        values = {"throughput": {c.key: [each[c.key] for each in rounds] for c in self.contestants}}
-        of = {c.key: c.case for c in self.contestants}
-        pairs = self._scenario.contest.pairs(self.contestants)
-        expected = (("b", NO_DIFFERENCE, 1.0), ("more", "slower", 100 / (100 + self._percent)))
-        for tally, (case, right, truth) in zip(tallies, expected, strict=True):
-            compared = [pair for pair in pairs if of[pair.numerator] == case]
-            tally.count(statistics.analyse(values, compared), right, truth)
-
-    def drawn(self, rounds: Sequence[Mapping[str, float]]) -> list[tuple[int, Tally, Tally]]:
-        """(number, tallies): what runs of so many rounds would have said, drawn from these (seeded)."""
         found = []
         for number in DRAWN:
             if 2 * number <= len(rounds):
                 rng, tallies = random.Random(number), self.tallies()
+                supposed = {percent: Tally(f"{percent}% found", FOUND_WANTED) for percent in SUPPOSED}
                 for _ in range(DRAWS):
-                    self.judge(rng.sample(rounds, number), tallies)
-                found.append((number, *tallies))
+                    of_run = rng.sample(rounds, number)
+                    self.judge(of_run, tallies)
+                    self.suppose(of_run, supposed)
+                found.append((number, [*tallies, *supposed.values()]))
         return found
+
+
+def throughput(results: Mapping[str, Mapping]) -> dict[str, float]:
+    """samples/s by contestant of a round."""
+    return {key: result["metrics"]["throughput"] for key, result in results.items()}
+
+
+@dataclass
+class Kept:
+    """The rounds of a run. Owned by the main thread."""
+
+    rounds: list[dict[str, float]] = field(default_factory=list)
+    """samples/s by contestant: what a process contributes."""
+    turns: list[dict[str, list[float]]] = field(default_factory=list)
+    """Seconds of its turns, with what was planted in them."""
+    disturbed: list[str] = field(default_factory=list)
 
 
 def measure(
@@ -202,9 +291,9 @@ def measure(
     interruption: Interruption,
     shown: TerminalDisplay | PlainDisplay,
     tallies: tuple[Tally, Tally],
-    kept: list[dict[str, float]],
+    kept: list[Kept],
 ) -> None:
-    """All runs; `kept` rounds and `tallies` are complete as far as they go, whatever stops them.
+    """All runs; `kept` and `tallies` are complete as far as they go, whatever stops them.
 
     Raises ftbench.data.images.ImageError besides what trials raise.
     """
@@ -212,16 +301,16 @@ def measure(
     paths, _ = sources.get(planted.SCENARIO.source)
     usable = environment.cpu()["usable"]
     for number in range(options.runs):
-        before, first = counters(), len(kept)
-        for finished in trust.rounds(options.rounds, options.quick, paths, interruption, shown, number):
-            kept.append(finished)
-        disturbed = between(before, counters())
-        trust.judge(kept[first:], tallies)
-        said = "; ".join(marks(disturbed, usable))
-        shown.note(
-            f"run {number + 1} of {options.runs}: {'; '.join(tally.line() for tally in tallies)}"
-            + (f" (disturbed: {said})" if said else "")
-        )
+        before = counters()
+        run = Kept()
+        kept.append(run)
+        for results in trust.run(options.seconds, paths, interruption, shown, number):
+            run.rounds.append(throughput(results))
+            run.turns.append({key: [round(s, 5) for s in each["turn_seconds"]] for key, each in results.items()})
+        run.disturbed = list(marks(between(before, counters()), usable))
+        trust.judge(run.rounds, tallies)
+        said = f" (disturbed: {'; '.join(run.disturbed)})" if run.disturbed else ""
+        shown.note(f"run {number + 1} of {options.runs}: {'; '.join(tally.line() for tally in tallies)}{said}")
 
 
 def setup() -> str:
@@ -233,43 +322,39 @@ def setup() -> str:
     )
 
 
-def report(
-    trust: Trust, options: argparse.Namespace, tallies: tuple[Tally, Tally], rounds: Sequence[Mapping[str, float]]
-) -> dict:
+def report(trust: Trust, options: argparse.Namespace, tallies: tuple[Tally, Tally], kept: Sequence[Kept]) -> dict:
     """Print the outcome; returns it for --out."""
     where = setup()
+    rounds = list(itertools.chain.from_iterable(run.rounds for run in kept))
     print(where)
-    print(f"{options.rounds} rounds a run, {'short' if options.quick else 'full'} trials")
+    numbers = [len(run.rounds) for run in kept] or [0]
+    print(f"{options.seconds} s a run: {min(numbers)} to {max(numbers)} rounds")
     for tally in tallies:
         print(tally.line())
     drawn = trust.drawn(rounds)
     if drawn:
         table = Table(
             "rounds a run",
-            *(tally.title for tally in tallies),
+            *(tally.title for tally in drawn[0][1]),
             title=f"Of {len(rounds)} rounds measured, so many drawn {DRAWS} times",
             title_justify="left",
         )
-        for number, *said in drawn:
+        for number, said in drawn:
             table.add_row(
                 str(number), *(f"{tally.share:.1%}, interval right {tally.covered / tally.total:.1%}" for tally in said)
             )
         Console().print(table)
     return {
         "setup": where,
-        "rounds_a_run": options.rounds,
+        "seconds_a_run": options.seconds,
         "percent": options.percent,
-        "quick": options.quick,
+        "load": options.load,
         "tallies": [{**asdict(tally), "share": tally.share} for tally in tallies],
         "drawn": [
-            {
-                "rounds": number,
-                "shares": [tally.share for tally in said],
-                "covered": [tally.covered / tally.total for tally in said],
-            }
-            for number, *said in drawn
+            {"rounds": number, "tallies": {t.title: {"share": t.share, "covered": t.covered / t.total} for t in said}}
+            for number, said in drawn
         ],
-        "throughput": rounds,
+        "runs": [asdict(run) for run in kept],
     }
 
 
@@ -277,11 +362,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     options = parser().parse_args(arguments)
     trust = Trust(options.percent, environment.interpreter()["twin"], environment.cpu()["usable"])
-    kept: list[dict[str, float]] = []
+    kept: list[Kept] = []
     tallies, status = trust.tallies(), 0
     with Interruption() as interruption:
         try:
-            with display() as shown:
+            with display() as shown, load(options.load):
                 measure(trust, options, interruption, shown, tallies, kept)
         except (ImageError, Interrupted, TrialFailed, WorkDiffers, TwinError) as error:
             status = error.exit_status if isinstance(error, Interrupted) else 1
@@ -289,7 +374,7 @@ def main(arguments: list[str] | None = None) -> int:
     content = report(trust, options, tallies, kept)
     if options.out:
         try:
-            write_atomically(options.out, (json.dumps(content, indent=1) + "\n").encode())
+            write_atomically(options.out, (json.dumps(content) + "\n").encode())
         except OSError as error:
             print(f"ftbench.trust: cannot write {options.out}: {error.strerror or error}", file=sys.stderr)
             return status or 1

@@ -1,4 +1,4 @@
-"""The measurement of most scenarios: a warm-up epoch, then some that are timed, in turn with other trials."""
+"""The measurement of most scenarios: short epochs, each of a new loader, in turn with other trials."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
 def measure(task: Task, **options: object) -> Turns:
     """Run the warm-up and the measured epochs; `options` are further arguments of the loader (ftbench.measure.loaders).
 
-    Each measured epoch is a turn: it yields before. What is timed of it is its middle, from when every worker has
-    finished a batch to when every worker has another one to build: starting and running empty belong to no batch.
+    Each measured epoch is a turn: it yields before. It has a new loader: how fast one is depends by several percent on
+    where its memory came to lie, so many turns of one loader would say little of the next. What is timed of it is its
+    middle, from when as many batches have come as a loader keeps under way to when every worker has another one to
+    build: starting and running empty belong to no batch.
 
     Returns the metrics: throughput (samples/s), typical of all turns (ftbench.stats.statistics.typical); its inverse
     overhead_us (µs a sample); cpu_per_1000 (s), the CPU time of the process and its workers for 1,000 samples, over
-    all turns; time_to_first_batch (s), from the start of the first epoch of a new loader to its first batch,
-    so with the start of the workers; pss_mib, the largest PSS of the process tree seen after some batches of the
-    warm-up and after the measured epochs. And samples, batches, the length of the last batch, checksums: of the
+    what is timed of all turns; time_to_first_batch (s), from the start of the warm-up, of a new loader, to its first
+    batch, so with the start of the workers; pss_mib, the largest PSS of the process tree seen after some batches of
+    the warm-up and after the last turn. And samples, batches, the length of the last batch, checksums: of the
     first batch's every byte (`first_batch`) and of some rows of each batch of the turns (`rows`); turn_seconds, and
     turn_began (seconds since 1970).
     """
     from ftbench.measure.loaders import open_loader
 
-    batch_size = task.batch_size
+    batch_size, dataset = task.batch_size, task.dataset()
     # Batches before and after those that are timed.
-    around = max(1, task.workers)
-    with open_loader(task, task.dataset(), persistent=True, **options) as loader:
+    after = max(1, task.workers)
+    before = max(after, task.warmup_batches)
+    with open_loader(task, dataset, persistent=False, **options) as loader:
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * batch_size)
         batch = next(epoch)
@@ -44,33 +47,35 @@ def measure(task: Task, **options: object) -> Turns:
         for number, batch in enumerate(epoch, 1):  # noqa: B007, let go of below
             if number % step == 0:
                 pss = max(pss, memory_pss_mib())
-
         del epoch
-        found, turn_seconds, turn_began, timed, last, cpu = [], [], [], 0, 0, 0.0
-        for _ in range(task.turns):
-            # Nothing is held while others have their turns and the time is taken.
-            batch = ()
-            yield
-            used = cpu_seconds()
-            for number, batch in enumerate(loader.epoch((task.batches + 2 * around) * batch_size), 1):
+
+    found, turn_seconds, turn_began, timed, last, cpu = [], [], [], 0, 0, 0.0
+    for turn in range(task.turns):
+        # Nothing is held while others have their turns and the time is taken.
+        batch = ()
+        yield
+        with open_loader(task, dataset, persistent=False, **options) as loader:
+            for number, batch in enumerate(loader.epoch((before + task.batches + after) * batch_size), 1):
                 # Of all of them: who has more workers begins to take the time later.
                 found.append(checksums.part(batch))
-                if number == around:
+                if number == before:
                     turn_began.append(time.time())
+                    cpu -= cpu_seconds()
                     begin = time.perf_counter()
-                elif around < number <= around + task.batches:
+                elif before < number <= before + task.batches:
                     timed += 1
-                    if number == around + task.batches:
+                    if number == before + task.batches:
                         turn_seconds.append(time.perf_counter() - begin)
+                        cpu += cpu_seconds()
                         last = checksums.length(batch)
-            cpu += cpu_seconds() - used
-        pss = max(pss, memory_pss_mib())
+            if turn == task.turns - 1:
+                pss = max(pss, memory_pss_mib())
     throughput = task.batches * batch_size / typical(turn_seconds)
     return {
         "metrics": {
             "throughput": throughput,
             "overhead_us": 1e6 / throughput,
-            "cpu_per_1000": 1000 * cpu / (task.turns * (task.batches + 2 * around) * batch_size),
+            "cpu_per_1000": 1000 * cpu / (task.turns * task.batches * batch_size),
             "time_to_first_batch": time_to_first_batch,
             "pss_mib": pss,
         },

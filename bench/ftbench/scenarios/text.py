@@ -83,8 +83,8 @@ SCENARIO = Scenario(
     measure=epochs.measure,
     metrics=epochs.METRICS,
     contest=Chain(),
-    full=Amount(batch_size=64, batches_per_worker=6, turns=10),
-    quick=Amount(batch_size=32, batches_per_worker=6, turns=10),
+    full=Amount(batch_size=64, batches_per_worker=16, turns=10),
+    quick=Amount(batch_size=32, batches_per_worker=20, turns=10),
     seconds=600,
     quick_seconds=150,
 )

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS
 
-# Standard deviations of the logarithm of two contestants' ratio, measured on two cores with JPEGs and with text
-# (docs/method.md): of one turn each, and between processes whatever their turns.
-TURNS_VARY, PROCESSES_VARY = 0.12, 0.04
+# Standard deviations of the logarithm of two contestants' ratio, measured on two cores with JPEGs and a little other
+# load (docs/method.md): of one turn each, as `typical` takes them together, and between processes whatever their turns.
+TURNS_VARY, PROCESSES_VARY = 0.16, 0.02
 FEWEST_TURNS, MOST_TURNS = 4, 40
 
 

@@ -3,10 +3,9 @@
 docs/method.md explains all of it in one page, with its limits; this is what is computed.
 
 A contestant is measured in several processes, one a round, and in each of them many times, in short turns with the
-other contestants. Turns of one process share what is particular to it (where its memory lies, how its threads were
-placed), so they say little about another process. The interval therefore comes from the processes: each
-contributes one figure, the trimmed mean of the logarithms of its turns (`typical`), and two contestants are
-compared by the differences of their figures, round by round, with Student's t. That treats a/b and b/a alike
+other contestants. Turns of one process may share what is particular to it, so the interval comes from the processes:
+each contributes one figure, the mean of the logarithms of the faster half of its turns (`typical`), and two contestants
+are compared by the differences of their figures, round by round, with Student's t. That treats a/b and b/a alike
 (Fleming and Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
 
 `resolution` says what such a run could have seen at all: the smallest true difference that it would have shown in
@@ -37,8 +36,6 @@ FEWEST_ROUNDS = 3
 PERCENTILES = (50, 90, 99)
 # Memory repeats to a tenth of a percent, and a difference of as little, however certain, is none to people.
 NEGLIGIBLE = 1.01
-# Of a process's turns this part is left out at each end: one that something held up says nothing of the others.
-TRIMMED = 0.1
 
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few rounds"
@@ -65,11 +62,14 @@ class Ratio:
     ] = None
 
 
-def typical(values: Sequence[float]) -> float:
-    """The geometric mean of a process's turns without the TRIMMED part at each end; of at least one positive value."""
-    logs = sorted(math.log(value) for value in values)
-    cut = int(len(logs) * TRIMMED)
-    kept = logs[cut : len(logs) - cut]
+def typical(seconds: Sequence[float]) -> float:
+    """The geometric mean of the faster half of a process's turns (seconds); of at least one positive value.
+
+    What else a machine does makes turns longer and never shorter (Chen and Revels, "Robust benchmarking in noisy
+    environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest would be a matter of luck.
+    """
+    logs = sorted(math.log(each) for each in seconds)
+    kept = logs[: (len(logs) + 1) // 2]
     return math.exp(math.fsum(kept) / len(kept))
 
 
