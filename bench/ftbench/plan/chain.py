@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ftbench.plan.contest import CASE, COUNT, IMPORTANCE, WITHOUT_CASES, Comparison, Contest, Entry
 from ftbench.plan.contestants import Contestant, Pair, plural
 from ftbench.plan.scenario import Case
 
@@ -49,30 +50,26 @@ def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
     return tuple(chain)
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(Contest):
     """The chain with the most workers, under every case; then its ends and threads with fewer workers: how they scale.
 
-    With --quick the first case's chain alone.
+    With --quick the first case's chain alone. The first case's chain always stays whole.
     """
 
-    cases: tuple[Case, ...] = (Case("", ""),)
-    """The scenario's. The first one's chain always stays whole."""
+    def __init__(self, cases: tuple[Case, ...] = WITHOUT_CASES):
+        first = cases[0].name
 
-    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """(rank, contestant), as ftbench.plan.contestants.Contest says."""
-        chain, counts = cells(configs), sorted(set(workers), reverse=True)
-        result = [(0, Contestant(cell.config, cell.variant, counts[0], self.cases[0].name)) for cell in chain]
-        if quick:
-            return result
-        # One worker first: with the most, it tells what the others could have brought.
-        for place, count in enumerate([*counts[:0:-1][:1], *counts[1:-1]]):
-            for cell in chain:
-                if cell.variant != PROCESSES:
-                    result.append((1 + place, Contestant(cell.config, cell.variant, count, self.cases[0].name)))
-        for place, case in enumerate(self.cases[1:], len(counts)):
-            result += [(place, Contestant(cell.config, cell.variant, counts[0], case.name)) for cell in chain]
-        return result
+        def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
+            chain = cells(configs)
+            whole = [Comparison(Entry(cell.config, cell.variant), importance=0) for cell in chain]
+            curve = [
+                Comparison(Entry(cell.config, cell.variant, case=first), importance=0, every_count=True)
+                for cell in chain
+                if cell.variant != PROCESSES
+            ]
+            return (*whole, *curve)
+
+        super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
     def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
         """The steps and the whole of each chain that is there; then what more workers bring."""

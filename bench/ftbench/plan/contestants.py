@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from ftbench.plan.variants import VARIANTS
 
@@ -62,23 +62,6 @@ class Pair:
     """Whether the scenario's first metric alone is compared, whatever it is."""
     asked: bool = False
     """Whether it is a question that the run was made for; all others are explored, and corrected for their number."""
-
-
-class Contest(Protocol):
-    """Who takes part in a scenario, and who is compared with whom.
-
-    Of a scenario with cases it also says who is measured under which. Contestants of different cases do
-    not load the same samples: comparing them is for what the cases are about.
-    """
-
-    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """(rank, contestant): the lower the rank, the later it is given up for lack of time.
-
-        Rank 0 always stays.
-        """
-
-    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
-        """Every comparison that the contestants allow, the most important first."""
 
 
 def plural(variant: str) -> str:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ftbench.plan.contestants import Contest, worker_counts
+from ftbench.plan.contestants import worker_counts
+
+if TYPE_CHECKING:
+    from ftbench.plan.contest import Contest
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,8 @@ bits, and every output says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-
-from ftbench.plan.contestants import Contestant, Pair, plural
-from ftbench.plan.grid import Grid
+from ftbench.plan.contest import Comparison, Entry, grid
+from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.scenario import Amount, Case, Scenario, Task
 from ftbench.scenarios import pillow
 from ftbench.scenarios.nvimgcodec import decoding, gpu, images
@@ -19,25 +16,19 @@ from ftbench.scenarios.nvimgcodec import decoding, gpu, images
 CASES = (Case("pillow", "Pillow", {"decoder": "pillow"}), Case("nvimgcodec", "nvImageCodec", {"decoder": "nvimgcodec"}))
 
 
-class Decoders(Grid):
-    """The grid, and the one decoder against the other, which load the same images."""
-
-    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
-        """The grid's comparisons, then nvImageCodec against Pillow for everybody who has both."""
-        contestants = list(contestants)
-        keys = {c.key for c in contestants}
-        by_decoder = [
-            Pair(
-                "case",
-                f"nvImageCodec / Pillow, {c.config} {plural(c.variant)} x{c.workers}",
-                replace(c, case="nvimgcodec").key,
-                c.key,
-                metrics=("throughput",),
-            )
-            for c in sorted(contestants, key=lambda c: -c.workers)
-            if c.case == "pillow" and replace(c, case="nvimgcodec").key in keys
-        ]
-        return [*super().pairs(contestants), *by_decoder]
+# One decoder against the other, which load the same images, for everybody who has both.
+BY_DECODER = tuple(
+    Comparison(
+        Entry(config, variant, case="nvimgcodec"),
+        Entry(config, variant, case="pillow"),
+        kind="case",
+        every_count=True,
+        measures=False,
+        metrics=("throughput",),
+    )
+    for config in CONFIGS
+    for variant in ("loader-thread", "loader-process")
+)
 
 
 def dataset(task: Task):
@@ -64,7 +55,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=decoding.measure,
     metrics=("throughput", "worker_setup", "time_to_first_batch", "pss_mib"),
-    contest=Decoders(CASES),
+    contest=grid(CASES, more=BY_DECODER),
     full=Amount(batch_size=512, batches_per_worker=3),
     quick=Amount(batch_size=64, batches_per_worker=4),
     seconds=900,

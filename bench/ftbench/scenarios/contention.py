@@ -15,11 +15,12 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ftbench.plan.contestants import Contestant, Pair, plural, worker_counts
+from ftbench.plan.contest import CASE, COUNT, IMPORTANCE, Comparison, Contest, Entry
+from ftbench.plan.contestants import worker_counts
 from ftbench.plan.scenario import Amount, Case, Scenario, Task
 from ftrun.parent_death import die_with_parent
 
@@ -287,7 +288,7 @@ def measure(task: Task) -> dict:
 
 CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.items())
 # What stays: no contention, and the most.
-ENDS = ("private", "reference")
+ENDS_FIRST = tuple(sorted(CASES, key=lambda case: case.name not in ("private", "reference")))
 
 
 def dataset(task: Task) -> None:
@@ -299,49 +300,20 @@ def workers(cpus: int) -> Iterable[int]:
     return [count for count in worker_counts(cpus) if count > 1] or [1]
 
 
-@dataclass(frozen=True)
-class Kinds:
-    """Threads against processes in every kind, and threads without the GIL against threads with it."""
+def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
+    """Threads against processes in every kind, then threads without the GIL against threads with it.
 
-    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """(rank, contestant), as ftbench.plan.contestants.Contest says."""
-        configs, workers = list(configs), sorted(set(workers))
-        main = "ft" if "ft" in configs else configs[-1]
-        ranked = []
-        for case in CASES:
-            for config in configs:
-                for variant in ("bare-thread", "bare-process"):
-                    # Processes contend for nothing with any interpreter: one's are enough.
-                    if config != main and (variant == "bare-process" or (quick and config == "ft-gil")):
-                        continue
-                    for count in workers:
-                        if quick and count != workers[-1]:
-                            continue
-                        rank = (0 if case.name in ENDS else 1) if config == main else 2
-                        if count != workers[-1]:
-                            # The curve's middle: fewer workers say less.
-                            rank += 2 + len(workers) - workers.index(count)
-                        ranked.append((rank, Contestant(config, variant, count, case=case.name)))
-        return ranked
-
-    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
-        """Contention first, then what the GIL is to threads."""
-        found = list(contestants)
-        threads = [c for c in found if c.variant == "bare-thread"]
-        wanted = [("method", c, replace(c, variant="bare-process")) for c in threads]
-        wanted += [
-            ("gil", c, replace(c, config=config)) for config in ("ft-gil", "gil") for c in threads if c.config == "ft"
-        ]
-        return [
-            Pair(
-                kind,
-                f"{a.config} {plural(a.variant)} / {b.config} {plural(b.variant)}, x{a.workers} ({a.case})",
-                a.key,
-                b.key,
-            )
-            for kind, a, b in wanted
-            if b in found
-        ]
+    Processes contend for nothing with any interpreter: one's are enough.
+    """
+    main = configs[-1]
+    threads = {config: Entry(config, "bare-thread") for config in configs}
+    contention = Comparison(threads[main], Entry(main, "bare-process"), kind="method", every_count=True)
+    others = [
+        Comparison(threads[main], threads[other], kind="gil", every_count=True, quick=quick)
+        for other, quick in (("ft-gil", ""), ("gil", "most"))
+        if other in configs and other != main
+    ]
+    return (contention, *others)
 
 
 SCENARIO = Scenario(
@@ -355,7 +327,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=measure,
     metrics=("scaling", "operation_ns"),
-    contest=Kinds(),
+    contest=Contest(comparisons, ENDS_FIRST, order=(COUNT, IMPORTANCE, CASE)),
     cases=CASES,
     case_axis="operation",
     full=Amount(batch_size=100_000, batches_per_worker=10),

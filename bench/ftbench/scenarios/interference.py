@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median, quantiles
 from typing import Any
 
 from ftbench.measure import checksums
 from ftbench.measure.training_step import PythonStep, workers_beside
-from ftbench.plan.contestants import Contestant, Pair, plural
-from ftbench.plan.grid import Grid
+from ftbench.plan.contest import Comparison, Entry, grid
+from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Amount, Case, Scenario, Task
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, PillowDataset
 from ftrun import cgroup
@@ -144,53 +144,32 @@ HALF = Case("half", "half rate", {"rate": 0.5}, 0.5)
 FULL = Case("full", "full rate", {"rate": 1.0}, 1.0)
 
 
-@dataclass(frozen=True)
-class Rates(Grid):
-    """The grid, and each contestant loading against itself not loading: what the scenario is about."""
+ALWAYS = (("ft", "loader-thread"), ("gil", "loader-process"), ("ft-gil", "loader-thread"))
 
-    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """As Grid.candidates; with the loader idle, those that always stay do so as they do at the full rate.
 
-        The most important come first, since the first of each twin is warmed up and tells how long trials take:
-        threads that make the steps wait for the GIL take twice as long as most.
-        """
-        ranked = super().candidates(configs, workers, quick)
-        always = {(c.config, c.variant, c.workers) for rank, c in ranked if rank == 0}
-        return sorted(
-            (
-                (0 if c.case == IDLE.name and (c.config, c.variant, c.workers) in always else rank, c)
-                for rank, c in ranked
-            ),
-            key=lambda each: each[0],
-        )
+def _slowed(case: Case, config: str, variant: str) -> Comparison:
+    """Loading at this rate against the same contestant not loading: what the scenario is about."""
+    who = Entry(config, variant)
+    # Idle stays as long as loading does in the grid.
+    importance = 0 if (config, variant) in ALWAYS and case is FULL else 2 if config == "ft-gil" else 1
+    return Comparison(
+        replace(who, case=case.name),
+        replace(who, case=IDLE.name),
+        kind="interference",
+        importance=importance,
+        every_count=True,
+        quick="ends" if (config, variant) in ALWAYS[:2] else "most",
+    )
 
-    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
-        """As Grid.pairs, with those of a rate against idle, the full rate first."""
-        # Who the comparison of builds is about comes first.
-        first = [("ft", self.threads), ("gil", self.processes), ("gil", self.threads)]
-        contestants = sorted(
-            contestants,
-            key=lambda c: (
-                -c.workers,
-                first.index((c.config, c.variant)) if (c.config, c.variant) in first else len(first),
-            ),
-        )
-        keys = {c.key for c in contestants}
-        slowed = []
-        for case in (FULL, HALF):
-            for c in contestants:
-                idle = Contestant(c.config, c.variant, c.workers, case=IDLE.name).key
-                if c.case == case.name and idle in keys:
-                    slowed.append(
-                        Pair(
-                            "interference",
-                            f"{c.config} {plural(c.variant)} x{c.workers}: "
-                            f"steps at {case.title} / with the loader idle",
-                            c.key,
-                            idle,
-                        )
-                    )
-        return slowed + super().pairs(contestants)
+
+# Who the comparison of builds is about comes first.
+SLOWED = tuple(
+    _slowed(case, config, variant)
+    for case in (FULL, HALF)
+    for config, variant in dict.fromkeys(
+        (*ALWAYS[:2], *((config, variant) for config in CONFIGS for variant in ("loader-thread", "loader-process")))
+    )
+)
 
 
 def dataset(task: Task) -> PillowDataset:
@@ -211,7 +190,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=measure,
     metrics=("step_median_ms", "step_p99_ms"),
-    contest=Rates(CASES),
+    contest=grid(CASES, first=SLOWED),
     cases=CASES,
     case_axis="loading rate",
     case_unit="of the full rate",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 
 from ftbench.measure import epochs
-from ftbench.plan.by_case import USUAL, ByCase
+from ftbench.plan.contest import USUAL, Contest, with_every_count
 from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
 
 SAMPLE_BYTES = 100_000
@@ -91,7 +91,7 @@ SCENARIO = Scenario(
     measure=measure,
     metrics=("throughput", "time_to_first_batch", "pss_mib"),
     note="fsspec's requests all go through one thread of a process, which its loader threads share",
-    contest=ByCase(CASES, USUAL, quick_cases=("50-ms", "5-ms", "200-ms"), every_count=True),
+    contest=Contest(with_every_count(USUAL), CASES, quick_cases=("50-ms", "5-ms", "200-ms")),
     cases=CASES,
     case_axis="delay of the first byte",
     case_unit="s",

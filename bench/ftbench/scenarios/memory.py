@@ -9,7 +9,7 @@ at once. Threads have nothing to copy.
 from __future__ import annotations
 
 from ftbench.measure import memory
-from ftbench.plan.by_case import ByCase, Versus
+from ftbench.plan.contest import EFFECT_OF_THE_GIL, FT, GIL, METHODS, Comparison, Contest, Entry, with_every_count
 from ftbench.plan.scenario import Amount, Case, Scenario, Task
 
 NAMES = 1_000_000
@@ -53,6 +53,8 @@ CASES = (
     Case("array", "numpy array", {"kept": "array"}, dataset_bytes=NAMES * LONGEST_NAME),
 )
 
+SPAWN = Entry("gil", "loader-spawn")
+
 SCENARIO = Scenario(
     name="memory",
     group="",
@@ -64,22 +66,17 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=memory.measure,
     metrics=("pss_mib", "uss_mib"),
-    contest=ByCase(
-        CASES,
-        (
-            Versus(
-                "headline",
-                ("ft", "loader-thread"),
-                ("gil", "loader-process"),
-                "threads without the GIL against forked processes",
-                quick=True,
-            ),
-            Versus("chosen", ("ft", "loader-thread"), ("gil", "loader-spawn"), "against spawned processes", quick=True),
-            Versus("chosen", ("gil", "loader-spawn"), ("gil", "loader-process"), "spawn against fork", quick=True),
-            Versus("method", ("ft", "loader-thread"), ("ft", "loader-process")),
-            Versus("gil", ("ft", "loader-thread"), ("ft-gil", "loader-thread"), "effect of the GIL"),
+    contest=Contest(
+        with_every_count(
+            (
+                Comparison(FT, GIL, None, "threads without the GIL against forked processes", "headline"),
+                Comparison(FT, SPAWN, None, "against spawned processes"),
+                Comparison(SPAWN, GIL, None, "spawn against fork"),
+                METHODS[0],
+                EFFECT_OF_THE_GIL,
+            )
         ),
-        every_count=True,
+        CASES,
     ),
     cases=CASES,
     case_axis="names kept in",

@@ -7,15 +7,12 @@ its two bounds.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from ftbench.measure import checksums
 from ftbench.measure.training_step import TorchStep, workers_beside
-from ftbench.plan.contestants import Contestant
-from ftbench.plan.grid import Grid
+from ftbench.plan.contest import Comparison, Entry, grid
 from ftbench.plan.scenario import Amount, Case, Scenario, Task
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, PillowDataset
 from ftrun import cgroup
@@ -115,21 +112,12 @@ MORE = Case("2", "training twice as long as loading", {"ratio": 2.0}, 2.0)
 CASES = (EQUAL, LESS, MORE)
 
 
-@dataclass(frozen=True)
-class WithSerial(Grid):
-    """The grid, and loading without workers beside it, where a step has to be the sum."""
-
-    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """As Grid.candidates; of serial loading, the first case stays longest."""
-        configs = list(configs)
-        serial = [
-            (0 if case is EQUAL else 4, Contestant(config, "serial", 1, case=case.name))
-            for case in CASES
-            if case is EQUAL or not quick
-            for config in configs
-            if config != "ft-gil" or len(configs) == 1
-        ]
-        return super().candidates(configs, workers, quick) + serial
+# Loading without workers beside it, where a step has to be the sum.
+SERIAL = tuple(
+    Comparison(Entry(config, "serial", 1, case.name), importance=importance, quick=quick)
+    for case, importance, quick in ((EQUAL, 0, "most"), (LESS, 9, ""), (MORE, 9, ""))
+    for config in ("gil", "ft")
+)
 
 
 def dataset(task: Task) -> PillowDataset:
@@ -148,7 +136,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=measure,
     metrics=("step_over_max", "step_over_sum"),
-    contest=WithSerial(CASES),
+    contest=grid(CASES, more=SERIAL),
     cases=CASES,
     case_axis="time of training / of loading",
     full=Amount(batch_size=32, batches_per_worker=10),

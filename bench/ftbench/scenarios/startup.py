@@ -11,7 +11,7 @@ import sys
 import time
 
 from ftbench.measure import checksums
-from ftbench.plan.by_case import ByCase, Versus
+from ftbench.plan.contest import FT, GIL, METHODS, Comparison, Contest, Entry
 from ftbench.plan.scenario import Amount, Case, Scenario, Task
 
 MIB = 1024 * 1024
@@ -99,6 +99,8 @@ def _case(name: str, size: int) -> Case:
 
 CASES = (_case("1-MiB", MIB), _case("256-MiB", 256 * MIB), _case("32-MiB", 32 * MIB), _case("1-GiB", 1024 * MIB))
 
+SPAWN = Entry("gil", "loader-spawn")
+
 SCENARIO = Scenario(
     name="startup",
     group="",
@@ -110,24 +112,16 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=measure,
     metrics=("time_to_first_batch", "epoch_gap", "epoch_gap_persistent"),
-    contest=ByCase(
-        CASES,
+    contest=Contest(
         (
-            Versus(
-                "headline",
-                ("ft", "loader-thread"),
-                ("gil", "loader-process"),
-                "threads without the GIL against forked processes",
-                quick=True,
-            ),
-            Versus("chosen", ("ft", "loader-thread"), ("gil", "loader-spawn"), "against spawned processes", quick=True),
-            Versus(
-                "chosen", ("ft", "loader-thread"), ("gil", "loader-forkserver"), "against a fork server", quick=True
-            ),
-            Versus("chosen", ("gil", "loader-spawn"), ("gil", "loader-process"), "spawn against fork", quick=True),
-            Versus("chosen", ("ft", "loader-process"), ("gil", "loader-process"), "forked processes of both builds"),
-            Versus("method", ("ft", "loader-thread"), ("ft", "loader-process")),
+            Comparison(FT, GIL, None, "threads without the GIL against forked processes", "headline"),
+            Comparison(FT, SPAWN, None, "against spawned processes"),
+            Comparison(FT, Entry("gil", "loader-forkserver"), None, "against a fork server"),
+            Comparison(SPAWN, GIL, None, "spawn against fork"),
+            Comparison(Entry("ft", "loader-process"), GIL, None, "forked processes of both builds", quick=""),
+            METHODS[0],
         ),
+        CASES,
         quick_cases=("1-MiB", "256-MiB"),
     ),
     cases=CASES,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import Any
 
-from ftbench.plan.chosen import Chosen, Comparison, Entry
+from ftbench.plan.contest import Comparison, Contest, Entry
 from ftbench.plan.scenario import Amount, Scenario, Task
 from ftrun import cgroup
 
@@ -244,7 +244,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=measure,
     metrics=("epoch_seconds", "utilisation"),
-    contest=Chosen(
+    contest=Contest(
         (
             Comparison(OURS, TORCH, None, "in all, against torch's processes"),
             Comparison(OURS, Entry("gil", "loader-process"), None, "the same loader with processes"),
@@ -255,9 +255,10 @@ SCENARIO = Scenario(
             Comparison(Entry("gil", "loader-thread"), Entry("gil", "loader-process"), None, "where the GIL is"),
             Comparison(OURS, Entry("ft", "nodes-thread")),
             Comparison(OURS, Entry("ft", "spdl")),
-            Comparison(OURS, Entry("ft", "serial", one_worker=True), None, "what the workers bring"),
-        ),
-        others=(Entry("gil", "serial", one_worker=True),),
+            Comparison(OURS, Entry("ft", "serial", workers=1), None, "what the workers bring"),
+            Comparison(Entry("gil", "loader-process"), TORCH),
+            Comparison(Entry("gil", "serial", workers=1)),
+        )
     ),
     full=Amount(batch_size=32, batches_per_worker=32),
     quick=Amount(batch_size=32, batches_per_worker=8),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ftbench.measure import epochs
-from ftbench.plan.chosen import Chosen, Comparison, Entry
+from ftbench.plan.contest import Comparison, Contest, Entry
 from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
 from ftbench.scenarios import pillow
 
@@ -44,9 +44,9 @@ def case(name: str, title: str, percent: int) -> Case:
     return Case(name, title, {"percent": percent}, percent)
 
 
-def contest(config: str) -> Chosen:
+def contest(config: str) -> Contest:
     """Threads and processes: A again, and what does more work, each against A."""
-    return Chosen(
+    return Contest(
         tuple(
             Comparison(Entry(config, variant, case=other), Entry(config, variant, case="a"))
             for other in ("b", "more")

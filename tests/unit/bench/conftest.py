@@ -15,7 +15,8 @@ import pytest
 from ftbench import cli
 from ftbench.data import synthesis
 from ftbench.document.results import load
-from ftbench.plan.contestants import Contest, Contestant, Pair
+from ftbench.plan.contest import Contest
+from ftbench.plan.contestants import Contestant, Pair
 from ftbench.scenarios import SCENARIOS
 
 

@@ -1,6 +1,6 @@
 """results.json documents of more kinds than one short run gives, grown from that of a real run.
 
-The figures are drawn from known distributions; plan.grid and stats.statistics choose and compare, as in a run.
+The figures are drawn from known distributions; plan.contest and stats.statistics choose and compare, as in a run.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import asdict
 from ftbench.document.integrity import seal
 from ftbench.measure import epochs
 from ftbench.plan.chain import Chain
-from ftbench.plan.contestants import CONFIGS, Contest, Contestant
-from ftbench.plan.grid import Grid
+from ftbench.plan.contest import Contest, grid
+from ftbench.plan.contestants import CONFIGS, Contestant
 from ftbench.plan.scenario import Case
 from ftbench.stats.statistics import adjust, analyse
 from ftbench.stats.waterfall import waterfalls
@@ -55,7 +55,7 @@ def scenario(
     }
     entry.update(name=name, question=f"What does {name} answer?", case_axis=axis, case_unit=unit, metrics=list(metrics))
     entry["cases"] = [{"name": c.name, "title": c.title, "parameters": {}, "value": c.value, **shared} for c in cases]
-    contest = contest or Grid(tuple(cases))
+    contest = contest or grid(tuple(cases))
     contestants = [c for _, c in contest.candidates(CONFIGS, workers, quick=False)]
     entry["contestants"] = [{"key": c.key, "title": c.title, **asdict(c)} for c in contestants]
     trial, disturbance = entry["rounds"][0]["trials"][0], {**entry["rounds"][0]["disturbance"], "marks": []}

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ftbench.plan.chosen import Chosen, Comparison, Entry, at_least
+from ftbench.plan.contest import Comparison, Contest, Entry, at_least, grid
 from ftbench.plan.contestants import CONFIGS, Contestant
-from ftbench.plan.grid import Grid
 from ftbench.plan.scenario import Amount, Case, Task
 from ftbench.rounds.controller import CaseWork, Controller, Unavailable, Work, WorkDiffers
 from ftbench.scenarios import SCENARIOS
@@ -20,7 +19,7 @@ CASES = (
     Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
     Case("4-MiB", "4 MiB samples", {"rows": 1024}, 4 << 20, sample_bytes=4 << 20),
 )
-SCENARIO = replace(SCENARIOS["pillow"], cases=CASES, case_axis="sample size", case_unit="bytes", contest=Grid(CASES))
+SCENARIO = replace(SCENARIOS["pillow"], cases=CASES, case_axis="sample size", case_unit="bytes", contest=grid(CASES))
 
 
 class Endpoint(Script):
@@ -54,24 +53,24 @@ def test_a_grid_has_every_case_and_compares_within_them():
     # What stays whatever happens is the first case's headline.
     assert {c.case for rank, c in ranked if rank == 0} == {"64-KiB"}
     pairs = SCENARIO.contest.pairs(contestants)
-    assert len(pairs) == 2 * len(Grid().pairs(c for _, c in Grid().candidates(CONFIGS, [1, 2], quick=False)))
+    assert len(pairs) == 2 * len(grid().pairs(c for _, c in grid().candidates(CONFIGS, [1, 2], quick=False)))
     for pair in pairs:
         assert pair.numerator.partition("@")[2] == pair.denominator.partition("@")[2] != ""
-    assert pairs[1].title.startswith("ft threads / gil processes, x2, 4 MiB samples:")
+    assert pairs[1].title.startswith("ft loader threads / gil loader processes, x2, 4 MiB samples:")
 
 
 def test_a_grid_of_other_variants():
-    grid = Grid(processes="torch-process")
-    contestants = [c for _, c in grid.candidates(("gil", "ft"), [2], quick=False)]
+    contest = grid(processes="torch-process")
+    contestants = [c for _, c in contest.candidates(("gil", "ft"), [2], quick=False)]
     assert {c.variant for c in contestants} == {"loader-thread", "torch-process"}
-    assert grid.pairs(contestants)[0].denominator == "gil/torch-process/2"
+    assert contest.pairs(contestants)[0].denominator == "gil/torch-process/2"
 
 
-def test_chosen_entries_with_cases_and_workers_of_their_own():
+def test_entries_with_cases_and_workers_of_their_own():
     a = Entry("ft", "loader-thread", case="200-ms", workers=64)
     b = Entry("ft", "loader-thread", case="200-ms")
     c = Entry("ft", "loader-thread", case="5-ms")
-    contest = Chosen((Comparison(a, b, at_least(8), "waiting"), Comparison(b, c)), others=(Entry("gil", "loop"),))
+    contest = Contest((Comparison(a, b, at_least(8), "waiting"), Comparison(b, c), Comparison(Entry("gil", "loop"))))
     ranked = contest.candidates(CONFIGS, [1, 2], quick=False)
     contestants = [c for _, c in ranked]
     assert {c.key for c in contestants} == {
@@ -86,7 +85,7 @@ def test_chosen_entries_with_cases_and_workers_of_their_own():
     ]
     assert not any(c.variant == "loop" for _, c in contest.candidates(CONFIGS, [2], quick=True))
     # Without any target, a quick run has everything.
-    plain = Chosen((Comparison(a, b), Comparison(b, c)))
+    plain = Contest((Comparison(a, b), Comparison(b, c)))
     assert plain.candidates(CONFIGS, [2], quick=True) == plain.candidates(CONFIGS, [2], quick=False)
 
 

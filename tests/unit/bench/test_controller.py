@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from ftbench.plan.grid import Grid
+from ftbench.plan.contest import grid
 from ftbench.plan.sizing import Demand
 from ftbench.rounds.controller import CaseWork, Controller, SameWork, Work, WorkDiffers, choose
 from ftbench.rounds.trials import TrialFailed
@@ -35,7 +35,7 @@ class Scripted(Script):
         return RESULT
 
 
-RANKED = Grid().candidates(("gil", "ft-gil", "ft"), [1, 2], quick=False)
+RANKED = grid().candidates(("gil", "ft-gil", "ft"), [1, 2], quick=False)
 
 
 @pytest.fixture

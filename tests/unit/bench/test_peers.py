@@ -13,11 +13,12 @@ import pytest
 from ftbench.arguments import choose_scenarios
 from ftbench.document import form
 from ftbench.document.results import load
-from ftbench.plan.chosen import WITH_A_TARGET, Chosen, Comparison, Entry, at_most
+from ftbench.plan.contest import Comparison, Contest, Entry, at_most
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import findings, words
 from ftbench.rounds import run as runs
+from ftbench.rounds.controller import ESSENTIAL
 from ftbench.rounds.trials import encode
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
@@ -37,7 +38,7 @@ def test_every_target_has_its_contestants_until_the_last(scenario):
     ranks = {c.key: rank for rank, c in ranked}
     for pair in pairs:
         if pair.target is not None:
-            assert max(ranks[pair.numerator], ranks[pair.denominator]) <= WITH_A_TARGET
+            assert max(ranks[pair.numerator], ranks[pair.denominator]) <= ESSENTIAL
     # The first comparison stays, whatever has to go.
     first = [c for rank, c in ranked if rank == 0]
     assert {pairs[0].numerator, pairs[0].denominator} <= {c.key for c in first}
@@ -68,7 +69,7 @@ def test_one_worker_is_compared_with_many_and_not_with_itself():
 
 def test_without_a_target_quick_leaves_it_out():
     ours, torch, other = Entry("ft", "loader-thread"), Entry("gil", "torch-process"), Entry("ft", "spdl")
-    contest = Chosen((Comparison(ours, torch, at_most(1)), Comparison(ours, other)))
+    contest = Contest((Comparison(ours, torch, at_most(1)), Comparison(ours, other)))
     assert {c.variant for _, c in contest.candidates(CONFIGS, [2], quick=True)} == {"loader-thread", "torch-process"}
     assert "spdl" in {c.variant for _, c in contest.candidates(CONFIGS, [2], quick=False)}
 

@@ -19,7 +19,7 @@ from PIL import Image
 from ftbench import arguments, report
 from ftbench.document.integrity import check
 from ftbench.document.results import load
-from ftbench.plan.grid import Grid
+from ftbench.plan.contest import Contest, grid
 from ftbench.plan.metrics import METRICS
 from ftbench.report import (
     charts,
@@ -65,8 +65,8 @@ def alone(document: dict, *scenarios: dict) -> dict:
 
 
 @dataclass(frozen=True)
-class OneTwin(Grid):
-    """A grid of one configuration, whatever else there is."""
+class OneTwin(Contest):
+    """A contest of one configuration, whatever else there is."""
 
     config: str = ""
 
@@ -182,7 +182,7 @@ def test_three_sentences_call_no_difference_what_shows_none(many):
 
 
 def test_three_sentences_say_what_is_not_known(document, many, twin):
-    scenario = documents.scenario(entry(many, "pillow"), "alone", contest=OneTwin(config=twin))
+    scenario = documents.scenario(entry(many, "pillow"), "alone", contest=OneTwin(grid().comparisons, config=twin))
     threads, lock, build = opening.sentences(alone(document, scenario))
     # The free-threaded twin alone compares its threads with its own processes.
     assert ("processes in that same build" if twin == "ft" else "does not say: the free-threaded build took") in threads
@@ -500,7 +500,7 @@ def test_summary_in_markdown(many):
     text = report.summary(many)
     for sentence in opening.sentences(many):
         assert markdown.text(words.capital(sentence)) in text
-    assert "| ft threads / gil processes, x2, 64 KiB samples |" in text
+    assert "| ft loader threads / gil loader processes, x2, 64 KiB samples |" in text
     assert "./twins bench" in text and "The smallest difference that these" in text
     # Every row has as many cells as its head: five of a waterfall, two of comparisons.
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):

@@ -91,6 +91,7 @@ def test_who_takes_part():
         "gil/serial/0",
         "ft/serial/0",
         "ft/loader-thread/4",
+        "ft-gil/loader-thread/4",
         "gil/loader-process/4",
     }
     pairs = LIGHT.contest.pairs(contestants)

@@ -33,7 +33,8 @@ def test_who_is_compared():
 def test_the_idle_loader_stays_as_long_as_the_full_rate():
     ranked = SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(2), quick=True)
     kept, _ = choose(ranked, seconds=4 * 7.5, trial_seconds=1.0)
-    assert [p.kind for p in SCENARIO.contest.pairs(kept)][:4] == [*["interference"] * 3, "headline"]
+    kinds = [p.kind for p in SCENARIO.contest.pairs(kept)]
+    assert kinds.index("headline") >= 3 and set(kinds[: kinds.index("headline")]) == {"interference"}
 
 
 class Clock:

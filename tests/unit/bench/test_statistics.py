@@ -8,8 +8,8 @@ import random
 import pytest
 from scipy import stats
 
+from ftbench.plan.contest import grid
 from ftbench.plan.contestants import Pair, Target
-from ftbench.plan.grid import Grid
 from ftbench.plan.metrics import METRICS
 from ftbench.stats import statistics
 from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW, Ratio, ratio, reached, typical, verdict
@@ -233,7 +233,7 @@ def test_words_follow_the_metric():
 
 
 def test_analyse_compares_and_summarises():
-    ranked = Grid().candidates(("gil", "ft"), [1], quick=False)
+    ranked = grid().candidates(("gil", "ft"), [1], quick=False)
     all_of_them = [c for _, c in ranked]
     speed = {
         "gil/loader-thread/1": 50,
@@ -242,7 +242,7 @@ def test_analyse_compares_and_summarises():
         "ft/loader-process/1": 90,
     }
     measured = {name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()} for name in METRICS}
-    found = statistics.analyse(measured, Grid().pairs(all_of_them))
+    found = statistics.analyse(measured, grid().pairs(all_of_them))
     headline = found["comparisons"][0]
     assert (headline["kind"], headline["metric"]) == ("headline", "throughput")
     assert headline["mean"] == pytest.approx(2.0)

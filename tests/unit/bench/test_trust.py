@@ -17,8 +17,8 @@ import pytest
 
 from ftbench import trust
 from ftbench.measure import loaders
+from ftbench.plan.contest import grid
 from ftbench.plan.contestants import CONFIGS
-from ftbench.plan.grid import Grid
 from ftbench.plan.scenario import Task, without_pause
 from ftbench.scenarios import trust as trust_scenario
 from ftbench.stats import statistics
@@ -26,7 +26,7 @@ from ftbench.stats.statistics import NO_DIFFERENCE
 from tests.unit.bench.simulated import TRIAL_NOISE, values
 
 RUNS = 20
-CONTESTANTS = [c for _, c in Grid().candidates(CONFIGS, [1, 2], quick=False)]
+CONTESTANTS = [c for _, c in grid().candidates(CONFIGS, [1, 2], quick=False)]
 # Where a run may end for its precision, and somewhat more.
 ROUNDS = (5, 8)
 
@@ -34,7 +34,7 @@ ROUNDS = (5, 8)
 def run(seed: int, rounds: int, speed: dict[str, float], noise: float = TRIAL_NOISE) -> dict[tuple[str, str], dict]:
     """The comparisons of one simulated run of the main job."""
     measured = {"throughput": values(random.Random(seed), CONTESTANTS, rounds, speed, noise)}
-    analysis = statistics.analyse(measured, Grid().pairs(CONTESTANTS))
+    analysis = statistics.analyse(measured, grid().pairs(CONTESTANTS))
     return {(c["numerator"], c["denominator"]): c for c in analysis["comparisons"]}
 
 
@@ -79,7 +79,7 @@ def test_noise_that_differs_between_contestants_deceives_nobody():
                 for c in CONTESTANTS
             }
         }
-        analysis = statistics.analyse(measured, Grid().pairs(CONTESTANTS))
+        analysis = statistics.analyse(measured, grid().pairs(CONTESTANTS))
         wrong += sum(c["verdict"] != NO_DIFFERENCE for c in analysis["comparisons"])
         total += len(analysis["comparisons"])
     assert wrong / total <= 0.05

@@ -8,7 +8,7 @@ output says so.
 
 from __future__ import annotations
 
-from ftbench.plan.grid import Grid
+from ftbench.plan.contest import grid
 from ftbench.plan.scenario import Amount, Scenario
 from ftbench.scenarios.nvimgcodec import decoding, gpu
 from ftbench.scenarios.nvimgcodec.images import dataset
@@ -24,7 +24,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=decoding.measure,
     metrics=("throughput", "worker_setup", "time_to_first_batch", "pss_mib"),
-    contest=Grid(),
+    contest=grid(),
     full=Amount(batch_size=512, batches_per_worker=3),
     quick=Amount(batch_size=64, batches_per_worker=4),
     seconds=560,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ftbench.plan.grid import Grid
+from ftbench.plan.contest import grid
 from ftbench.plan.scenario import Amount, Scenario
 from ftbench.scenarios.nvimgcodec import decoding, gpu
 from ftbench.scenarios.nvimgcodec.images import dataset
@@ -18,7 +18,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=decoding.measure,
     metrics=("gpu_mib_per_worker", "worker_setup"),
-    contest=Grid(),
+    contest=grid(),
     # Small batches, so that what a worker itself takes is not lost among its pixels.
     full=Amount(batch_size=32, batches_per_worker=4),
     quick=Amount(batch_size=32, batches_per_worker=2),

@@ -7,7 +7,7 @@ to, and counting references writes to every object that is looked at: pytorch/py
 from __future__ import annotations
 
 from ftbench.measure import memory
-from ftbench.plan.chosen import Chosen, Comparison, Entry, at_most
+from ftbench.plan.contest import Comparison, Contest, Entry, at_most
 from ftbench.plan.scenario import Amount, Scenario
 
 NAMES = 1_000_000
@@ -33,8 +33,8 @@ class FileNames:
         return len(self._names[index * STRIDE % NAMES])
 
 
-OURS, OURS_ONE = Entry("ft", "loader-thread"), Entry("ft", "loader-thread", one_worker=True)
-TORCH, TORCH_ONE = Entry("gil", "torch-process"), Entry("gil", "torch-process", one_worker=True)
+OURS, OURS_ONE = Entry("ft", "loader-thread"), Entry("ft", "loader-thread", workers=1)
+TORCH, TORCH_ONE = Entry("gil", "torch-process"), Entry("gil", "torch-process", workers=1)
 
 SCENARIO = Scenario(
     name="peers-memory",
@@ -46,7 +46,7 @@ SCENARIO = Scenario(
     dataset=lambda _: FileNames(),
     measure=memory.measure,
     metrics=("pss_mib",),
-    contest=Chosen(
+    contest=Contest(
         (
             Comparison(OURS, OURS_ONE, at_most(1.1), "what more threads take"),
             Comparison(TORCH, TORCH_ONE, None, "what more processes take"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ftbench.measure import epochs
-from ftbench.plan.chosen import Chosen, Comparison, Entry, at_most
+from ftbench.plan.contest import Comparison, Contest, Entry, at_most
 from ftbench.plan.scenario import Amount, Scenario
 
 LENGTH = 65_536
@@ -36,10 +36,11 @@ class SmallTensors:
 
 
 OURS, TORCH = Entry("ft", "loader-thread"), Entry("gil", "torch-process")
-CONTEST = Chosen(
+CONTEST = Contest(
     (
         Comparison(OURS, TORCH, at_most(1.0), "the loader's own cost"),
         Comparison(Entry("gil", "loader-thread"), Entry("gil", "nodes-thread"), at_most(1.0), "where the GIL is"),
+        Comparison(Entry("gil", "loader-thread"), TORCH, None, "where the GIL is"),
     )
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ftbench.measure import epochs
-from ftbench.plan.chosen import Chosen, Comparison, Entry, at_least
+from ftbench.plan.contest import Comparison, Contest, Entry, at_least
 from ftbench.plan.scenario import Amount, Scenario, Task
 from ftbench.scenarios.pillow import HEIGHT, WIDTH
 
@@ -72,7 +72,7 @@ OTHERS = (
 )
 
 
-def _scenario(batch_size: int, batches_per_worker: int, turns: int, contest: Chosen, seconds: float) -> Scenario:
+def _scenario(batch_size: int, batches_per_worker: int, turns: int, contest: Contest, seconds: float) -> Scenario:
     return Scenario(
         name=f"peers-pillow-{batch_size}",
         group="peers",
@@ -91,4 +91,4 @@ def _scenario(batch_size: int, batches_per_worker: int, turns: int, contest: Cho
     )
 
 
-SCENARIOS = (_scenario(128, 8, 3, Chosen(TARGETS + OTHERS), 600), _scenario(512, 3, 2, Chosen(TARGETS), 400))
+SCENARIOS = (_scenario(128, 8, 3, Contest(TARGETS + OTHERS), 600), _scenario(512, 3, 2, Contest(TARGETS), 400))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ftbench.measure import epochs
-from ftbench.plan.chosen import Chosen, Comparison, Entry, at_least
+from ftbench.plan.contest import Comparison, Contest, Entry, at_least
 from ftbench.plan.scenario import Amount, Scenario
 
 ROWS, COLUMNS = 1024, 1024
@@ -40,7 +40,7 @@ SCENARIO = Scenario(
     dataset=lambda task: RawArrays(task.paths),
     measure=epochs.measure,
     metrics=("throughput", "time_to_first_batch", "pss_mib"),
-    contest=Chosen(
+    contest=Contest(
         (
             Comparison(OURS, TORCH, at_least(2.0), "samples that are all memory"),
             Comparison(OURS, Entry("ft", "nodes-thread")),

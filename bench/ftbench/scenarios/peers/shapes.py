@@ -7,7 +7,7 @@ What they are compared with is the same threads with torch's default_collate aft
 from __future__ import annotations
 
 from ftbench.measure import epochs
-from ftbench.plan.chosen import Chosen, Comparison, Entry, at_least
+from ftbench.plan.contest import Comparison, Contest, Entry, at_least
 from ftbench.plan.scenario import Amount, Scenario, Task
 
 LENGTH = 16_384
@@ -74,7 +74,7 @@ def _scenario(name: str, sample: str, sample_bytes: int, dataset, batches_per_wo
         dataset=dataset,
         measure=epochs.measure,
         metrics=("throughput", "time_to_first_batch", "pss_mib"),
-        contest=Chosen(
+        contest=Contest(
             (
                 Comparison(OURS, TORCH, at_least(1.0), "in all, against torch's processes"),
                 Comparison(OURS, STACK, at_least(0.9), "the loader's choice of how to collate"),

@@ -6,7 +6,7 @@ import time
 from statistics import median
 
 from ftbench.measure import checksums
-from ftbench.plan.chosen import Chosen, Comparison, Entry, at_most
+from ftbench.plan.contest import Comparison, Contest, Entry, at_most
 from ftbench.plan.scenario import Amount, Scenario, Task
 from ftbench.scenarios.peers.pillow import dataset
 from ftbench.scenarios.pillow import HEIGHT, WIDTH
@@ -57,7 +57,7 @@ SCENARIO = Scenario(
     dataset=dataset,
     measure=measure,
     metrics=("time_to_first_batch",),
-    contest=Chosen(
+    contest=Contest(
         (
             Comparison(OURS, TORCH, at_most(1 / 3), "all workers at the first batch, and none to fork"),
             Comparison(OURS, Entry("ft", "nodes-thread")),

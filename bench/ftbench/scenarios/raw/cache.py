@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ftbench.plan.by_case import ByCase
+from ftbench.plan.contest import USUAL, Contest
 from ftbench.plan.scenario import Amount, Case, Task, Turns
 from ftbench.scenarios.raw import samples
 from ftbench.scenarios.raw.samples import SAMPLE_BYTES, Shards, scenario
@@ -59,7 +59,7 @@ SCENARIO = scenario(
     description="raw int16 samples of 4 MiB with the page cache cold and warm",
     dataset=dataset,
     measure=measure,
-    contest=ByCase(CASES),
+    contest=Contest(USUAL, CASES),
     cases=CASES,
     case_axis="page cache",
     full=FULL,

@@ -12,7 +12,7 @@ import time
 
 from ftbench.measure import checksums
 from ftbench.measure.memory import memory_pss_mib
-from ftbench.plan.by_case import ByCase
+from ftbench.plan.contest import USUAL, Contest
 from ftbench.plan.scenario import Amount, Task
 from ftbench.scenarios.raw.samples import SAMPLE_BYTES, Shards, scenario, sized
 
@@ -110,7 +110,7 @@ SCENARIO = scenario(
     description="raw int16 samples of 4 MiB, each batch copied to the GPU",
     dataset=dataset,
     measure=measure,
-    contest=ByCase(CASES),
+    contest=Contest(USUAL, CASES),
     cases=CASES,
     case_axis="memory of a batch",
     full=Amount(batch_size=8, batches_per_worker=48),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ftbench.plan.by_case import ByCase
+from ftbench.plan.contest import USUAL, Contest
 from ftbench.plan.scenario import Amount, Task
 from ftbench.scenarios.raw.samples import KIB, MIB, Shards, measure, scenario, sized
 
@@ -28,7 +28,7 @@ SCENARIO = scenario(
     sample="one int16 array of a detector's values",
     dataset=dataset,
     measure=measure,
-    contest=ByCase(CASES, quick_cases=("4-MiB", "64-KiB", "64-MiB")),
+    contest=Contest(USUAL, CASES, quick_cases=("4-MiB", "64-KiB", "64-MiB")),
     cases=CASES,
     case_axis="sample size",
     case_unit="bytes",

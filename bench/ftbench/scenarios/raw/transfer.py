@@ -7,7 +7,7 @@ by the consumer. Threads hand over an object.
 
 from __future__ import annotations
 
-from ftbench.plan.by_case import ByCase
+from ftbench.plan.contest import USUAL, Contest
 from ftbench.plan.scenario import Amount, Task, Turns
 from ftbench.scenarios.raw import samples
 from ftbench.scenarios.raw.samples import SAMPLE_BYTES, Records, Shards, scenario, sized, stacked
@@ -55,7 +55,7 @@ SCENARIO = scenario(
     description="raw int16 samples of 4 MiB by kind of sample and of transfer, files in the page cache",
     dataset=dataset,
     measure=measure,
-    contest=ByCase(CASES, quick_cases=("numpy", "numpy-pickled", "unpickled")),
+    contest=Contest(USUAL, CASES, quick_cases=("numpy", "numpy-pickled", "unpickled")),
     cases=CASES,
     case_axis="kind of sample and transfer",
     full=Amount(batch_size=8, batches_per_worker=10, turns=4),

@@ -1,16 +1,17 @@
-"""The contest of a few comparisons under every case: who takes part, who stays, who is compared."""
+"""Comparisons: who takes part for them, who is given up first, and who is compared with whom."""
 
 from __future__ import annotations
 
 import pytest
 
-from ftbench.plan.by_case import USUAL, ByCase, Versus
-from ftbench.plan.contestants import CONFIGS, reduce
+from ftbench.plan.contest import EFFECT_OF_THE_GIL, USUAL, Contest, grid, with_every_count
+from ftbench.plan.contestants import CONFIGS, Contestant, reduce, worker_counts
 from ftbench.plan.scenario import Case
 from ftbench.scenarios import SCENARIOS
 
 CASES = (Case("a", "first"), Case("b", "second"), Case("c", "third"))
-CONTEST = ByCase(CASES, quick_cases=("a", "c"))
+CONTEST = Contest(USUAL, CASES, quick_cases=("a", "c"))
+GRID = grid()
 
 
 def keys(ranked) -> set[str]:
@@ -38,7 +39,7 @@ def test_quick_has_the_quick_comparisons_under_the_quick_cases():
 
 
 def test_every_count_if_asked_for_and_the_ends_of_the_curve_longest():
-    contest = ByCase(CASES[:1], USUAL[:1], every_count=True)
+    contest = Contest(with_every_count(USUAL[:1]), CASES[:1])
     ranked = contest.candidates(CONFIGS, [2, 8, 64], quick=False)
     assert {c.workers for _, c in ranked} == {2, 8, 64}
     kept, _ = reduce(ranked, 4)
@@ -65,21 +66,65 @@ def test_pairs_are_within_a_case_and_the_first_comparison_comes_first():
 
 
 def test_nothing_for_configurations_of_nothing():
-    assert (
-        ByCase(CASES, (Versus("gil", ("ft", "loader-thread"), ("ft-gil", "loader-thread")),)).candidates(
-            ("gil",), [2], quick=False
-        )
-        == []
-    )
+    assert Contest((EFFECT_OF_THE_GIL,), CASES).candidates(("gil",), [2], quick=False) == []
 
 
 @pytest.mark.parametrize(
-    "scenario", [s for s in SCENARIOS.values() if isinstance(s.contest, ByCase)], ids=lambda s: s.name
+    "scenario",
+    [s for s in SCENARIOS.values() if type(s.contest) is Contest and s.contest.quick_cases],
+    ids=lambda s: s.name,
 )
 def test_scenarios_name_their_cases(scenario):
-    assert scenario.contest.cases == scenario.cases and scenario.case_axis and scenario.question
+    assert scenario.case_axis and scenario.question
     assert set(scenario.contest.quick_cases) <= {case.name for case in scenario.cases}
     for quick in (False, True):
         ranked = scenario.contest.candidates(CONFIGS, [1, 2], quick)
         assert scenario.cases[0].name in {c.case for rank, c in ranked if rank == 0}
         assert scenario.contest.pairs(c for _, c in ranked)[0].kind == "headline"
+
+
+@pytest.mark.parametrize(
+    "cpus, expected",
+    [
+        (1, [1]),
+        (2, [1, 2]),
+        (3, [1, 2, 3]),
+        (8, [1, 2, 4, 8]),
+        (12, [1, 2, 4, 8, 12]),
+        (96, [1, 2, 4, 8, 16, 32, 64, 96]),
+    ],
+)
+def test_worker_counts(cpus, expected):
+    assert worker_counts(cpus) == expected
+
+
+def test_full_run_has_every_contestant_once():
+    keys = [c.key for _, c in GRID.candidates(CONFIGS, [1, 2], quick=False)]
+    assert len(keys) == len(set(keys)) == 3 * 2 * 2
+
+
+def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
+    ranked = GRID.candidates(CONFIGS, [1, 2, 4, 8], quick=False)
+    kept, dropped = reduce(ranked, len(ranked) - 1)
+    assert {c.workers for c in dropped} == {2}
+    kept, dropped = reduce(ranked, 12)
+    assert {c.workers for c in kept} == {1, 8}
+    kept, dropped = reduce(ranked, 1)
+    assert {c.key for c in kept} == {"gil/loader-process/8", "ft/loader-thread/8", "ft-gil/loader-thread/8"}
+    assert len(kept) + len(dropped) == len(ranked)
+
+
+def test_who_takes_long_is_given_up_for_good():
+    """By the time of its own trials, not by the mean of all."""
+    quick, slow = Contestant("ft", "loader-thread", 1), Contestant("gil", "loader-spawn", 1)
+    assert reduce([(0, quick), (1, slow)], 3.0, {quick: 1.0, slow: 3.0}.get) == ([quick], [slow])
+    assert reduce([(0, quick), (1, slow)], 4.0, {quick: 1.0, slow: 3.0}.get) == ([quick, slow], [])
+
+
+def test_pairs_hold_only_what_was_measured_and_the_headline_comes_first():
+    found = GRID.pairs(c for _, c in GRID.candidates(CONFIGS, [1, 2], quick=False))
+    assert [p.kind for p in found[:2]] == ["headline", "headline"]
+    assert found[0].numerator == "ft/loader-thread/2" and found[0].denominator == "gil/loader-process/2"
+    kinds = {p.kind for p in found}
+    assert kinds == {"headline", "gil", "build", "method", "scaling"}
+    assert {p.kind for p in GRID.pairs(c for _, c in GRID.candidates(("gil",), [2], quick=False))} == {"method"}
