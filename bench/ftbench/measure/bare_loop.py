@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ftbench.measure import checksums
+
 
 class _Pass:
     """One pass over the samples 0 to `samples` - 1. Shared by its threads; `_lock` guards what changes."""
@@ -56,17 +58,17 @@ class _Pass:
 class BareLoop:
     """Threads that call `dataset[i]` for i = 0, 1, 2, ... (beginning again at the dataset's end).
 
-    What is kept of a sample is `reduce(sample)`; of the samples of the first batch of the first
-    pass, all of it. Used by one thread, its consumer.
+    Of the samples of the first batch of the first pass all is kept; of others the rows that are checked
+    (ftbench.measure.checksums). Used by one thread, its consumer.
     """
 
-    def __init__(self, dataset: Any, workers: int, batch_size: int, reduce: Callable[[Any], Any]):
-        self._dataset, self._workers, self._batch_size, self._reduce = dataset, workers, batch_size, reduce
+    def __init__(self, dataset: Any, workers: int, batch_size: int):
+        self._dataset, self._workers, self._batch_size = dataset, workers, batch_size
         self._pool = ThreadPoolExecutor(workers)
         self._first = True
 
     def epoch(self, samples: int) -> Iterator[list]:
-        """Yield what was kept of each batch's samples, in order, once they are all done."""
+        """Yield what was kept of each batch's samples, in order, once they are all done: whole ones, or Rows."""
         whole = self._batch_size if self._first else 0
         self._first = False
         length = len(self._dataset)
@@ -75,7 +77,7 @@ class BareLoop:
             return self._dataset[number % length]
 
         def keep(number: int, sample: Any) -> Any:
-            return sample if number < whole else self._reduce(sample)
+            return sample if number < whole else checksums.rows(sample)
 
         this = _Pass(take, keep, samples, self._batch_size)
         threads = [self._pool.submit(this.work) for _ in range(self._workers)]
@@ -85,7 +87,7 @@ class BareLoop:
                 if failed := [t for t in threads if t.done() and t.exception() is not None]:
                     failed[0].result()
                 kept, this.kept[number] = this.kept[number], []
-                yield kept
+                yield kept if number * self._batch_size < whole else checksums.Rows(kept)
         finally:
             this.cancel()
             for thread in threads:

@@ -17,7 +17,6 @@ import torch.utils.data
 from torch.utils.data import default_collate
 
 from ftbench.measure.bare_loop import BareLoop
-from ftbench.measure.checksums import rows
 from ftbench.plan.scenario import Task
 from ftrun.parent_death import worker_init
 
@@ -95,33 +94,12 @@ def _loader(
     )
 
 
-class _Serial(Repeated):
-    """A loader without workers whose epochs are numbered as those of persistent workers are.
-
-    So ftloader.sample_rng gives the same numbers in all of them; by itself each iterator without workers is a
-    new beginning. The state of a loader says which epoch comes next (ftloader.state.format).
-    """
-
-    _begun: tuple[int, int] | None = None
-    """Base seed and number of the latest epoch."""
-
-    def epoch(self, samples: int, *which: int) -> Iterator:
-        """An iterator over the batches of so many samples."""
-        if self._begun is not None:
-            seed, number = self._begun
-            self._iterable.load_state_dict({**self._iterable.state_dict(), "base_seed": seed, "epoch": number + 1})
-        iterator = super().epoch(samples, *which)
-        state = self._iterable.state_dict()
-        self._begun = state["base_seed"], state["epoch"]
-        return iterator
-
-
 def _serial(task: Task, dataset: Any, _persistent: bool) -> Repeated:
     """This project's DataLoader without workers: samples are loaded by whoever asks for a batch."""
     from ftloader import DataLoader
 
     sampler = EpochSampler(len(dataset))
-    return _Serial(DataLoader(dataset, batch_size=task.batch_size, sampler=sampler), sampler)
+    return Repeated(DataLoader(dataset, batch_size=task.batch_size, sampler=sampler), sampler)
 
 
 def _torch(task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeated:
@@ -246,7 +224,7 @@ OPEN: dict[str, Callable[..., Any]] = {
     "nodes-thread": _nodes,
     "spdl": _spdl,
     "spdl-samples": _spdl_samples,
-    "loop": lambda task, dataset, _: BareLoop(dataset, task.workers, task.batch_size, rows),
+    "loop": lambda task, dataset, _: BareLoop(dataset, task.workers, task.batch_size),
 }
 
 

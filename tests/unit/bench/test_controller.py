@@ -279,7 +279,9 @@ def test_same_work_in_turns():
     "seconds, kept",
     [
         (12 * 4, 12),
-        (12 * 4 - 1, 6),
+        (12 * 4 - 1, 11),  # of a single worker, the least important first
+        (9 * 4, 9),
+        (9 * 4 - 1, 6),
         (6 * 4, 6),
         (6 * 4 - 1, 5),
         (5 * 3, 5),  # the essential ones take three rounds

@@ -124,7 +124,7 @@ def test_a_failing_sample_is_an_error_and_no_shorter_epoch(variant):
 
 def test_the_loop_keeps_the_first_batch_whole_and_rows_of_the_others():
     data = numpy.arange(300 * 2).reshape(1, 300, 2)
-    loop = BareLoop(numpy.repeat(data, 5, axis=0), 2, 2, checksums.rows)
+    loop = BareLoop(numpy.repeat(data, 5, axis=0), 2, 2)
     first, second = loop.epoch(4)
     assert [kept.shape for kept in first] == [(300, 2)] * 2
     assert [kept.shape for kept in second] == [(3, 2)] * 2
@@ -146,7 +146,7 @@ def test_the_loops_threads_work_at_once_and_hand_over_in_order():
             both.wait()
             return numpy.full(1, index)
 
-    loop = BareLoop(Meeting(), 2, 2, checksums.rows)
+    loop = BareLoop(Meeting(), 2, 2)
     assert [[int(kept[0]) for kept in batch] for batch in loop.epoch(10)] == [[i, i + 1] for i in range(0, 10, 2)]
     loop.close()
 
@@ -155,7 +155,8 @@ def test_checksums_of_samples_are_those_of_their_batch():
     samples = [numpy.random.default_rng(i).integers(0, 255, (204, 3, 2), dtype=numpy.uint8) for i in range(3)]
     batch = torch.from_numpy(numpy.stack(samples))
     assert checksums.whole(samples) == checksums.whole(batch)
-    assert checksums.part([checksums.rows(s) for s in samples]) == checksums.part(batch)
+    assert checksums.part(samples) == checksums.part(batch)
+    assert checksums.part(checksums.Rows(map(checksums.rows, samples))) == checksums.part(batch)
     assert checksums.part(torch.arange(9)) == checksums.whole(torch.arange(9))
     nested = {"image": batch, "others": [torch.arange(3), torch.arange(3)]}
     assert checksums.whole(nested) == checksums.whole([batch.numpy(), numpy.arange(3), numpy.arange(3)])

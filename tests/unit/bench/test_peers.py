@@ -61,7 +61,7 @@ def test_one_worker_is_compared_with_many_and_not_with_itself():
     contest = SCENARIOS["peers-memory"].contest
     many = [c for _, c in contest.candidates(CONFIGS, [2, 4], quick=False)]
     assert {c.workers for c in many} == {1, 4}
-    assert contest.pairs(many)[0].title.startswith("ft loader threads x4 / ft loader threads x1")
+    assert contest.pairs(many)[0].title.startswith("ft loader threads: 4 workers / 1 worker")
     one = [c for _, c in contest.candidates(CONFIGS, [1], quick=False)]
     assert len({c.key for c in one}) == len(one)
     assert [p.title for p in contest.pairs(one)] == ["ft loader threads / gil torch DataLoader processes, x1"]

@@ -36,7 +36,7 @@ def test_complete_run(finished_run, document, twin):
             turns = scenario["turns"]
             assert turns > 1 and len(trial["turn_seconds"]) == len(trial["turn_began"]) == turns
             assert sorted(trial["turn_began"]) == trial["turn_began"]
-            assert trial["samples"] == 8 * turns and trial["batches"] == 4 * turns
+            assert trial["samples"] == 12 * turns and trial["batches"] == 6 * turns
             metrics = trial["metrics"]
             assert metrics["throughput"] > 0 and metrics["time_to_first_batch"] > 0 and metrics["pss_mib"] > 50
             assert 0.1 < metrics["cpu_per_1000"] < 1000

@@ -35,23 +35,26 @@ def task_of(scenario: Scenario, paths: list[str], variant: str, workers: int) ->
     return Task(scenario, paths, variant, workers, 3, 2, 4, 2)
 
 
-def epochs_of(task: Task) -> list[torch.Tensor]:
-    """Every sample of two epochs."""
+def turns_of(task: Task) -> list[torch.Tensor]:
+    """Every sample of two turns, each of a new loader."""
     torch.manual_seed(SEED)
-    with open_loader(task, task.dataset(), persistent=True) as loader:
-        return [torch.cat([batch.clone() for batch in loader.epoch(samples)]) for samples in (3, 12)]
+    turns = []
+    for samples in (3, 12):
+        with open_loader(task, task.dataset(), persistent=False) as loader:
+            turns.append(torch.cat([batch.clone() for batch in loader.epoch(samples)]))
+    return turns
 
 
 @pytest.mark.thread_unsafe(reason="starts processes")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 @both
 def test_the_same_samples_whoever_loads_them(scenario, paths):
-    first, second = epochs_of(task_of(scenario, paths, "serial", 0))
+    first, second = turns_of(task_of(scenario, paths, "serial", 0))
     assert second.shape == (12, 3, augmentation.SIDE, augmentation.SIDE) and second.dtype == torch.float32
     for variant, workers in (("loader-thread", 1), ("loader-thread", 2), ("loader-process", 2)):
-        again = epochs_of(task_of(scenario, paths, variant, workers))
+        again = turns_of(task_of(scenario, paths, variant, workers))
         assert torch.equal(again[0], first) and torch.equal(again[1], second)
-    # The numbers of the next epoch are other ones; within an epoch they belong to the sample's index.
+    # The numbers of the next turn are other ones; within a turn they belong to the sample's index.
     assert not torch.equal(first, second[:3])
     assert torch.equal(second[:6], second[6:])
 
@@ -178,13 +181,15 @@ def test_a_run_with_a_picture_of_its_samples(run_bench, photos, twin, tmp_path):
     document = load(directory / "results.json")
     (scenario,) = document["scenarios"]
     trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
-    assert {f"{twin}/serial/0", f"{twin}/loader-thread/1", f"{twin}/loader-process/2"} <= {
-        t["contestant"] for t in trials
+    # Of a single configuration the curve of the headline.
+    workers = "thread" if twin == "ft" else "process"
+    assert {t["contestant"] for t in trials} == {
+        f"{twin}/{variant}" for variant in ("serial/0", f"loader-{workers}/1", f"loader-{workers}/2")
     }
     # Who has two workers measures twice as many batches a turn; the turns have other random numbers.
-    lengths = {len(t["rows"]) for t in trials}
-    assert scenario["turns"] > 1 and max(lengths) == 2 * min(lengths)
-    for length in lengths:
+    batches = {t["batches"] for t in trials}
+    assert scenario["turns"] > 1 and max(batches) == 2 * min(batches)
+    for length in {len(t["rows"]) for t in trials}:
         assert len({(t["first_batch"], tuple(t["rows"])) for t in trials if len(t["rows"]) == length}) == 1
     assert not any("picture" in t for t in trials)
     content = (directory / "augment-heavy-samples.png").read_bytes()

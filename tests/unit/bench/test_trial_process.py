@@ -56,8 +56,8 @@ def test_the_turns_of_two_trials_alternate(start):
         # Two that are timed, one before and one after them.
         assert result["rows"][:4] == result["rows"][4:]
         assert len(result["turn_seconds"]) == len(result["turn_began"]) == 2
-        mean = (result["turn_seconds"][0] * result["turn_seconds"][1]) ** 0.5
-        assert result["metrics"]["throughput"] == pytest.approx(4 / mean)
+        # The faster half of the turns counts.
+        assert result["metrics"]["throughput"] == pytest.approx(4 / min(result["turn_seconds"]))
     assert results[0]["rows"] == results[1]["rows"] and not children()
     # b had its first turn before a's, and a its last before b's.
     (a1, a2), (b1, b2) = (result["turn_began"] for result in results)
@@ -92,11 +92,9 @@ def test_a_trial_that_dies_while_it_waits_says_how(start):
 
 def test_closing_a_trial_that_waits_leaves_nothing(start):
     trial = start(2)
-    assert trial.go_on() is None
-    assert len(children()) == 1  # it has imported, and no worker yet
-    assert trial.go_on() is None
+    assert [trial.go_on(), trial.go_on()] == [None] * 2
     found = children()
-    assert len(found) == 2
+    assert len(found) == 1  # a turn's workers begin and end with it
     trial.close()
     _, alive = psutil.wait_procs(found, timeout=5)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
