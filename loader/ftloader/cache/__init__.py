@@ -7,10 +7,20 @@ A sample's way:
 What other processes read, and what they tell the writer: sharing. What is done with the bytes of a sample: arrays.
 """
 
-from ftloader.cache.arrays import RawArray
+from ftloader.cache.arrays import RawArray, RawArrays
 from ftloader.cache.errors import CacheError, CorruptSampleError
 from ftloader.cache.growing import GrowingCache
 from ftloader.cache.sources import Share, Source, UrlSource
 from ftloader.cache.statistics import Statistics
 
-__all__ = ["CacheError", "CorruptSampleError", "GrowingCache", "RawArray", "Share", "Source", "Statistics", "UrlSource"]
+__all__ = [
+    "CacheError",
+    "CorruptSampleError",
+    "GrowingCache",
+    "RawArray",
+    "RawArrays",
+    "Share",
+    "Source",
+    "Statistics",
+    "UrlSource",
+]

@@ -1,6 +1,7 @@
 """Decoders that read a sample straight into an array: where the loader makes one, into its slot of the batch."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,3 +34,39 @@ class RawArray:
         array = self.empty(len(data))
         array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
         return array
+
+
+class RawArrays:
+    """For ``decode=``: a sample is a dict of arrays. Its bytes are their memory, one behind the other.
+
+        decode=RawArrays({"label": RawArray(np.int64, ()), "image": RawArray(np.float32, (3, 512, 512))})
+
+    Args:
+        arrays: by name, in the order of the bytes. One of them may have no shape, and has what the others leave.
+    """
+
+    def __init__(self, arrays: Mapping[str, RawArray]) -> None:
+        self.arrays = dict(arrays)
+        self._sizes = {name: array.dtype.itemsize * math.prod(array.shape or ()) for name, array in arrays.items()}
+        self._open = [name for name, array in arrays.items() if array.shape is None]
+        if len(self._open) > 1:
+            raise ValueError(f"only one array may have no shape, not {', '.join(self._open)}")
+        self._sizes.update(dict.fromkeys(self._open, 0))
+
+    def empty(self, nbytes: int) -> dict[str, np.ndarray]:
+        left = nbytes - sum(self._sizes.values())
+        if left < 0 or (left and not self._open):
+            raise CacheError(f"a sample of {nbytes} bytes: its arrays {', '.join(self.arrays)} have {nbytes - left}")
+        sizes = {**self._sizes, **dict.fromkeys(self._open, left)}
+        # One array of a sample is its slot of the batch, the first that is asked for: the largest.
+        made = {
+            name: self.arrays[name].empty(sizes[name]) for name in sorted(sizes, key=sizes.__getitem__, reverse=True)
+        }
+        return {name: made[name] for name in self.arrays}
+
+    def __call__(self, data: bytes) -> dict[str, np.ndarray]:
+        arrays, begin, whole = self.empty(len(data)), 0, np.frombuffer(data, np.uint8)
+        for array in arrays.values():
+            array.reshape(-1).view(np.uint8)[:] = whole[begin : begin + array.nbytes]
+            begin += array.nbytes
+        return arrays

@@ -42,7 +42,8 @@ class GrowingCache(Dataset):
         fetchers: threads that fetch. Each has one sample in memory.
         evict: "oldest", or "lru": the samples that this process has not read for the longest time. 1/128 of the budget
             at a time.
-        decode: makes a sample of its bytes. By default, an array of uint8. See ``RawArray`` for other arrays.
+        decode: makes a sample of its bytes. By default, an array of uint8. See ``RawArray`` and ``RawArrays``
+            for others.
         min_samples: ``set_epoch`` waits for so many.
         pin: the part of the budget that an epoch's samples may take. They are the newest then, and the fetchers have
             the rest for the next epoch. If all of the source is there, an epoch has all of it.
@@ -128,7 +129,7 @@ class GrowingCache(Dataset):
         try:
             if hasattr(self._decode, "empty"):
                 data = self._decode.empty(one.nbytes(row))
-                one.read_into(row, data)
+                one.read_into(row, data.values() if isinstance(data, dict) else [data])
             else:
                 data = one.read(row)
         except CorruptSampleError:

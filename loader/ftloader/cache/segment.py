@@ -20,7 +20,7 @@ import secrets
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -76,19 +76,21 @@ class Segment:
 
     def read(self, row: int) -> bytes:
         """The sample. Raises ``CorruptSampleError`` rather than giving another."""
-        return self._checked(row, lambda fd, offset, length: read_bytes(fd, length, offset))
+        return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
-    def read_into(self, row: int, out: np.ndarray) -> None:
-        """Fills *out*, a contiguous array of its size, with the sample. Raises as ``read`` does."""
-        view = memoryview(out.reshape(-1).view(np.uint8))
+    def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
+        """Fills contiguous *arrays*, which have the sample's size together, with it. Raises as ``read`` does."""
+        views = [memoryview(array.reshape(-1).view(np.uint8)) for array in arrays]
 
-        def fill(fd: int, offset: int, _: int) -> memoryview:
-            read_all(fd, view, offset)
-            return view
+        def fill(fd: int, offset: int, _: int) -> list[memoryview]:
+            for view in views:
+                read_all(fd, view, offset)
+                offset += len(view)
+            return views
 
         self._checked(row, fill)
 
-    def _checked(self, row: int, read: Callable[[int, int, int], Any]) -> Any:
+    def _checked(self, row: int, read: Callable[[int, int, int], list[Any]]) -> list[Any]:
         self.used = time.monotonic()
         offset, length, crc, _, _ = self._rows[row].item()
         try:
@@ -99,7 +101,10 @@ class Segment:
             raise CorruptSampleError(
                 f"sample {self.keys[row]!r} cannot be read from {self.data_path}: {error}"
             ) from error
-        if not framed or checksum(self.version, data) != crc:
+        found = 0
+        for piece in data:
+            found = checksum(self.version, piece, found)
+        if not framed or found != crc:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: its checksum differs")
         return data
 
