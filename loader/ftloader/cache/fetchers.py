@@ -23,8 +23,8 @@ class Fetchers:
     thread.
 
     ``_changed`` guards the counts and what is said of the source's state; ``_listing`` the iterator of keys, which one
-    thread at a time asks for the next one, however long it takes. Locks are taken in the order ``_listing``, the
-    store's, ``_changed``.
+    thread at a time asks for the next one, however long it takes, and the number of its failures. Locks are taken in
+    the order ``_listing``, the store's, ``_changed``.
     """
 
     def __init__(self, source: Any, store: Store, count: int, retries: int) -> None:
@@ -44,6 +44,7 @@ class Fetchers:
         self.trouble: BaseException | None = None
         """Why the latest sample could not be fetched or added; None when one could since."""
         self.failures_in_a_row = 0
+        self._listings_failed = 0  # in a row
         self._warned = False
         self.consumer = threading.current_thread()
         self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
@@ -68,7 +69,7 @@ class Fetchers:
     @property
     def failing(self) -> bool:
         """Whether it is no single sample that fails."""
-        return self.failures_in_a_row >= max(_MANY, 2 * len(self.threads))
+        return self._listings_failed > self._retries or self.failures_in_a_row >= max(_MANY, 2 * len(self.threads))
 
     @property
     def idle(self) -> bool:
@@ -136,6 +137,7 @@ class Fetchers:
                     if self._keys is None and not self._begin_listing():
                         return None
                     for key in self._keys:  # type: ignore[union-attr]  # was set
+                        self._listings_failed = 0
                         if self._stopped:
                             return None
                         if not isinstance(key, str):
@@ -144,9 +146,11 @@ class Fetchers:
                             with self._changed:
                                 self._busy += 1
                             return key
+                    self._listings_failed = 0
                     with self._changed:
                         self._ended = True
                 except Exception as error:
+                    self._listings_failed += 1
                     self._report(error, "its keys")
                     self._pause(next(pauses))
                 self._keys = None

@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import inspect
 from urllib.parse import quote, urljoin, urlsplit
 
 from fsspec import AbstractFileSystem
@@ -87,7 +88,9 @@ class LoopReader:
         return self._loop.run_until_complete(asyncio.wait_for(self._filesystem._cat_file(path), self._timeout))
 
     def close(self) -> None:
-        session = getattr(self._filesystem, "_session", None)
-        if session is not None and hasattr(session, "close"):
-            self._loop.run_until_complete(session.close())
+        # fsspec has no name for it: the connections of a file system of the web and of gs, and of s3.
+        for name in ("_session", "_s3"):
+            close = getattr(getattr(self._filesystem, name, None), "close", None)
+            if inspect.iscoroutinefunction(close):
+                self._loop.run_until_complete(close())
         self._loop.close()

@@ -59,13 +59,17 @@ def test_keys_that_are_no_strings_or_fail(opened):
     class Odd(Numbered):
         def keys(self):
             if self.count is None:
+                self.reads.append("listing")
                 raise PermissionError("not yours")
             return range(self.count)
 
     with pytest.raises(CacheError, match="a key must be a string"):
         opened(Odd(3), "a").set_epoch(0)
+    # As a sample that cannot be had, also with many fetchers: tried again `retries` times.
+    source = Odd(None)
     with pytest.raises(CacheError, match="not yours"):
-        opened(Odd(None), "b").set_epoch(0)
+        opened(source, "b", fetchers=200, retries=3).set_epoch(0)
+    assert 4 <= len(source.reads) < 200
 
 
 def test_an_object_that_is_no_source(tmp_path, opened):

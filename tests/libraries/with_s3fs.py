@@ -1,0 +1,72 @@
+# /// script
+# dependencies = ["s3fs==2026.9.0", "moto[server]==5.2.5"]
+# ///
+"""A growing cache of a bucket, from a real server that speaks S3's protocol (moto's)."""
+
+import contextlib
+
+import boto3
+from moto.server import ThreadedMotoServer
+from torch.utils.data import DataLoader
+
+from ftloader.cache import CacheError, GrowingCache, UrlSource
+
+KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
+
+
+@contextlib.contextmanager
+def bucket(count):
+    """(client, source) of *count* objects, which are gone with the server."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", **KEYS)
+        client.create_bucket(Bucket="data")
+        put(client, range(count))
+        yield (
+            client,
+            UrlSource("s3://data/samples", endpoint_url=f"http://{host}:{port}", key="k", secret="s", timeout=20),
+        )
+    finally:
+        server.stop()
+
+
+def put(client, numbers):
+    for number in numbers:
+        client.put_object(Bucket="data", Key=f"samples/{number:03}", Body=content(number))
+
+
+def content(number):
+    return bytes([number]) * (1000 + number)
+
+
+def loaded(cache):
+    return sorted(sample for batch in DataLoader(cache, batch_size=7, num_workers=2) for sample in batch)
+
+
+def program_bucket_that_grows(folder):
+    fetched = []
+    with bucket(40) as (client, source):
+        for count in 40, 50:
+            put(client, range(count))
+            with GrowingCache(source, folder, 4e6, fetchers=4, min_samples=count, decode=bytes.hex) as cache:
+                cache.set_epoch(0)
+                assert loaded(cache) == [content(number).hex() for number in range(count)]
+                fetched.append(cache.statistics().fetched)
+    return fetched
+
+
+def program_what_fails(folder):
+    with bucket(3) as (_, source):
+        missing = UrlSource("s3://data/samples", keys=["000", "absent"], **source._options)
+        with GrowingCache(missing, folder / "absent", 4e6, retries=1, decode=bytes.hex) as cache:
+            cache.set_epoch(0)
+            found = loaded(cache)
+        wrong = UrlSource("s3://other", **source._options)
+        with GrowingCache(wrong, folder / "other", 4e6, retries=1) as cache:
+            try:
+                cache.set_epoch(0)
+            except CacheError as error:
+                found.append(str(error))
+    return found
