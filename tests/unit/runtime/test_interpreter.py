@@ -2,6 +2,12 @@
 
 import collections
 import gc
+import os
+import resource
+import threading
+import zlib
+
+import pytest
 
 
 def test_a_dict_that_outlives_its_object_keeps_its_values():
@@ -25,3 +31,37 @@ def test_a_default_does_not_replace_what_came_meanwhile():
     values = collections.defaultdict(default)
     assert values["key"] == "came meanwhile"  # gh-142495: "default"
     assert values == {"key": "came meanwhile"}
+
+
+@pytest.mark.thread_unsafe(reason="counts how often it is taken off a CPU")
+def test_closing_a_file_does_not_give_up_the_cpu(tmp_path):
+    """gh-114203: with others busy, it took as long as 40 of their turns."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100))
+    stop = threading.Event()
+
+    def busy():
+        while not stop.is_set():
+            zlib.crc32(bytes(10_000_000))
+
+    def switches():
+        used = resource.getrusage(resource.RUSAGE_THREAD)
+        return used.ru_nvcsw + used.ru_nivcsw
+
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    other = threading.Thread(target=busy)
+    other.start()  # on the same CPU
+    try:
+        for _ in range(20):
+            file = open(path, "rb")
+            before = switches()
+            file.close()
+            found = switches() - before
+            if found < 5:
+                return
+        pytest.fail(f"in each of 20 calls: {found} times in the last")
+    finally:
+        stop.set()
+        other.join()
+        os.sched_setaffinity(0, allowed)
