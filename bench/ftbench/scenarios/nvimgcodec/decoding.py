@@ -169,7 +169,7 @@ class Reference:
         """
         import numpy
 
-        expected = []
+        expected = checksums.Rows()
         for place in range(len(rows)):
             index = (number * self._batch_size + place) % len(self._images)
             if index not in self._rows:
