@@ -91,7 +91,8 @@ def parser(program: str = "python -m ftbench") -> argparse.ArgumentParser:
         "--requirements",
         type=Path,
         metavar="FILE",
-        help="packages that the dataset needs and the twins lack, as for pip; they are installed for this run alone",
+        help="packages that the dataset needs and the twins lack, as for pip; they are installed for this run alone "
+        "(default: the dependencies in its file's inline metadata, PEP 723)",
     )
     add("--cache", type=Path, help=argparse.SUPPRESS)
     add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")

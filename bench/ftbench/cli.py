@@ -14,6 +14,7 @@ from ftbench.plan.sizing import DoesNotFit
 from ftbench.rounds import trials
 from ftrun.configurations import TWIN, this_twin
 from ftrun.escape import terminal
+from ftrun.inline_metadata import MetadataError, dependencies
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
 
@@ -90,15 +91,18 @@ def compare_main(arguments: list[str]) -> int:
     return 1 if comparison.beyond_noise or comparison.outcomes else 0
 
 
-def _requirements(file: Path | None) -> tuple[str, ...]:
-    """The lines of a requirements file without comments; raises UsageError."""
-    if file is None:
-        return ()
+def _requirements(file: Path | None, dataset: str | None) -> tuple[str, ...]:
+    """The lines of a requirements file without comments; or what the dataset's file says. Raises UsageError."""
+    source = Path((dataset or "").rpartition(":")[0])
     try:
-        lines = [line.partition("#")[0].strip() for line in file.read_text().splitlines()]
+        if file is not None:
+            lines = [line.partition("#")[0].strip() for line in file.read_text().splitlines()]
+            return tuple(line for line in lines if line)
+        return dependencies(source.read_text(errors="replace")) if source.suffix == ".py" else ()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--requirements {file} cannot be read: {error}") from error
-    return tuple(line for line in lines if line)
+    except MetadataError as error:
+        raise UsageError(f"{source}: {error}") from error
 
 
 def run_main(arguments: list[str]) -> int:
@@ -133,7 +137,7 @@ def run_main(arguments: list[str]) -> int:
         given.dataset,
         given.collate_fn,
         given.precision,
-        _requirements(given.requirements),
+        _requirements(given.requirements, given.dataset),
         given.cache,
         given.stress,
         given.stress_minutes,

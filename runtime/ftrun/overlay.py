@@ -181,6 +181,21 @@ class Overlays:
         return directory / "bin" / "uv"
 
 
+def absent(requirement: str, installed: Mapping[str, str]) -> bool:
+    """Whether `installed` (versions by normalised name) lacks it, or it cannot be understood."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.version import InvalidVersion
+
+    try:
+        wanted = Requirement(requirement)
+        if wanted.marker is not None and not wanted.marker.evaluate():
+            return False
+        version = installed.get(normalise(wanted.name))
+        return version is None or not wanted.specifier.contains(version, prereleases=True)
+    except (InvalidRequirement, InvalidVersion, RecursionError):
+        return True
+
+
 def _checked(requirement: str) -> str:
     """A requirement as `packaging` prints it, which is one line of a requirements file and no option there."""
     from packaging.requirements import InvalidRequirement, Requirement

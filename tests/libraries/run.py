@@ -14,10 +14,10 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from ftrun.inline_metadata import dependencies
 from ftrun.interruption import Interruption
 from ftrun.overlay import OverlayError, Overlays
 from ftrun.project import normalise
-from ftsafety.repro.script import dependencies
 
 HERE = Path(__file__).parent
 

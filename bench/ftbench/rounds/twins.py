@@ -10,7 +10,7 @@ from ftbench.plan import variants
 from ftbench.rounds.endpoints import Endpoint, LocalEndpoint, connect
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, Overlays
+from ftrun.overlay import OverlayError, Overlays, absent
 from ftrun.twin import TwinError
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
@@ -62,12 +62,20 @@ class Twins:
         Raises TwinError if they run in other containers, and Interrupted.
         """
         overlays, failed = Overlays(cache or work, work, interruption), {}
-        for twin, endpoint in self.endpoints.items():
+        pins: list[str] = []
+        # The free-threaded twin first: fewer wheels fit it, and the other then takes the same versions.
+        for twin, endpoint in sorted(self.endpoints.items()):
+            installed = self.environments[twin]["packages"]
             if not isinstance(endpoint, LocalEndpoint):
-                raise TwinError("the containers have no network: derive an image with the packages (docs/benchmark.md)")
+                lacking = [each for each in requirements if absent(each, installed)]
+                if not lacking:
+                    continue
+                raise TwinError(
+                    f"the dataset needs {', '.join(lacking)}, and the containers have no network: derive an image with "
+                    "the packages (docs/benchmark.md)"
+                )
             try:
-                folder, _ = overlays.make(endpoint.python, requirements, self.environments[twin]["packages"])
-                endpoint.packages = folder
+                endpoint.packages, pins = overlays.make(endpoint.python, requirements, installed, pins)
             except OverlayError as error:
                 failed[twin] = str(error)
         return failed

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ftrun.configurations import TWIN, this_twin
 from ftrun.escape import fenced, markdown, terminal
+from ftrun.inline_metadata import MetadataError
 from ftrun.interruption import Interrupted, Interruption
-from ftrun.overlay import OverlayError, Overlays
+from ftrun.overlay import OverlayError, Overlays, absent
 from ftrun.twin import TwinError
 from ftsafety.repro import arguments as arguments_
 from ftsafety.repro import gallery, narrow, report, script, verdict
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         if given.gallery:
             return gallery.main(given)
         reproduction = Reproduction(given, arguments)
-    except (UsageError, script.ScriptError) as error:
+    except (UsageError, MetadataError) as error:
         print(f"repro: {terminal(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # before anything was begun: see Interruption
@@ -157,10 +158,10 @@ class Reproduction:
             twin = self._twins[name]
             if twin.python is None:
                 installed = self._descriptions[name]["packages"]
-                absent = [each for each in self._script.dependencies if _absent(each, installed)]
-                if absent:
+                lacking = [each for each in self._script.dependencies if absent(each, installed)]
+                if lacking:
                     missing[name] = (
-                        f"the script wants {', '.join(absent)}, and a container without network cannot "
+                        f"the script wants {', '.join(lacking)}, and a container without network cannot "
                         "install packages; run `./twins repro` natively"
                     )
                 continue
@@ -276,17 +277,3 @@ class Reproduction:
             f"{' '.join(variables)} python{version}{'t' if twin == 'ft' else ''} {name} {threads}"
         )
         return f"{' '.join(variables)} ./twins exec {twin} python {name} {threads}{plain}"
-
-
-def _absent(requirement: str, installed: dict[str, str]) -> bool:
-    from packaging.requirements import InvalidRequirement, Requirement
-    from packaging.version import InvalidVersion
-
-    from ftrun.project import normalise
-
-    try:
-        wanted = Requirement(requirement)
-        version = installed.get(normalise(wanted.name))
-        return version is None or not wanted.specifier.contains(version, prereleases=True)
-    except (InvalidRequirement, InvalidVersion, RecursionError):
-        return True

@@ -63,6 +63,23 @@ RACING = """
 
     train_set = Racing()
 """
+# Wants a package that the twins lack, and ones that they have.
+NEEDY = """
+    # /// script
+    # dependencies = ["torch", "xmltodict==1.0.4", "pywin32; sys_platform == 'win32'"]
+    # ///
+    import torch
+    import xmltodict
+
+    class Parsed(torch.utils.data.Dataset):
+        def __len__(self):
+            return 500
+
+        def __getitem__(self, index):
+            return torch.tensor(int(xmltodict.parse(f"<a>{index}</a>")["a"]))
+
+    train_set = Parsed()
+"""
 BAD = """
     import random
     import torch
@@ -105,7 +122,7 @@ BAD = """
 def files(tmp_path_factory) -> dict[str, Path]:
     directory = tmp_path_factory.mktemp("code")
     found = {}
-    for name, code in {"fine_data": FINE, "racing_data": RACING, "bad_data": BAD}.items():
+    for name, code in {"fine_data": FINE, "racing_data": RACING, "needy_data": NEEDY, "bad_data": BAD}.items():
         found[name] = directory / f"{name}.py"
         found[name].write_text(textwrap.dedent(code))
     return found
@@ -166,6 +183,22 @@ def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(run_own, 
     (warning,) = [warning for warning in document["warnings"] if "not all contestants gave the same samples" in warning]
     assert f"`./twins audit {files['racing_data']}:train_set`" in warning
     assert "not safe under threads" in " ".join(done.stdout.split())
+
+
+@pytest.mark.timeout(400)
+def test_packages_of_the_files_inline_metadata_are_installed(run_own, files, tmp_path):
+    done, directory = run_own(f"{files['needy_data']}:train_set", "--rounds", 1, "--batch-size", 8)
+    assert done.returncode == 0, done.stderr
+    document = load(directory / "results.json")
+    assert document["options"]["requirements"][:2] == ["torch", "xmltodict==1.0.4"]
+    assert len(document["waterfalls"]) == 1
+    # A file of requirements comes in their place.
+    (tmp_path / "none.txt").write_text("# nothing\n")
+    done, _ = run_own(f"{files['needy_data']}:train_set", "--requirements", tmp_path / "none.txt")
+    assert done.returncode == 1 and "No module named 'xmltodict'" in done.stderr
+    files["needy_data"].with_name("malformed.py").write_text("# /// script\n# dependencies = {\n# ///\n")
+    done, _ = run_own(f"{files['needy_data'].with_name('malformed.py')}:train_set")
+    assert done.returncode == 2 and "malformed.py: the inline metadata is no TOML" in done.stderr
 
 
 @pytest.mark.timeout(400)

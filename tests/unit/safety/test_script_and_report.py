@@ -8,11 +8,12 @@ import re
 
 import pytest
 
+from ftrun.inline_metadata import MetadataError
 from ftsafety.repro.arguments import UsageError, read_script
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import OK, WRONG, Outcome, from_json, printable
 from ftsafety.repro.report import excerpt, one_line, render
-from ftsafety.repro.script import Script, ScriptError, load
+from ftsafety.repro.script import Script, load
 from ftsafety.repro.verdict import judge
 from tests.hostile_text import HOSTILE_TEXTS
 
@@ -37,7 +38,7 @@ def test_dependencies():
     ],
 )
 def test_malformed_metadata(source, words):
-    with pytest.raises(ScriptError, match=words):
+    with pytest.raises(MetadataError, match=words):
         load("bug.py", source.encode())
 
 
@@ -52,7 +53,7 @@ def test_other_blocks_and_line_ends():
     assert load("bug.py", (other + "\n" + METADATA).encode()).dependencies == ("h5py", "numpy<3")
     assert load("bug.py", METADATA.replace("\n", "\r\n").encode()).dependencies == ("h5py", "numpy<3")
     # The last mark ends a block, if comment lines alone are before it.
-    with pytest.raises(ScriptError, match="no TOML"):
+    with pytest.raises(MetadataError, match="no TOML"):
         load("bug.py", METADATA.encode() + b"# x = 1\n# ///\n")
 
 

@@ -1,0 +1,60 @@
+"""What a file of Python source says in comments that it needs (PEP 723)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+BEGIN, END = re.compile(r"# /// ([a-zA-Z0-9-]+)"), "# ///"
+LONGEST = 64 * 1024
+
+
+class MetadataError(Exception):
+    """The metadata cannot be read; the message says why."""
+
+
+def dependencies(text: str) -> tuple[str, ...]:
+    """The requirements in the inline metadata; raises MetadataError if it is malformed.
+
+    https://peps.python.org/pep-0723/
+    """
+    blocks = list(_blocks([line.rstrip("\r") for line in text.split("\n")]))
+    if len(blocks) > 1:
+        raise MetadataError("there is more than one block of inline metadata (# /// script); PEP 723 allows one")
+    if not blocks:
+        return ()
+    content = "".join(f"{line[2:]}\n" for line in blocks[0])
+    if len(content) > LONGEST:
+        raise MetadataError(f"the inline metadata has more than {LONGEST // 1024} KiB")
+    try:
+        found = tomllib.loads(content).get("dependencies", [])
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise MetadataError(f"the inline metadata is no TOML: {error}") from error
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise MetadataError("the inline metadata: dependencies must be a list of strings")
+    return tuple(found)
+
+
+def _blocks(lines: list[str]) -> Iterator[list[str]]:
+    """The lines of each block of the type "script", without its marks; raises MetadataError for one without an end.
+
+    A block is comment lines from "# /// TYPE" to the last "# ///" among those that follow.
+    """
+    position = 0
+    while position < len(lines):
+        begin = BEGIN.fullmatch(lines[position])
+        position += 1
+        if not begin:
+            continue
+        first = position
+        while position < len(lines) and (lines[position] == "#" or lines[position].startswith("# ")):
+            position += 1
+        end = next((number for number in range(position - 1, first - 1, -1) if lines[number] == END), None)
+        if end is not None and begin[1] == "script":
+            yield lines[first:end]
+        elif end is None and "# /// script" in lines[first - 1 : position]:
+            raise MetadataError(
+                "the inline metadata (# /// script) is never closed by a line '# ///', or has "
+                "lines that do not begin with '# '"
+            )
