@@ -11,6 +11,7 @@ from __future__ import annotations
 from ftbench.plan.scenario import Scenario
 from ftbench.scenarios import (
     augment,
+    cache,
     combined,
     contention,
     interference,
@@ -42,6 +43,7 @@ SCENARIOS: dict[str, Scenario] = {
         memory.SCENARIO,
         startup.SCENARIO,
         latency.SCENARIO,
+        cache.SCENARIO,
         contention.SCENARIO,
         training.SCENARIO,
         *peers.SCENARIOS,

@@ -1,0 +1,142 @@
+"""Training on a local cache that grows: what a source gives so far is there in the next epoch (docs/cache.md).
+
+Threads of the training process fetch from a source that gives RATE bytes a second and never ends; workers read what
+is there, epoch after epoch. Worker processes are started anew for each epoch, because those of the one before do not
+know of what came since. Which samples an epoch has is a matter of time, so they are not compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ftbench.plan.contest import USUAL, Contest
+from ftbench.plan.scenario import Amount, Scenario, Task
+
+MIB = 1024 * 1024
+SAMPLE_BYTES = MIB
+RATE = 200e6
+FETCHERS = 4
+# An epoch has at most half of it: 128 samples, which is reached soon, and then the oldest are evicted.
+BUDGET = 256 * MIB
+PREFIX = "ft-bench-cache-"
+
+
+class Shards:
+    """A source: parts of files, again and again, at no more than RATE bytes a second. `_lock` guards `_next`."""
+
+    def __init__(self, paths: Sequence[str]):
+        self._paths = paths
+        self._in_shard = os.path.getsize(paths[0]) // SAMPLE_BYTES
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def keys(self) -> Iterator[str]:
+        """Their numbers, without end."""
+        return map(str, itertools.count())
+
+    def read(self, key: str) -> bytes:
+        """The sample, not before its time."""
+        with self._lock:
+            due = self._next = max(time.monotonic(), self._next + SAMPLE_BYTES / RATE)
+        shard, place = divmod(int(key) % (len(self._paths) * self._in_shard), self._in_shard)
+        with open(self._paths[shard], "rb", buffering=0) as file:
+            data = os.pread(file.fileno(), SAMPLE_BYTES, place * SAMPLE_BYTES)
+        time.sleep(max(0.0, due - time.monotonic()))
+        return data
+
+
+def _directory() -> str:
+    """A new directory for a cache; removes those of trials that were killed."""
+    import psutil
+
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if not psutil.pid_exists(int(left.name.removeprefix(PREFIX).partition("-")[0])):
+            shutil.rmtree(left, ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
+
+
+def measure(task: Task) -> dict:
+    """Epochs of what is there, until all batches were taken.
+
+    Returns gb_per_s (1e9 bytes of samples a second, over all epochs and what is between them), time_to_first_batch (s,
+    from the first fetch on), pss_mib (at the end); and as curves over the time: how many samples each epoch had, and
+    the rates at which samples came into the cache and out of it.
+    """
+    import numpy
+
+    from ftbench.measure.loaders import open_loader
+    from ftbench.measure.memory import memory_pss_mib
+    from ftloader.cache import GrowingCache, RawArray
+
+    directory, taken, first = _directory(), 0, 0.0
+    samples: list[int] = []
+    ends: list[float] = []
+    fetched: list[float] = []
+    read: list[float] = []
+    try:
+        begin = time.perf_counter()
+        with GrowingCache(
+            Shards(task.paths), directory, BUDGET, FETCHERS, decode=RawArray(numpy.int16), min_samples=task.batch_size
+        ) as cache:
+            while taken < task.batches:
+                epoch_began, before = time.perf_counter(), cache.statistics()
+                cache.set_epoch(len(samples))
+                wanted = min(len(cache) // task.batch_size, task.batches - taken)
+                with open_loader(task, cache, persistent=False) as loader:
+                    for _ in loader.epoch(wanted * task.batch_size):
+                        first = first or time.perf_counter() - begin
+                        taken += 1
+                seconds = time.perf_counter() - epoch_began
+                samples.append(len(cache))
+                ends.append(time.perf_counter() - begin)
+                fetched.append((cache.statistics() - before).fetched_bytes / seconds / 1e6)
+                read.append(wanted * task.batch_size * SAMPLE_BYTES / seconds / 1e6)
+            seconds, pss = time.perf_counter() - begin, memory_pss_mib()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    over = {"title": "seconds", "values": ends}
+    return {
+        "metrics": {
+            "gb_per_s": taken * task.batch_size * SAMPLE_BYTES / seconds / 1e9,
+            "time_to_first_batch": first,
+            "pss_mib": pss,
+        },
+        "samples": taken * task.batch_size,
+        "batches": taken,
+        "distributions": {
+            "samples-of-an-epoch": {"unit": "samples", "values": samples, "over": over},
+            "into-the-cache": {"unit": "MB/s", "values": fetched, "over": over},
+            "out-of-the-cache": {"unit": "MB/s", "values": read, "over": over},
+        },
+    }
+
+
+def _dataset(task: Task) -> Shards:
+    """The source; the dataset is made of it by the measurement."""
+    return Shards(task.paths)
+
+
+SCENARIO = Scenario(
+    name="cache",
+    group="",
+    question="a local cache that grows from a remote source: how much reaches the training loop meanwhile?",
+    description=f"epochs over a growing cache, while samples come in at {RATE / 1e6:.0f} MB/s",
+    sample="1 MiB of int16",
+    sample_bytes=SAMPLE_BYTES,
+    source="shards",
+    dataset=_dataset,
+    measure=measure,
+    metrics=("gb_per_s", "time_to_first_batch", "pss_mib"),
+    contest=Contest(USUAL),
+    full=Amount(batch_size=16, batches_per_worker=120),
+    quick=Amount(batch_size=16, batches_per_worker=60),
+    seconds=420,
+    quick_seconds=120,
+)

@@ -1,0 +1,90 @@
+"""A growing cache: a source that keeps to its rate, the curves of real epochs, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ftbench.document.results import load
+from ftbench.plan.scenario import Task
+from ftbench.scenarios import SCENARIOS, cache
+
+SCENARIO = SCENARIOS["cache"]
+pytestmark = [
+    pytest.mark.thread_unsafe(reason="starts processes"),
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> list[str]:
+    """Two files of three samples, each with its number in every byte."""
+    directory = tmp_path_factory.mktemp("shards")
+    for shard in range(2):
+        content = b"".join(bytes([3 * shard + place]) * cache.SAMPLE_BYTES for place in range(3))
+        (directory / str(shard)).write_bytes(content)
+    return sorted(map(str, directory.iterdir()))
+
+
+def test_the_source_keeps_to_its_rate(shards):
+    source = cache.Shards(shards)
+    keys = [key for key, _ in zip(source.keys(), range(40), strict=False)]
+    begin = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        samples = list(pool.map(source.read, keys))
+    assert time.monotonic() - begin >= 0.99 * 39 * cache.SAMPLE_BYTES / cache.RATE
+    assert samples == [bytes([number % 6]) * cache.SAMPLE_BYTES for number in range(40)]
+
+
+@pytest.mark.parametrize("variant", ["loader-thread", "loader-process"])
+def test_epochs_of_what_is_there(shards, variant, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    began = time.monotonic()
+    result = SCENARIO.measure(Task(SCENARIO, shards, variant, 2, 4, 2, 60, 2))
+    seconds = time.monotonic() - began
+    assert (result["batches"], result["samples"]) == (60, 240)
+    assert result["metrics"]["gb_per_s"] > 240 * cache.SAMPLE_BYTES / seconds / 1e9
+    assert 0 < result["metrics"]["time_to_first_batch"] < seconds and result["metrics"]["pss_mib"] > 50
+    curves = result["distributions"]
+    (times,) = {tuple(curve["over"]["values"]) for curve in curves.values()}
+    assert list(times) == sorted(times) and times[-1] < seconds
+    sizes = curves["samples-of-an-epoch"]["values"]
+    # It grows, to half of the budget at most.
+    assert 4 <= sizes[0] < sizes[-1] <= cache.BUDGET / 2 / cache.SAMPLE_BYTES
+    fetched = sum(
+        rate * length
+        for rate, length in zip(
+            curves["into-the-cache"]["values"], (b - a for a, b in zip((0, *times), times, strict=False)), strict=True
+        )
+    )
+    assert 0 < fetched < 1.1 * cache.RATE / 1e6 * times[-1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_trial_left_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left, other = (tmp_path / f"{cache.PREFIX}{pid}-x" for pid in (ended.pid, os.getppid()))
+    left.mkdir()
+    other.mkdir()
+    (left / "sample").write_bytes(b"x")
+    made = cache._directory()
+    assert sorted(tmp_path.iterdir()) == sorted([other, Path(made)])
+
+
+def test_a_run(run_bench, twin, tmp_path):
+    done = run_bench("cache", "--quick", "--configs", twin, "--workers", 1, "--rounds", 1, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = load(tmp_path / "latest" / "results.json")
+    (scenario,) = document["scenarios"]
+    trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
+    assert trials and all(trial["distributions"]["samples-of-an-epoch"]["over"]["values"] for trial in trials)
+    assert "samples" in (tmp_path / "latest" / "report.html").read_text()
