@@ -151,17 +151,6 @@ class TrialError(Exception):
     """The trial cannot measure what it was asked to; raised in its process."""
 
 
-def without_pause(measured: dict | Turns) -> dict:
-    """The result of a scenario's `measure`, all of its turns one after the other."""
-    if isinstance(measured, dict):
-        return measured
-    while True:
-        try:
-            next(measured)
-        except StopIteration as end:
-            return end.value
-
-
 # Enough for any percentile that is worth a word; more would make results.json large.
 DISTRIBUTION_LIMIT = 2000
 

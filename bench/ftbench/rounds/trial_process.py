@@ -57,13 +57,3 @@ class TrialProcess:
     def close(self) -> None:
         """Kill it, if it still runs, and what it started."""
         self._child.close()
-
-
-def to_its_end(trial) -> dict:
-    """The result of a trial (anything with `go_on` and `close`) that has all of its turns one after the other."""
-    try:
-        while (result := trial.go_on()) is None:
-            pass
-        return result
-    finally:
-        trial.close()

@@ -10,8 +10,9 @@ import numpy
 import pytest
 
 from ftbench.measure import epochs, loaders
-from ftbench.plan.scenario import Task, without_pause
+from ftbench.plan.scenario import Task
 from ftbench.stats.statistics import median, typical
+from tests.unit.bench.turns import without_pause
 
 pytestmark = [
     pytest.mark.thread_unsafe(reason="starts processes"),

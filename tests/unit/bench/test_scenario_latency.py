@@ -14,9 +14,10 @@ from ftbench.data.images import cache_directory
 from ftbench.data.slow_server import content, slow_server
 from ftbench.document.results import load
 from ftbench.machine import page_cache
-from ftbench.plan.scenario import Task, without_pause
+from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.latency import SAMPLE_BYTES, RemoteSamples
+from tests.unit.bench.turns import without_pause
 
 pytest.importorskip("fsspec", reason="fsspec is not installed here; it is in docker/requirements.lock")
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here; it is in docker/requirements.lock")

@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 
 from ftbench.measure import epochs
-from ftbench.plan.scenario import Task, without_pause
+from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.pillow import GRID, HEIGHT, SIDE, WIDTH
+from tests.unit.bench.turns import without_pause
 
 SCENARIO = SCENARIOS["pillow"]
 

@@ -15,10 +15,11 @@ from ftbench.data import raw_samples
 from ftbench.data.sources import GENERATED
 from ftbench.machine import page_cache
 from ftbench.measure.epochs import measure as measure_epochs
-from ftbench.plan.scenario import Task, without_pause
+from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.raw import pinned
 from ftbench.scenarios.raw.samples import Records, Shards, stacked
+from tests.unit.bench.turns import without_pause
 
 KIB, MIB = 1024, 1024 * 1024
 pytestmark = [

@@ -11,9 +11,10 @@ import time
 import psutil
 import pytest
 
-from ftbench.rounds.trial_process import TrialProcess, to_its_end
+from ftbench.rounds.trial_process import TrialProcess
 from ftbench.rounds.trials import TrialFailed
 from ftrun.child_process import Stopped
+from tests.unit.bench.turns import to_its_end
 
 pytestmark = [pytest.mark.thread_unsafe(reason="starts processes")]
 

@@ -14,11 +14,11 @@ import pytest
 
 from ftbench.document.results import load
 from ftbench.rounds.endpoints import RemoteEndpoint
-from ftbench.rounds.trial_process import to_its_end
 from ftbench.rounds.trials import TrialFailed
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
 from ftrun.twin import TwinError
+from tests.unit.bench.turns import to_its_end
 
 
 @pytest.fixture

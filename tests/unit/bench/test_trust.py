@@ -19,11 +19,12 @@ from ftbench import trust
 from ftbench.measure import loaders
 from ftbench.plan.contest import grid
 from ftbench.plan.contestants import CONFIGS
-from ftbench.plan.scenario import Task, without_pause
+from ftbench.plan.scenario import Task
 from ftbench.scenarios import trust as trust_scenario
 from ftbench.stats import statistics
 from ftbench.stats.statistics import NO_DIFFERENCE
 from tests.unit.bench.simulated import TRIAL_NOISE, values
+from tests.unit.bench.turns import without_pause
 
 RUNS = 20
 CONTESTANTS = [c for _, c in grid().candidates(CONFIGS, [1, 2], quick=False)]

@@ -1,0 +1,24 @@
+"""All turns of a measurement or a trial, one after the other."""
+
+from ftbench.plan.scenario import Turns
+
+
+def without_pause(measured: dict | Turns) -> dict:
+    """The result of a scenario's `measure`."""
+    if isinstance(measured, dict):
+        return measured
+    while True:
+        try:
+            next(measured)
+        except StopIteration as end:
+            return end.value
+
+
+def to_its_end(trial) -> dict:
+    """The result of a trial, anything with `go_on` and `close`."""
+    try:
+        while (result := trial.go_on()) is None:
+            pass
+        return result
+    finally:
+        trial.close()
