@@ -115,7 +115,7 @@ def test_ctrl_c_reports_the_finished_rounds(engine, project):
     reader = threading.Thread(target=read_terminal, args=(ours, shown))
     reader.start()
     try:
-        assert wait_until(lambda: list(project.results.glob("*/results.json")), 120), "no round was finished in time"
+        assert wait_until(lambda: list(project.results.glob("*/results.json")), 400), "no round was finished in time"
         os.write(ours, b"\x03")
         assert process.wait(timeout=30) == 130
     finally:
