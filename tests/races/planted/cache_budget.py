@@ -1,4 +1,4 @@
-"""Decoded images cached within a budget: a thread adds one while another sums over the dict, which is a RuntimeError."""
+"""Decoded images cached within a budget: a thread adds one while another sums over the dict, a RuntimeError."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""The events nearest to a moment, by sorting a shared list in place: other threads find it empty, or sorted for them."""
+"""The events nearest to a moment, by sorting a shared list in place: other threads find it empty, or re-sorted."""
 
 import torch
 from torch.utils.data import Dataset
