@@ -1,23 +1,10 @@
-"""The datasets of this folder: where they are, how to load one, and how to compare its samples."""
+"""The datasets of this folder: how to load one, and how to compare its samples."""
 
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch.utils.data import IterableDataset
-
-FOLDER = Path(__file__).resolve().parent
-ROOT = FOLDER.parent.parent
-
-
-def files(names):
-    """Those with these names; all without any."""
-    found = [path for kind in ("planted", "sound") for path in sorted((FOLDER / kind).glob("*.py"))]
-    unknown = set(names) - {path.stem for path in found}
-    if unknown:
-        raise SystemExit(f"no such dataset: {', '.join(sorted(unknown))}")
-    return [path for path in found if not names or path.stem in names]
 
 
 def load(path):

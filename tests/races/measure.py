@@ -24,6 +24,16 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 DRIVER = (FOLDER / "threads_driver.py").read_text()
+REPORTED, NOTHING = "reported", "nothing"
+
+
+def files(names):
+    """Those with these names; all without any."""
+    found = [path for kind in ("planted", "sound") for path in sorted((FOLDER / kind).glob("*.py"))]
+    unknown = set(names) - {path.stem for path in found}
+    if unknown:
+        raise SystemExit(f"no such dataset: {', '.join(sorted(unknown))}")
+    return [path for path in found if not names or path.stem in names]
 
 
 def wilson(hits, total, z=1.959964):
@@ -37,11 +47,100 @@ def wilson(hits, total, z=1.959964):
 
 
 def command(arguments, seconds, **variables):
-    """Exit status (None: it took too long), and its output."""
+    """The exit status, 124 for one that took too long, and the output."""
     try:
         done = subprocess.run(
             arguments, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=seconds
         )
     except subprocess.TimeoutExpired:
-        return None, ""
+        return 124, ""
     return done.returncode, done.stdout + done.stderr
+
+
+def audit(path):
+    """The audit's verdict by its exit status, and the first line that says why."""
+    status, output = command(["./twins", "audit", f"{path.relative_to(ROOT)}:dataset"], 900)
+    return {0: NOTHING, 1: REPORTED}.get(status, f"error {status}"), output
+
+
+def threadcheck(path, folder, scratch):
+    """Whether threadcheck reports something in the dataset's lines: reading them, and running them in threads."""
+    source = path.read_text()
+    script = scratch / path.name
+    script.write_text(f"{source}\n\n{DRIVER}")
+    python = ["./twins", "exec", "ft", "python", "-m", "threadcheck"]
+    status, output = command([*python, "scan", str(script), "--json", "--quiet"], 300, PYTHONPATH=str(folder))
+    try:
+        found = json.loads(output[output.index("[") :])
+        own = [warning for warning in found if warning["line"] <= source.count("\n") and warning["severity"] != "info"]
+        scan = REPORTED if own else NOTHING
+    except ValueError:
+        scan = f"error {status}"
+    status, output = command([*python, "run", str(script)], 300, PYTHONPATH=str(folder), TMPDIR=str(scratch))
+    if status == 0:
+        return scan, NOTHING
+    return scan, REPORTED if "Data races detected" in output else f"error {status}"
+
+
+def examine(path, folder, scratch):
+    """A row of the table: what each tool says."""
+    says, _ = audit(path)
+    row = {"name": path.stem, "about": ast.get_docstring(ast.parse(path.read_text())), "audit": says}
+    if folder:
+        row["threadcheck scan"], row["threadcheck run"] = threadcheck(path, folder, scratch)
+    return row
+
+
+def table(planted, rows, tools):
+    """What the tools say of the planted races, or of the sound datasets."""
+    right = REPORTED if planted else NOTHING
+    heads = ["file", "what goes wrong in threads" if planted else "why it is safe in threads"]
+    heads += ["audit", "found" if planted else "right", *tools[1:]]
+    lines = [f"| {' | '.join(heads)} |", f"|{'-|' * len(heads)}"]
+    for row in rows:
+        cells = [row["name"], row["about"], row["audit"], "yes" if row["audit"] == right else "**no**"]
+        lines.append(f"| {' | '.join([*cells, *(row[tool] for tool in tools[1:])])} |")
+    return lines
+
+
+def summary(planted, sound, tools):
+    """Recall and false alarms of each tool."""
+    lines = ["| | recall: planted races reported | false alarms: sound datasets reported |", "|-|-|-|"]
+    for tool in tools:
+        shares = (wilson(sum(row[tool] == REPORTED for row in rows), len(rows)) for rows in (planted, sound))
+        lines.append(f"| {tool} | {' | '.join(shares)} |")
+    return [*lines, "", "In brackets: Wilson's 95% interval."]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="these alone; without: all")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the tables to this file, as Markdown")
+    parser.add_argument("--threadcheck", type=Path, metavar="DIR", help="where threadcheck is installed")
+    arguments = parser.parse_args()
+    tools = ["audit", *(["threadcheck scan", "threadcheck run"] if arguments.threadcheck else [])]
+    folder = arguments.threadcheck and arguments.threadcheck.resolve()
+    scratch = Path(tempfile.mkdtemp(prefix="races-"))
+    rows = {"planted": [], "sound": []}
+    try:
+        for number, path in enumerate(chosen := files(arguments.names), start=1):
+            start = time.monotonic()
+            row = examine(path, folder, scratch)
+            rows[path.parent.name].append(row)
+            says = ", ".join(f"{tool}: {row[tool]}" for tool in tools)
+            name = f"{path.parent.name}/{path.stem}"
+            print(f"{number}/{len(chosen)} {name}: {says} ({time.monotonic() - start:.0f} s)", file=sys.stderr, flush=True)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    lines = summary(rows["planted"], rows["sound"], tools)
+    for kind, found in rows.items():
+        if found:
+            lines += ["", f"## {kind.capitalize()}", "", *table(kind == "planted", found, tools)]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if arguments.out:
+        arguments.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

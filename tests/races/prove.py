@@ -26,7 +26,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from cases import ROOT, files, frozen, is_iterable, load
+from cases import frozen, is_iterable, load
+from measure import ROOT, files
 from PIL import ImageFile
 
 sys.path.insert(0, str(ROOT / "loader"))

@@ -12,7 +12,8 @@ COUNT, PIXELS = 500, 784
 
 class Digits(Dataset):
     def __init__(self, path):
-        self.file = open(path, "rb")
+        self.path = path
+        self.file = None
         self._lock = threading.RLock()
 
     def __len__(self):
@@ -20,6 +21,8 @@ class Digits(Dataset):
 
     def _read(self, offset, size):
         with self._lock:
+            if self.file is None:
+                self.file = open(self.path, "rb")
             self.file.seek(offset)
             return self.file.read(size)
 
