@@ -129,7 +129,8 @@ def main():
             rows[path.parent.name].append(row)
             says = ", ".join(f"{tool}: {row[tool]}" for tool in tools)
             name = f"{path.parent.name}/{path.stem}"
-            print(f"{number}/{len(chosen)} {name}: {says} ({time.monotonic() - start:.0f} s)", file=sys.stderr, flush=True)
+            took = f"({time.monotonic() - start:.0f} s)"
+            print(f"{number}/{len(chosen)} {name}: {says} {took}", file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     lines = summary(rows["planted"], rows["sound"], tools)
