@@ -8,7 +8,7 @@ from torch.utils.data import Dataset
 IMAGES, CROPS = 10, 64
 
 
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache(maxsize=100)
 def boxes_of(image):
     """The boxes of an image, as if they were parsed from a slow XML file."""
     corner = np.random.default_rng(image).integers(0, 200, (200, 2))

@@ -17,7 +17,7 @@ class Tables(Dataset):
     def __getitem__(self, index):
         text, delimiter = self.tables[index]
         csv.register_dialect("table", delimiter=delimiter)
-        rows = [row for row in csv.reader(io.StringIO(text), "table")]
+        rows = list(csv.reader(io.StringIO(text), "table"))
         return np.array([[float(field) for field in row] for row in rows])
 
 

@@ -10,7 +10,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 RECORD = 256
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def opened(path):
     return open(path, "rb")
 
