@@ -6,7 +6,7 @@ Each dataset is audited through the command line, one after the other. With --th
 threadcheck, as a script that loads the dataset in four threads: `threadcheck scan` reads it, `threadcheck run`
 executes it. To install threadcheck into DIR:
 
-    pip install --target DIR --no-deps --python-version 3.13 --only-binary :all: threadcheck==0.0.1.2
+    pip install --target DIR --no-deps --ignore-requires-python threadcheck==0.0.1.2
 """
 
 import argparse
@@ -120,6 +120,8 @@ def main():
     arguments = parser.parse_args()
     tools = ["audit", *(["threadcheck scan", "threadcheck run"] if arguments.threadcheck else [])]
     folder = arguments.threadcheck and arguments.threadcheck.resolve()
+    if folder and not (folder / "threadcheck").is_dir():
+        parser.error(f"{folder} does not hold threadcheck; --help says how to install it")
     scratch = Path(tempfile.mkdtemp(prefix="races-"))
     rows = {"planted": [], "sound": []}
     try:

@@ -271,11 +271,11 @@ def verdict(path, result):
 def row(path, result):
     what, faults = verdict(path, result)
     natural = result.get("natural") or {"loads": 0, "faults": {}, "epochs": 0, "bad_epochs": 0}
-    share = sum(natural["faults"].values()) / natural["loads"] if natural["loads"] else 0
+    share = f"{sum(natural['faults'].values()) / natural['loads']:.2%}" if natural["loads"] else "crash"
     seen = ", ".join(f"{kind} ×{number}" for kind, number in Counter(faults).most_common(4))
     elsewhere = "; ".join(f"{key}: {result[key]}" for key in ("serial", "processes") if result.get(key))
     epochs = f"{natural['bad_epochs']}/{natural['epochs']}"
-    return f"| {path.parent.name}/{path.stem} | {what} | {share:.2%} | {epochs} | {seen} | {elsewhere} |"
+    return f"| {path.parent.name}/{path.stem} | {what} | {share} | {epochs} | {seen} | {elsewhere} |"
 
 
 def main():
