@@ -256,6 +256,8 @@ class _Builder:
             source.result()
         plan = self._plan
         directory = plan.interpreter(name)
+        if cache.finished(directory):
+            return  # the source's name was new, but not what it holds
         cache.start(directory)
         work = directory / "build"
         self._run(
@@ -288,6 +290,8 @@ class _Builder:
         for future in needs:
             future.result()
         plan = self._plan
+        if plan.twin(name):
+            return  # as above; programs may be running in it
         own = plan.own[name]
         base = own["executable"] if own else plan.interpreter(name) / "bin" / "python3"
         directory = plan.environment(name)

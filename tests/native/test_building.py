@@ -76,6 +76,20 @@ def test_two_first_uses_wait_for_each_other(start_twins, new_cache):
     assert second.wait(timeout=120) == 130
 
 
+def test_a_source_fetched_again_leaves_what_is_built_of_it(twins, cache, new_cache):
+    # As after a change of docker/patches that does not concern this version: programs may be running in the twins.
+    shared = new_cache / "ft-twins"
+    (shared / "source").unlink()
+    for kind in ("interpreters", "environments"):
+        (shared / kind).mkdir()
+        for each in (cache / kind).iterdir():
+            (shared / kind / each.name).symlink_to(each)
+    done = twins("exec", "ft", "python", "-V", XDG_CACHE_HOME=str(new_cache))
+    assert done.returncode == 0, done.stderr
+    assert "CPython source: done" in done.stderr
+    assert "interpreter ft (log" not in done.stderr and "packages ft (log" not in done.stderr
+
+
 def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, new_cache):
     first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
     lines_until(first, BUILDING)
