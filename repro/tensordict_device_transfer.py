@@ -4,8 +4,8 @@
 # Package: tensordict
 # Fails: 0.12.2
 # Fixed: 0.13.0
-# Expected gil: fails (exception)
-# Expected ft-gil: fails (exception)
+# Expected gil: may fail (exception)
+# Expected ft-gil: may fail (exception)
 # Expected ft: fails (exception)
 # Timeout: 60
 import os

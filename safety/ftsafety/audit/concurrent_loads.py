@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ftsafety.audit.comparison import Frozen, Raised, difference, structure
 from ftsafety.audit.observer import events_in, monitoring
 from ftsafety.audit.reachable import Snapshot
-from ftsafety.audit.samples import HERE, Loads, outcome
+from ftsafety.audit.samples import HERE, Loads, outcome, thread
 
 ROUNDS = 12
 """Rounds of a burst."""
@@ -172,17 +172,14 @@ class Burster:
         return difference(got, reference)
 
     def _run(self, run: Callable[[int], None], barrier: threading.Barrier, done: list[int]) -> None:
-        # Daemons: the user's code may hang for ever, and then nobody can end its thread.
-        threads = [
-            threading.Thread(target=run, args=(n,), name=f"audit-thread-{n}", daemon=True) for n in range(self._threads)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        threads = [thread(f"audit-thread-{n}", run, n) for n in range(self._threads)]
+        for each in threads:
+            each.start()
+        for each in threads:
             before = None
-            while thread.is_alive():
-                thread.join(self._patience)
-                if thread.is_alive() and before == sum(done):
+            while each.is_alive():
+                each.join(self._patience)
+                if each.is_alive() and before == sum(done):
                     barrier.abort()
                     raise stuck(threads, self._patience)
                 before = sum(done)
@@ -210,13 +207,13 @@ def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
     """What hangs, looked at once now, as an exception to raise."""
     frames = sys._current_frames()
     texts, names, line = [], [], ""
-    for thread in threads:
-        frame = frames.get(thread.ident or 0)
+    for each in threads:
+        frame = frames.get(each.ident or 0)
         stack = traceback.extract_stack(frame) if frame is not None else []
         own = [entry for entry in stack if not entry.filename.startswith(HERE) and entry.filename != threading.__file__]
-        if not own or not thread.is_alive():
+        if not own or not each.is_alive():
             continue  # at the barrier
-        names.append(thread.name)
+        names.append(each.name)
         line = line or f"{own[-1].filename}:{own[-1].lineno}  {own[-1].line}"
-        texts.append(f"{thread.name}:\n" + "".join(traceback.format_list(own)).rstrip())
+        texts.append(f"{each.name}:\n" + "".join(traceback.format_list(own)).rstrip())
     return Stuck(seconds, "\n".join(texts), names, line)

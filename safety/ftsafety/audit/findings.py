@@ -319,6 +319,26 @@ def from_owner_thread(loads: Loads, error: Raised) -> Finding:
     )
 
 
+def from_makers_thread(loads: Loads, other: dict[Any, str]) -> list[Finding]:
+    """Samples that are others in the thread that made the dataset than in any other thread, and how they differ."""
+    if not other:
+        return []
+    key, how = next(iter(other.items()))
+    return [
+        Finding(
+            "other-in-makers-thread",
+            PROBLEM,
+            f"worker threads get other samples than the thread that made the dataset: {_keys(loads, set(other))}",
+            str(definition(loads.dataset)),
+            f"{loads.unit} {key}: {how}. Something was set for that thread alone when the dataset was made, such as an "
+            "attribute of a threading.local. Worker processes, which are forked from that thread, have it; worker "
+            "threads do not.",
+            "keep it in an attribute of the dataset, or set it where a sample is loaded",
+            "twice in the thread that made the dataset, and in each serial pass of another one",
+        )
+    ]
+
+
 def from_threads(
     loads: Loads,
     odds: list[Odd],

@@ -27,7 +27,7 @@ from ftloader.call_site import is_user_code
 from ftsafety.audit import file_positions
 from ftsafety.audit.libraries import LIMITS
 from ftsafety.audit.reachable import LOCK_LIKE, Node, is_held
-from ftsafety.audit.samples import Loads, attempt
+from ftsafety.audit.samples import Loads, attempt, thread
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
 
 TURNS = 2
@@ -225,16 +225,15 @@ class Observer:
                 finished[number].set()
                 leave.wait()  # so that what belongs to this thread stays apart from the next one's
 
-        # Daemons, since the user's code may hang: then the watchdog of the audit speaks.
-        threads = [threading.Thread(target=run, args=(n,), name=f"audit-turn-{n}", daemon=True) for n in range(TURNS)]
+        threads = [thread(f"audit-turn-{n}", run, n) for n in range(TURNS)]
         try:
-            for thread, event in zip(threads, finished, strict=True):
-                thread.start()
+            for each, event in zip(threads, finished, strict=True):
+                each.start()
                 event.wait()
         finally:
             leave.set()
-        for thread in threads:
-            thread.join()
+        for each in threads:
+            each.join()
 
     def _watched_load(self, key: Any, number: int) -> None:
         self._turns.setdefault(threading.get_ident(), _Turn())

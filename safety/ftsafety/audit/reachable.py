@@ -243,7 +243,8 @@ _MISSING = object()
 
 def _is_users(value: Any) -> bool:
     """Whether *value*'s attributes may be put back: a dataset, or an object of a class of the user's."""
-    if type(value).__module__.partition(".")[0] in LIMITS:
+    # What a threading.local holds is of the thread that looks: put back, it would be given to another.
+    if type(value).__module__.partition(".")[0] in LIMITS or isinstance(value, threading.local):
         return False
     return isinstance(value, torch.utils.data.Dataset) or any(
         is_user_code(_file_of(cls)) for cls in type(value).__mro__ if cls is not object

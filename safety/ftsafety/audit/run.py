@@ -10,7 +10,7 @@ from ftsafety.audit.comparison import Frozen, Raised, difference
 from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Odd, Stuck, stuck
 from ftsafety.audit.observer import Observed, Observer, discovering
 from ftsafety.audit.report import Report
-from ftsafety.audit.samples import Loads, attempt, choose, freeze, outcome
+from ftsafety.audit.samples import Loads, attempt, choose, freeze, outcome, thread
 
 OBSERVED = 6
 """Samples that each thread loads while its lines are watched."""
@@ -100,6 +100,7 @@ class _Audit:
         suspects = findings.from_observation(self._loads, first, second, nodes)
         report.findings += suspects
         report.findings += findings.from_serial(self._loads, self._unequal, self._shared_memory)
+        report.findings += self._in_this_thread()
         report.findings += findings.from_changes(self._loads.dataset, self._changes, suspects, second)
         scratch = findings.from_arrays(self._loads.dataset, self._overwritten_arrays, codes, suspects, second)
         report.findings += scratch
@@ -145,6 +146,17 @@ class _Audit:
                 raise AuditError(f"no sample can be loaded, not even by one thread:\n{first.traceback}")
         self._report.findings.append(findings.from_owner_thread(self._loads, first))
 
+    def _in_this_thread(self) -> list:
+        """Whether the thread that made the dataset, in which a worker process would be forked, gets other samples."""
+        other: list[dict[Any, str]] = []
+        for _ in range(2):
+            self._snapshot.restore()
+            outcomes = {key: outcome(self._loads, key, 0) for key in self._loads.keys[:OBSERVED]}
+            ways = {key: difference(got, self._reference[key]) for key, got in outcomes.items()}
+            other.append({key: how for key, how in ways.items() if how and key not in self._unequal})
+        both = {key: how for key, how in other[0].items() if key in other[1]}
+        return findings.from_makers_thread(self._loads, both)
+
     # -- one thread ------------------------------------------------------------------------------------
 
     def _alone(self, work: Callable[[], Any]) -> Any:
@@ -157,13 +169,13 @@ class _Audit:
             except BaseException as error:
                 results.append((None, error))
 
-        thread = threading.Thread(target=run, name="audit-alone", daemon=True)
-        thread.start()
+        alone = thread("audit-alone", run)
+        alone.start()
         # What is waited for is the next sample, each of which gets a limit of its own.
         loaded = -1
-        while thread.is_alive():
-            thread.join(self._patience)
-            if thread.is_alive() and loaded == self._loaded:
+        while alone.is_alive():
+            alone.join(self._patience)
+            if alone.is_alive() and loaded == self._loaded:
                 everyone = [t for t in threading.enumerate() if t.name.startswith("audit-")]
                 hang = stuck(everyone, self._patience)
                 raise AuditError(f"the dataset hangs with one thread at a time, so it is no race:\n{hang.stacks}")

@@ -3,14 +3,16 @@
 import contextlib
 import os
 import random
+import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from torch.utils.data import IterableDataset
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
 from ftloader.call_site import is_user_code, treat_as_engine
+from ftloader.consumer_modes import ConsumerModes, own_context
 from ftloader.random import enter_sample, sample_scope
 from ftloader.thread_worker import own_datasets
 from ftloader.torch_private import DatasetKind
@@ -135,6 +137,20 @@ def raised(error: BaseException) -> Raised:
     own = [frame for frame in frames if not frame.filename.startswith(HERE)]
     listing = "".join(traceback.format_list(own[-6:])) + text
     return Raised(f"raised {type(error).__qualname__}", line=line, text=text, traceback=listing)
+
+
+def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
+    """A thread that begins as the loader's workers do: with this one's modes and context variables.
+
+    A daemon: the user's code may hang for ever, and then nobody can end its thread.
+    """
+    modes, context = ConsumerModes(), own_context()
+
+    def run() -> None:
+        modes.adopt()
+        context.run(target, *args)
+
+    return threading.Thread(target=run, name=name, daemon=True)
 
 
 @contextlib.contextmanager

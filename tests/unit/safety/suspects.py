@@ -1,5 +1,6 @@
 """Datasets with and without races, for the tests of the audit."""
 
+import contextvars
 import functools
 import os
 import random
@@ -89,6 +90,48 @@ class FilePerThread(Sized):
             self.own.file = open(self.path, "rb")
         self.own.file.seek(index * RECORD)
         return self.own.file.read(RECORD)
+
+
+class Decoder(threading.local):
+    """Each thread that uses it gets its own buffer, made by the constructor."""
+
+    def __init__(self):
+        self.buffer = np.zeros(1000)
+
+
+class DecoderPerThread(Sized):
+    def __init__(self):
+        self.decoder = Decoder()
+
+    def __getitem__(self, index):
+        buffer = self.decoder.buffer
+        buffer[:] = index
+        buffer += 1
+        return torch.from_numpy(buffer.copy())
+
+
+class LanguageOfTheMaker(Sized):
+    """The labels' language is set for the thread that makes the dataset."""
+
+    def __init__(self):
+        self.chosen = threading.local()
+        self.chosen.language = "de"
+
+    def __getitem__(self, index):
+        return f"{getattr(self.chosen, 'language', 'en')}-{index}"
+
+
+MARGIN = contextvars.ContextVar("MARGIN", default=0)
+
+
+class MarginOfTheProgram(Sized):
+    """Worker threads have the context variables of the thread that iterates the loader."""
+
+    def __init__(self):
+        MARGIN.set(3)
+
+    def __getitem__(self, index):
+        return index + MARGIN.get()
 
 
 class Counter(Sized):

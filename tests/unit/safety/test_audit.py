@@ -1,5 +1,6 @@
 """``ftsafety.audit``: what it says of datasets whose faults are known, and of datasets that have none."""
 
+import contextvars
 import importlib.util
 import sys
 from pathlib import Path
@@ -41,7 +42,8 @@ def the(report, kind):
 
 
 @pytest.mark.parametrize(
-    "name", ["Clean", "LockedFile", "ReadAt", "FilePerSample", "CountedUnderLock", "tensors", "Zipped"]
+    "name",
+    ["Clean", "LockedFile", "ReadAt", "FilePerSample", "CountedUnderLock", "DecoderPerThread", "tensors", "Zipped"],
 )
 def test_nothing_is_said_of_a_safe_dataset(suspects, name):
     report = audit(getattr(suspects, name)())
@@ -104,6 +106,20 @@ def test_something_per_thread_is_a_note(suspects):
     report = audit(suspects.FilePerThread())
     assert "self.own.file = open" in the(report, "late-thread-local").where
     assert report.ok, str(report)
+
+
+def test_what_only_the_thread_has_that_made_the_dataset(suspects):
+    finding = the(audit(suspects.LanguageOfTheMaker()), "other-in-makers-thread")
+    assert "'en-" in finding.what and "'de-" in finding.what
+    assert finding.level == "problem"
+
+
+def test_context_variables_and_modes_are_those_of_the_program(suspects):
+    def check():
+        with torch.no_grad():
+            assert not kinds(audit(suspects.MarginOfTheProgram()))
+
+    contextvars.copy_context().run(check)
 
 
 def test_a_connection_that_belongs_to_a_thread(suspects):
