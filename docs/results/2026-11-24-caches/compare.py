@@ -1,0 +1,230 @@
+"""The growing cache beside litdata's and MosaicML's datasets, at their documented settings, on one disk and source.
+
+Each gets the same samples from a directory that stands for the remote store, writes them to its local cache, and
+makes batches of them with two workers: a first epoch from the store on, and two more from the cache. Then each is
+killed in the midst of its first epoch and started again on what it left.
+
+    ./twins exec gil python docs/results/2026-11-24-caches/compare.py
+    ./twins exec ft python docs/results/2026-11-24-caches/compare.py ours-threads ours-processes litdata
+
+What the twin lacks is installed into a temporary folder. (Not all that streaming needs has wheels for 3.13t.)
+"""
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+from ftrun.interruption import Interruption
+from ftrun.overlay import Overlays
+from ftrun.project import normalise
+
+NEEDS = {"litdata": "litdata==0.2.76", "streaming": "mosaicml-streaming==0.13.0"}
+VALUES = 512 * 1024  # of a sample: 1 MiB of int16
+BATCH = 16
+LIMIT = 120.0
+
+
+def sample(number):
+    """A sample: incompressible, and begins with its number."""
+    import numpy as np
+
+    values = np.random.default_rng(number).integers(-(2**15), 2**15, VALUES, np.int16)
+    values[:2] = np.array([number], np.int32).view(np.int16)
+    return values
+
+
+def write_raw(store, count):
+    for number in range(count):
+        (store / f"{number:06}").write_bytes(sample(number).tobytes())
+
+
+def write_litdata(store, count):
+    from litdata.streaming.writer import BinaryWriter
+
+    writer = BinaryWriter(str(store), chunk_bytes="64MB")
+    for number in range(count):
+        writer[number] = sample(number)
+    writer.done()
+    writer.merge()
+
+
+def write_streaming(store, count):
+    from streaming import MDSWriter
+
+    with MDSWriter(out=str(store), columns={"x": f"ndarray:int16:{VALUES}"}) as writer:
+        for number in range(count):
+            writer.write({"x": sample(number)})
+
+
+def ours(store, cache, count, method):
+    import numpy as np
+
+    from ftloader import DataLoader
+    from ftloader.cache import GrowingCache, RawArray
+
+    with GrowingCache(
+        f"file://{store}", cache, max_bytes=4 * count * 2 * VALUES, fetchers=4, decode=RawArray(np.int16),
+        min_samples=count,
+    ) as dataset:  # fmt: skip
+        for epoch in range(3):
+            dataset.set_epoch(epoch)
+            yield DataLoader(dataset, batch_size=BATCH, num_workers=2, worker_method=method)
+
+
+def litdata(store, cache, count):
+    from litdata import StreamingDataLoader, StreamingDataset
+
+    dataset = StreamingDataset(f"local:{store}", cache_dir=str(cache))
+    loader = StreamingDataLoader(dataset, batch_size=BATCH, num_workers=2)
+    for _ in range(3):
+        yield loader
+
+
+def streaming(store, cache, count):
+    from streaming import StreamingDataset
+    from torch.utils.data import DataLoader
+
+    dataset = StreamingDataset(remote=str(store), local=str(cache), batch_size=BATCH)
+    loader = DataLoader(dataset, batch_size=BATCH, num_workers=2)
+    for _ in range(3):
+        yield ((batch["x"]) for batch in loader)
+
+
+WAYS = {
+    "ours-threads": (write_raw, lambda *args: ours(*args, "thread")),
+    "ours-processes": (write_raw, lambda *args: ours(*args, "process")),
+    "litdata": (write_litdata, litdata),
+    "streaming": (write_streaming, streaming),
+}
+
+
+def run_one(way, store, cache, count, epochs):
+    """In a process of its own: prints a line of JSON for each epoch."""
+    import torch
+
+    torch.set_num_threads(1)
+    os.environ["LITDATA_DISABLE_VERSION_CHECK"] = "1"
+    # Importing is not what is measured.
+    importlib.import_module({"litdata": "litdata", "streaming": "streaming"}.get(way, "ftloader.cache"))
+    sums = json.loads((store.parent / "sums.json").read_text())
+    begin = time.perf_counter()
+    for _, loader in zip(range(epochs), WAYS[way][1](store, cache, count), strict=False):
+        seen, wrong = set(), 0
+        for batch in loader:
+            for one in batch:
+                number = int(one[:2].numpy().view("int32")[0])
+                seen.add(number)
+                if epochs == 1:
+                    wrong += zlib.crc32(one.numpy()) != sums[str(number)]
+        end = time.perf_counter()
+        print(json.dumps({"seconds": end - begin, "seen": len(seen), "wrong": wrong}), flush=True)
+        begin = time.perf_counter()
+
+
+def install(ways, work):
+    """The packages that the twin lacks, for this process and its children; its torch stays."""
+    installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
+    wanted = [NEEDS[way] for way in ways if way in NEEDS] + [f"torch=={installed['torch']}"]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
+    with Interruption() as interruption:
+        folder, _ = Overlays(cache, work / "site-packages", interruption).make(sys.executable, wanted, installed)
+    sys.path.insert(0, folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+
+
+def start(way, store, cache, count, epochs):
+    command = [sys.executable, __file__, "--one", way, str(store), str(cache), str(count), str(epochs)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def end(process, seconds):
+    """(its lines, what went wrong)."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return [], "hangs"
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # what it has left
+        except ProcessLookupError:
+            pass
+    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    return lines, "" if process.returncode == 0 else (err.strip().splitlines() or ["no message"])[-1][:200]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ways", nargs="*", default=list(WAYS), help=f"who takes part ({', '.join(WAYS)})")
+    parser.add_argument("--samples", type=int, default=1024, help="in the store, 1 MiB each")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--directory", help="where the store and the caches are")
+    given = parser.parse_args()
+    ways = given.ways or list(WAYS)
+    with tempfile.TemporaryDirectory(dir=given.directory) as folder:
+        work = Path(folder)
+        install(ways, work)
+        sums = {number: zlib.crc32(sample(number)) for number in range(given.samples)}
+        (work / "sums.json").write_text(json.dumps(sums))
+        stores = {}
+        for way in list(ways):
+            writer = WAYS[way][0]
+            store = stores[way] = work / writer.__name__
+            if not store.exists():
+                store.mkdir()
+                writer(store, given.samples)
+        cache, found = work / "cache", {way: [] for way in ways}
+        for number in range(given.rounds):
+            for way in random.sample(ways, len(ways)):
+                lines, problem = end(start(way, stores[way], cache, given.samples, 3), LIMIT)
+                shutil.rmtree(cache, ignore_errors=True)
+                found[way].append([line["seconds"] for line in lines])
+                print(f"round {number + 1}: {way}: {lines} {problem}", file=sys.stderr, flush=True)
+        megabytes = given.samples * 2 * VALUES / 1e6
+        print("| | first epoch, MB/s | from the cache, MB/s |\n|---|---:|---:|")
+        for way in ways:
+            whole = [run for run in found[way] if len(run) == 3]
+            if whole:
+                cold = [megabytes / run[0] for run in whole]
+                warm = [megabytes / min(run[1:]) for run in whole]
+                cells = [f"{statistics.median(c):.0f} ({min(c):.0f} to {max(c):.0f})" for c in (cold, warm)]
+                print(f"| {way} | {cells[0]} | {cells[1]} |", flush=True)
+        for way in ways if given.kills else ():
+            outcomes, chance = {}, random.Random(0)
+            longest = min((run[0] for run in found[way] if run), default=5.0) + 3.0
+            for _ in range(given.kills):
+                process = start(way, stores[way], cache, given.samples, 1)
+                time.sleep(chance.uniform(1.5, longest))
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                lines, problem = end(start(way, stores[way], cache, given.samples, 1), LIMIT / 2)
+                if lines and not problem:
+                    line = lines[0]
+                    problem = f"{line['wrong']} wrong" if line["wrong"] else ""
+                    if line["seen"] != given.samples:
+                        problem += f" {given.samples - line['seen']} missing"
+                outcomes[problem or "right"] = outcomes.get(problem or "right", 0) + 1
+                shutil.rmtree(cache, ignore_errors=True)
+            print(f"{way}: after {given.kills} kills: {outcomes}", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        way, store, cache, count, epochs = sys.argv[2:]
+        run_one(way, Path(store), Path(cache), int(count), int(epochs))
+    else:
+        main()
