@@ -16,6 +16,7 @@ is sealed. The segment is made before that file and removed after it. The checks
 
 import contextlib
 import os
+import re
 import secrets
 import struct
 import time
@@ -30,6 +31,8 @@ from ftloader.cache.disk import BLOCK, disk_usage, opened, read_all, read_bytes,
 from ftloader.cache.errors import CacheError, CorruptSampleError
 
 SUFFIX, _DATA_SUFFIX = ".segment", ".tfrecord"
+_OWN = re.compile(r"\d{10}-[0-9a-f]{8}\.(segment|tfrecord)")
+"""The names of the cache's files. Others in the directory are somebody else's."""
 FORMATS = {"segment": 1, "tfrecord": 2}
 """Where samples are: the version in a segment's head."""
 _TFRECORD = FORMATS["tfrecord"]
@@ -217,7 +220,7 @@ def number_of(name: str) -> int:
 
 def names_in(directory: str) -> list[str]:
     """The segments of *directory*, the oldest first."""
-    return sorted(name for name in os.listdir(directory) if name.endswith(SUFFIX))
+    return sorted(name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(SUFFIX))
 
 
 def load(directory: str, name: str) -> Segment:
@@ -260,7 +263,7 @@ def recover(directory: str, name: str) -> Segment | None:
 
 def remove_strays(directory: str) -> None:
     """Removes files of samples that no segment belongs to, which a crash can leave."""
-    there = set(os.listdir(directory))
+    there = set(filter(_OWN.fullmatch, os.listdir(directory)))
     for name in there:
         if name.endswith(_DATA_SUFFIX) and name.removesuffix(_DATA_SUFFIX) + SUFFIX not in there:
             os.unlink(os.path.join(directory, name))
@@ -332,12 +335,16 @@ def _read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
     magic, crc, own, begin, count, synced = _TRAILER.unpack(os.pread(fd, _TRAILER.size, at))
     if magic != _TRAILER_MAGIC or own != zlib.crc32(repr((crc, begin, count)).encode()):
         return None
+    if not _HEAD.size <= begin <= at or count * _ROW.itemsize > at - begin:
+        return None
     index = bytearray(at - begin)
     read_all(fd, memoryview(index), begin)
     if zlib.crc32(index) != crc:
         return None
     rows = np.frombuffer(index, _ROW, count)
     ends = np.cumsum(rows["key"], dtype=np.int64) + count * _ROW.itemsize
+    if count and ends[-1] != len(index):
+        return None
     begins = ends - rows["key"]
     keys = tuple(_decoded(index[first:last]) for first, last in zip(begins.tolist(), ends.tolist()))
     return rows, keys, begin, synced == 1
@@ -363,6 +370,8 @@ def _walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
 
 def _is_intact(fd: int, row: tuple, version: int, at_once: int = 1 << 22) -> bool:
     offset, length, expected = row[:3]
+    if offset + length > os.fstat(fd).st_size:
+        return False
     if version == _TFRECORD and not _is_framed(fd, offset, length, expected):
         return False
     crc = 0

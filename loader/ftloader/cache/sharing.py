@@ -24,7 +24,7 @@ class LockedFile:
 
     def __init__(self, path: str, create: bool = True) -> None:
         """Raises ``BlockingIOError`` if another holds it."""
-        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o666)
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o666)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:

@@ -235,7 +235,6 @@ class Store:
     # Begin and end
 
     def _recover(self) -> None:
-        segment.remove_strays(self.directory)
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
         for name in names:
@@ -243,6 +242,7 @@ class Store:
             self._keep(kept)
             if kept is not None:
                 self._keys.update(kept.keys)
+        segment.remove_strays(self.directory)
         self._earlier = frozenset(self._lock.earlier)
         while self._used > self.max_bytes and self._sealed:  # it was larger before
             self._evict(next(iter(self._sealed.values())))

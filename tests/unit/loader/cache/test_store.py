@@ -2,10 +2,11 @@
 
 import os
 import threading
+import zlib
 
 import pytest
 
-from ftloader.cache import CacheError, sharing
+from ftloader.cache import CacheError, segment, sharing
 from ftloader.cache.segment import disk_usage
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.store import Store
@@ -202,6 +203,53 @@ def test_what_is_damaged_is_dropped(store):
     store.drop(snapshot.segments[0].name)
     store.drop(snapshot.segments[0].name)  # in two samples
     assert store.claim("sample 0") and store.contents()[0] == 10 - len(snapshot.segments[0])
+
+
+def test_files_of_others_are_left_alone(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    directory = tmp_path / "data"
+    directory.mkdir()
+    for name in ("train-00000.tfrecord", "notes.segment"):
+        (directory / name).write_text(name)
+    store = Store(str(directory), 4 * MIB, "oldest")
+    add(store, 1)
+    store.close()
+    assert [(directory / name).read_text() for name in ("train-00000.tfrecord", "notes.segment")] == [
+        "train-00000.tfrecord",
+        "notes.segment",
+    ]
+    (directory / "writer").unlink()
+    (directory / "writer").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic link"):
+        Store(str(directory), 4 * MIB, "oldest")
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("field", ["begin", "count", "length"])
+def test_a_segment_that_lies_about_sizes_gives_nothing(store, field):
+    add(store, 1, 2)
+    store.close()
+    (path,) = (os.path.join(store.directory, name) for name in segment.names_in(store.directory))
+    with open(path, "r+b") as file:
+        content_ = file.read()
+        trailer = content_[-segment._TRAILER.size :]
+        magic, crc, _, begin, count, _ = segment._TRAILER.unpack(trailer)
+        index = bytearray(content_[begin : -segment._TRAILER.size])
+        if field == "begin":
+            begin = 1 << 62
+        elif field == "count":
+            count = 1 << 40
+        else:
+            index[8:16] = (1 << 62).to_bytes(8, "little")
+            crc = zlib.crc32(index)
+        own = zlib.crc32(repr((crc, begin, count)).encode())
+        file.seek(-len(index) - len(trailer), os.SEEK_END)
+        file.write(index + segment._TRAILER.pack(magic, crc, own, begin, count, 0))
+    again = Store(store.directory, 4 * MIB, "oldest")
+    left = keys(publish(again).segments) if field != "length" else keys(again.newest(2 * MIB))
+    again.close()
+    assert set(left) <= {1, 2} and (field != "length" or 1 not in left)
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
