@@ -1,5 +1,6 @@
 """``audit()``: the steps of an audit, and which of their results are findings."""
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -148,14 +149,20 @@ class _Audit:
 
     def _in_this_thread(self) -> list:
         """Whether the thread that made the dataset, in which a worker process would be forked, gets other samples."""
-        other: list[dict[Any, str]] = []
+        keys = [key for key in self._loads.keys if key not in self._unequal]
+        keys = keys[:: -(-len(keys) // OBSERVED) or 1]
+        self._say(f"loading {len(keys)} of them in the thread that made the dataset, twice")
+        other = dict.fromkeys(keys, "")
         for _ in range(2):
             self._snapshot.restore()
-            outcomes = {key: outcome(self._loads, key, 0) for key in self._loads.keys[:OBSERVED]}
-            ways = {key: difference(got, self._reference[key]) for key, got in outcomes.items()}
-            other.append({key: how for key, how in ways.items() if how and key not in self._unequal})
-        both = {key: how for key, how in other[0].items() if key in other[1]}
-        return findings.from_makers_thread(self._loads, both)
+            other = {key: how for key in other if (how := self._differs(key))}
+            # Another thread again: it may be time that makes the difference.
+            other = {key: how for key, how in other.items() if not self._alone(functools.partial(self._differs, key))}
+        return findings.from_makers_thread(self._loads, other)
+
+    def _differs(self, key: Any) -> str | None:
+        """How the sample *key* that this thread gets differs from the reference."""
+        return difference(self._one(key)[0], self._reference[key])
 
     # -- one thread ------------------------------------------------------------------------------------
 
@@ -280,9 +287,8 @@ class _Audit:
             number += 1
         self._snapshot.restore()
         keys = {odd.key for odd in odds} | {odd.key for odds in again.values() for odd in odds}
-        for key in keys:  # and one thread again: whether it is the threads at all
-            if difference(outcome(self._loads, key, 0), self._reference[key]):
-                self._unequal.add(key)
+        # And one thread again: whether it is the threads at all.
+        self._unequal |= self._alone(lambda: {key for key in keys if self._differs(key)})
         result = []
         for sign in missing:
             both = [odd for odd in odds if odd.sign == sign], again.get(sign, [])
