@@ -191,16 +191,16 @@ class _Builder:
         fetch = bool(built) and cache.finished(plan.source) is None
         compile_ = [name for name in built if cache.finished(plan.interpreter(name)) is None]
         cuda = cache.finished(plan.cuda) is None
+        wanted = (SCRIPTS / "build-packages.txt").read_text().split() if compile_ else []
+        if cuda and importlib.util.find_spec("ensurepip") is None:
+            wanted.append("python3-venv")  # without it Debian's python3 cannot make virtual environments
+        install = machine.install_command(wanted, agreed) if wanted else None
         machine.check_space(
             plan.root,
             NEEDED_GB["environment"] * len(self._names)
             + NEEDED_GB["interpreter"] * len(compile_)
             + NEEDED_GB["cuda"] * cuda,
         )
-        wanted = (SCRIPTS / "build-packages.txt").read_text().split() if compile_ else []
-        if cuda and importlib.util.find_spec("ensurepip") is None:
-            wanted.append("python3-venv")  # without it Debian's python3 cannot make virtual environments
-        install = machine.install_command(wanted, agreed) if wanted else None
 
         total = bool(install) + fetch + len(compile_) + cuda + 2 * len(self._names)
         logs = plan.root / "logs" / time.strftime("%Y%m%d-%H%M%S")
