@@ -183,8 +183,8 @@ class Overlays:
 
 def absent(requirement: str, installed: Mapping[str, str]) -> bool:
     """Whether `installed` (versions by normalised name) lacks it, or it cannot be understood."""
-    from packaging.requirements import InvalidRequirement, Requirement
-    from packaging.version import InvalidVersion
+    from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+    from packaging.requirements import Requirement
 
     try:
         wanted = Requirement(requirement)
@@ -192,7 +192,8 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
             return False
         version = installed.get(normalise(wanted.name))
         return version is None or not wanted.specifier.contains(version, prereleases=True)
-    except (InvalidRequirement, InvalidVersion, RecursionError):
+    # ValueError: InvalidRequirement, InvalidVersion, and a number of more than 4,300 digits.
+    except (ValueError, UndefinedComparison, UndefinedEnvironmentName, RecursionError):
         return True
 
 

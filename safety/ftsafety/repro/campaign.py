@@ -36,6 +36,10 @@ class Runs:
         return sum(outcome.kind == "ok" or outcome.failed for outcome in self.outcomes)
 
     @property
+    def not_judged(self) -> int:
+        return len(self.outcomes) - self.counted
+
+    @property
     def failures(self) -> int:
         return sum(outcome.failed for outcome in self.outcomes)
 
@@ -86,7 +90,7 @@ class Campaign:
     ) -> dict[str, Runs]:
         """`repeat` rounds over `configs`; ends early at the deadline, or when `enough` says so after a round.
 
-        An interruption or a lost twin ends it too; `stopped` then says why, and what was run is returned.
+        An interruption ends it too; `stopped` then says why, and so does `missing` of what is returned.
         """
         result = {config: Runs(config) for config in configs}
         for config, runs in result.items():
@@ -105,9 +109,12 @@ class Campaign:
                     self._turn(result[config], title, number, repeat, threads, overlays or self.overlays)
                 except Interrupted as error:
                     self.stopped = f"interrupted ({error}) in round {number + 1} of {repeat}"
-                    return result
-            if enough(result):
+                    break
+            if self.stopped or enough(result):
                 break
+        if self.stopped:
+            for runs in result.values():
+                runs.missing = runs.missing or self.stopped
         return result
 
     def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int, overlays: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from ftrun.configurations import TWIN, this_twin
-from ftrun.escape import fenced, markdown, terminal
+from ftrun.escape import fenced, markdown, one_line
 from ftrun.inline_metadata import MetadataError
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays, absent
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
             return gallery.main(given)
         reproduction = Reproduction(given, arguments)
     except (UsageError, MetadataError) as error:
-        print(f"repro: {terminal(str(error))}", file=sys.stderr)
+        print(f"repro: {one_line(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # before anything was begun: see Interruption
         return 130
@@ -104,20 +104,11 @@ class Reproduction:
             interruption.check()
         found = verdict.judge(runs)
         progress.note(f"repro: {found.sentence}")
-        stopped = campaign.stopped
         sections = self._added()
-        if not stopped:
+        if not campaign.stopped:
             sections += self._narrow(campaign, runs, progress)
         text = report.render(
-            self._script,
-            found,
-            runs,
-            self._descriptions,
-            self._command(),
-            self._single(runs),
-            given.walled,
-            stopped,
-            sections,
+            self._script, found, runs, self._descriptions, self._command(), self._single(runs), given.walled, sections
         )
         return text, found.exit_status
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 
-from ftrun.escape import terminal
+from ftrun.escape import one_line, terminal
 from ftsafety.repro.outcome import OK, Outcome
 
 
@@ -30,9 +30,9 @@ class Progress:
         self._erase()
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """A line that stays, and is one: text from elsewhere must not look like a line of ours."""
         self._erase()
-        self._write(terminal(text) + "\n")
+        self._write(one_line(text) + "\n")
 
     def update(self, title: str, done: int, of: int, config: str, outcome: Outcome | None) -> None:
         """A run begins (no outcome) or has ended."""

@@ -121,20 +121,17 @@ def render(
     command: str,
     single: str,
     walls: bool,
-    stopped: str | None,
     sections: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The whole report.
 
     Args:
         command: what repeats all runs; `single`: what runs the script once where it failed.
-        stopped: why not all rounds were run, if so.
         sections: (title, Markdown) of what else was found.
     """
     parts = [f"# Reproducer: `{terminal(script.name.replace('`', ''))}`", f"**{markdown(verdict.sentence)}**"]
-    remarks = [*verdict.remarks, *([f"Not all rounds were run: {stopped}."] if stopped else [])]
-    if remarks:
-        parts.append("\n".join(f"- {one_line(remark)}" for remark in remarks))
+    if verdict.remarks:
+        parts.append("\n".join(f"- {one_line(remark)}" for remark in verdict.remarks))
     parts.append(table(runs))
     if found := details(runs):
         parts.append(found)

@@ -6,7 +6,7 @@ Fisher's exact test says that so uneven a distribution would be rare by chance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ftsafety.repro.campaign import CONFIGS, Runs
@@ -70,17 +70,17 @@ def judge(runs: Mapping[str, Runs]) -> Verdict:
     judged = [config for config in CONFIGS if config in runs and runs[config].counted]
     remarks = tuple(_remarks(runs, judged))
     if not judged:
-        why = "; ".join(_why_not(runs[config]) for config in runs)
-        return Verdict(UNJUDGED, f"Cannot be judged: no run could be counted ({why}).", remarks)
+        return Verdict(UNJUDGED, f"Cannot be judged: no run could be counted ({_why_not(runs, runs)}).", remarks)
     failing = [config for config in judged if runs[config].failures]
     sound = [config for config in judged if not runs[config].failures]
-    unknown = [config for config in runs if config not in judged or runs[config].missing]
+    # What most runs of a configuration did not come to, the few others do not show.
+    unknown = [
+        config for config, each in runs.items() if each.missing or each.counted < each.not_judged or not each.counted
+    ]
     if not failing and unknown:
-        why = "; ".join(_why_not(runs[config]) for config in unknown)
         return Verdict(
             UNJUDGED,
-            f"Cannot be judged: no run failed, but {', '.join(unknown)} "
-            f"{'was' if len(unknown) == 1 else 'were'} not run to the end ({why}).",
+            f"Cannot be judged: no run failed, but {_were(unknown)} not run to the end ({_why_not(runs, unknown)}).",
             remarks,
         )
     if not failing:
@@ -135,9 +135,11 @@ def _more_often(runs: Mapping[str, Runs], judged: list[str]):
 
 
 def _remarks(runs: Mapping[str, Runs], judged: list[str]):
+    for why in dict.fromkeys(each.missing for each in runs.values() if each.missing):
+        configs = [config for config, each in runs.items() if each.missing == why]
+        begun = any(runs[config].outcomes for config in configs)
+        yield f"{_were(configs)} not run{' to the end' if begun else ''}: {why}."
     for config, each in runs.items():
-        if each.missing:
-            yield f"{config} was not run{' to the end' if each.outcomes else ''}: {each.missing}."
         left_out = [outcome for outcome in each.outcomes if outcome.kind in NOT_JUDGED]
         for detail in dict.fromkeys(outcome.detail for outcome in left_out):
             number = sum(outcome.detail == detail for outcome in left_out)
@@ -152,8 +154,14 @@ def _remarks(runs: Mapping[str, Runs], judged: list[str]):
         yield f"Nothing is known of {', '.join(absent)}."
 
 
-def _why_not(runs: Runs) -> str:
-    if runs.missing:
-        return f"{runs.config}: {runs.missing}"
-    details = list(dict.fromkeys(outcome.detail for outcome in runs.outcomes))
-    return f"{runs.config}: {details[0]}" if details else f"{runs.config}: nothing was run"
+def _were(configs: list[str]) -> str:
+    return f"{', '.join(configs)} {'was' if len(configs) == 1 else 'were'}"
+
+
+def _why_not(runs: Mapping[str, Runs], configs: Iterable[str]) -> str:
+    """Why these configurations tell nothing: each reason once."""
+    found: dict[str, list[str]] = {}
+    for config in configs:
+        details = (outcome.detail for outcome in runs[config].outcomes if outcome.kind in NOT_JUDGED)
+        found.setdefault(runs[config].missing or next(details, "nothing was run"), []).append(config)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in found.items())

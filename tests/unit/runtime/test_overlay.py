@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, Overlays
+from ftrun.overlay import OverlayError, Overlays, absent
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, handles signals")
 
@@ -65,3 +65,22 @@ def test_requirements_are_printed_again_and_the_environment_is_clean(overlays, u
     seen = uv.with_suffix(".env").read_text()
     assert "hunter2" not in seen and "PYTHONPATH" not in seen and "127.0.0.1:9" not in seen
     assert "UV_DEFAULT_INDEX=http://127.0.0.1:8/" in seen
+
+
+def test_what_the_twin_has_is_not_absent():
+    assert not absent("NumPy>=2", {"numpy": "2.4.6"}) and not absent("x; python_version < '3'", {})
+    assert absent("numpy<2", {"numpy": "2.4.6"}) and absent("pillow", {"numpy": "2.4.6"})
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        "numpy; os_name ~= 'x'",
+        f"numpy=={'9' * 5000}",
+        f"numpy; python_version > '{'9' * 5000}'",
+        "numpy; " + "(" * 20_000,
+        "",
+    ],
+)
+def test_a_requirement_that_cannot_be_understood_is_absent(requirement):
+    assert absent(requirement, {"numpy": "2.4.6"})
