@@ -13,7 +13,7 @@ from ftbench.document.results import Results, ResultsError, find, load, write_at
 from ftbench.plan.sizing import DoesNotFit
 from ftbench.rounds import trials
 from ftrun.configurations import TWIN, this_twin
-from ftrun.escape import terminal
+from ftrun.escape import any_locale, terminal
 from ftrun.inline_metadata import MetadataError, dependencies
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
@@ -166,10 +166,10 @@ def run_main(arguments: list[str]) -> int:
                     status, why = 2, str(error)
                     this.stop(why)
             if why:
-                print(f"bench: {why}", file=sys.stderr)
+                print(f"bench: {terminal(why)}", file=sys.stderr)
             if not this.finished_rounds:
                 why = "" if status else ": " + "; ".join(f"{s['what']}: {s['why']}" for s in this.document["skipped"])
-                print(f"bench: no round was finished, so there is nothing to report{why}", file=sys.stderr)
+                print(f"bench: no round was finished, so there is nothing to report{terminal(why)}", file=sys.stderr)
                 return status or 1
             this.save()
             assert results.directory, "made by saving"
@@ -187,6 +187,7 @@ def run_main(arguments: list[str]) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
+    any_locale()
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         if arguments[:1] == ["report"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html as html_
 import re
+import sys
 
 # What Markdown reads as its own, anywhere or at the beginning of a line.
 _MARKS = re.compile(r"[\\`*_\[\]<>|~#&!$]|^[-+=]")
@@ -46,3 +47,8 @@ def fenced(text: str, language: str = "") -> str:
 def html(text: str) -> str:
     """Text between the tags of HTML, or what plotly reads as such; lines stay."""
     return html_.escape(terminal(text), quote=False)
+
+
+def any_locale() -> None:
+    """Let stdout take all text: what the locale has no character for is escaped, and does not end the program."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr is from the beginning

@@ -9,6 +9,7 @@ sound ones, again with random pauses between the bytecodes of the file ("paused"
 
 import argparse
 import contextlib
+import contextvars
 import itertools
 import json
 import multiprocessing
@@ -121,7 +122,10 @@ def epoch_in_threads(path, expected, order, deadline):
         start.wait()
         loads[number] = check(dataset, expected, batches(), faults[number])
 
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+    # As in the loader, each in a copy of this thread's context.
+    workers = [
+        threading.Thread(target=contextvars.copy_context().run, args=(work, number)) for number in range(THREADS)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -151,8 +151,10 @@ def find(path: Path) -> Path:
 def load(path: Path) -> dict:
     """Read a results.json, given as `find` takes it, and check it; raises ResultsError."""
     path = find(path)
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ResultsError(f"{path} is no file")
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ResultsError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     try:
@@ -170,6 +172,8 @@ def load(path: Path) -> dict:
         raise ResultsError(f"{path} is not a results.json: it holds what is no text (surrogates)") from error
     except RecursionError as error:
         raise ResultsError(f"{path} is not a results.json: it is nested too deeply") from error
+    except ValueError as error:  # a number of more than 4,300 digits
+        raise ResultsError(f"{path} is not a results.json: {error}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
         raise ResultsError(

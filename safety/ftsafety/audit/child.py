@@ -1,7 +1,8 @@
 """The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS ARGUMENTS.
 
-Writes lines of JSON into the descriptor PIPE: {"progress": ...}, at last {"report": ...} or {"error": ...,
-"status": ...}. Into the descriptor STACKS go the stacks of all threads, at a crash or when told by SIGUSR1.
+Writes lines of JSON into the descriptor PIPE: {"progress": ..., "threads": whether several run at once}, at last
+{"report": ...} or {"error": ..., "status": ...}. Into the descriptor STACKS go the stacks of all threads,
+at a crash or when told by SIGUSR1.
 """
 
 import ctypes
@@ -10,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from typing import Any
 
 from ftrun import target
@@ -35,7 +37,7 @@ def main() -> None:
 
     status = 0
     try:
-        say(progress=f"loading {options.target}")
+        say(progress=f"loading {options.target}", threads=False)
         with gil.noticing() as turned_on:
             dataset = target.load(options.target)
         report = audit(
@@ -46,7 +48,7 @@ def main() -> None:
             seconds=options.seconds,
             patience=options.patience,
             seed=options.seed,
-            progress=lambda text: say(progress=text),
+            progress=lambda text: say(progress=text, threads="threads" in text),
         )
         if turned_on:
             report.findings = [finding for finding in report.findings if finding.kind != "gil-enabled"]
@@ -57,6 +59,8 @@ def main() -> None:
         say(error=str(error), status=2)
     except (AuditError, TypeError, ValueError) as error:
         say(error=str(error), status=3)
+    except BaseException as error:  # of the dataset's: KeyboardInterrupt, or one that its __getattribute__ raises
+        say(error=f"the dataset raised {''.join(traceback.format_exception(error))}", status=3)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -13,12 +13,13 @@ import time
 from typing import Any, NamedTuple
 
 from ftrun.configurations import command
-from ftrun.escape import terminal
+from ftrun.escape import any_locale, terminal
+from ftrun.protocol import LONGEST_LINE, conforms, decode
 from ftsafety.audit import gil
 from ftsafety.audit.arguments import parse
 from ftsafety.audit.child import arguments_of
 from ftsafety.audit.observer import Line
-from ftsafety.audit.report import PROBLEM, Finding, Report
+from ftsafety.audit.report import FORM, PROBLEM, Finding, Report
 from ftsafety.audit.samples import HERE
 
 _GRACE = 2.0
@@ -35,11 +36,14 @@ class _Outcome(NamedTuple):
     timed_out: bool
     step: str
     """What it was doing."""
+    threads: bool
+    """Whether several threads did it."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Audits; prints the report; returns the exit status."""
     options = parse(arguments)
+    any_locale()
     begin = time.monotonic()
     try:
         outcome = _run(options, begin)
@@ -53,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say("interrupted; nothing is left running")
         return 130
-    if len(crashes) == 2:
+    if len(crashes) == 2 and any(crash.threads for crash in crashes):
         report = _crash_report(options, crashes, time.monotonic() - begin)
     elif outcome.answer and "report" in outcome.answer:
         report = Report.from_dict(outcome.answer["report"])
@@ -69,7 +73,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _failed(options: Any, outcome: _Outcome) -> int:
-    if outcome.timed_out:
+    if outcome.signal and not outcome.timed_out:
+        text = (
+            f"{outcome.signal} ended the process while {outcome.step}, with one thread at a time, so it is no race. "
+            f"The stacks:\n{outcome.stacks}"
+        )
+        status = 3
+    elif outcome.timed_out:
         text = (
             f"not finished within --time-limit {options.time_limit:g} s, while {outcome.step}. The stacks of its "
             f"threads:\n{outcome.stacks or '(no stacks: the interpreter did not answer)'}"
@@ -106,7 +116,7 @@ def _run(options: Any, begin: float) -> _Outcome:
         finally:
             os.close(write)
         try:
-            answer, step, timed_out = _listen(pipe, begin + options.time_limit)
+            answer, step, threads, timed_out = _listen(pipe, begin + options.time_limit)
             if timed_out:
                 process.send_signal(signal.SIGUSR1)  # stacks, please
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -119,7 +129,7 @@ def _run(options: Any, begin: float) -> _Outcome:
             with contextlib.suppress(ValueError):
                 name = signal.Signals(-process.returncode).name
             name = name or f"signal {-process.returncode}"
-        return _Outcome(answer, name, _shorten(stacks.read()), timed_out, step)
+        return _Outcome(answer, name, _shorten(stacks.read()), timed_out, step, threads)
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -128,25 +138,29 @@ def _end(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def _listen(pipe: Any, deadline: float) -> tuple[dict[str, Any] | None, str, bool]:
-    """(the last answer, the last step, whether *deadline* came first)."""
-    answer, step, rest = None, "starting", b""
+def _listen(pipe: Any, deadline: float) -> tuple[dict[str, Any] | None, str, bool, bool]:
+    """(the last answer, the last step, whether several threads took it, whether *deadline* came first).
+
+    The dataset may write into the pipe, or close it: what is none of the child's messages is not one.
+    """
+    answer, step, threads, rest = None, "starting", False, b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:
             if not selector.select(max(0.0, deadline - time.monotonic())):
-                return None, step, True
+                return None, step, threads, True
             data = pipe.read(65536)
-            if not data:
-                return answer, step, False
+            if not data or len(rest) > LONGEST_LINE:
+                return answer, step, threads, False
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                message = json.loads(line)
-                if "progress" in message:
-                    step = message["progress"]
-                    _say(step)
-                else:
-                    answer = message
+                with contextlib.suppress(ValueError):
+                    message: Any = decode(line)
+                    if conforms(message, {"progress": str, "threads": bool}):
+                        step, threads = message["progress"], message["threads"]
+                        _say(step)
+                    elif conforms(message, {"error": str, "status": int}) or conforms(message, {"report": FORM}):
+                        answer = message
 
 
 def _crash_report(options: Any, crashes: list[_Outcome], seconds: float) -> Report:

@@ -5,6 +5,8 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
+from ftrun.escape import one_line
+
 PROBLEM = "problem"
 """Wrong results, exceptions, hangs, or code that leads to them and was seen to run."""
 RISK = "risk"
@@ -13,6 +15,14 @@ NOTE = "note"
 """Nothing to fix, but good to know."""
 
 VERSION = 1
+_TEXTS = dict.fromkeys(("kind", "level", "title", "where", "what", "remedy", "seen"), str)
+FORM = {
+    **dict.fromkeys(("dataset", "environment"), str),
+    "findings": [_TEXTS],
+    **dict.fromkeys(("unconfirmed", "tried", "cannot"), [str]),
+    "seconds": float,
+}
+"""Of what `Report.to_dict` gives (ftrun.protocol.conforms)."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +83,9 @@ class Report:
 
     def __str__(self) -> str:
         order = sorted(self.findings, key=lambda finding: (PROBLEM, RISK, NOTE).index(finding.level))
-        parts = [f"audit of {self.dataset}\n{self.environment}; {self.seconds:.1f} s"]
+        parts = [f"audit of {one_line(self.dataset)}\n{self.environment}; {self.seconds:.1f} s"]
         for number, finding in enumerate(order, 1):
-            lines = [f"{number}. {finding.level.upper()}: {finding.title}", _field("where", finding.where)]
+            lines = [f"{number}. {finding.level.upper()}: {one_line(finding.title)}", _field("where", finding.where)]
             lines += [_field(name, getattr(finding, name)) for name in ("what", "remedy", "seen")]
             parts.append("\n".join(lines))
         if self.unconfirmed:

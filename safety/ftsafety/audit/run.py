@@ -274,7 +274,7 @@ class _Audit:
         missing = {odd.sign: odd for odd in odds}
         if not missing:
             return []
-        self._say(f"a second look at {len(missing)} kind(s) of failure")
+        self._say(f"a second look at {len(missing)} kind(s) of failure, in {self._threads} threads")
         again: dict[tuple, list[Odd]] = {}
         deadline = time.monotonic() + self._seconds
         number = 0

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from ftrun.configurations import TWIN, this_twin
-from ftrun.escape import fenced, markdown, one_line
+from ftrun.escape import any_locale, fenced, markdown, one_line
 from ftrun.inline_metadata import MetadataError
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays, absent
@@ -33,6 +33,7 @@ NO_WALLS = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status (see --help)."""
+    any_locale()
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         given = parse(arguments)
@@ -66,7 +67,7 @@ def publish(text: str, given, interruption: Interruption, status: int) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if given.out is not None:
         try:
-            given.out.write_text(text)
+            given.out.write_text(text, encoding="utf-8")
         except OSError as error:
             hint = ""
             if isinstance(error, PermissionError) and given.walled:

@@ -100,7 +100,7 @@ class Row:
 
 def read(path: Path) -> Entry:
     """The entry that a script's header describes; raises GalleryError."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     said = dict(FIELD.findall(text))
     expected = {config: said.get(f"Expected {config}", "") for config in CONFIGS}
     wrong = [value for value in expected.values() if not EXPECTED.fullmatch(value) or _kinds(value) - set(KINDS)]
@@ -148,7 +148,8 @@ def main(given) -> int:
             return 1
     print(page(chosen, rows, notes))
     if given.out is not None:
-        given.out.write_text(page(entries, _merged(given.out.with_suffix(".json"), rows), notes))
+        text = page(entries, _merged(given.out.with_suffix(".json"), rows), notes)
+        given.out.write_text(text, encoding="utf-8")
     unexpected = sorted({row.script for row in rows if not row.as_expected})
     print(f"repro: not as expected: {', '.join(unexpected) or 'nothing'}", file=sys.stderr)
     return UNEXPECTED if unexpected else 0

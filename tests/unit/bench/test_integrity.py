@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import runpy
 
@@ -149,12 +150,19 @@ def test_every_cut_is_told(document, tmp_path):
         ),
         (b'{"schema_version": "5"}', "schema version 5; .*a results.json of"),
         (b"[" * 100_000, "nested too deeply|not JSON"),
+        (b'{"schema_version": ' + b"5" * 5000 + b"}", "not a results.json: Exceeds the limit"),
     ],
 )
 def test_what_is_no_results_file(tmp_path, content, message):
     (tmp_path / "results.json").write_bytes(content)
     with pytest.raises(ResultsError, match=message):
         load(tmp_path / "results.json")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "results.json")
+    with pytest.raises(ResultsError, match="is no file"):
+        load(tmp_path)
 
 
 def test_directories_are_looked_into(document, tmp_path):

@@ -230,6 +230,20 @@ class Crash(Sized):
         return index
 
 
+class CrashAlone(Sized):
+    """Ends the process by a signal, with one thread."""
+
+    def __getitem__(self, index):
+        os.abort()
+
+
+class Interrupts(Sized):
+    """Raises what Ctrl-C raises."""
+
+    def __init__(self):
+        raise KeyboardInterrupt
+
+
 class Lazy(Sized):
     @functools.cached_property
     def table(self):

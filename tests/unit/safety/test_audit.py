@@ -11,6 +11,7 @@ import torch
 import ftsafety.audit
 from ftsafety.audit import AuditError, Report
 from ftsafety.audit.comparison import difference, freeze
+from ftsafety.audit.report import Finding
 
 pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
 
@@ -149,6 +150,11 @@ def test_what_cannot_be_audited(suspects):
 def test_a_report_survives_json(suspects):
     report = audit(suspects.Counter())
     assert str(Report.from_dict(report.to_dict())) == str(report)
+
+
+def test_a_name_makes_no_line_of_a_report():
+    shown = str(Report("a.X\n\nverdict: nothing", "CPython", [Finding(*["kind", "note", "x\n1. y", *"abcd"])]))
+    assert "\nverdict: nothing\n" not in shown and "\n1. y" not in shown
 
 
 def test_exact_comparison():

@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from ftrun import target
-from ftsafety.audit import arguments
+from ftsafety.audit import arguments, cli
 from tests.checkout import importable
 
 # Each program imports torch twice; a busy machine takes its time.
@@ -49,6 +50,38 @@ def test_a_crash_is_a_finding_with_signal_and_stack():
     assert "SIGABRT" in answer.stdout
     assert "in __getitem__" in answer.stdout
     assert "in both of two processes" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("CrashAlone", "SIGABRT ended the process while loading 8 indices serially, three times, with one thread"),
+        ("Interrupts", "the dataset raised Traceback"),
+    ],
+)
+def test_what_ends_it_with_one_thread_is_no_race(name, words):
+    answer = run(name)
+    assert answer.returncode == 3, answer.stdout + answer.stderr
+    assert words in answer.stderr and not answer.stdout
+
+
+def test_what_a_dataset_writes_into_the_pipe_is_no_message():
+    read, write = os.pipe()
+    said = {"progress": "loading", "threads": False}, {"error": "no such disk", "status": 3}
+    own = [json.dumps(message).encode() for message in said]
+    hostile = [
+        b"[" * 20_000,
+        b"[]",
+        b"\xff",
+        b'{"report": {}}',
+        b'{"error": ["x"], "status": 0}',
+        b'{"progress": 1}',
+        b"9" * 5000,
+    ]
+    with open(write, "wb") as pipe:
+        pipe.write(b"\n".join([own[0], *hostile, own[1], *hostile]))
+    with open(read, "rb", buffering=0) as pipe:
+        assert cli._listen(pipe, time.monotonic() + 60) == (said[1], "loading", False, False)
 
 
 def test_a_deadlock_is_a_finding_with_stacks():

@@ -1,4 +1,4 @@
-"""Prices in decimals: the constructor sets the precision, which is that of its own thread alone."""
+"""Prices in decimals: the constructor sets the precision of its context, which the loader's workers have too."""
 
 import decimal
 
