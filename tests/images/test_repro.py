@@ -207,7 +207,7 @@ def test_killing_everything_kills_the_script_alone(inside):
 def test_the_supervisor_cannot_be_steered(inside):
     held(
         inside(
-            "import ctypes, os, signal, socket\n"
+            "import ctypes, os, resource, signal, socket\n"
             "libc = ctypes.CDLL(None, use_errno=True)\n"
             "libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]\n"
             "for pid in {1, os.getppid()}:\n"
@@ -223,6 +223,23 @@ def test_the_supervisor_cannot_be_steered(inside):
             "        try:\n            open(f'/proc/{pid}/{name}', mode, buffering=0).close()\n"
             "        except OSError:\n            continue\n"
             "        raise SystemExit(f'opened {name} of {pid}')\n"
+            # What needs no more than the same user, or the same container: another's memory, descriptors and limits.
+            "buffer = ctypes.create_string_buffer(64)\n"
+            "vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), 16)\n"
+            "pidfd = os.pidfd_open(1)\n"
+            "calls = {'process_vm_readv': (310, 1, vector, 1, vector, 1, 0), 'pidfd_getfd': (438, pidfd, 1, 0),\n"
+            "         'pidfd_send_signal': (424, pidfd, 19, 0, 0), 'unshare': (272, 0x10000000),\n"
+            # Keys live on with the user, after its last process.
+            "         'bpf': (321, 0, buffer, 64), 'add_key': (248, b'user', b'mark', b'x', 1, -4)}\n"
+            "for name, arguments in calls.items() if os.uname().machine == 'x86_64' else ():\n"
+            "    assert libc.syscall(*arguments) == -1, name\n"
+            "for attempt in (lambda: os.setpriority(os.PRIO_PROCESS, 1, 19), lambda: os.sched_setaffinity(1, {0}),\n"
+            "                lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (1, 1)),\n"
+            "                lambda: os.setxattr('/tmp', 'user.mark', b'1'), lambda: os.chmod('/dev/shm', 0o700),\n"
+            "                lambda: open('/sys/fs/cgroup/cgroup.procs', 'r+'), lambda: open('/dev/console', 'w')):\n"
+            "    try:\n        attempt()\n"
+            "    except OSError:\n        continue\n"
+            "    raise SystemExit('steers what is not its own')\n"
             # The sockets.
             "for folder in ('/run/ft', '/run/gil'):\n"
             "    for attempt in (lambda: os.listdir(folder), lambda: os.stat(f'{folder}/socket'),\n"

@@ -90,6 +90,13 @@ def test_engine_that_does_not_run(shell_environment, tmp_path):
     assert run(shell_environment, "engine", "stop", **home).stdout == "docker/engine: not running\n"
 
 
+def test_engine_prints_settings_that_a_shell_may_evaluate(shell_environment, tmp_path):
+    home = f"{tmp_path}/it's $(touch {tmp_path}/touched)"
+    said = run(shell_environment, "engine", "env", ENGINE_HOME=home).stdout
+    done = subprocess.run(["bash", "-c", f'{said}\necho "$DOCKER_CONFIG"'], capture_output=True, text=True)
+    assert done.stdout == f"{home}/config\n" and not (tmp_path / "touched").exists()
+
+
 def test_engine_touches_no_directory_but_its_own(shell_environment, tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "thesis").touch()

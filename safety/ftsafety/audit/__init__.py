@@ -22,18 +22,26 @@ import types
 from typing import Any
 
 from ftsafety.audit.report import Finding, Report
-from ftsafety.audit.run import AuditError, audit
 
-__all__ = ["AuditError", "Finding", "Report", "audit"]
+__all__ = ["AuditError", "Finding", "Report", "audit"]  # noqa: F822  # two of them by __getattr__
+
+
+def __getattr__(name: str) -> Any:
+    # The program's own process does without torch, which takes seconds to import.
+    if name in ("AuditError", "audit"):
+        from ftsafety.audit import run
+
+        return getattr(run, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _CallablePackage(types.ModuleType):
     """``ftsafety.audit(...)`` is ``ftsafety.audit.audit(...)``."""
 
     def __call__(self, dataset: Any, **options: Any) -> Report:
-        return audit(dataset, **options)
+        """See ``help(ftsafety.audit.audit)``."""
+        return __getattr__("audit")(dataset, **options)
 
 
-_CallablePackage.__call__.__doc__ = audit.__doc__
 # A module's class may be set: docs.python.org/3/reference/datamodel.html#customizing-module-attribute-access
 sys.modules[__name__].__class__ = _CallablePackage

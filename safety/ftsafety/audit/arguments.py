@@ -124,3 +124,14 @@ def _seconds(text: str) -> float:
 
 def _indices(text: str) -> list[int]:
     return [_integer(part) for part in text.split(",") if part.strip()]
+
+
+def arguments_of(options: argparse.Namespace) -> list[str]:
+    """The command line that gives *options* again."""
+    result = [options.target]
+    for name, value in vars(options).items():
+        if name in ("target", "json") or value is None:
+            continue
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        result.append(f"--{name.replace('_', '-')}={text}")
+    return result

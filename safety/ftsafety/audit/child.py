@@ -66,16 +66,5 @@ def main() -> None:
     os._exit(status)
 
 
-def arguments_of(options: Any) -> list[str]:
-    """The command line that gives *options* again."""
-    result = [options.target]
-    for name, value in vars(options).items():
-        if name in ("target", "json") or value is None:
-            continue
-        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        result.append(f"--{name.replace('_', '-')}={text}")
-    return result
-
-
 if __name__ == "__main__":
     main()

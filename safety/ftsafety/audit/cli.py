@@ -16,11 +16,8 @@ from ftrun.configurations import command
 from ftrun.escape import any_locale, terminal
 from ftrun.protocol import LONGEST_LINE, conforms, decode
 from ftsafety.audit import gil
-from ftsafety.audit.arguments import parse
-from ftsafety.audit.child import arguments_of
-from ftsafety.audit.observer import Line
-from ftsafety.audit.report import FORM, PROBLEM, Finding, Report
-from ftsafety.audit.samples import HERE
+from ftsafety.audit.arguments import arguments_of, parse
+from ftsafety.audit.report import FORM, PROBLEM, Finding, Line, Report
 
 _GRACE = 2.0
 """Seconds for the stacks to be written, once they are asked for."""
@@ -190,7 +187,7 @@ def _crash_report(options: Any, crashes: list[_Outcome], seconds: float) -> Repo
 
 def _shorten(stacks: str, lines: int = 60) -> str:
     """The current thread's stack, mostly, without what belongs to the audit."""
-    foreign = (HERE, "/threading.py", '"<frozen runpy>"', "Extension modules:")
+    foreign = (os.path.join(os.path.dirname(__file__), ""), "/threading.py", '"<frozen runpy>"', "Extension modules:")
     kept = [line for line in stacks.rstrip().splitlines() if line.strip() and not any(each in line for each in foreign)]
     # A thread of which nothing is left was waiting, or in the audit's own code.
     kept = [line for line, after in zip(kept, [*kept[1:], ""]) if not _is_heading(line) or after.startswith("  ")]

@@ -8,7 +8,6 @@ import collections
 import contextlib
 import dis
 import functools
-import linecache
 import os
 import sys
 import threading
@@ -27,6 +26,7 @@ from ftloader.call_site import is_user_code
 from ftsafety.audit import file_positions
 from ftsafety.audit.libraries import LIMITS
 from ftsafety.audit.reachable import LOCK_LIKE, Node, is_held
+from ftsafety.audit.report import Line
 from ftsafety.audit.samples import Loads, attempt, thread
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
 
@@ -42,16 +42,6 @@ _MUTATORS: dict[type, frozenset[str]] = {
 }
 _EVENTS = sys.monitoring.events
 _IDS = (5, 4, 3, 2, 1, 0)
-
-
-class Line(NamedTuple):
-    """A line of code."""
-
-    filename: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.filename}:{self.number}  {linecache.getline(self.filename, self.number).strip()}"
 
 
 class Write(NamedTuple):

@@ -1,9 +1,10 @@
 """What an audit found, in plain words and as JSON."""
 
 import dataclasses
+import linecache
 import textwrap
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ftrun.escape import one_line
 
@@ -23,6 +24,16 @@ FORM = {
     "seconds": float,
 }
 """Of what `Report.to_dict` gives (ftrun.protocol.conforms)."""
+
+
+class Line(NamedTuple):
+    """A line of code."""
+
+    filename: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.number}  {linecache.getline(self.filename, self.number).strip()}"
 
 
 @dataclass(frozen=True)
