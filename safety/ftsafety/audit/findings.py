@@ -56,6 +56,20 @@ _WRITES = {
     ),
 }
 
+_POSITIONS = {
+    "memory map": (
+        "Between a seek() and its read() another thread may move it: the wrong bytes are read.",
+        "read slices of the map (map[begin:end]), which have no position; or map the file once per thread "
+        "(threading.local); or put a lock around seek and read",
+    ),
+    "file": (
+        "Between a seek() and its read() another thread may move it, and the wrong bytes are read, mostly without an "
+        f"error ({IO_SOURCE}).",
+        "read with os.pread(file.fileno(), size, offset), which has no position; or open the file once per thread "
+        "(threading.local); or put a lock around seek and read",
+    ),
+}
+
 
 def describe(loads: Loads) -> str:
     """The dataset, in words."""
@@ -116,30 +130,13 @@ def _moves(first: Observed, second: Observed) -> list[Finding]:
     for file, moves in unique.values():
         direct = any(move.direct for move in moves)
         others = sorted({f"{move.line.filename}:{move.line.number}" for move in moves[1:]})
-        if file == "mmap":
-            what, remedy = (
-                "Between a seek() and its read() another thread may move it: the wrong bytes are read.",
-                (
-                    "read slices of the map (map[begin:end]), which have no position; or map the file once per thread "
-                    "(threading.local); or put a lock around seek and read"
-                ),
-            )
-        else:
-            what, remedy = (
-                (
-                    "Between a seek() and its read() another thread may move it, and the wrong bytes are read, mostly "
-                    f"without an error ({IO_SOURCE})."
-                ),
-                (
-                    "read with os.pread(file.fileno(), size, offset), which has no position; or open the file once per "
-                    "thread (threading.local); or put a lock around seek and read"
-                ),
-            )
+        kind = "memory map" if file == "mmap" else "file"
+        what, remedy = _POSITIONS[kind]
         found.append(
             Finding(
                 "file-position",
                 PROBLEM if direct else RISK,
-                f"the position of a {'memory map' if file == 'mmap' else 'file'} that threads share is moved",
+                f"the position of a {kind} that threads share is moved",
                 str(moves[0].line),
                 f"{file}{' (also at ' + ', '.join(others) + ')' if others else ''}: all threads share the position. "
                 f"{what}"

@@ -34,12 +34,11 @@ NO_WALLS = (
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status (see --help)."""
     any_locale()
-    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        given = parse(arguments)
+        given = parse(sys.argv[1:] if arguments is None else arguments)
         if given.gallery:
             return gallery.main(given)
-        reproduction = Reproduction(given, arguments)
+        reproduction = Reproduction(given)
     except (UsageError, MetadataError) as error:
         print(f"repro: {one_line(str(error))}", file=sys.stderr)
         return 2
@@ -83,9 +82,8 @@ def publish(text: str, given, interruption: Interruption, status: int) -> int:
 class Reproduction:
     """One run of the command. Owned by one thread."""
 
-    def __init__(self, given, arguments: list[str]):
+    def __init__(self, given):
         self._given = given
-        self._arguments = arguments
         self._script = script.load(given.script, given.source)
         self._limits = Limits(given.timeout, given.memory * MIB, given.processes, given.disk * MIB, given.output * MIB)
         self._twins: dict[str, Twin] = {}
@@ -207,12 +205,7 @@ class Reproduction:
                             given.threads,
                             given.package,
                             self._overlays,
-                            [
-                                module
-                                for each in runs.values()
-                                for outcome in each.outcomes
-                                for module in outcome.modules
-                            ],
+                            report.imported(runs),
                             self._descriptions[twin]["packages"],
                             added,
                             progress.note,
@@ -226,18 +219,8 @@ class Reproduction:
         given = vars(self._given)
         defaults = vars(arguments_.parser().parse_args(["x"]))
         options = []
-        for name in (
-            "threads",
-            "repeat",
-            "timeout",
-            "budget",
-            "shrink_threads",
-            "bisect_packages",
-            "memory",
-            "processes",
-            "disk",
-            "output",
-        ):
+        limits = ("memory", "processes", "disk", "output")
+        for name in ("threads", "repeat", "timeout", "budget", "shrink_threads", "bisect_packages", *limits):
             value = given[name]
             if isinstance(value, bool):
                 options += [f"--{name.replace('_', '-')}"] if value else []

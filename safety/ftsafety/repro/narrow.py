@@ -6,7 +6,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from ftrun.configurations import TWIN
 from ftrun.escape import markdown
@@ -79,7 +79,7 @@ def bisect_packages(
     threads: int,
     asked: list[str],
     overlays: Overlays,
-    modules: Iterable[str],
+    modules: tuple[str, ...],
     installed: Mapping[str, str],
     added: Mapping[str, str],
     note: Callable[[str], None],
@@ -98,7 +98,6 @@ def bisect_packages(
         return "Not tried: a container has no network to get other versions from. Run `./twins repro` natively."
     lines = []
     if not asked:
-        modules = tuple(dict.fromkeys(modules))
         if not modules:
             return (
                 "Not tried: no run ended normally, so it is not known what the script imports. Name "
@@ -162,23 +161,9 @@ def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
     twin = campaign.twins[TWIN[seen.config]]
     if gdb is None or twin.python is None or not any(outcome.kind == SIGNAL for outcome in seen.outcomes):
         return None
-    below = (
-        gdb,
-        "-q",
-        "-nx",
-        "-batch",
-        "-iex",
-        "set debuginfod enabled off",
-        "-ex",
-        "set pagination off",
-        "-ex",
-        f"handle SIG{int(DUMP_SIGNAL)} nostop noprint pass",
-        "-ex",
-        "run",
-        "-ex",
-        "bt 40",
-        "--args",
-    )
+    signal = f"handle SIG{int(DUMP_SIGNAL)} nostop noprint pass"
+    quiet = (gdb, "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set pagination off")
+    below = (*quiet, "-ex", signal, "-ex", "run", "-ex", "bt 40", "--args")
     for _ in range(GDB_TRIES):
         outcome = twin.reproduce(
             seen.config,

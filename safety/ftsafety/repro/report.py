@@ -84,6 +84,11 @@ def chosen_failure(runs: Mapping[str, Runs]) -> tuple[str, int, Outcome] | None:
     return None
 
 
+def imported(runs: Mapping[str, Runs]) -> tuple[str, ...]:
+    """The modules that runs have imported, as far as they came to an orderly end."""
+    return tuple(dict.fromkeys(module for each in runs.values() for o in each.outcomes for module in o.modules))
+
+
 def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], walls: bool) -> str:
     """Where it ran, as a list."""
     lines = []
@@ -92,10 +97,9 @@ def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], wall
         said = f"CPython {python['version']}, {python['build']}, {python['compiler']}"
         lines.append(f"- {twin}: {one_line(said)}")
     found = next(iter(descriptions.values()))
-    modules = tuple(dict.fromkeys(m for each in runs.values() for o in each.outcomes for m in o.modules))
-    imported = [name for name in map(normalise, twins.distributions(modules)) if name in found["packages"]]
-    if imported:
-        versions = ", ".join(f"{name} {found['packages'][name]}" for name in imported)
+    distributions = [name for name in map(normalise, twins.distributions(imported(runs))) if name in found["packages"]]
+    if distributions:
+        versions = ", ".join(f"{name} {found['packages'][name]}" for name in distributions)
         lines.append(f"- packages that it imports: {markdown(versions)}")
     cpu, os_ = found["cpu"], found["os"]
     lines.append(f"- processor: {one_line(cpu['model'])}, {cpu['usable']} usable of {cpu['count']}")

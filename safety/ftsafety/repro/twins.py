@@ -9,7 +9,6 @@ import base64
 import hashlib
 import importlib.metadata
 from pathlib import Path
-from typing import Protocol
 
 import ftrun
 from ftrun.child_process import Stopped
@@ -25,34 +24,6 @@ from ftsafety.repro.script import Script
 MARGIN_SECONDS = 60.0
 
 
-class Twin(Protocol):
-    """Runs scripts with one interpreter."""
-
-    name: str
-
-    @property
-    def python(self) -> str | None:
-        """The interpreter, if it is one of this machine."""
-
-    def describe(self) -> dict:
-        """The environment; raises TwinError."""
-
-    def reproduce(
-        self,
-        config: str,
-        script: Script,
-        threads: int,
-        limits: Limits,
-        force_off: bool,
-        overlay: str | None = None,
-        below: tuple[str, ...] = (),
-    ) -> Outcome:
-        """One run's outcome; raises TwinError or Interrupted."""
-
-    def close(self) -> None:
-        """Let the twin go."""
-
-
 class LocalScripts(LocalTwin):
     """Runs as child processes of this one. There are no walls around them."""
 
@@ -66,6 +37,7 @@ class LocalScripts(LocalTwin):
         overlay: str | None = None,
         below: tuple[str, ...] = (),
     ) -> Outcome:
+        """One run's outcome; raises Interrupted."""
         try:
             return run(
                 self.python,
@@ -105,6 +77,7 @@ class RemoteScripts(RemoteTwin):
         overlay: str | None = None,
         below: tuple[str, ...] = (),
     ) -> Outcome:
+        """One run's outcome; raises TwinError or Interrupted."""
         request = {
             "op": "reproduce",
             "config": config,
@@ -121,6 +94,10 @@ class RemoteScripts(RemoteTwin):
             return outcome.from_json(answer)
         except ValueError as error:
             raise TwinError(f"{self.name}: {error}") from error
+
+
+Twin = LocalScripts | RemoteScripts
+"""Runs scripts with one interpreter."""
 
 
 def connect(text: str, interruption: Interruption) -> Twin:
