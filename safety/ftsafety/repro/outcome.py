@@ -163,7 +163,7 @@ def _kind(ended: Ended, begin: dict | None, raised: dict | None, stderr: str) ->
         return SIGNAL, name + {"SIGKILL": " (out of memory?)", "SIGXFSZ": " (a file grew too large)"}.get(name, "")
     if raised:
         where = f" in {raised['thread']}" if raised["thread"] else ""
-        return EXCEPTION, printable(raised["exception"].encode(errors="backslashreplace")) + where
+        return EXCEPTION, printable(f"{raised['exception']}{where}".encode(errors="backslashreplace"))
     if ended.returncode:
         return WRONG, f"exit status {ended.returncode}"
     return OK, ""

@@ -30,9 +30,9 @@ def living(pid: int) -> bool:
         ("assert 1 == 2, 'sum'", EXCEPTION, "AssertionError: sum"),
         ("def f(:", EXCEPTION, "SyntaxError"),
         (
-            "import threading\nt = threading.Thread(target=lambda: {}['x'], name='reader')\nt.start()\nt.join()",
+            "import threading\nt = threading.Thread(target=lambda: {}['x'], name='r\x1b[2J')\nt.start()\nt.join()",
             EXCEPTION,
-            "KeyError: 'x' in reader",
+            "KeyError: 'x' in r\\x1b[2J",
         ),
         ("import os, signal; os.kill(os.getpid(), signal.SIGBUS)", SIGNAL, "SIGBUS"),
     ],
