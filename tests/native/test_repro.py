@@ -200,7 +200,7 @@ def test_no_wheel_for_one_twin(twins, wheels, tmp_path):
     assert table(done.stdout)["gil"]["ok"] == 2, done.stdout + done.stderr
     assert done.returncode == 14 and "Not reproduced" not in done.stdout
     said = done.stdout.replace("\\", "")
-    assert "ft was not run: its packages cannot be installed there" in said and "onlygil" in said
+    assert "ft-gil, ft were not run: its packages cannot be installed there" in said and "onlygil" in said
     assert "Nothing is known of ft-gil, ft." in said
 
 

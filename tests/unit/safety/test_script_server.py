@@ -59,7 +59,7 @@ def reproduce(environment, tmp_path):
                 "2",
                 *arguments,
             ],
-            env=environment,
+            env={**environment, "PYTHONIOENCODING": "ascii"},  # as in a locale that lacks what the report holds
             input=source,
             capture_output=True,
             text=True,
@@ -71,14 +71,14 @@ def reproduce(environment, tmp_path):
 
 def test_a_script_is_sent_and_judged(server, reproduce):
     done = reproduce(
-        "import os, sys\nprint('threads', os.environ['REPRO_THREADS'])\nsys.exit(3)\n",
+        "import os, sys\nprint('threads', os.environ['REPRO_THREADS'], 'π')\nsys.exit(3)\n",
         "--threads",
         "3",
         "--configs",
         TWIN,
     )
     assert done.returncode == 13, done.stdout + done.stderr
-    assert "exit status 3" in done.stdout and "threads 3" in done.stdout
+    assert "exit status 3" in done.stdout and "threads 3 \\u03c0" in done.stdout
     assert "docker compose run --rm -T ft-repro - --threads 3" in done.stdout
     assert "walls: containers" in done.stdout and "no walls" not in done.stderr
     # One run is behind the walls, too.
