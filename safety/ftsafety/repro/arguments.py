@@ -50,7 +50,7 @@ WITHOUT DOCKER THERE ARE NO WALLS: the script runs as you, with your permissions
 Time, memory, processes, output and its scratch folder are limited, which stops accidents, not malice.
 
 exit status:
-  0   not reproduced: no run failed
+  0   not reproduced: all runs were made, and none failed
   10  fails only without the GIL              11  fails on the free-threaded build, even with the GIL on
   12  fails everywhere                        13  fails in another pattern, or too rarely to tell
                                                   where
