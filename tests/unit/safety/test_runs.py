@@ -77,7 +77,7 @@ def test_a_hang_shows_where_every_thread_is_and_ignoring_sigterm_does_not_help(r
         "import signal, threading\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nlock = threading.Lock()\n"
         "def waits_for_ever():\n    with lock: lock.acquire()\n"
         "thread = threading.Thread(target=waits_for_ever)\nthread.start()\nthread.join()",
-        timeout=12.0,
+        timeout=6.0,
     )
     assert done.kind == HANG and "ignored SIGTERM" in done.detail
     assert "waits_for_ever" in done.stacks
