@@ -232,14 +232,14 @@ class Reproduction:
         if ",".join(given["configs"]) != defaults["configs"]:
             options += ["--configs", ",".join(given["configs"])]
         if self._given.walled:
-            return f"docker compose run --rm -T ft-repro - {shlex.join(options)} <{shlex.quote(self._script.name)}"
-        return f"./twins repro {shlex.join([self._script.name, *options])}"
+            return f"docker compose run --rm -T ft-repro - {shlex.join(options)} <{shlex.quote(self._script.argument)}"
+        return f"./twins repro {shlex.join([self._script.argument, *options])}"
 
     def _single(self, runs: dict[str, Runs]) -> str:
         """What a reader types for one run where it failed, or in the last configuration that there is a twin for."""
         shown = report.chosen_failure(runs)
         config = shown[0] if shown else [config for config in runs if TWIN[config] in self._descriptions][-1]
-        twin, threads, name = TWIN[config], self._given.threads, shlex.quote(self._script.name)
+        twin, threads, name = TWIN[config], self._given.threads, shlex.quote(self._script.argument)
         gil = {"gil": [], "ft-gil": ["PYTHON_GIL=1"], "ft": ["PYTHON_GIL=0"] if runs[config].forced_off else []}[config]
         variables = [f"REPRO_THREADS={threads}", *gil]
         if self._given.walled:

@@ -20,6 +20,11 @@ class Script:
     def text(self) -> str:
         return self.source.decode(errors="backslashreplace")
 
+    @property
+    def argument(self) -> str:
+        """The name as a command takes it: not for an option."""
+        return f"./{self.name}" if self.name.startswith("-") else self.name
+
 
 def load(path: str, source: bytes) -> Script:
     """The script that was read from `path` ("-" is standard input); raises MetadataError."""

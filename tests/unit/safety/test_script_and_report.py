@@ -79,6 +79,11 @@ def an_outcome(**changed):
     return {**Outcome(WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)).as_json(), **changed}
 
 
+def test_a_name_like_an_option_is_typed_as_a_path():
+    assert Script("-x.py", b"").argument == "./-x.py"
+    assert Script("x.py", b"").argument == "x.py"
+
+
 def test_an_outcome_comes_back_as_it_was():
     assert from_json(json.loads(json.dumps(an_outcome()))) == Outcome(
         WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)
