@@ -14,16 +14,16 @@ import enum
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
 
 from ftloader.buffers import BufferPool
 from ftloader.error_notes import annotate, annotate_sample, without_stop_iteration
-from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched
+from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched, Recipe
 from ftloader.layout import Layout, is_torchs_collation
 from ftloader.messages import Failure
-from ftloader.on_error import SKIP, ErrorPolicy, Skipped
+from ftloader.on_error import SKIP, Skipped
 from ftloader.random import leave_sample, this_thread
 from ftloader.slots import Slots
 from ftloader.torch_private import pin_memory
@@ -53,23 +53,16 @@ class Builder:
     """
 
     def __init__(
-        self,
-        dataset: Any,
-        collate_fn: Callable[[Any], Any],
-        policy: ErrorPolicy,
-        workers: int,
-        buffers: BufferPool,
-        trial: Trial,
-        pin_device: str | None,
+        self, recipe: Recipe, dataset: Any, workers: int, buffers: BufferPool, trial: Trial, pin_device: str | None
     ) -> None:
         self.dataset = dataset
-        self.collate_fn = collate_fn
-        self.policy = policy
+        self.collate_fn = recipe.collate_fn
+        self.policy = recipe.policy
         self.workers = workers
         self.buffers = buffers
         self.trial = trial
         self.pin_device = pin_device
-        self.can_have_slots = is_torchs_collation(collate_fn)
+        self.can_have_slots = is_torchs_collation(recipe.collate_fn)
         self.expected: Layout | Mode = Mode.UNKNOWN if self.can_have_slots else Mode.WHOLE
         self.seconds = math.inf
         self.kept_whole = 0
@@ -93,25 +86,6 @@ class Assembly:
     the one that finishes the batch.
     """
 
-    __slots__ = (
-        "_builder",
-        "_cpu",
-        "_failed_at",
-        "_failure",
-        "_finished",
-        "_index",
-        "_lock",
-        "_next",
-        "_samples",
-        "_seconds",
-        "_slots",
-        "_trial",
-        "_undecided",
-        "_working",
-        "epoch",
-        "helpers",
-    )
-
     def __init__(self, builder: Builder, epoch: Epoch, index: list) -> None:
         self.epoch = epoch
         self.helpers = builder.helpers(len(index))
@@ -130,7 +104,7 @@ class Assembly:
         self._undecided = builder.expected is not Mode.WHOLE
         self._seconds: list[float] = []  # for a sample, of each piece
         self._trial = False  # whether the choice of slots or not is part of a trial
-        self._cpu = 0.0  # seconds so far, in a trial
+        self._cpu = 0.0  # seconds so far
 
     def build(self) -> Fetched | Failure | None:
         """Works on the batch until nothing of it is left to claim. Returns the batch, or what the dataset raised, in
@@ -138,13 +112,13 @@ class Assembly:
 
         Raises ``Cancelled``, or what collate_fn raises.
         """
-        piece = self._claim(None)
+        piece = self._claim()
         try:
             while piece is not None:
-                spent = _Spent(len(piece), self._undecided or self._trial)
+                began, cpu = time.perf_counter(), time.thread_time()
                 self._load(piece)
                 self._check()
-                piece = self._claim(spent)
+                piece = self._claim((time.perf_counter() - began) / len(piece), time.thread_time() - cpu)
         finally:
             leave_sample()
         return self._finish() if self._is_mine_to_finish() else None
@@ -157,14 +131,14 @@ class Assembly:
 
     # Claims
 
-    def _claim(self, spent: "_Spent | None") -> range | None:
-        """The next piece, after the previous one, if there was one, took what was *spent*."""
+    def _claim(self, seconds: float | None = None, cpu: float = 0.0) -> range | None:
+        """The next piece, after the previous one, if there was one, took *seconds* for each sample, and so much *cpu*
+        time in all."""
         with self._lock:
-            if spent is not None:
+            if seconds is not None:
                 self._working -= 1
-                self._seconds.append(spent.seconds_per_sample())
-                if self._trial:
-                    self._cpu += spent.cpu()
+                self._seconds.append(seconds)
+                self._cpu += cpu
             begin = self._next
             left = min(len(self._index), self._failed_at) - begin
             if left <= 0:
@@ -279,10 +253,11 @@ class Assembly:
             failure, self._failure = Failure(self._failure), None
             return failure
         self._builder.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
-        spent = _Spent(len(self._index), self._trial)
+        self._cpu -= time.thread_time()
         fetched = self._collate()
         if self._trial:
-            self._builder.trial.add(self._slots is not None, (self._cpu + spent.cpu()) / len(self._index))
+            cpu = self._cpu + time.thread_time()
+            self._builder.trial.add(self._slots is not None, cpu / len(self._index))
         return fetched
 
     def _collate(self) -> Fetched:
@@ -324,23 +299,6 @@ class Assembly:
         if self._slots is not None:
             self._slots.release()
         return samples
-
-
-class _Spent:
-    """What the calling thread spends from here on, on a piece of so many *samples*."""
-
-    __slots__ = ("_begin", "_cpu", "_samples")
-
-    def __init__(self, samples: int, cpu_too: bool) -> None:
-        self._samples = samples
-        self._begin = time.perf_counter()
-        self._cpu = time.thread_time() if cpu_too else 0.0
-
-    def seconds_per_sample(self) -> float:
-        return (time.perf_counter() - self._begin) / self._samples
-
-    def cpu(self) -> float:
-        return time.thread_time() - self._cpu
 
 
 _IN_SLOTS: Any = type("InSlots", (), {})()

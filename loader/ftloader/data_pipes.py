@@ -74,10 +74,8 @@ def seed(dataset: Any, shared_seed: int | None) -> None:
     workers and ranks (``_shared_seed`` of the iterator)."""
     if not isinstance(dataset, IterDataPipe) or shared_seed is None:
         return
-    generator = torch.Generator()
-    generator.manual_seed(shared_seed)
     with _graphs:
-        apply_random_seed(dataset, generator)
+        apply_random_seed(dataset, torch.Generator().manual_seed(shared_seed))
 
 
 def draw_as_processes_do(dataset: Any, generator: torch.Generator | None, group: Any) -> None:

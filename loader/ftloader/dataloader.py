@@ -269,16 +269,8 @@ def _check_for_threads(worker_method: Any, multiprocessing_context: Any, dataset
 
 def _full_signature() -> inspect.Signature:
     torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
-    ours = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, default, kind in (
-            ("worker_method", "auto", WorkerMethod),
-            ("on_error", "raise", OnError),
-            ("strict_rng", False, bool),
-            ("snapshot_every_n_steps", None, int | None),
-        )
-    ]
-    return torchs.replace(parameters=[*torchs.parameters.values(), *ours])
+    ours = inspect.signature(DataLoader.__init__).parameters.values()
+    return torchs.replace(parameters=[*torchs.parameters.values(), *(p for p in ours if p.kind is p.KEYWORD_ONLY)])
 
 
 # help(), and tools that rebuild a loader from its arguments (Lightning among them), see

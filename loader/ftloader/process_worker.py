@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, Recipe
 from ftloader.malloc import keep_freed_memory
 from ftloader.on_error import ErrorPolicy
 from ftloader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
@@ -104,12 +104,10 @@ class FailedStart:
     """In place of a fetcher where there is none: each batch is answered with the error."""
 
     def __init__(self, error: Exception, worker_id: int) -> None:
-        self._error = error
-        self._traceback = error.__traceback__
-        self._worker_id = worker_id
+        self._answer = NotedException(error, _where(worker_id))
 
     def fetch(self, task: Task) -> Any:
-        return NotedException(self._error.with_traceback(self._traceback), _where(self._worker_id))
+        return self._answer
 
 
 class WorkerStart:
@@ -165,18 +163,12 @@ class WorkerStart:
             if failure is not None:
                 return FailedStart(failure, worker_id)
             try:
+                recipe = Recipe(auto_collation, collate_fn, drop_last, self._policy)
                 fetcher: Fetcher
                 if kind == DatasetKind.Iterable:
-                    fetcher = StatefulIterableFetcher(
-                        dataset,
-                        lambda: IterableFetcher(
-                            dataset, auto_collation, collate_fn, drop_last, self._policy, worker_id
-                        ),
-                        next(states),
-                    )
+                    fetcher = StatefulIterableFetcher(recipe, dataset, worker_id, next(states))
                 else:
-                    fetcher = MapFetcher(dataset, auto_collation, collate_fn, self._policy)
-                    fetcher = StatefulMapFetcher(dataset, fetcher, next(states))
+                    fetcher = StatefulMapFetcher(recipe, dataset, next(states))
             except Exception as error:
                 # torch would end the process here in all epochs but the first.
                 return FailedStart(without_stop_iteration(error, "iter(dataset)"), worker_id)

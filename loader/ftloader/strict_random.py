@@ -23,7 +23,6 @@ import contextlib
 import functools
 import itertools
 import os
-import random
 import sys
 import threading
 import types
@@ -32,12 +31,12 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import torch
 from torch.overrides import TorchFunctionMode
 
 from ftloader import fork_locks, torch_operations
 from ftloader.call_site import CallSite, find_call_site
 from ftloader.random import GlobalRandomWarning
+from ftloader.state.generators import PROGRAMS
 
 _CALL: Final = sys.monitoring.events.CALL
 
@@ -134,7 +133,7 @@ _current = _PerThread()
 _PYTHON: Final = Generator("the global generator of the module random", "python", "random.")
 _NUMPY: Final = Generator("NumPy's global generator", "numpy", "numpy.random.")
 _TORCH: Final = Generator("torch's default generator", "torch", "torch.default_generator.")
-_INSTANCES: Final = ((random._inst, _PYTHON), (np.random.mtrand._rand, _NUMPY), (torch.default_generator, _TORCH))
+_INSTANCES: Final = tuple(zip(PROGRAMS.values(), (_PYTHON, _NUMPY, _TORCH), strict=True))
 
 # Names of their methods that set the state, and of those that only read it; others draw.
 _SEEDING: Final = frozenset({"seed", "manual_seed", "setstate", "set_state", "__setstate__", "set_offset"})

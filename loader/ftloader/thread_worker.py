@@ -21,10 +21,9 @@ import torch
 from ftloader import data_pipes
 from ftloader.consumer_modes import ConsumerModes, own_context
 from ftloader.error_notes import annotate, describe_index, without_stop_iteration
-from ftloader.fetch import EMPTY, Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from ftloader.fetch import EMPTY, Cancelled, Epoch, Exhausted, Fetched, Fetcher, MapFetcher, Recipe
 from ftloader.malloc import keep_freed_memory
 from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task, WorkerExhausted
-from ftloader.on_error import ErrorPolicy
 from ftloader.own_copy import Original
 from ftloader.state.workers import StatefulIterableFetcher, WorkerState, begun
 from ftloader.strict_random import Watch
@@ -37,18 +36,14 @@ class Plan:
     """What all workers of one iterator do: the loader's arguments that concern them, and what belongs to the epoch that
     begins."""
 
-    dataset: Any
+    recipe: Recipe
     dataset_kind: int
-    auto_collation: bool
-    collate_fn: Callable[[Any], Any]
-    drop_last: bool
     worker_init_fn: Callable[[int], Any] | None
     num_workers: int
     base_seed: int
     epoch_number: int
     shared_seed: int | None
     """What a data pipe has been seeded with."""
-    policy: ErrorPolicy
     watch: Watch | None
     """Reports draws from global generators, if the loader is strict."""
     world_size: int
@@ -137,20 +132,14 @@ class WorkerContext:
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
         plan, dataset, share = self.plan, self._dataset, self._share
         if plan.dataset_kind == DatasetKind.Map:
-            return MapFetcher(dataset, plan.auto_collation, plan.collate_fn, plan.policy)
+            return MapFetcher(plan.recipe, dataset)
         if epoch.shared_seed != plan.shared_seed:
             data_pipes.seed(dataset, epoch.shared_seed)
         if share is not None and epoch.number != plan.epoch_number:
             # The epoch that it is for was left before this worker had a batch.
             share = begun((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
-
-        def make() -> IterableFetcher:
-            with data_pipes.exclusive(dataset):
-                return IterableFetcher(
-                    dataset, plan.auto_collation, plan.collate_fn, plan.drop_last, plan.policy, self._worker_id
-                )
-
-        return StatefulIterableFetcher(dataset, make, replace(plan.states[self._worker_id], share=share))
+        state = replace(plan.states[self._worker_id], share=share)
+        return StatefulIterableFetcher(plan.recipe, dataset, self._worker_id, state)
 
 
 def own_datasets(dataset: Any, dataset_kind: int, count: int) -> list[Any]:

@@ -9,19 +9,20 @@ here. It draws the order, knows the epoch's number and keeps its ``Progress``. O
   ``_progress.handed_over(...)`` or ``_progress.failed(...)``,
 - ``_progress.finished = True`` where ``StopIteration`` ends the epoch,
 - ``_progress.worker_ended(...)`` where datasets live on in persistent workers,
-- ``_skip_turns`` where workers take turns, ``worker_states()`` where they start.
+- ``_worker_queue_idx_cycle`` where workers take turns, ``worker_states()`` where they start.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.utils.data import IterDataPipe
-from torch.utils.data.graph_settings import apply_random_seed
 
 from ftloader import data_pipes
+from ftloader.fetch import Recipe
+from ftloader.on_error import ErrorPolicy
 from ftloader.state.format import (
     Resume,
     check_workers,
@@ -62,8 +63,12 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
     """Whether workers have a map-style dataset of their own (processes)."""
     _dataset: Any
     """Set by torch's ``__init__``."""
+    _worker_queue_idx_cycle: Iterator[int]
+    """Whose turn it is; torch's name."""
 
     def __init__(self, loader: Any) -> None:
+        self._recipe = Recipe(loader._auto_collation, loader.collate_fn, loader.drop_last, ErrorPolicy(loader.on_error))
+        self._skip_log = loader.skipped
         self._keeper = loader._states
         with self._keeper.starting() as resume:
             if resume is not None:
@@ -79,8 +84,11 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             with data_pipes.exclusive(loader.dataset):
                 super().__init__(_Quiet(loader, resume.midst) if quiet else loader)
             self._index_sampler = loader._index_sampler
-            if resume is not None:
-                self._take_over_seeds(resume)
+            if resume is not None and resume.base_seed is not None:
+                self._base_seed = resume.base_seed
+            if resume is not None and resume.shared_seed is not None and isinstance(self._dataset, IterDataPipe):
+                self._shared_seed = resume.shared_seed
+                data_pipes.seed(self._dataset, resume.shared_seed)
             self._begin_progress(resume, self._first_shares(resume))
 
     def _load_dataset(self, loader: Any, resume: Resume) -> None:
@@ -95,14 +103,6 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         elif resume.midst:  # else loader.load_state_dict() has
             load_iterable(loader.dataset, state)
 
-    def _take_over_seeds(self, resume: Resume) -> None:
-        if resume.base_seed is not None:
-            self._base_seed = resume.base_seed
-        if resume.shared_seed is not None and isinstance(self._dataset, IterDataPipe):
-            self._shared_seed = resume.shared_seed
-            generator = torch.Generator().manual_seed(resume.shared_seed)
-            self._dataset = apply_random_seed(self._dataset, generator)
-
     def _begin_progress(self, resume: Resume | None, shares: Sequence[Share], dataset: Any = None) -> None:
         if dataset is None and self._order is None:
             dataset = dataset_state(self._dataset)
@@ -112,8 +112,9 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             "shared_seed": self._shared_seed,
             "dataset": dataset,
         }
-        copies = max(1, self._num_workers) if self._copies_dataset and is_stateful(self._dataset) else 0
-        self._progress = Progress(self._description, fixed, shares, copies, resume)
+        copies = self._num_workers if self._copies_dataset and is_stateful(self._dataset) else 0
+        turns = self._num_workers if self._copies_dataset or self._order is None else 0
+        self._progress = Progress(self._description, fixed, shares, copies, turns, resume)
         if self._order is not None:
             self._order.report_to(self._progress)
         self._keeper.began(self._progress)
@@ -152,12 +153,15 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             resume, self._resume = self._resume, None
             if resume.midst:
                 self._num_yielded = resume.handed_over + sum(w["batches"] for w in resume.workers or ())
-                self._skip_turns(resume.next_worker)
+                for _ in range(resume.next_worker % max(1, self._num_workers)):
+                    next(self._worker_queue_idx_cycle)
                 self._sampler_iter = iter(self._index_sampler if self._order is None else ())
         return next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
 
-    def _skip_turns(self, worker_id: int) -> None:
-        """Worker *worker_id* is to build the first batch. Called before the first draw of a resumed epoch."""
+    def _end_epoch(self) -> NoReturn:
+        self._skip_log.report()
+        self._progress.finished = True
+        raise StopIteration
 
     def worker_states(self) -> list[WorkerState]:
         """What each worker begins with (worker 0 alone if there are none)."""

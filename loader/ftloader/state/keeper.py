@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ftloader import fork_locks
-from ftloader.state import generators, samplers
+from ftloader.state import samplers
 from ftloader.state.format import (
     Resume,
     check_fit,
@@ -19,8 +19,8 @@ from ftloader.state.format import (
     parse,
     same,
 )
-from ftloader.state.generators import State
 from ftloader.state.progress import Progress
+from ftloader.state.samplers import OwnGenerators
 
 
 class StateKeeper:
@@ -79,7 +79,7 @@ class StateKeeper:
         _check_samplers(resume, loader)
         _check_dataset(resume, loader)
         # At once, since other loaders may draw from them before the next iterator is made.
-        generators.load(samplers.find(samplers.sampler_of(loader), loader.generator, resume.generators or {}))
+        OwnGenerators(loader).load(resume.generators or {})
         self._now = (copy.deepcopy(dict(state)), resume), None
         if not resume.midst:
             # Here, so that the caller may set another epoch for the pass that comes.
@@ -102,7 +102,7 @@ class StateKeeper:
                     return _not_yet_used(loader, *loaded)
                 if progress is None or progress.finished:
                     return _between_epochs(loader, progress)
-        state = progress.state(samplers.digest, lambda: _generators(loader))
+        state = progress.state(OwnGenerators(loader).save)
         if state["loader"]["style"] == "map":
             own = dataset_state(loader.dataset)
             if state["datasets"] is None:
@@ -124,13 +124,9 @@ def load_iterable(dataset: Any, state: Any) -> bool:
     return True
 
 
-def _generators(loader: Any) -> dict[str, State]:
-    return samplers.capture(samplers.sampler_of(loader), loader.generator)
-
-
 def _not_yet_used(loader: Any, state: Mapping[str, Any], resume: Resume) -> dict[str, Any]:
     """What was loaded, with the generators as they are now: other loaders may draw from them."""
-    now = None if resume.generators is None else _generators(loader)
+    now = None if resume.generators is None else OwnGenerators(loader).save()
     return {**copy.deepcopy(dict(state)), "generators": now}
 
 
@@ -151,14 +147,14 @@ def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
     else:
         parts["dataset"] = dataset_state(loader.dataset)
     parts["order"] = {"generators": {}, "epochs": samplers.epochs(index_sampler)}
-    state = make_state(describe_loader(loader), generators=_generators(loader), **parts)
+    state = make_state(describe_loader(loader), generators=OwnGenerators(loader).save(), **parts)
     return copy.deepcopy(state)  # of the progress, which its next epoch goes on from
 
 
 def _check_samplers(resume: Resume, loader: Any) -> None:
     index_sampler, order = samplers.sampler_of(loader), resume.order
     for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
-        samplers.find(index_sampler, loader.generator, saved)
+        OwnGenerators(loader).at(saved)  # or an error
     if ("seed" in order or "default" in order) and not samplers.draws_from_default(samplers.innermost(index_sampler)):
         raise samplers.not_shuffled(index_sampler)
     if resume.sampler is not None:

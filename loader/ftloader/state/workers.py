@@ -24,11 +24,11 @@ dataset. The snapshots travel with the batches (``Fetched.state``).
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ftloader.fetch import Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher
+from ftloader.fetch import Cancelled, Epoch, Exhausted, Fetched, IterableFetcher, MapFetcher, Recipe
 from ftloader.state.format import dataset_state, is_stateful
 
 Share = Mapping[str, Any]
@@ -63,13 +63,10 @@ class WorkerState:
 class StatefulIterableFetcher:
     """An ``IterableFetcher`` that begins where *state* says and takes snapshots.
 
-    Args:
-        make: makes the fetcher, which calls ``iter(dataset)``.
-
     Raises ``ValueError`` if the dataset has no ``load_state_dict()`` for the state, and what the dataset raises.
     """
 
-    def __init__(self, dataset: Any, make: Callable[[], IterableFetcher], state: WorkerState) -> None:
+    def __init__(self, recipe: Recipe, dataset: Any, worker_id: int, state: WorkerState) -> None:
         self._dataset = dataset
         self._every = state.every or 1
         self._lives_on = state.lives_on
@@ -82,7 +79,7 @@ class StatefulIterableFetcher:
             _load(dataset, "dataset", snapshot["states"])
             if self._after:
                 iter(dataset)
-        self._fetcher = make()
+        self._fetcher = IterableFetcher(recipe, dataset, worker_id)
         if snapshot is not None:
             _load(self._fetcher.iterator, "iterator", snapshot["states"])
             self._fetcher.position = snapshot["position"]
@@ -132,13 +129,13 @@ class StatefulIterableFetcher:
 
 
 class StatefulMapFetcher:
-    """A fetcher of a map-style dataset that adds the dataset's state to the first batch, as it was before it, and to
-    every so many after it."""
+    """A ``MapFetcher`` that adds the dataset's state to the first batch, as it was before it, and to every so many
+    after it."""
 
-    def __init__(self, dataset: Any, fetcher: Fetcher, state: WorkerState) -> None:
+    def __init__(self, recipe: Recipe, dataset: Any, state: WorkerState) -> None:
         _load(dataset, "dataset", {} if state.dataset is None else {"dataset": state.dataset})
         self._dataset = dataset
-        self._fetcher = fetcher
+        self._fetcher = MapFetcher(recipe, dataset)
         self._every = state.every
         self._batches = 0
         self._due = dataset_state(dataset) if self._every != 1 else None
