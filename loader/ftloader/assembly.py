@@ -2,12 +2,9 @@
 
 The consumer makes an assembly from the indices of one batch. Workers claim pieces of it, smaller and smaller ones
 (guided self-scheduling: Polychronopoulos and Kuck, 1987), load their samples and write them into the batch's slots.
-Whoever ends the last piece finishes the batch. So the first batch takes 1/N of the time that one worker needs for it,
-and no worker idles while another has half a batch to go. Where samples are cheap, pieces are not so small that claiming
-them costs more than they do, and fewer workers help.
-
-Which worker loads a sample does not show in the batch: not in its values, and not in the exception, which is that of
-the first failing sample in the order of the batch.
+Whoever ends the last piece finishes the batch. Where samples are cheap, pieces are not so small that claiming them
+costs more than they do, and fewer workers help. Which worker loads a sample does not show in the batch: not in its
+values, and not in the exception, which is that of the first failing sample in the order of the batch.
 """
 
 import enum

@@ -1,11 +1,9 @@
 """Data pipes (``IterDataPipe``, ``MapDataPipe``) under worker threads.
 
-torch gives each worker process its own copy of the graph of pipes, by the fork, seeds its shufflers with the seed
-shared by all workers and shards it by (number of workers, worker id). Threads need the same three steps, on deep
-copies. For the same seeds the samples are those of torch's processes.
-
-A ``MapDataPipe`` is shared by all threads like any map-style dataset. Only one that wants to be sharded needs
-processes: which thread builds which batch is not fixed.
+torch gives each worker process its own copy of the graph of pipes, seeds its shufflers with the seed shared by all
+workers and shards it by (number of workers, worker id). Threads need the same three steps, on deep copies. A
+``MapDataPipe`` is shared by all threads like any map-style dataset. Only one that wants to be sharded needs processes:
+which thread builds which batch is not fixed.
 
 torch walks a graph by pickling it with hooks that are attributes of the classes, so two threads that walk, copy or
 pickle graphs at the same time disturb each other. The lock of this module is held around everything of the kind that

@@ -1,9 +1,8 @@
 """What forking does to this package: the one hook, and locks that a forked child finds free.
 
-A fork copies a lock as it is. If another thread holds it at that moment, the child, where that thread does not exist,
-waits for it for ever. Objects that a child may go on using (a loader, what it has skipped, its state) therefore take
-their lock from here; what it guards may then be half changed in the child, so it is for short steps that leave nothing
-broken.
+A fork copies a lock as it is: one that another thread holds stays locked in the child for ever. Objects that a child
+may go on using therefore take their lock from here. What it guards may be half changed in the child, so it is for short
+steps that leave nothing broken.
 """
 
 import os

@@ -89,11 +89,9 @@ _THREADS = Path("/proc/self/task")
 class WorkerDraws:
     """Finds out whether the workers of one loader use the program's generators, and says so once.
 
-    While the consumer waits for its workers and every other thread sleeps, nobody but the workers can change a
-    generator. So it is enough to compare its states then: no code is instrumented, and nothing is asked of the workers.
-    Where that is never the case in the first waits, or cannot be known (not Linux), nothing is said.
-
-    Used by consumers. Two that use it at once may look once more than wanted, or warn twice; hence no lock.
+    While the consumer waits for its workers and every other thread sleeps, only the workers can change a generator. So
+    its states are compared then. Where that is never the case in the first waits, or cannot be known (not Linux),
+    nothing is said. Two consumers at once may look once more than wanted, or warn twice; hence no lock.
     """
 
     def __init__(self) -> None:

@@ -44,10 +44,9 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     _copies_dataset = True
     _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
 
-    # Keeps the queues of running iterators alive. When an iterator is collected as a part of a reference cycle, its
-    # queues would close with it, before torch's __del__ asks the workers through them to end, and the wait for each of
-    # these would run into its limit of 5 s. Keyed by id(iterator), and without a lock, which a finalizer could not
-    # take: each operation is a single atomic one. Not a name of the module: those are gone at the interpreter's exit.
+    # By id(iterator), so that queues outlive an iterator that is collected in a reference cycle: torch's __del__ asks
+    # the workers through them to end, else waits 5 s for each. Without a lock, which a finalizer could not take: each
+    # operation is a single atomic one. Not a name of the module: those are gone at the interpreter's exit.
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:

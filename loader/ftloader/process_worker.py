@@ -178,12 +178,9 @@ class WorkerStart:
 
 
 def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: str) -> None:
-    """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the error, in *results*.
-
-    A queue pickles in a thread of its own. What fails there is printed and dropped, and the main process would wait for
-    the batch for ever. multiprocessing.Queue has a hook for this, made for concurrent.futures. To be called before the
-    first message.
-    """
+    """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the error, in *results*. Else
+    it is printed and dropped, in the queue's own thread, and the main process waits for the batch for ever. For use
+    before the first message."""
 
     def answer(error: Exception, message: Any) -> None:
         annotate(error, note)

@@ -15,11 +15,8 @@ from ftloader.torch_private import pin_memory
 
 
 class _Memory:
-    """Memory as NumPy sees it. Not through ``tensor.numpy()``, which would mark the storage as not resizable for all
-    time.
-
-    Arrays on it refer to this object, and so keep *owner*.
-    """
+    """Memory as NumPy sees it: arrays on it keep *owner*. (``tensor.numpy()`` would mark the storage as not resizable
+    for all time.)"""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -118,16 +115,12 @@ def _lies_in(value: Any, begin: int, end: int) -> bool:
     """Whether *value*'s memory may be that from address *begin* to *end*, in part."""
     if isinstance(value, np.ndarray):
         first, last = np.lib.array_utils.byte_bounds(value)
-    elif type(value) is torch.Tensor and value.device.type == "cpu" and _has_storage(value):
+    elif type(value) is torch.Tensor and value.is_cpu and value.layout is torch.strided and not value.is_nested:
         storage = value.untyped_storage()
         first, last = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
     else:
         return False
     return first < end and begin < last
-
-
-def _has_storage(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_nested
 
 
 def _copied(value: np.ndarray | torch.Tensor) -> Any:

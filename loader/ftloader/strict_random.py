@@ -6,13 +6,10 @@ reports each place where that happens, by two means that see a draw however the 
 
 - ``sys.monitoring`` (PEP 669) reports every call made by Python code, with the function called: a method bound to a
   global generator of ``random`` or NumPy is recognised also after ``from random import random``. It is on or off for
-  all threads of the process, and on only while a worker of a strict loader lives; the callback returns at once in a
-  thread that is not being watched.
+  all threads of the process, and on only while a worker of a strict loader lives.
 - a ``TorchFunctionMode``, which belongs to a thread, sees the calls of torch's functions with their arguments, hence
   also whether a generator was passed (``torch_operations``). (A ``TorchDispatchMode`` would see what TorchScript calls
-  too, but its entry sets flags of the whole process that make ``torch.compile`` fall back to eager mode, and torch 2.10
-  looks up an operation's Python object without a lock: of two threads that use one for the first time at once, one
-  fails.)
+  too, but sets flags of the whole process, and fails in torch 2.10 where two threads first use it at once.)
 
 Comparing states (``global_generators.WorkerDraws``) cannot say which line drew while other threads draw too. Not seen:
 calls that other C code makes of C functions that it was given, as in ``sorted(names, key=random.random)``, what

@@ -211,9 +211,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         try:
             outcome = self._next_outcome()
         except BaseException:
-            # Everything that a worker, the sampler or the clock can do is an outcome, so
-            # this is an interruption (Ctrl-C). It may have struck between two steps of
-            # the bookkeeping: end here rather than hang later. No waiting: the user is.
+            # All else is an outcome, so this is an interruption (Ctrl-C). It may have struck between two steps of the
+            # bookkeeping: end here rather than hang later. No waiting: the user is.
             self._pool.stop()
             raise
         if outcome is None:

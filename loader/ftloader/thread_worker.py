@@ -1,9 +1,8 @@
 """What one worker thread does.
 
-Everything passes through two kinds of ``queue.SimpleQueue``: tasks to the workers, results to the consumer
-(``ftloader.messages``). A worker owns its ``WorkerContext`` alone, and between two tasks its thread refers to nothing
-of the user's (dataset, collate function, batch): so an iterator that is part of a reference cycle through the dataset
-can still be collected while its workers wait.
+A worker owns its ``WorkerContext`` alone, and between two tasks (``ftloader.messages``) its thread refers to nothing of
+the user's: so an iterator that is part of a reference cycle through the dataset can be collected while its workers
+wait.
 """
 
 import contextlib
@@ -58,11 +57,8 @@ class Plan:
 
 
 class WorkerContext:
-    """The user's side of one worker: its view of the dataset, its info, its fetcher.
-
-    Made by the consumer, then owned by the worker thread; the consumer only keeps it alive and hands it over with each
-    task.
-    """
+    """The user's side of one worker: its view of the dataset, its info, its fetcher. Made by the consumer, which keeps
+    it alive and hands it over with each task; then owned by the worker thread."""
 
     def __init__(self, plan: Plan, worker_id: int, dataset: Any) -> None:
         self.plan = plan
@@ -164,9 +160,8 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """The thread's whole life. *start* holds the context and is emptied, because the ``Thread`` object keeps the
-    arguments of its target for as long as it runs. *started_up* is told once, when ``worker_init_fn`` has returned or
-    failed."""
+    """The thread's whole life. *start* holds the context and is emptied, since a ``Thread`` keeps its arguments while
+    it runs. *started_up* is told once, when ``worker_init_fn`` has returned or failed."""
     process = os.getpid()
     started = False
     try:
@@ -214,11 +209,8 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
 
 
 def _end_if_forked(process: int) -> None:
-    """Ends the child, if user code forked one out of *process* and returned in it.
-
-    This thread is its only one of ours. By this call, since after the end of a thread the C library would run the
-    destructors of an interpreter and of libraries (torch's may never return) that nobody has told that it is over.
-    """
+    """Ends the child, if user code forked one out of *process* and returned in it. Not by the end of the thread, after
+    which the C library runs destructors of libraries that may never return (torch's)."""
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # None, or closed
@@ -254,12 +246,8 @@ _setters = [getattr(_library, name, None) for name in ("omp_set_num_threads", "M
 
 
 def _limit_intra_op_threads() -> None:
-    """The calling thread computes alone, as torch's workers do (``torch.set_num_threads(1)``).
-
-    Workers are the parallelism here; without this each would bring its own team of OpenMP threads. torch's function
-    sets the calling thread's number, which it keeps in OpenMP and MKL, and beside it a default of the process, which
-    any new thread takes over at its first look. So the two libraries are told, and the default stays as it is.
-    """
+    """The calling thread computes alone, as torch's workers do. Not by ``torch.set_num_threads(1)``, which also sets a
+    default of the process, which any new thread takes over: only OpenMP and MKL are told."""
     torch.get_num_threads()  # the first look of this thread
     for set_number in filter(None, _setters):
         set_number(1)

@@ -167,7 +167,8 @@ def parse(state: Any) -> Resume:
         )
     expected = {"format", "version", "loader", *Resume.__dataclass_fields__}
     if set(state) != expected:
-        raise _damaged(f"its keys are {sorted(map(str, state))}, not {sorted(expected)}")
+        keys = sorted(map(str, state))
+        raise ValueError(f"the state is damaged or was changed: its keys are {keys}, not {sorted(expected)}")
     parts = {name: copy.deepcopy(state[name]) for name in Resume.__dataclass_fields__}
     for name in ("ahead", "workers", "datasets"):
         if parts[name] is not None:
@@ -219,10 +220,6 @@ def check_workers(resume: Resume, loader: Any) -> None:
             "on: where it was then is not known. Ask for the state once each worker has given a batch, go through "
             "epochs to their end, or use workers without persistent_workers"
         )
-
-
-def _damaged(what: str) -> ValueError:
-    return ValueError(f"the state is damaged or was changed: {what}")
 
 
 def _foreign(state: Mapping[str, Any]) -> str:

@@ -124,7 +124,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             return ()
         if resume is not None and resume.workers is not None and (resume.midst or self._lives_on):
             return resume.workers
-        latest = self._keeper.latest() if self._num_workers == 0 and resume is None else None
+        latest = self._keeper.latest if self._num_workers == 0 and resume is None else None
         shares = [] if latest is None else latest.next_shares()  # of the same dataset
         return shares if len(shares) == 1 else [begun()] * max(1, self._num_workers)
 

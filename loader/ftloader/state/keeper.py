@@ -54,6 +54,7 @@ class StateKeeper:
             loaded = self._now[0]
             yield None if loaded is None else loaded[1]
 
+    @property
     def latest(self) -> Progress | None:
         """The progress of the latest epoch, unless a state was loaded since."""
         return self._now[1]
@@ -99,7 +100,10 @@ class StateKeeper:
             with self._starting:  # and look again: an epoch may have started meanwhile
                 loaded, progress = self._now
                 if loaded is not None:
-                    return _not_yet_used(loader, *loaded)
+                    saved, resume = loaded
+                    # The generators as they are now: other loaders may draw from them.
+                    now = None if resume.generators is None else OwnGenerators(loader).save()
+                    return {**copy.deepcopy(dict(saved)), "generators": now}
                 if progress is None or progress.finished:
                     return _between_epochs(loader, progress)
         state = progress.state(OwnGenerators(loader).save)
@@ -122,12 +126,6 @@ def load_iterable(dataset: Any, state: Any) -> bool:
         return False
     dataset.load_state_dict(copy.deepcopy(state))
     return True
-
-
-def _not_yet_used(loader: Any, state: Mapping[str, Any], resume: Resume) -> dict[str, Any]:
-    """What was loaded, with the generators as they are now: other loaders may draw from them."""
-    now = None if resume.generators is None else OwnGenerators(loader).save()
-    return {**copy.deepcopy(dict(state)), "generators": now}
 
 
 def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Order:
             self._report_begin(self._origin(), self._states)
 
     def _report_begin(self, order: Mapping[str, Any], states: Mapping[str, Any]) -> None:
-        self._progress.snapshots = (self._snapshot(states),) if states else ()
+        self._progress.snapshots = ({"drawn": self._drawn, "states": states},) if states else ()
         self._progress.order = order
 
     def _origin(self) -> dict[str, Any]:
@@ -142,15 +142,13 @@ class Order:
 
     # Samplers with a state of their own
 
-    def _snapshot(self, states: Mapping[str, Any]) -> dict[str, Any]:
-        return {"drawn": self._drawn, "states": states}
-
     def _take_snapshot(self) -> None:
         parts = samplers.stateful_samplers(self._index_sampler)
         if is_stateful(self._samples):
             parts[samplers.ITERATOR] = self._samples
         if parts:
-            self._progress.snapshots = (*self._progress.snapshots, self._snapshot(samplers.states_of(parts)))
+            new = {"drawn": self._drawn, "states": samplers.states_of(parts)}
+            self._progress.snapshots = (*self._progress.snapshots, new)
 
     def _load_iterator(self, snapshot: Mapping[str, Any]) -> None:
         self._drawn = snapshot["drawn"]
