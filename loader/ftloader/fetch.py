@@ -39,13 +39,6 @@ class Cancelled(Exception):
 class Exhausted(Exception):
     """This worker's share of an iterable dataset has ended."""
 
-    def __init__(self, skipped: tuple[Skipped, ...] = ()) -> None:
-        super().__init__(skipped)
-        self.skipped = skipped
-        """What the policy skipped on the way to the end."""
-        self.state: Any = None
-        """That of the dataset, if somebody wants to know."""
-
 
 class Epoch:
     """One pass over the data, as the workers see it.
@@ -84,7 +77,7 @@ class Fetched:
     state: Any = None
     """Iterable-style: where the worker stands after this batch, if somebody asked."""
     ended: bool = False
-    """No batch at all, but what was left out on the way to the end of a process's share, and the dataset's state."""
+    """Iterable-style: no batch at all, but the end of the worker's share."""
 
     def pin_memory(self) -> "Fetched":
         """Called by torch's memory pinning thread, as for any custom batch type."""
@@ -180,18 +173,18 @@ class IterableFetcher:
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         """The next batch, of ``len(index)`` samples with automatic batching, else of one.
 
-        Raises ``Exhausted`` at the end, ``Cancelled``, or what the dataset or collate_fn raises.
+        Raises ``Cancelled``, or what the dataset or collate_fn raises.
         """
         skipped: list[Skipped] = []
         try:
             with sample_scope():
                 samples = self._load(index, epoch, skipped)
         except Exhausted:
-            raise Exhausted(tuple(skipped)) from None
+            return Fetched(EMPTY, tuple(skipped), ended=True)
         return Fetched(EMPTY if samples is SKIP else self._recipe.collate_fn(samples), tuple(skipped))
 
     def skip(self, index: Any, epoch: Epoch) -> None:
-        """Goes past the next batch: loads its samples, and collates nothing. Raises as ``fetch`` does."""
+        """Goes past the next batch: loads its samples, collates nothing. Raises ``Exhausted`` at the end."""
         with sample_scope():
             self._load(index, epoch, [])
 

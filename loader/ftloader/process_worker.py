@@ -21,10 +21,11 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, Recipe
+from ftloader.fetch import EMPTY, Epoch, Fetcher, Recipe
 from ftloader.malloc import keep_freed_memory
 from ftloader.on_error import ErrorPolicy
 from ftloader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
@@ -89,15 +90,14 @@ class WorkerFetcher:
             raise StopIteration
         try:
             fetched = self._fetcher.fetch(index, self._epoch)
-            told = fetched.data is EMPTY or fetched.skipped or fetched.state is not None
-            return fetched if told else fetched.data
-        except Exhausted as end:
-            self._ended = True
-            if end.skipped or end.state is not None:
-                return Fetched(EMPTY, end.skipped, end.state, ended=True)
         except Exception as error:
             return _describe(error, self._worker_id, index)
-        raise StopIteration
+        self._ended = fetched.ended
+        if fetched.skipped or fetched.state is not None:
+            return fetched
+        if fetched.ended:
+            raise StopIteration
+        return fetched if fetched.data is EMPTY else fetched.data
 
 
 class FailedStart:
@@ -142,7 +142,7 @@ class WorkerStart:
     def _install(self, worker_id: int, failure: Exception | None) -> None:
         torchs = DatasetKind.create_fetcher
         first = self._states[worker_id]
-        states = itertools.chain([first], itertools.repeat(first.following()))
+        states = itertools.chain([first], itertools.repeat(replace(first, share=None, dataset=None)))
         process = os.getpid()
 
         def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):

@@ -11,7 +11,7 @@ from torch.utils.data.graph_settings import apply_sharding
 
 from ftloader import data_pipes
 from ftloader.error_notes import without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetcher, MapFetcher
+from ftloader.fetch import EMPTY, Epoch, Fetcher, MapFetcher
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.state.workers import StatefulIterableFetcher
 from ftloader.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
@@ -54,16 +54,15 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
                 raise
             try:
                 fetched = self._dataset_fetcher.fetch(index, self._epoch)
-            except Exhausted as end:
-                self._progress.worker_ended(0, end.state)
-                self._skip_log.add(end.skipped)
-                break
             except Exception as error:
                 self._progress.failed(number)
                 if isinstance(error, StopIteration):
                     raise without_stop_iteration(error, "the dataset or collate_fn") from error
                 raise
             self._skip_log.add(fetched.skipped)
+            if fetched.ended:
+                self._progress.worker_ended(0, fetched.state)
+                break
             self._progress.handed_over(number, 0, fetched.state)
             if fetched.data is not EMPTY:
                 return pin_memory(fetched.data, self._pin_memory_device) if self._pin_memory else fetched.data

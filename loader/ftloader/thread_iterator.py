@@ -31,7 +31,7 @@ from ftloader.assembly import Assembly, Builder
 from ftloader.consumer_modes import ConsumerModes
 from ftloader.error_notes import annotate
 from ftloader.fetch import EMPTY, Epoch, Fetched, has_getitems
-from ftloader.messages import Departure, Failure, Result, Task, WorkerExhausted
+from ftloader.messages import Departure, Failure, Result, Task
 from ftloader.slots import Slots
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.thread_worker import Plan, WorkerContext, own_datasets
@@ -243,16 +243,17 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 )
             if (result := self._take_arrived()) is not None:
                 outcome, worker_id = result.outcome, self._built_by.pop(result.number, 0)
-                if isinstance(outcome, WorkerExhausted):
-                    self._with_data.discard(outcome.worker_id)
+                ended = isinstance(outcome, Fetched) and outcome.ended
+                if ended:
+                    self._with_data.discard(worker_id)
                 # Before the batch is handed over, and also if it is an exception.
                 self._dispatch()
                 if isinstance(outcome, Failure):
                     self._progress.failed(result.number, worker_id)
                     return outcome
                 self._skip_log.add(outcome.skipped)
-                if isinstance(outcome, WorkerExhausted):
-                    self._progress.worker_ended(outcome.worker_id, outcome.state)
+                if ended:
+                    self._progress.worker_ended(worker_id, outcome.state)
                     continue
                 self._progress.handed_over(result.number, worker_id, outcome.state)
                 if outcome.data is not EMPTY:
@@ -360,4 +361,4 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._with_data.discard(worker_id)
         for number, builder in self._built_by.items():
             if builder == worker_id and number not in self._arrived:
-                self._arrived[number] = Result(self._epoch, number, WorkerExhausted(worker_id))
+                self._arrived[number] = Result(self._epoch, number, Fetched(EMPTY, ended=True))

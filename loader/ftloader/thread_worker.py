@@ -20,9 +20,9 @@ import torch
 from ftloader import data_pipes
 from ftloader.consumer_modes import ConsumerModes, own_context
 from ftloader.error_notes import annotate, describe_index, without_stop_iteration
-from ftloader.fetch import EMPTY, Cancelled, Epoch, Exhausted, Fetched, Fetcher, MapFetcher, Recipe
+from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched, Fetcher, MapFetcher, Recipe
 from ftloader.malloc import keep_freed_memory
-from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task, WorkerExhausted
+from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task
 from ftloader.own_copy import Original
 from ftloader.state.workers import StatefulIterableFetcher, WorkerState, begun
 from ftloader.strict_random import Watch
@@ -91,7 +91,7 @@ class WorkerContext:
     def run(self, task: Task) -> Fetched | Failure | None:
         """The outcome of *task*; None if another worker will give it.
 
-        Raises ``Exhausted`` or ``Cancelled`` (both end the task without a batch) or whatever the user's code raises.
+        Raises ``Cancelled``, or whatever the user's code raises.
         """
         return self._context.run(self._run, task)
 
@@ -113,7 +113,7 @@ class WorkerContext:
                 self._epoch, self._fetcher = epoch, None
                 self._fetcher = self._make_fetcher(epoch)
             if self._fetcher is None:
-                raise Exhausted
+                return Fetched(EMPTY, ended=True)
             fetched = self._fetcher.fetch(index, epoch)
         except Cancelled:
             raise  # the next epoch goes on from the same share
@@ -225,8 +225,6 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
         outcome = task.contexts[worker_id].run(task)
     except Cancelled:
         return None
-    except Exhausted as end:
-        return WorkerExhausted(worker_id, end.skipped, end.state)
     except BaseException as error:
         # Without this frame, which is of no interest to the reader of the traceback.
         error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised

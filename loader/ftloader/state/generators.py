@@ -16,7 +16,7 @@ import torch
 _OBJECTS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 
 PROGRAMS: Mapping[str, Any] = {
-    "random": random._inst,  # type: ignore[attr-defined]
+    "random": random._inst,
     "numpy.random": np.random.mtrand._rand,
     "torch's default generator": torch.default_generator,
 }

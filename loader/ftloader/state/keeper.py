@@ -153,8 +153,12 @@ def _check_samplers(resume: Resume, loader: Any) -> None:
     index_sampler, order = samplers.sampler_of(loader), resume.order
     for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
         OwnGenerators(loader).at(saved)  # or an error
-    if ("seed" in order or "default" in order) and not samplers.draws_from_default(samplers.innermost(index_sampler)):
-        raise samplers.not_shuffled(index_sampler)
+    inner = samplers.innermost(index_sampler)
+    if ("seed" in order or "default" in order) and not samplers.draws_from_default(inner):
+        raise ValueError(
+            "the state comes from a loader with shuffle=True (or another of torch's random samplers), and this one has "
+            f"a {type(inner).__name__}: create it with the same sampler"
+        )
     if resume.sampler is not None:
         samplers.check_stateful(index_sampler, resume.sampler["states"])
 

@@ -173,14 +173,6 @@ def innermost(index_sampler: Any) -> Any:
     return index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
 
 
-def not_shuffled(index_sampler: Any) -> ValueError:
-    """The error for a state of a shuffling loader that this sampler cannot use."""
-    return ValueError(
-        "the state comes from a loader with shuffle=True (or another of torch's random samplers), and this one has a "
-        f"{type(innermost(index_sampler)).__name__}: create it with the same sampler"
-    )
-
-
 def lacking(name: str) -> ValueError:
     return ValueError(
         f"the state comes from a loader whose {name} has state_dict() and load_state_dict(), "

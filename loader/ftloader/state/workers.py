@@ -55,10 +55,6 @@ class WorkerState:
     lives_on: bool = False
     """Iterable-style: the next epoch is of the same dataset."""
 
-    def following(self) -> "WorkerState":
-        """With which the worker begins the epochs after the first."""
-        return WorkerState(every=self.every, lives_on=self.lives_on)
-
 
 class StatefulIterableFetcher:
     """An ``IterableFetcher`` that begins where *state* says and takes snapshots.
@@ -103,18 +99,17 @@ class StatefulIterableFetcher:
                 ) from None
             except Exception:  # the loop was given it when the batch was first built
                 continue
-        try:
-            fetched = self._fetcher.fetch(index, epoch)
-        except Exhausted as end:
+        fetched = self._fetcher.fetch(index, epoch)
+        if fetched.ended:
             if self._after and not self._fetcher.position:
                 raise ValueError(
                     f"the dataset gave no sample after the state was loaded that it had at the end of a pass: let "
                     f"{type(self._dataset).__name__}.state_dict() say there where the next pass begins, or save the "
                     "loader's state within an epoch"
-                ) from None
+                )
             if self._lives_on:
-                end.state = dataset_state(self._dataset)
-            raise
+                fetched.state = dataset_state(self._dataset)
+            return fetched
         self._batches += 1
         self._after = 0
         # The first too: where the epoch began may not be known.
