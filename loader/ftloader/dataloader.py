@@ -72,6 +72,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
       workers: ``iter()`` waits until all have run ``worker_init_fn``, five seconds at most, and undoes what it did to
       them. ``torch.initial_seed()`` is the worker's, as in a process. Draw from ``ftloader.sample_rng()``, whose
       numbers belong to the sample (``strict_rng`` finds draws that do not).
+    - A batch of ``batch_size=None``, or of a ``collate_fn`` that copies nothing, is the dataset's own objects: writing
+      into it writes into the dataset.
     - An exception of a worker is raised as the same object, with the worker's traceback and a note that names worker,
       batch and samples. ``StopIteration`` becomes ``RuntimeError``. The epoch can be continued after it.
 

@@ -42,6 +42,8 @@ def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] 
 
 def function_name(function: Any) -> str:
     """The name that users know: ``torch.rand``, ``torch.Tensor.uniform_``."""
+    if type(function).__module__ == "torch._ops":
+        return f"torch.ops.{function}"
     if type(function) is types.FunctionType:
         return f"{function.__module__}.{function.__qualname__}"
     owner = "torch.Tensor" if type(function) is types.MethodDescriptorType else "torch"
@@ -68,14 +70,12 @@ def _is_random(function: Any) -> bool:
 
 @functools.cache
 def _random_operations() -> frozenset[str]:
-    """The names of torch's random operations."""
+    """The names of the random operations of torch, and of libraries that have been imported."""
     names = set()
     for schema in all_schemas():
-        namespace, _, name = schema.name.partition("::")
-        if namespace == "aten":
-            found = operation_overload(schema.name, schema.overload_name)
-            if found is not None and _TAG in found[2]:
-                names.add(name)
+        found = operation_overload(schema.name, schema.overload_name)
+        if found is not None and _TAG in found[2]:
+            names.add(schema.name.partition("::")[2])
     return frozenset(names)
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode, get_overridable_functions
 
+from ftloader import torch_operations
 from ftloader.torch_operations import call, function_name, may_draw
 
 pytestmark = pytest.mark.thread_unsafe(reason="compares the state of torch's default generator")
@@ -168,7 +169,7 @@ def test_both_answers_are_tested():
         ("rand", "torch.rand"),
         ("uniform_", "torch.Tensor.uniform_"),
         ("dropout2d", "torch.nn.functional.dropout2d"),
-        ("aten.rand.default", "torch.rand.default"),
+        ("aten.rand.default", "torch.ops.aten.rand.default"),
     ],
 )
 def test_names_are_those_that_users_know(program, name):
@@ -188,6 +189,19 @@ def test_every_python_function_of_torch_that_names_a_random_operation_is_asked_a
     drawing = {function.__name__ for function in functions if may_draw(function)}
     assert {"dropout", "dropout2d", "gumbel_softmax", "fractional_max_pool2d_with_indices", "rrelu"} <= drawing
     assert not drawing & {"max_pool2d", "cross_entropy", "embedding", "layer_norm", "einsum", "stack", "split"}
+
+
+def test_an_operation_of_another_library_is_known_by_its_tag():
+    with torch.library._scoped_library("loader_test", "DEF") as library:
+        library.define("noise(Tensor x) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+        library.define("calm(Tensor x) -> Tensor")
+        library.impl("noise", lambda x: x + torch.rand(()), "CPU")
+        library.impl("calm", lambda x: x + 1, "CPU")
+        torch_operations._random_operations.cache_clear()  # as in a program that has imported the library before
+        with Recorder() as recorder:
+            torch.ops.loader_test.noise(ones)
+            torch.ops.loader_test.calm(ones)
+    assert recorder.drawing == ["torch.ops.loader_test.noise"]
 
 
 @pytest.mark.parametrize("function", [print, [].append, object(), {}, lambda: torch.rand(3), torch.Tensor.shape])
