@@ -66,31 +66,29 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
         # In the making or finished, held by the consumer, and one it is about to drop.
         self._memory = loader._memory(self._max_dispatched + 2, self._pin_memory)
-        self._worker_init_fn = loader.worker_init_fn
-        self._watch = loader._watch if loader.strict_rng else None
         self._shared_handles, self._worker_draws = loader._advice()
         self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
         # for a certain worker; any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
-        self._start_workers(datasets)
+        self._start_workers(loader, datasets)
         if self._resume is None or not self._resume.midst:
             data_pipes.draw_as_processes_do(self._dataset, loader.generator, self._pg)
         self._begin_epoch()
 
     # Life
 
-    def _start_workers(self, datasets: list | None = None) -> None:
+    def _start_workers(self, loader: Any, datasets: list | None = None) -> None:
         """*datasets*: what ``own_datasets`` gives, if it has been asked already."""
         plan = Plan(
             recipe=self._recipe,
             dataset_kind=self._dataset_kind,
-            worker_init_fn=self._worker_init_fn,
+            worker_init_fn=loader.worker_init_fn,
             num_workers=self._num_workers,
             base_seed=self._base_seed,
             epoch_number=self._epoch_number,
             shared_seed=self._shared_seed,
-            watch=self._watch,
+            watch=loader._watch if loader.strict_rng else None,
             world_size=self._world_size,
             rank=self._rank,
             modes=ConsumerModes(),
@@ -102,7 +100,12 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if datasets is None:
             datasets = own_datasets(self._dataset, self._dataset_kind, self._num_workers)
         self._contexts = tuple(WorkerContext(plan, i, dataset) for i, dataset in enumerate(datasets))
-        self._builder = self._make_builder(plan)
+        # How the workers build a batch together; None if each batch is one worker's.
+        self._builder = None
+        if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
+            buffers, trial = self._memory
+            pinned = plan.pin_memory_device
+            self._builder = Builder(self._recipe, self._dataset, self._num_workers, buffers, trial, pinned)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
         self._present = set(range(self._num_workers))  # workers that have not departed
@@ -110,21 +113,13 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # pool's own hook comes first. Before the start: an interruption may follow it.
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
-        if self._worker_init_fn is None:
+        if loader.worker_init_fn is None:
             self._pool.start()
             return
         # Nothing is dispatched yet: only worker_init_fn can draw from them or seed them.
         with global_generators.preserved():
             self._pool.start()
             self._pool.wait_until_started()
-
-    def _make_builder(self, plan: Plan) -> Builder | None:
-        """How the workers build a batch together; None if each batch is one worker's."""
-        together = not self._private_queues and self._auto_collation
-        if not together or has_getitems(self._dataset):
-            return None
-        buffers, trial = self._memory
-        return Builder(self._recipe, self._dataset, self._num_workers, buffers, trial, plan.pin_memory_device)
 
     def _begin_epoch(self) -> None:
         self._epoch = Epoch(self._base_seed, self._epoch_number, self._shared_seed)
@@ -155,7 +150,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if self._pool.stopped or len(self._present) < self._num_workers:
                 self._pool.stop()
                 self._finalizer.detach()
-                self._start_workers()
+                self._start_workers(loader)
             self._begin_epoch()
 
     @property
