@@ -181,7 +181,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.
-        own = {name: copy.copy(getattr(self, name)) for name in ("_states", "_shared_handles", "_worker_draws")}
+        own = {"_states": copy.copy(self._states), "_shared_handles": SharedHandles(), "_worker_draws": WorkerDraws()}
         return self.__dict__ | own | {"_buffers": None, "_iterator": None}
 
     def _memory(self, batches: int, pinned: bool) -> tuple[BufferPool, Trial]:

@@ -98,9 +98,6 @@ class WorkerDraws:
         self._looks = 16
         self._used: list[str] = []
 
-    def __reduce__(self) -> tuple:
-        return WorkerDraws, ()
-
     @contextlib.contextmanager
     def looking(self, workers: Collection[threading.Thread]) -> Iterator[None]:
         """For the block, in which the calling thread waits."""

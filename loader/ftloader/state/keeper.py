@@ -34,16 +34,12 @@ class StateKeeper:
     to draw from.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loaded: tuple[Mapping[str, Any], Resume] | None = None) -> None:
         self._starting = fork_locks.rlock()
-        self._now: tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None] = None, None
+        self._now: tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None] = loaded, None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_now": (self._now[0], None)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        StateKeeper.__init__(self)
-        self.__dict__.update(state)
+    def __reduce__(self) -> tuple:
+        return StateKeeper, (self._now[0],)
 
     # For iterators
 
