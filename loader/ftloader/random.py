@@ -191,4 +191,4 @@ def sample_scope() -> Iterator[None]:
 
 
 # A process forked in the midst of a sample must not repeat the draws of its parent.
-fork_locks.register(after_in_child=leave_sample)
+fork_locks.call_in_child(leave_sample)

@@ -82,11 +82,12 @@ class Watch:
             RuntimeError: if all of ``sys.monitoring``'s tool ids are in use.
         """
         with _monitoring(), _TorchDraws():
-            outer, _current.watch = _current.watch, self
+            outer = _current.watch, _current.process
+            _current.watch, _current.process = self, os.getpid()
             try:
                 yield
             finally:
-                _current.watch = outer
+                _current.watch, _current.process = outer
 
     def report(self, draw: Draw) -> None:
         """Warns of *draw*, unless its call site was reported before."""
@@ -121,11 +122,18 @@ class _PerThread(threading.local):
     """Each thread sees and sets its own; hence no lock."""
 
     watch: Watch | None = None
-    paused: Watch | None = None
-    """The watch of a thread that is forking."""
+    process: int = 0
+    """In which there is this watch: not in a child that is forked in the block."""
 
 
 _current = _PerThread()
+
+
+def _watch() -> Watch | None:
+    """That of the calling thread."""
+    watch = _current.watch
+    return watch if watch is not None and _current.process == os.getpid() else None
+
 
 _PYTHON: Final = Generator("the global generator of the module random", "python", "random.")
 _NUMPY: Final = Generator("NumPy's global generator", "numpy", "numpy.random.")
@@ -170,7 +178,7 @@ def _generator_of(function: Any, argument: Any) -> Generator | None:
 
 def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
     """``sys.monitoring``'s callback, in every thread. While it runs, no event is reported."""
-    watch = _current.watch
+    watch = _watch()
     if watch is None:
         return
     if id(function) in _CALL_LATER:
@@ -189,7 +197,7 @@ class _TorchDraws(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result, drew = torch_operations.call(func, args, kwargs or {})
-        watch = _current.watch  # None in a child forked within the block
+        watch = _watch()
         if drew and watch is not None:
             site = find_call_site(sys._getframe(1))
             watch.report(Draw(_TORCH, torch_operations.function_name(func), False, site))
@@ -243,22 +251,12 @@ def _switch_off() -> None:
     sys.monitoring.free_tool_id(_tool_id)
 
 
-def _pause_before_fork() -> None:
-    # The module random seeds its generator anew in the child, before it is our turn there.
-    _current.paused, _current.watch = _current.watch, None
-
-
-def _resume_in_parent() -> None:
-    _current.watch, _current.paused = _current.paused, None
-
-
 def _begin_anew_in_child() -> None:
     # The child is not the worker that forked it, and the other workers are not there.
     global _watchers
-    _current.paused = None
     if _watchers:
         _watchers = 0
         _switch_off()
 
 
-fork_locks.register(_pause_before_fork, _resume_in_parent, _begin_anew_in_child)
+fork_locks.call_in_child(_begin_anew_in_child)

@@ -74,4 +74,4 @@ def _forget_after_fork() -> None:
 # get_worker_info at that very moment finishes with the code that it started with.
 _torch_worker._loader_thread_info = _current_thread_info
 get_worker_info.__code__ = _get_worker_info.__code__.replace(co_name="get_worker_info")
-fork_locks.register(after_in_child=_forget_after_fork)
+fork_locks.call_in_child(_forget_after_fork)

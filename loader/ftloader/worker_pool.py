@@ -358,4 +358,4 @@ threading._register_atexit(_end_first)  # type: ignore[attr-defined]  # not publ
 _register_last_step()
 # A child of multiprocessing forgets the functions that its parent registered.
 multiprocessing.util.register_after_fork(_register_last_step, _register_last_step)
-fork_locks.register(after_in_child=_begin_anew_in_child)
+fork_locks.call_in_child(_begin_anew_in_child)
