@@ -183,7 +183,10 @@ class Assembly:
                 except Exception as error:
                     if builder.policy.raises:
                         raise
-                    sample = self._resolve(error, position)
+                    annotate_sample(error, index[position])
+                    sample = builder.policy.resolve(error, index[position])
+                    if sample is SKIP:
+                        sample = Skipped.because_of(error, index[position])
                 self._check()
                 self._keep(position, sample)
                 sample = None  # the next one may take its memory, which is in the caches
@@ -203,26 +206,14 @@ class Assembly:
             # The frames of the traceback refer to this one (f_back): no cycle through it.
             del self, builder, samples, dataset, index, rest
 
-    def _resolve(self, error: Exception, position: int) -> Any:
-        annotate_sample(error, self._index[position])
-        substitute = self._builder.policy.resolve(error, self._index[position])
-        if substitute is SKIP:
-            return Skipped.because_of(error, self._index[position])
-        return substitute
-
     def _keep(self, position: int, sample: Any) -> None:
         """Puts *sample* where it belongs: into its slot, or as it is into the list."""
-        if self._slots is None and self._undecided:
-            self._decide(sample)
+        if self._slots is None and self._undecided and type(sample) is not Skipped:
+            self._open_slots(Layout.of(sample))
         if self._slots is not None and self._slots.write(position, sample):
             self._samples[position] = _IN_SLOTS
         else:
             self._samples[position] = sample
-
-    def _decide(self, sample: Any) -> None:
-        """Whether this batch has slots, from its first *sample*."""
-        if type(sample) is not Skipped:
-            self._open_slots(Layout.of(sample))
 
     def _open_slots(self, layout: Layout | None) -> None:
         """Makes the slots for samples of *layout*, or none, unless another worker was faster."""
@@ -244,8 +235,7 @@ class Assembly:
     # The batch
 
     def _finish(self) -> Fetched | Failure:
-        if self.epoch.cancelled:
-            raise Cancelled
+        self._check()
         if self._failure is not None:
             failure, self._failure = Failure(self._failure), None
             return failure
