@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
 
@@ -41,6 +42,7 @@ class Mode(enum.Enum):
     """Samples are kept and collated all at once."""
 
 
+@dataclass(eq=False)
 class Builder:
     """How the batches of one iterator are made; shared by its workers.
 
@@ -49,21 +51,18 @@ class Builder:
     finishes a batch and read without a lock: a wrong guess costs some time.
     """
 
-    def __init__(
-        self, recipe: Recipe, dataset: Any, workers: int, buffers: BufferPool, trial: Trial, pin_device: str | None
-    ) -> None:
-        self.dataset = dataset
-        self.collate_fn = recipe.collate_fn
-        self.policy = recipe.policy
-        self.workers = workers
-        self.buffers = buffers
-        self.trial = trial
-        self.pin_device = pin_device
-        self.can_have_slots = is_torchs_collation(recipe.collate_fn)
+    recipe: Recipe
+    dataset: Any
+    workers: int
+    buffers: BufferPool
+    trial: Trial
+    pin_device: str | None
+
+    def __post_init__(self) -> None:
+        self.can_have_slots = is_torchs_collation(self.recipe.collate_fn)
         self.expected: Layout | Mode = Mode.UNKNOWN if self.can_have_slots else Mode.WHOLE
         self.seconds = math.inf
-        self.kept_whole = 0
-        self.misjudged = 0
+        self.kept_whole = self.misjudged = 0
 
     def helpers(self, samples: int) -> int:
         """How many workers are to build a batch of so many *samples* together."""
@@ -71,7 +70,7 @@ class Builder:
         return min(self.workers, max(1, int(pieces)))
 
     def collate(self, samples: list) -> Any:
-        batch = self.collate_fn(samples)
+        batch = self.recipe.collate_fn(samples)
         return batch if self.pin_device is None else pin_memory(batch, self.pin_device)
 
 
@@ -158,14 +157,14 @@ class Assembly:
 
     def _load(self, piece: range) -> None:
         builder, epoch, index, samples = self._builder, self.epoch, self._index, self._samples
-        dataset = builder.dataset
+        dataset, policy = builder.dataset, builder.recipe.policy
         position = piece.start
         rest: Iterator | None = None  # of the samples, if they are kept as they are
         try:
             expected = builder.expected  # once: another worker may replace it at any moment
             if self._undecided and isinstance(expected, Layout):
                 self._open_slots(expected)
-            if builder.policy.raises and not self._undecided and self._slots is None:
+            if policy.raises and not self._undecided and self._slots is None:
                 keys = index[piece.start : piece.stop]
                 rest = iter(keys)
                 this_thread.loading.enter_all(epoch, keys, rest)
@@ -181,10 +180,10 @@ class Assembly:
                 try:
                     sample = dataset[index[position]]
                 except Exception as error:
-                    if builder.policy.raises:
+                    if policy.raises:
                         raise
                     annotate_sample(error, index[position])
-                    sample = builder.policy.resolve(error, index[position])
+                    sample = policy.resolve(error, index[position])
                     if sample is SKIP:
                         sample = Skipped.because_of(error, index[position])
                 self._check()
@@ -204,7 +203,7 @@ class Assembly:
                     self._failed_at = position
                     self._failure = without_stop_iteration(error, "the dataset")
             # The frames of the traceback refer to this one (f_back): no cycle through it.
-            del self, builder, samples, dataset, index, rest
+            del self, builder, samples, dataset, policy, index, rest
 
     def _keep(self, position: int, sample: Any) -> None:
         """Puts *sample* where it belongs: into its slot, or as it is into the list."""

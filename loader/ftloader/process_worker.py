@@ -21,7 +21,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
@@ -91,7 +91,10 @@ class WorkerFetcher:
         try:
             fetched = self._fetcher.fetch(index, self._epoch)
         except Exception as error:
-            return _describe(error, self._worker_id, index)
+            error = without_stop_iteration(error, "the dataset or collate_fn")
+            place = f"in loader worker process {self._worker_id}, building a batch {describe_index(index)}"
+            annotate(error, place)
+            return NotedException(error, _where(self._worker_id))
         self._ended = fetched.ended
         if fetched.skipped or fetched.state is not None:
             return fetched
@@ -110,26 +113,20 @@ class FailedStart:
         return self._answer
 
 
+@dataclass
 class WorkerStart:
-    """The init function of a worker process; picklable if what it is made of is. *worker_init_fn* is the user's, or
-    torch's that shards data pipes and calls the user's."""
+    """The init function of a worker process; picklable if what it is made of is."""
 
-    def __init__(
-        self,
-        worker_init_fn: Callable[[int], Any] | None,
-        policy: ErrorPolicy,
-        states: list[WorkerState],
-        watch: Watch | None,
-    ) -> None:
-        self.worker_init_fn = worker_init_fn
-        self._policy = policy
-        self._states = states
-        self._watch = watch
+    worker_init_fn: Callable[[int], Any] | None
+    """The user's, or torch's that shards data pipes and calls the user's."""
+    policy: ErrorPolicy
+    states: list[WorkerState]
+    watch: Watch | None
 
     def __call__(self, worker_id: int) -> None:
         keep_freed_memory()
-        if self._watch is not None:
-            _life.enter_context(self._watch.watching())
+        if self.watch is not None:
+            _life.enter_context(self.watch.watching())
         failure = None
         if self.worker_init_fn is not None:
             try:
@@ -141,7 +138,7 @@ class WorkerStart:
 
     def _install(self, worker_id: int, failure: Exception | None) -> None:
         torchs = DatasetKind.create_fetcher
-        first = self._states[worker_id]
+        first = self.states[worker_id]
         states = itertools.chain([first], itertools.repeat(replace(first, share=None, dataset=None)))
         process = os.getpid()
 
@@ -163,7 +160,7 @@ class WorkerStart:
             if failure is not None:
                 return FailedStart(failure, worker_id)
             try:
-                recipe = Recipe(auto_collation, collate_fn, drop_last, self._policy)
+                recipe = Recipe(auto_collation, collate_fn, drop_last, self.policy)
                 fetcher: Fetcher
                 if kind == DatasetKind.Iterable:
                     fetcher = StatefulIterableFetcher(recipe, dataset, worker_id, next(states))
@@ -199,12 +196,6 @@ def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
             continue
         return candidate
     return RuntimeError
-
-
-def _describe(error: Exception, worker_id: int, index: Any) -> NotedException:
-    error = without_stop_iteration(error, "the dataset or collate_fn")
-    annotate(error, f"in loader worker process {worker_id}, building a batch {describe_index(index)}")
-    return NotedException(error, _where(worker_id))
 
 
 def _where(worker_id: int) -> str:
