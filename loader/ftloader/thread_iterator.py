@@ -72,7 +72,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # for a certain worker; any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
         self._start_workers(loader, datasets)
-        if self._resume is None or not self._resume.midst:
+        if not self._resume.midst:
             data_pipes.draw_as_processes_do(self._dataset, loader.generator, self._pg)
         self._begin_epoch()
 

@@ -36,7 +36,7 @@ import copy
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ftloader.torch_private import DatasetKind
 
@@ -88,6 +88,10 @@ class Resume:
                 f"num_workers={len(others) + 1}"
             )
         return first
+
+
+NOTHING: Final = Resume()
+"""What an epoch begins from if no state was loaded."""
 
 
 def same(state: Any, other: Any) -> bool:
@@ -142,9 +146,8 @@ def describe_loader(loader: Any) -> dict[str, Any]:
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
     """A state with the *parts* given and nothing in the others."""
     state: dict[str, Any] = {"format": FORMAT, "version": VERSION, "loader": dict(loader)}
-    empty = Resume()
     for name in Resume.__dataclass_fields__:
-        value = parts.pop(name, getattr(empty, name))
+        value = parts.pop(name, getattr(NOTHING, name))
         state[name] = list(value) if isinstance(value, tuple) else value
     assert not parts, parts
     return state

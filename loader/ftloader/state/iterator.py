@@ -24,6 +24,7 @@ from ftloader import data_pipes
 from ftloader.fetch import Recipe
 from ftloader.on_error import ErrorPolicy
 from ftloader.state.format import (
+    NOTHING,
     Resume,
     check_workers,
     dataset_state,
@@ -71,22 +72,21 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         self._skip_log = loader.skipped
         self._keeper = loader._states
         with self._keeper.starting() as resume:
-            if resume is not None:
-                check_workers(resume, loader)
-                self._load_dataset(loader, resume)
+            check_workers(resume, loader)
+            self._load_dataset(loader, resume)
             self._resume = resume
             self._lives_on = lives_on(loader)
-            self._epoch_number = resume.epoch if resume is not None else 0
+            self._epoch_number = resume.epoch
             self._every = loader.snapshot_every_n_steps
             self._description = describe_loader(loader)
             self._order = None if is_iterable(loader) else Order(loader, resume)
-            quiet = resume is not None and resume.base_seed is not None
+            quiet = resume.base_seed is not None
             with data_pipes.exclusive(loader.dataset):
                 super().__init__(_Quiet(loader, resume.midst) if quiet else loader)
             self._index_sampler = loader._index_sampler
-            if resume is not None and resume.base_seed is not None:
+            if resume.base_seed is not None:
                 self._base_seed = resume.base_seed
-            if resume is not None and resume.shared_seed is not None and isinstance(self._dataset, IterDataPipe):
+            if resume.shared_seed is not None and isinstance(self._dataset, IterDataPipe):
                 self._shared_seed = resume.shared_seed
                 data_pipes.seed(self._dataset, resume.shared_seed)
             self._begin_progress(resume, self._first_shares(resume))
@@ -103,7 +103,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         elif resume.midst:  # else loader.load_state_dict() has
             load_iterable(loader.dataset, state)
 
-    def _begin_progress(self, resume: Resume | None, shares: Sequence[Share], dataset: Any = None) -> None:
+    def _begin_progress(self, resume: Resume, shares: Sequence[Share], dataset: Any = None) -> None:
         if dataset is None and self._order is None:
             dataset = dataset_state(self._dataset)
         fixed = {
@@ -119,19 +119,19 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._order.report_to(self._progress)
         self._keeper.began(self._progress)
 
-    def _first_shares(self, resume: Resume | None) -> Sequence[Share]:
+    def _first_shares(self, resume: Resume) -> Sequence[Share]:
         if self._dataset_kind != DatasetKind.Iterable:
             return ()
-        if resume is not None and resume.workers is not None and (resume.midst or self._lives_on):
+        if resume.workers is not None and (resume.midst or self._lives_on):
             return resume.workers
-        latest = self._keeper.latest if self._num_workers == 0 and resume is None else None
+        latest = self._keeper.latest if self._num_workers == 0 else None  # None if a state was loaded since
         shares = [] if latest is None else latest.next_shares()  # of the same dataset
         return shares if len(shares) == 1 else [begun()] * max(1, self._num_workers)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter:  # torch's iterator of processes calls this in its __init__
             shared_seed, sampler = self._shared_seed, self._index_sampler
-            if self._resume is not None and self._resume.midst:
+            if self._resume.midst:
                 loader, self._index_sampler = _Quiet(loader, True), ()
             elif self._order is not None:
                 self._order.iterating()
@@ -141,21 +141,20 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
                 self._order.report_to(self._progress)
             return
         self._epoch_number += 1
-        self._resume = None
+        self._resume = NOTHING
         with self._keeper.starting():
-            self._order = None if self._order is None else Order(loader)
+            self._order = None if self._order is None else Order(loader, NOTHING)
             with data_pipes.exclusive(loader.dataset):
                 super()._reset(loader, first_iter)
-            self._begin_progress(None, self._progress.next_shares(), self._progress.fixed["dataset"])
+            self._begin_progress(NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"])
 
     def _next_index(self) -> Any:
-        if self._resume is not None:
-            resume, self._resume = self._resume, None
-            if resume.midst:
-                self._num_yielded = resume.handed_over + sum(w["batches"] for w in resume.workers or ())
-                for _ in range(resume.next_worker % max(1, self._num_workers)):
-                    next(self._worker_queue_idx_cycle)
-                self._sampler_iter = iter(self._index_sampler if self._order is None else ())
+        if self._resume.midst:
+            resume, self._resume = self._resume, NOTHING
+            self._num_yielded = resume.handed_over + sum(w["batches"] for w in resume.workers or ())
+            for _ in range(resume.next_worker % max(1, self._num_workers)):
+                next(self._worker_queue_idx_cycle)
+            self._sampler_iter = iter(self._index_sampler if self._order is None else ())
         return next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
 
     def _end_epoch(self) -> NoReturn:
@@ -165,13 +164,13 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
 
     def worker_states(self) -> list[WorkerState]:
         """What each worker begins with (worker 0 alone if there are none)."""
-        resume = self._resume if self._resume is not None else Resume()
+        resume = self._resume
         common = WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:
             shares = self._progress.shares()
-            if self._num_workers == 0 and (self._resume is None or not self._resume.midst):
+            if self._num_workers == 0 and not resume.midst:
                 # The dataset is as it was left, or loader.load_state_dict() has loaded it.
-                shares = (begun(after=0 if self._resume is None else shares[0]["after"]),)
+                shares = (begun(after=0 if resume is NOTHING else shares[0]["after"]),)
             return [replace(common, share=share) for share in shares]
         workers = max(1, self._num_workers)
         copies = range(workers) if self._copies_dataset else ()

@@ -8,6 +8,7 @@ from typing import Any
 from ftloader import fork_locks
 from ftloader.state import samplers
 from ftloader.state.format import (
+    NOTHING,
     Resume,
     check_fit,
     dataset_state,
@@ -44,11 +45,11 @@ class StateKeeper:
     # For iterators
 
     @contextmanager
-    def starting(self) -> Iterator[Resume | None]:
-        """The block starts an epoch from what was loaded, if anything was, and ends in ``began``."""
+    def starting(self) -> Iterator[Resume]:
+        """The block starts an epoch from what was loaded, or ``NOTHING``, and ends in ``began``."""
         with self._starting:
             loaded = self._now[0]
-            yield None if loaded is None else loaded[1]
+            yield NOTHING if loaded is None else loaded[1]
 
     @property
     def latest(self) -> Progress | None:

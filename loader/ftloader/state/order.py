@@ -25,10 +25,10 @@ class Order:
 
     Args:
         loader: the ``DataLoader``.
-        resume: what to go on from; None for an epoch from its begin.
+        resume: what to go on from.
     """
 
-    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
+    def __init__(self, loader: Any, resume: Resume) -> None:
         self._index_sampler = loader._index_sampler
         # torch's makes a new list for each batch.
         self._copies = type(self._index_sampler) is not BatchSampler
@@ -37,7 +37,7 @@ class Order:
         self._generators = samplers.OwnGenerators(loader)
         self._every = loader.snapshot_every_n_steps or 0
         """States of samplers are taken at every so many batches; 0: only at the epoch's begin."""
-        self._resume = resume if resume is not None and resume.midst else None
+        self._resume = resume
         self._progress: Progress  # from report_to() on
         self._batches: Iterator | None = None  # None before the first draw
         self._samples: Iterator = iter(())
@@ -45,17 +45,16 @@ class Order:
         self._failure: Exception | None = None  # of the sampler, after them
         self._states: Mapping[str, Any] | None = None  # of samplers, at the epoch's begin
         self._drawn = 0
-        if resume is not None and not resume.midst and resume.sampler is not None:
-            self._load_samplers(resume)
+        if not resume.midst and resume.sampler is not None:
+            self._load_samplers(resume.sampler)
         self.iterating()
 
-    def _load_samplers(self, resume: Resume) -> None:
+    def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
         """For a state from before or after an epoch. After one the samplers go through its end, since what their state
         means there is theirs to know."""
-        snapshot: Mapping[str, Any] = resume.sampler  # type: ignore[assignment]  # there is one
         with self._generators.standing_at({}):
             samplers.load(self._index_sampler, snapshot["states"])
-            if resume.phase == "end":
+            if self._resume.phase == "end":
                 self._open(iter(self._index_sampler), {})
                 self._load_iterator(snapshot)
                 for _ in self._batches:  # type: ignore[union-attr]  # made by _open()
@@ -69,7 +68,7 @@ class Order:
     def report_to(self, progress: Progress) -> None:
         """After torch's ``iter(sampler)``: from now on there is a state to be asked for."""
         self._progress = progress
-        if self._resume is None:  # else it is in the state that was loaded
+        if not self._resume.midst:  # else it is in the state that was loaded
             if self._states is None:  # torch's iterator of processes starts its first epoch twice
                 self._states = samplers.states_of(samplers.stateful_samplers(self._index_sampler))
             self._report_begin(self._origin(), self._states)
@@ -93,10 +92,10 @@ class Order:
         if self._batches is None:
             self._batches = iter(())  # if what follows fails, the sampler has ended
             self._progress.drawing = True
-            if self._resume is None:
-                self._begin(torchs)
-            else:
+            if self._resume.midst:
                 self._find_again(self._resume)
+            else:
+                self._begin(torchs)
         if self._waiting:
             return self._waiting.popleft()
         if self._failure is not None:

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ftloader.state.format import Resume, make_state
+from ftloader.state.format import NOTHING, Resume, make_state
 from ftloader.state.samplers import digest
 from ftloader.state.workers import Share, begun
 
@@ -36,7 +36,7 @@ class Progress:
         shares: iterable-style: each worker's, of one at least; else empty.
         copies: how many workers have a copy of a map-style dataset (processes), else 0.
         turns: how many workers take turns, else 0.
-        resume: the state from which the epoch goes on, or None.
+        resume: the state from which the epoch goes on, if it is in the midst of one.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Progress:
         shares: Sequence[Share] = (),
         copies: int = 0,
         turns: int = 0,
-        resume: Resume | None = None,
+        resume: Resume = NOTHING,
     ) -> None:
-        resume = resume if resume is not None and resume.midst else Resume()
+        resume = resume if resume.midst else NOTHING
         self._loader, self.fixed, self._turns = loader, fixed, turns
         self._start, self._skips = resume.handed_over, tuple(sorted(resume.ahead))
         self._resumed_last = resume.last
