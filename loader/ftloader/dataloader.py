@@ -118,24 +118,17 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def __setattr__(self, attr: str, val: Any) -> None:
         # Here rather than in properties: torch's class guards attributes this way too,
         # and worker_method stays visible in vars(), where tools look for arguments.
-        if attr == "worker_method":
-            if val not in _CHOICES:
-                raise ValueError(f"worker_method must be one of {', '.join(map(repr, _CHOICES))}, got {val!r}")
+        if attr == "worker_method" and val not in _CHOICES:
+            raise ValueError(f"worker_method must be one of {', '.join(map(repr, _CHOICES))}, got {val!r}")
         elif attr == "on_error":
             ErrorPolicy(val)  # raises if it is none
         elif attr == "strict_rng" and not isinstance(val, bool):
             raise TypeError(f"strict_rng must be True or False, got {val!r}")
-        elif attr == "snapshot_every_n_steps" and val is not None:
-            if type(val) is not int or val < 1:
-                raise ValueError(f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}")
-        if attr in ("worker_method", "multiprocessing_context", "dataset"):
+        elif attr == "snapshot_every_n_steps" and val is not None and (type(val) is not int or val < 1):
+            raise ValueError(f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}")
+        if attr in (together := ("worker_method", "multiprocessing_context", "dataset")):
             # As the three would be; the constructor sets them one after the other.
-            _check_for_threads(
-                **{
-                    name: val if name == attr else getattr(self, name, None)
-                    for name in ("worker_method", "multiprocessing_context", "dataset")
-                }
-            )
+            _check_for_threads(*(val if name == attr else getattr(self, name, None) for name in together))
         super().__setattr__(attr, val)
 
     def state_dict(self) -> dict[str, Any]:
