@@ -2,28 +2,26 @@
 
 The consumer makes an assembly from the indices of one batch. Workers claim pieces of it, smaller and smaller ones
 (guided self-scheduling: Polychronopoulos and Kuck, 1987), load their samples and write them into the batch's slots.
-Whoever ends the last piece finishes the batch. So the first batch takes 1/N of the time that one worker needs for it,
-and no worker idles while another has half a batch to go. Where samples are cheap, pieces are not so small that claiming
-them costs more than they do, and fewer workers help.
-
-Which worker loads a sample does not show in the batch: not in its values, and not in the exception, which is that of
-the first failing sample in the order of the batch.
+Whoever ends the last piece finishes the batch. Where samples are cheap, pieces are not so small that claiming them
+costs more than they do, and fewer workers help. Which worker loads a sample does not show in the batch: not in its
+values, and not in the exception, which is that of the first failing sample in the order of the batch.
 """
 
 import enum
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
 
 from ftloader.buffers import BufferPool
 from ftloader.error_notes import annotate, annotate_sample, without_stop_iteration
-from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched
+from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched, Recipe
 from ftloader.layout import Layout, is_torchs_collation
 from ftloader.messages import Failure
-from ftloader.on_error import SKIP, ErrorPolicy, Skipped
+from ftloader.on_error import SKIP, Skipped
 from ftloader.random import leave_sample, this_thread
 from ftloader.slots import Slots
 from ftloader.torch_private import pin_memory
@@ -44,6 +42,7 @@ class Mode(enum.Enum):
     """Samples are kept and collated all at once."""
 
 
+@dataclass(eq=False)
 class Builder:
     """How the batches of one iterator are made; shared by its workers.
 
@@ -52,28 +51,18 @@ class Builder:
     finishes a batch and read without a lock: a wrong guess costs some time.
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        collate_fn: Callable[[Any], Any],
-        policy: ErrorPolicy,
-        workers: int,
-        buffers: BufferPool,
-        trial: Trial,
-        pin_device: str | None,
-    ) -> None:
-        self.dataset = dataset
-        self.collate_fn = collate_fn
-        self.policy = policy
-        self.workers = workers
-        self.buffers = buffers
-        self.trial = trial
-        self.pin_device = pin_device
-        self.can_have_slots = is_torchs_collation(collate_fn)
+    recipe: Recipe
+    dataset: Any
+    workers: int
+    buffers: BufferPool
+    trial: Trial
+    pin_device: str | None
+
+    def __post_init__(self) -> None:
+        self.can_have_slots = is_torchs_collation(self.recipe.collate_fn)
         self.expected: Layout | Mode = Mode.UNKNOWN if self.can_have_slots else Mode.WHOLE
         self.seconds = math.inf
-        self.kept_whole = 0
-        self.misjudged = 0
+        self.kept_whole = self.misjudged = 0
 
     def helpers(self, samples: int) -> int:
         """How many workers are to build a batch of so many *samples* together."""
@@ -81,7 +70,7 @@ class Builder:
         return min(self.workers, max(1, int(pieces)))
 
     def collate(self, samples: list) -> Any:
-        batch = self.collate_fn(samples)
+        batch = self.recipe.collate_fn(samples)
         return batch if self.pin_device is None else pin_memory(batch, self.pin_device)
 
 
@@ -92,25 +81,6 @@ class Assembly:
     position of ``_samples`` or of the slots belongs to the worker that claimed it until it has ended its piece, then to
     the one that finishes the batch.
     """
-
-    __slots__ = (
-        "_builder",
-        "_cpu",
-        "_failed_at",
-        "_failure",
-        "_finished",
-        "_index",
-        "_lock",
-        "_next",
-        "_samples",
-        "_seconds",
-        "_slots",
-        "_trial",
-        "_undecided",
-        "_working",
-        "epoch",
-        "helpers",
-    )
 
     def __init__(self, builder: Builder, epoch: Epoch, index: list) -> None:
         self.epoch = epoch
@@ -130,7 +100,7 @@ class Assembly:
         self._undecided = builder.expected is not Mode.WHOLE
         self._seconds: list[float] = []  # for a sample, of each piece
         self._trial = False  # whether the choice of slots or not is part of a trial
-        self._cpu = 0.0  # seconds so far, in a trial
+        self._cpu = 0.0  # seconds so far
 
     def build(self) -> Fetched | Failure | None:
         """Works on the batch until nothing of it is left to claim. Returns the batch, or what the dataset raised, in
@@ -138,13 +108,13 @@ class Assembly:
 
         Raises ``Cancelled``, or what collate_fn raises.
         """
-        piece = self._claim(None)
+        piece = self._claim()
         try:
             while piece is not None:
-                spent = _Spent(len(piece), self._undecided or self._trial)
+                began, cpu = time.perf_counter(), time.thread_time()
                 self._load(piece)
                 self._check()
-                piece = self._claim(spent)
+                piece = self._claim((time.perf_counter() - began) / len(piece), time.thread_time() - cpu)
         finally:
             leave_sample()
         return self._finish() if self._is_mine_to_finish() else None
@@ -157,14 +127,14 @@ class Assembly:
 
     # Claims
 
-    def _claim(self, spent: "_Spent | None") -> range | None:
-        """The next piece, after the previous one, if there was one, took what was *spent*."""
+    def _claim(self, seconds: float | None = None, cpu: float = 0.0) -> range | None:
+        """The next piece, after the previous one, if there was one, took *seconds* for each sample, and so much *cpu*
+        time in all."""
         with self._lock:
-            if spent is not None:
+            if seconds is not None:
                 self._working -= 1
-                self._seconds.append(spent.seconds_per_sample())
-                if self._trial:
-                    self._cpu += spent.cpu()
+                self._seconds.append(seconds)
+                self._cpu += cpu
             begin = self._next
             left = min(len(self._index), self._failed_at) - begin
             if left <= 0:
@@ -187,14 +157,14 @@ class Assembly:
 
     def _load(self, piece: range) -> None:
         builder, epoch, index, samples = self._builder, self.epoch, self._index, self._samples
-        dataset = builder.dataset
+        dataset, policy = builder.dataset, builder.recipe.policy
         position = piece.start
         rest: Iterator | None = None  # of the samples, if they are kept as they are
         try:
             expected = builder.expected  # once: another worker may replace it at any moment
             if self._undecided and isinstance(expected, Layout):
                 self._open_slots(expected)
-            if builder.policy.raises and not self._undecided and self._slots is None:
+            if policy.raises and not self._undecided and self._slots is None:
                 keys = index[piece.start : piece.stop]
                 rest = iter(keys)
                 this_thread.loading.enter_all(epoch, keys, rest)
@@ -210,9 +180,12 @@ class Assembly:
                 try:
                     sample = dataset[index[position]]
                 except Exception as error:
-                    if builder.policy.raises:
+                    if policy.raises:
                         raise
-                    sample = self._resolve(error, position)
+                    annotate_sample(error, index[position])
+                    sample = policy.resolve(error, index[position])
+                    if sample is SKIP:
+                        sample = Skipped.because_of(error, index[position])
                 self._check()
                 self._keep(position, sample)
                 sample = None  # the next one may take its memory, which is in the caches
@@ -230,28 +203,16 @@ class Assembly:
                     self._failed_at = position
                     self._failure = without_stop_iteration(error, "the dataset")
             # The frames of the traceback refer to this one (f_back): no cycle through it.
-            del self, builder, samples, dataset, index, rest
-
-    def _resolve(self, error: Exception, position: int) -> Any:
-        annotate_sample(error, self._index[position])
-        substitute = self._builder.policy.resolve(error, self._index[position])
-        if substitute is SKIP:
-            return Skipped.because_of(error, self._index[position])
-        return substitute
+            del self, builder, samples, dataset, policy, index, rest
 
     def _keep(self, position: int, sample: Any) -> None:
         """Puts *sample* where it belongs: into its slot, or as it is into the list."""
-        if self._slots is None and self._undecided:
-            self._decide(sample)
+        if self._slots is None and self._undecided and type(sample) is not Skipped:
+            self._open_slots(Layout.of(sample))
         if self._slots is not None and self._slots.write(position, sample):
             self._samples[position] = _IN_SLOTS
         else:
             self._samples[position] = sample
-
-    def _decide(self, sample: Any) -> None:
-        """Whether this batch has slots, from its first *sample*."""
-        if type(sample) is not Skipped:
-            self._open_slots(Layout.of(sample))
 
     def _open_slots(self, layout: Layout | None) -> None:
         """Makes the slots for samples of *layout*, or none, unless another worker was faster."""
@@ -273,16 +234,16 @@ class Assembly:
     # The batch
 
     def _finish(self) -> Fetched | Failure:
-        if self.epoch.cancelled:
-            raise Cancelled
+        self._check()
         if self._failure is not None:
             failure, self._failure = Failure(self._failure), None
             return failure
         self._builder.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
-        spent = _Spent(len(self._index), self._trial)
+        self._cpu -= time.thread_time()
         fetched = self._collate()
         if self._trial:
-            self._builder.trial.add(self._slots is not None, (self._cpu + spent.cpu()) / len(self._index))
+            cpu = self._cpu + time.thread_time()
+            self._builder.trial.add(self._slots is not None, cpu / len(self._index))
         return fetched
 
     def _collate(self) -> Fetched:
@@ -324,23 +285,6 @@ class Assembly:
         if self._slots is not None:
             self._slots.release()
         return samples
-
-
-class _Spent:
-    """What the calling thread spends from here on, on a piece of so many *samples*."""
-
-    __slots__ = ("_begin", "_cpu", "_samples")
-
-    def __init__(self, samples: int, cpu_too: bool) -> None:
-        self._samples = samples
-        self._begin = time.perf_counter()
-        self._cpu = time.thread_time() if cpu_too else 0.0
-
-    def seconds_per_sample(self) -> float:
-        return (time.perf_counter() - self._begin) / self._samples
-
-    def cpu(self) -> float:
-        return time.thread_time() - self._cpu
 
 
 _IN_SLOTS: Any = type("InSlots", (), {})()

@@ -48,10 +48,7 @@ _engine_folders: tuple[str, ...] = (os.path.join(_PACKAGE, ""),)
 
 
 def treat_as_engine(folder: str) -> None:
-    """Count the files below *folder* as this package's own: what loads samples on its behalf.
-
-    For import time: nothing may look for call sites meanwhile.
-    """
+    """Count the files below *folder* as this package's own. For import time: nothing may look for call sites then."""
     global _engine_folders
     _engine_folders = (*_engine_folders, os.path.join(folder, ""))
     _origin.cache_clear()
@@ -83,30 +80,24 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def find_call_site(frame: types.FrameType) -> CallSite:
-    """The line behind a call made in *frame*, which may be in a library.
-
-    That is the innermost line of code that is not part of an installed package. If there is none before the code of
-    this package (a dataset and transforms that are all installed), it is the innermost line outside of random, NumPy
-    and torch.
-    """
+    """The line behind a call made in *frame*, which may be in a library: the innermost that is not part of an installed
+    package. If there is none before this package's code, it is the innermost outside of random, NumPy and torch."""
     called = None
+    drawing: types.FrameType | None = None  # the first outside of random, NumPy and torch
     current: types.FrameType | None = frame
     while current is not None:
         origin = _origin(current.f_code.co_filename)
-        if origin is _Origin.GENERATOR:
-            called = _function_name(current) or called
-        elif origin is not _Origin.ENGINE:
-            break
-        current = current.f_back
-    drawing = current or frame
-    while current is not None:
-        origin = _origin(current.f_code.co_filename)
         if origin is _Origin.USER:
-            return _make(current, drawing, called)
-        if origin is _Origin.ENGINE:
-            break
+            return _make(current, drawing or current, called)
+        if drawing is not None:
+            if origin is _Origin.ENGINE:
+                break
+        elif origin is _Origin.GENERATOR:
+            called = _function_name(current) or called
+        elif origin is _Origin.INSTALLED:
+            drawing = current
         current = current.f_back
-    return _make(drawing, drawing, called)
+    return _make(drawing or frame, drawing or frame, called)
 
 
 def _make(frame: types.FrameType, drawing: types.FrameType, called: str | None) -> CallSite:

@@ -1,11 +1,9 @@
 """Data pipes (``IterDataPipe``, ``MapDataPipe``) under worker threads.
 
-torch gives each worker process its own copy of the graph of pipes, by the fork, seeds its shufflers with the seed
-shared by all workers and shards it by (number of workers, worker id). Threads need the same three steps, on deep
-copies. For the same seeds the samples are those of torch's processes.
-
-A ``MapDataPipe`` is shared by all threads like any map-style dataset. Only one that wants to be sharded needs
-processes: which thread builds which batch is not fixed.
+torch gives each worker process its own copy of the graph of pipes, seeds its shufflers with the seed shared by all
+workers and shards it by (number of workers, worker id). Threads need the same three steps, on deep copies. A
+``MapDataPipe`` is shared by all threads like any map-style dataset. Only one that wants to be sharded needs processes:
+which thread builds which batch is not fixed.
 
 torch walks a graph by pickling it with hooks that are attributes of the classes, so two threads that walk, copy or
 pickle graphs at the same time disturb each other. The lock of this module is held around everything of the kind that
@@ -74,10 +72,8 @@ def seed(dataset: Any, shared_seed: int | None) -> None:
     workers and ranks (``_shared_seed`` of the iterator)."""
     if not isinstance(dataset, IterDataPipe) or shared_seed is None:
         return
-    generator = torch.Generator()
-    generator.manual_seed(shared_seed)
     with _graphs:
-        apply_random_seed(dataset, generator)
+        apply_random_seed(dataset, torch.Generator().manual_seed(shared_seed))
 
 
 def draw_as_processes_do(dataset: Any, generator: torch.Generator | None, group: Any) -> None:

@@ -72,6 +72,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
       workers: ``iter()`` waits until all have run ``worker_init_fn``, five seconds at most, and undoes what it did to
       them. ``torch.initial_seed()`` is the worker's, as in a process. Draw from ``ftloader.sample_rng()``, whose
       numbers belong to the sample (``strict_rng`` finds draws that do not).
+    - A batch of ``batch_size=None``, or of a ``collate_fn`` that copies nothing, is the dataset's own objects: writing
+      into it writes into the dataset.
     - An exception of a worker is raised as the same object, with the worker's traceback and a note that names worker,
       batch and samples. ``StopIteration`` becomes ``RuntimeError``. The epoch can be continued after it.
 
@@ -116,24 +118,17 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def __setattr__(self, attr: str, val: Any) -> None:
         # Here rather than in properties: torch's class guards attributes this way too,
         # and worker_method stays visible in vars(), where tools look for arguments.
-        if attr == "worker_method":
-            if val not in _CHOICES:
-                raise ValueError(f"worker_method must be one of {', '.join(map(repr, _CHOICES))}, got {val!r}")
+        if attr == "worker_method" and val not in _CHOICES:
+            raise ValueError(f"worker_method must be one of {', '.join(map(repr, _CHOICES))}, got {val!r}")
         elif attr == "on_error":
             ErrorPolicy(val)  # raises if it is none
         elif attr == "strict_rng" and not isinstance(val, bool):
             raise TypeError(f"strict_rng must be True or False, got {val!r}")
-        elif attr == "snapshot_every_n_steps" and val is not None:
-            if type(val) is not int or val < 1:
-                raise ValueError(f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}")
-        if attr in ("worker_method", "multiprocessing_context", "dataset"):
+        elif attr == "snapshot_every_n_steps" and val is not None and (type(val) is not int or val < 1):
+            raise ValueError(f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}")
+        if attr in (together := ("worker_method", "multiprocessing_context", "dataset")):
             # As the three would be; the constructor sets them one after the other.
-            _check_for_threads(
-                **{
-                    name: val if name == attr else getattr(self, name, None)
-                    for name in ("worker_method", "multiprocessing_context", "dataset")
-                }
-            )
+            _check_for_threads(*(val if name == attr else getattr(self, name, None) for name in together))
         super().__setattr__(attr, val)
 
     def state_dict(self) -> dict[str, Any]:
@@ -179,7 +174,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.
-        own = {name: copy.copy(getattr(self, name)) for name in ("_states", "_shared_handles", "_worker_draws")}
+        own = {"_states": copy.copy(self._states), "_shared_handles": SharedHandles(), "_worker_draws": WorkerDraws()}
         return self.__dict__ | own | {"_buffers": None, "_iterator": None}
 
     def _memory(self, batches: int, pinned: bool) -> tuple[BufferPool, Trial]:
@@ -269,16 +264,8 @@ def _check_for_threads(worker_method: Any, multiprocessing_context: Any, dataset
 
 def _full_signature() -> inspect.Signature:
     torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
-    ours = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, default, kind in (
-            ("worker_method", "auto", WorkerMethod),
-            ("on_error", "raise", OnError),
-            ("strict_rng", False, bool),
-            ("snapshot_every_n_steps", None, int | None),
-        )
-    ]
-    return torchs.replace(parameters=[*torchs.parameters.values(), *ours])
+    ours = inspect.signature(DataLoader.__init__).parameters.values()
+    return torchs.replace(parameters=[*torchs.parameters.values(), *(p for p in ours if p.kind is p.KEYWORD_ONLY)])
 
 
 # help(), and tools that rebuild a loader from its arguments (Lightning among them), see

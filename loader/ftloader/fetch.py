@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from torch.utils.data import StackDataset, Subset
 
+from ftloader import data_pipes
 from ftloader.error_notes import annotate, annotate_sample
 from ftloader.on_error import MOST_FAILURES_IN_A_ROW, SKIP, ErrorPolicy, Skipped
 from ftloader.random import Loading, enter_sample, sample_scope, this_thread
@@ -37,13 +38,6 @@ class Cancelled(Exception):
 
 class Exhausted(Exception):
     """This worker's share of an iterable dataset has ended."""
-
-    def __init__(self, skipped: tuple[Skipped, ...] = ()) -> None:
-        super().__init__(skipped)
-        self.skipped = skipped
-        """What the policy skipped on the way to the end."""
-        self.state: Any = None
-        """That of the dataset, if somebody wants to know."""
 
 
 class Epoch:
@@ -83,7 +77,7 @@ class Fetched:
     state: Any = None
     """Iterable-style: where the worker stands after this batch, if somebody asked."""
     ended: bool = False
-    """No batch at all, but what was left out on the way to the end of a process's share, and the dataset's state."""
+    """Iterable-style: no batch at all, but the end of the worker's share."""
 
     def pin_memory(self) -> "Fetched":
         """Called by torch's memory pinning thread, as for any custom batch type."""
@@ -95,16 +89,22 @@ class Fetcher(Protocol):
     def fetch(self, index: Any, epoch: Epoch) -> Fetched: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a loader makes batches of samples; shared by its workers."""
+
+    auto_collation: bool
+    collate_fn: Callable[[Any], Any]
+    drop_last: bool
+    policy: ErrorPolicy
+
+
 class MapFetcher:
     """Batches of a map-style dataset (``__getitem__``, ``__getitems__`` if there is one)."""
 
-    def __init__(
-        self, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any], policy: ErrorPolicy
-    ) -> None:
+    def __init__(self, recipe: Recipe, dataset: Any) -> None:
+        self._recipe, self._policy = recipe, recipe.policy
         self._dataset = dataset
-        self._auto_collation = auto_collation
-        self._collate_fn = collate_fn
-        self._policy = policy
         self._loading = Loading()
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
@@ -117,7 +117,7 @@ class MapFetcher:
         # As sample_scope, for less: this object is used by one thread at a time.
         outer, this_thread.loading = this_thread.loading, here
         try:
-            if not self._auto_collation:
+            if not self._recipe.auto_collation:
                 samples = load_sample(dataset, index, epoch, self._policy, skipped)
             elif has_getitems(dataset):
                 samples = self._load_at_once(index, epoch, skipped)
@@ -137,7 +137,7 @@ class MapFetcher:
             this_thread.loading = outer
         if skipped and (samples is SKIP or not len(samples)):
             return Fetched(EMPTY, tuple(skipped))
-        return Fetched(self._collate_fn(samples), tuple(skipped))
+        return Fetched(self._recipe.collate_fn(samples), tuple(skipped))
 
     def _load_at_once(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
         enter_sample(epoch, tuple(index) if type(index) is list else index)  # which the dataset may change
@@ -161,20 +161,10 @@ class IterableFetcher:
     it, ``ended`` whether it has none left.
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        auto_collation: bool,
-        collate_fn: Callable[[Any], Any],
-        drop_last: bool,
-        policy: ErrorPolicy,
-        worker_id: int,
-    ) -> None:
-        self.iterator: Iterator = iter(dataset)
-        self._auto_collation = auto_collation
-        self._collate_fn = collate_fn
-        self._drop_last = drop_last
-        self._policy = policy
+    def __init__(self, recipe: Recipe, dataset: Any, worker_id: int) -> None:
+        with data_pipes.exclusive(dataset):
+            self.iterator: Iterator = iter(dataset)
+        self._recipe, self._policy = recipe, recipe.policy
         self._worker_id = worker_id
         self.position = 0
         self._failures_in_a_row = 0
@@ -183,25 +173,25 @@ class IterableFetcher:
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         """The next batch, of ``len(index)`` samples with automatic batching, else of one.
 
-        Raises ``Exhausted`` at the end, ``Cancelled``, or what the dataset or collate_fn raises.
+        Raises ``Cancelled``, or what the dataset or collate_fn raises.
         """
         skipped: list[Skipped] = []
         try:
             with sample_scope():
                 samples = self._load(index, epoch, skipped)
         except Exhausted:
-            raise Exhausted(tuple(skipped)) from None
-        return Fetched(EMPTY if samples is SKIP else self._collate_fn(samples), tuple(skipped))
+            return Fetched(EMPTY, tuple(skipped), ended=True)
+        return Fetched(EMPTY if samples is SKIP else self._recipe.collate_fn(samples), tuple(skipped))
 
     def skip(self, index: Any, epoch: Epoch) -> None:
-        """Goes past the next batch: loads its samples, and collates nothing. Raises as ``fetch`` does."""
+        """Goes past the next batch: loads its samples, collates nothing. Raises ``Exhausted`` at the end."""
         with sample_scope():
             self._load(index, epoch, [])
 
     def _load(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
         if self.ended:
             raise Exhausted
-        if not self._auto_collation:
+        if not self._recipe.auto_collation:
             return self._next_sample(epoch, skipped)
         samples: list = []
         while len(samples) < len(index):
@@ -212,7 +202,7 @@ class IterableFetcher:
                 break
             if sample is not SKIP:
                 samples.append(sample)
-        if not samples or (self._drop_last and len(samples) < len(index)):
+        if not samples or (self._recipe.drop_last and len(samples) < len(index)):
             raise Exhausted
         return samples
 

@@ -1,9 +1,8 @@
 """What forking does to this package: the one hook, and locks that a forked child finds free.
 
-A fork copies a lock as it is. If another thread holds it at that moment, the child, where that thread does not exist,
-waits for it for ever. Objects that a child may go on using (a loader, what it has skipped, its state) therefore take
-their lock from here; what it guards may then be half changed in the child, so it is for short steps that leave nothing
-broken.
+A fork copies a lock as it is: one that another thread holds stays locked in the child for ever. Objects that a child
+may go on using therefore take their lock from here. What it guards may be half changed in the child, so it is for short
+steps that leave nothing broken.
 """
 
 import os
@@ -18,7 +17,7 @@ _known: list[weakref.ref] = []
 registering = threading.RLock()
 _when_to_tidy_up = 64
 
-_functions: list[tuple[Callable[[], Any] | None, ...]] = []  # of modules, added while they are imported
+_functions: list[Callable[[], Any]] = []  # of modules, added while they are imported
 
 
 def lock() -> threading.Lock:
@@ -47,36 +46,18 @@ def renewed[T](new: T) -> T:
     return new
 
 
-def register(
-    before: Callable[[], Any] | None = None,
-    after_in_parent: Callable[[], Any] | None = None,
-    after_in_child: Callable[[], Any] | None = None,
-) -> None:
-    """For functions of a module, like ``os.register_at_fork``. In a child all locks are free by then."""
-    _functions.append((before, after_in_parent, after_in_child))
-
-
-def _call(which: int) -> None:
-    for function in filter(None, [functions[which] for functions in _functions]):
-        function()
-
-
-def _before() -> None:
-    _call(0)
-    registering.acquire()
-
-
-def _in_parent() -> None:
-    registering.release()
-    _call(1)
+def call_in_child(function: Callable[[], Any]) -> None:
+    """For a function of a module, called in every child. All locks are free by then."""
+    _functions.append(function)
 
 
 def _in_child() -> None:
     for new in filter(None, [known() for known in _known]):
         new._at_fork_reinit()
     registering.release()
-    _call(2)
+    for function in _functions:
+        function()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    os.register_at_fork(before=registering.acquire, after_in_parent=registering.release, after_in_child=_in_child)

@@ -31,14 +31,6 @@ _REFILLS = 64
 """How often that may have happened in the block to a generator that nobody seeded."""
 
 
-PROGRAMS: Mapping[str, Any] = {
-    "random": random,
-    "numpy.random": np.random,
-    "torch's default generator": torch.default_generator,
-}
-"""The program's generators, by what users call them. The modules have the methods of those behind their functions."""
-
-
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
     """After the block the generators of ``random``, NumPy and torch that were seeded in it stand where they stood
@@ -55,13 +47,13 @@ def preserved() -> Iterator[None]:
         finally:
             now = states()
             seeded = [name for name in before if _was_seeded(before[name], now[name])]
-            generators.load((PROGRAMS[name], before[name]) for name in seeded)
+            generators.load((generators.PROGRAMS[name], before[name]) for name in seeded)
             if "torch's default generator" in seeded:
                 torch.cuda.set_rng_state_all(cuda) if isinstance(cuda, list) else _queued_cuda_seeds(cuda)
 
 
 def states() -> dict[str, Any]:
-    return {name: generators.save(generator) for name, generator in PROGRAMS.items()}
+    return {name: generators.save(generator) for name, generator in generators.PROGRAMS.items()}
 
 
 def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
@@ -97,19 +89,14 @@ _THREADS = Path("/proc/self/task")
 class WorkerDraws:
     """Finds out whether the workers of one loader use the program's generators, and says so once.
 
-    While the consumer waits for its workers and every other thread sleeps, nobody but the workers can change a
-    generator. So it is enough to compare its states then: no code is instrumented, and nothing is asked of the workers.
-    Where that is never the case in the first waits, or cannot be known (not Linux), nothing is said.
-
-    Used by consumers. Two that use it at once may look once more than wanted, or warn twice; hence no lock.
+    While the consumer waits for its workers and every other thread sleeps, only the workers can change a generator. So
+    its states are compared then. Where that is never the case in the first waits, or cannot be known (not Linux),
+    nothing is said. Two consumers at once may look once more than wanted, or warn twice; hence no lock.
     """
 
     def __init__(self) -> None:
         self._looks = 16
         self._used: list[str] = []
-
-    def __reduce__(self) -> tuple:
-        return WorkerDraws, ()
 
     @contextlib.contextmanager
     def looking(self, workers: Collection[threading.Thread]) -> Iterator[None]:

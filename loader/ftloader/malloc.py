@@ -1,11 +1,9 @@
 """Why samples are loaded into memory that the process has already.
 
-glibc gives freed memory back to the system in two cases: a block above a threshold was mapped for itself and is
-unmapped, and the end of a heap is cut off when more than a second threshold of it is free. Both thresholds begin low
-(128 KiB) and follow the largest block that the program has freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and
-M_TRIM_THRESHOLD, "dynamic adjustment"). A worker that loads an image of 1 MB and frees it before the next one stays
-right at them: the memory of every sample is given back and faulted in again, page by page. That was a third of the time
-of a worker that decodes JPEGs (``docs/profile.md``).
+glibc gives freed memory back to the system above two thresholds, which begin low (128 KiB) and follow the largest block
+that the program has freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). A worker that loads
+an image of 1 MB and frees it before the next one stays right at them: the memory of every sample is given back and
+faulted in again. That was a third of the time of a worker that decodes JPEGs (``docs/profile.md``).
 """
 
 import ctypes

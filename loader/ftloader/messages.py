@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftloader.fetch import Epoch, Fetched
-from ftloader.on_error import Skipped
 
 if TYPE_CHECKING:
     from ftloader.assembly import Assembly
@@ -40,17 +39,7 @@ class Failure:
     exception: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerExhausted:
-    """Outcome of a task: the worker's share of an iterable dataset has ended."""
-
-    worker_id: int
-    skipped: tuple[Skipped, ...] = ()
-    state: Any = None
-    """As ``Exhausted.state``."""
-
-
-Outcome = Fetched | Failure | WorkerExhausted
+Outcome = Fetched | Failure
 """Outcome of a task; ``Fetched.data`` may be ``Slots``, of which the consumer makes a batch."""
 
 

@@ -115,14 +115,16 @@ class SkipLog:
     """So many samples are described; all are counted."""
     _NAMED = 3  # so many are named in the warning
 
-    def __init__(self) -> None:
+    def __init__(
+        self, count: int = 0, samples: tuple[Skipped, ...] = (), unreported: tuple[int, tuple[Skipped, ...]] = (0, ())
+    ) -> None:
         # For what is written below; reentrant, since a signal handler may ask for an epoch's end.
         self._lock = fork_locks.rlock()
-        self.count = 0
+        self.count = count
         """How many samples have been left out, over all epochs."""
-        self.samples: tuple[Skipped, ...] = ()
+        self.samples = samples
         """The first ``KEPT`` of them."""
-        self._unreported: tuple[int, tuple[Skipped, ...]] = 0, ()
+        self._unreported = unreported
         """Since the last report: how many, and the first of them."""
 
     def add(self, skipped: Sequence[Skipped]) -> None:
@@ -158,10 +160,6 @@ class SkipLog:
     def __len__(self) -> int:
         return self.count
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple:
         with self._lock:
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        SkipLog.__init__(self)
-        self.__dict__.update(state)
+            return SkipLog, (self.count, self.samples, self._unreported)

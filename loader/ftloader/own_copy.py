@@ -18,7 +18,6 @@ import ctypes
 import io
 import mmap
 import pickle
-import random
 import threading
 import types
 from typing import Any
@@ -26,15 +25,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ftloader.state.generators import PROGRAMS
+
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict, tuple, bytes})
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _CTYPES = (ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
 _SHARED_BY_PROCESSES = ("multiprocessing.", "torch.multiprocessing.")
-_GLOBAL_GENERATORS: tuple[Any, ...] = (
-    random._inst,  # behind the module's functions
-    np.random.mtrand._rand,
-    torch.default_generator,
-)
 
 
 class Original:
@@ -133,7 +129,7 @@ def _is_shared(value: Any) -> bool:
     if isinstance(value, _CTYPES):
         return hasattr(value, "_wrapper")  # multiprocessing.sharedctypes made it
     return str(type(value).__module__).startswith(_SHARED_BY_PROCESSES) or any(
-        value is generator for generator in _GLOBAL_GENERATORS
+        value is generator for generator in PROGRAMS.values()
     )
 
 

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 from ftloader import fork_locks
 from ftloader.error_notes import annotate
 from ftloader.fetch import EMPTY, Fetched
-from ftloader.on_error import ErrorPolicy
 from ftloader.process_worker import Task, WorkerStart, answer_what_cannot_be_pickled
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.torch_private import MultiProcessingDataLoaderIter, signal_handling
@@ -45,15 +44,12 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     _copies_dataset = True
     _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
 
-    # Keeps the queues of running iterators alive. When an iterator is collected as a part of a reference cycle, its
-    # queues would close with it, before torch's __del__ asks the workers through them to end, and the wait for each of
-    # these would run into its limit of 5 s. Keyed by id(iterator), and without a lock, which a finalizer could not
-    # take: each operation is a single atomic one. Not a name of the module: those are gone at the interpreter's exit.
+    # By id(iterator), so that queues outlive an iterator that is collected in a reference cycle: torch's __del__ asks
+    # the workers through them to end, else waits 5 s for each. Without a lock, which a finalizer could not take: each
+    # operation is a single atomic one. Not a name of the module: those are gone at the interpreter's exit.
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:
-        self._policy = ErrorPolicy(loader.on_error)
-        self._skip_log = loader.skipped
         self._watch = loader._watch if loader.strict_rng else None
         super().__init__(loader)  # calls _reset
         self._queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
@@ -69,7 +65,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             # For data pipes torch wraps what it just got in one that shards them.
             users = init_fn.args[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
-        self._worker_start = WorkerStart(init_fn, self._policy, self.worker_states(), self._watch)
+        self._worker_start = WorkerStart(init_fn, self._recipe.policy, self.worker_states(), self._watch)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._sampler_error: Exception | None = None
@@ -110,15 +106,13 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             if fetched.ended:
                 self._progress.worker_ended(self._current[1], fetched.state)
                 continue
-            self._progress.handed_over(*self._current, state=fetched.state, turns=self._num_workers)
+            self._progress.handed_over(*self._current, fetched.state)
             if fetched.data is not EMPTY:
                 return fetched.data
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None
             raise error
-        self._skip_log.report()
-        self._progress.finished = True
-        raise StopIteration
+        self._end_epoch()
 
     def _shutdown_workers(self) -> None:
         try:
@@ -142,7 +136,3 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         except Exception:
             self._progress.failed(number, worker_idx)
             raise
-
-    def _skip_turns(self, worker_id: int) -> None:
-        for _ in range(worker_id % self._num_workers):
-            next(self._worker_queue_idx_cycle)

@@ -21,10 +21,11 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from ftloader.fetch import EMPTY, Epoch, Fetcher, Recipe
 from ftloader.malloc import keep_freed_memory
 from ftloader.on_error import ErrorPolicy
 from ftloader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
@@ -89,49 +90,43 @@ class WorkerFetcher:
             raise StopIteration
         try:
             fetched = self._fetcher.fetch(index, self._epoch)
-            told = fetched.data is EMPTY or fetched.skipped or fetched.state is not None
-            return fetched if told else fetched.data
-        except Exhausted as end:
-            self._ended = True
-            if end.skipped or end.state is not None:
-                return Fetched(EMPTY, end.skipped, end.state, ended=True)
         except Exception as error:
-            return _describe(error, self._worker_id, index)
-        raise StopIteration
+            error = without_stop_iteration(error, "the dataset or collate_fn")
+            place = f"in loader worker process {self._worker_id}, building a batch {describe_index(index)}"
+            annotate(error, place)
+            return NotedException(error, _where(self._worker_id))
+        self._ended = fetched.ended
+        if fetched.skipped or fetched.state is not None:
+            return fetched
+        if fetched.ended:
+            raise StopIteration
+        return fetched if fetched.data is EMPTY else fetched.data
 
 
 class FailedStart:
     """In place of a fetcher where there is none: each batch is answered with the error."""
 
     def __init__(self, error: Exception, worker_id: int) -> None:
-        self._error = error
-        self._traceback = error.__traceback__
-        self._worker_id = worker_id
+        self._answer = NotedException(error, _where(worker_id))
 
     def fetch(self, task: Task) -> Any:
-        return NotedException(self._error.with_traceback(self._traceback), _where(self._worker_id))
+        return self._answer
 
 
+@dataclass
 class WorkerStart:
-    """The init function of a worker process; picklable if what it is made of is. *worker_init_fn* is the user's, or
-    torch's that shards data pipes and calls the user's."""
+    """The init function of a worker process; picklable if what it is made of is."""
 
-    def __init__(
-        self,
-        worker_init_fn: Callable[[int], Any] | None,
-        policy: ErrorPolicy,
-        states: list[WorkerState],
-        watch: Watch | None,
-    ) -> None:
-        self.worker_init_fn = worker_init_fn
-        self._policy = policy
-        self._states = states
-        self._watch = watch
+    worker_init_fn: Callable[[int], Any] | None
+    """The user's, or torch's that shards data pipes and calls the user's."""
+    policy: ErrorPolicy
+    states: list[WorkerState]
+    watch: Watch | None
 
     def __call__(self, worker_id: int) -> None:
         keep_freed_memory()
-        if self._watch is not None:
-            _life.enter_context(self._watch.watching())
+        if self.watch is not None:
+            _life.enter_context(self.watch.watching())
         failure = None
         if self.worker_init_fn is not None:
             try:
@@ -143,8 +138,8 @@ class WorkerStart:
 
     def _install(self, worker_id: int, failure: Exception | None) -> None:
         torchs = DatasetKind.create_fetcher
-        first = self._states[worker_id]
-        states = itertools.chain([first], itertools.repeat(first.following()))
+        first = self.states[worker_id]
+        states = itertools.chain([first], itertools.repeat(replace(first, share=None, dataset=None)))
         process = os.getpid()
 
         def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
@@ -165,18 +160,12 @@ class WorkerStart:
             if failure is not None:
                 return FailedStart(failure, worker_id)
             try:
+                recipe = Recipe(auto_collation, collate_fn, drop_last, self.policy)
                 fetcher: Fetcher
                 if kind == DatasetKind.Iterable:
-                    fetcher = StatefulIterableFetcher(
-                        dataset,
-                        lambda: IterableFetcher(
-                            dataset, auto_collation, collate_fn, drop_last, self._policy, worker_id
-                        ),
-                        next(states),
-                    )
+                    fetcher = StatefulIterableFetcher(recipe, dataset, worker_id, next(states))
                 else:
-                    fetcher = MapFetcher(dataset, auto_collation, collate_fn, self._policy)
-                    fetcher = StatefulMapFetcher(dataset, fetcher, next(states))
+                    fetcher = StatefulMapFetcher(recipe, dataset, next(states))
             except Exception as error:
                 # torch would end the process here in all epochs but the first.
                 return FailedStart(without_stop_iteration(error, "iter(dataset)"), worker_id)
@@ -186,12 +175,9 @@ class WorkerStart:
 
 
 def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: str) -> None:
-    """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the error, in *results*.
-
-    A queue pickles in a thread of its own. What fails there is printed and dropped, and the main process would wait for
-    the batch for ever. multiprocessing.Queue has a hook for this, made for concurrent.futures. To be called before the
-    first message.
-    """
+    """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the error, in *results*. Else
+    it is printed and dropped, in the queue's own thread, and the main process waits for the batch for ever. For use
+    before the first message."""
 
     def answer(error: Exception, message: Any) -> None:
         annotate(error, note)
@@ -210,12 +196,6 @@ def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
             continue
         return candidate
     return RuntimeError
-
-
-def _describe(error: Exception, worker_id: int, index: Any) -> NotedException:
-    error = without_stop_iteration(error, "the dataset or collate_fn")
-    annotate(error, f"in loader worker process {worker_id}, building a batch {describe_index(index)}")
-    return NotedException(error, _where(worker_id))
 
 
 def _where(worker_id: int) -> str:

@@ -18,6 +18,8 @@ import operator
 import random
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -50,34 +52,23 @@ class SampleRNG:
     sample. They are for the thread that loads the sample; share them with other threads only one at a time.
     """
 
-    __slots__ = ("_numpy", "_python", "_root", "_torch")
-
     def __init__(self, root: bytes) -> None:
         self._root = root
-        self._numpy: np.random.Generator | None = None
-        self._torch: torch.Generator | None = None
-        self._python: random.Random | None = None
 
-    @property
+    @cached_property
     def numpy(self) -> np.random.Generator:
         """NumPy's generator, PCG64."""
-        if self._numpy is None:
-            self._numpy = np.random.Generator(np.random.PCG64(self._number(b"numpy", 16)))
-        return self._numpy
+        return np.random.Generator(np.random.PCG64(self._number(b"numpy", 16)))
 
-    @property
+    @cached_property
     def torch(self) -> torch.Generator:
         """torch's generator on the CPU, for the ``generator`` argument of its functions."""
-        if self._torch is None:
-            self._torch = make_torch_generator(self._digest(b"torch", 32))
-        return self._torch
+        return make_torch_generator(self._digest(b"torch", 32))
 
-    @property
+    @cached_property
     def python(self) -> random.Random:
         """The standard library's generator, with the methods of the module ``random``."""
-        if self._python is None:
-            self._python = random.Random(self._number(b"python", 16))
-        return self._python
+        return random.Random(self._number(b"python", 16))
 
     @property
     def seed(self) -> int:
@@ -188,18 +179,16 @@ def leave_sample() -> None:
     this_thread.loading.leave()
 
 
-class sample_scope:
+@contextmanager
+def sample_scope() -> Iterator[None]:
     """A block in which this thread may enter samples. After it the thread is in the sample again that it was in before,
     or in none. A dataset may iterate a loader inside its ``__getitem__``, in the same thread."""
-
-    __slots__ = ("_outer",)
-
-    def __enter__(self) -> None:
-        self._outer, this_thread.loading = this_thread.loading, Loading()
-
-    def __exit__(self, *exc_info: object) -> None:
-        this_thread.loading = self._outer
+    outer, this_thread.loading = this_thread.loading, Loading()
+    try:
+        yield
+    finally:
+        this_thread.loading = outer
 
 
 # A process forked in the midst of a sample must not repeat the draws of its parent.
-fork_locks.register(after_in_child=leave_sample)
+fork_locks.call_in_child(leave_sample)

@@ -7,12 +7,11 @@ can be looked at in a debugger under ``num_workers=0`` as it happened.
 
 from typing import Any
 
-from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.graph_settings import apply_sharding
 
+from ftloader import data_pipes
 from ftloader.error_notes import without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Exhausted, Fetcher, IterableFetcher, MapFetcher
-from ftloader.on_error import ErrorPolicy
+from ftloader.fetch import EMPTY, Epoch, Fetcher, MapFetcher
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.state.workers import StatefulIterableFetcher
 from ftloader.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
@@ -33,24 +32,15 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
         ResumableDataLoaderIter.__init__(self, loader)
         if self._timeout != 0 or self._num_workers != 0:
             raise AssertionError(f"{type(self).__name__} requires timeout == 0 and num_workers == 0")
-        if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
+        if data_pipes.is_data_pipe(self._dataset):
             apply_sharding(self._dataset, self._world_size, self._rank)
-        self._skip_log = loader.skipped
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._number = 0  # of the next batch
-        self._dataset_fetcher = self._make_fetcher(ErrorPolicy(loader.on_error))
-
-    def _make_fetcher(self, policy: ErrorPolicy) -> Fetcher:
+        self._dataset_fetcher: Fetcher
         if self._dataset_kind == DatasetKind.Iterable:
-
-            def make() -> IterableFetcher:
-                return IterableFetcher(
-                    self._dataset, self._auto_collation, self._collate_fn, self._drop_last, policy, worker_id=0
-                )
-
-            (state,) = self.worker_states()
-            return StatefulIterableFetcher(self._dataset, make, state)
-        return MapFetcher(self._dataset, self._auto_collation, self._collate_fn, policy)
+            self._dataset_fetcher = StatefulIterableFetcher(self._recipe, self._dataset, 0, *self.worker_states())
+        else:
+            self._dataset_fetcher = MapFetcher(self._recipe, self._dataset)
 
     def _next_data(self) -> Any:
         while True:
@@ -64,20 +54,16 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
                 raise
             try:
                 fetched = self._dataset_fetcher.fetch(index, self._epoch)
-            except Exhausted as end:
-                self._progress.worker_ended(0, end.state)
-                self._skip_log.add(end.skipped)
-                break
             except Exception as error:
                 self._progress.failed(number)
                 if isinstance(error, StopIteration):
                     raise without_stop_iteration(error, "the dataset or collate_fn") from error
                 raise
-            if fetched.skipped:
-                self._skip_log.add(fetched.skipped)
+            self._skip_log.add(fetched.skipped)
+            if fetched.ended:
+                self._progress.worker_ended(0, fetched.state)
+                break
             self._progress.handed_over(number, 0, fetched.state)
             if fetched.data is not EMPTY:
                 return pin_memory(fetched.data, self._pin_memory_device) if self._pin_memory else fetched.data
-        self._skip_log.report()
-        self._progress.finished = True
-        raise StopIteration
+        self._end_epoch()

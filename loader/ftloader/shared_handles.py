@@ -94,9 +94,6 @@ class SharedHandles:
     def __init__(self) -> None:
         self._told = False
 
-    def __reduce__(self) -> tuple:
-        return SharedHandles, ()
-
     def look_at(self, dataset: Any) -> None:
         if self._told:
             return

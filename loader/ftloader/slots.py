@@ -15,11 +15,8 @@ from ftloader.torch_private import pin_memory
 
 
 class _Memory:
-    """Memory as NumPy sees it. Not through ``tensor.numpy()``, which would mark the storage as not resizable for all
-    time.
-
-    Arrays on it refer to this object, and so keep *owner*.
-    """
+    """Memory as NumPy sees it: arrays on it keep *owner*. (``tensor.numpy()`` would mark the storage as not resizable
+    for all time.)"""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -118,16 +115,12 @@ def _lies_in(value: Any, begin: int, end: int) -> bool:
     """Whether *value*'s memory may be that from address *begin* to *end*, in part."""
     if isinstance(value, np.ndarray):
         first, last = np.lib.array_utils.byte_bounds(value)
-    elif type(value) is torch.Tensor and value.device.type == "cpu" and _has_storage(value):
+    elif type(value) is torch.Tensor and value.is_cpu and value.layout is torch.strided and not value.is_nested:
         storage = value.untyped_storage()
         first, last = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
     else:
         return False
     return first < end and begin < last
-
-
-def _has_storage(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_nested
 
 
 def _copied(value: np.ndarray | torch.Tensor) -> Any:
@@ -162,7 +155,7 @@ class Slots:
             return False
         if (given := this_thread.loading.given) is not None:
             # Another value may be the array in that slot, or a part of it.
-            values = self._arrays[given].apart(position, values, given)  # type: ignore[union-attr]  # from leaf_for
+            values = self._arrays[given].apart(position, values, given)  # type: ignore[union-attr]  # from give()
         for array, column, value in zip(self._arrays, self._columns, values):
             if array is not None:
                 array.write(position, value)
@@ -203,16 +196,12 @@ class Slots:
             if array is not None:
                 array.release()
 
-    def leaf_for(self, shape: tuple[int, ...], dtype: np.dtype) -> int | None:
-        """The first leaf whose slots take such an array; None if there is none."""
+    def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, np.ndarray] | None:
+        """The first leaf whose slots take such an array, and that at *position*; None if there is none."""
         for leaf, array in enumerate(self._arrays):
             if array is not None and array.takes(shape, dtype):
-                return leaf
+                return leaf, array.empty(position)
         return None
-
-    def array_at(self, position: int, leaf: int) -> np.ndarray:
-        """The slot of *leaf*, of which ``leaf_for`` spoke, at *position*."""
-        return self._arrays[leaf].empty(position)  # type: ignore[union-attr]  # from leaf_for
 
 
 def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
@@ -228,11 +217,9 @@ def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
         dtype: anything that ``numpy.dtype`` takes.
     """
     here = this_thread.loading
-    if here.slots is not None:
-        leaf = here.slots.leaf_for(tuple(shape), np.dtype(dtype))
-        if leaf is not None:
-            array = here.slots.array_at(here.position, leaf)
-            # A second array of the same sample must be another one.
-            here.slots, here.given = None, leaf
-            return array
+    given = here.slots.give(here.position, tuple(shape), np.dtype(dtype)) if here.slots is not None else None
+    if given is not None:
+        here.slots = None  # a second array of the same sample must be another one
+        here.given, array = given
+        return array
     return np.empty(shape, dtype)

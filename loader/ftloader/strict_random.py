@@ -6,13 +6,10 @@ reports each place where that happens, by two means that see a draw however the 
 
 - ``sys.monitoring`` (PEP 669) reports every call made by Python code, with the function called: a method bound to a
   global generator of ``random`` or NumPy is recognised also after ``from random import random``. It is on or off for
-  all threads of the process, and on only while a worker of a strict loader lives; the callback returns at once in a
-  thread that is not being watched.
+  all threads of the process, and on only while a worker of a strict loader lives.
 - a ``TorchFunctionMode``, which belongs to a thread, sees the calls of torch's functions with their arguments, hence
   also whether a generator was passed (``torch_operations``). (A ``TorchDispatchMode`` would see what TorchScript calls
-  too, but its entry sets flags of the whole process that make ``torch.compile`` fall back to eager mode, and torch 2.10
-  looks up an operation's Python object without a lock: of two threads that use one for the first time at once, one
-  fails.)
+  too, but sets flags of the whole process, and fails in torch 2.10 where two threads first use it at once.)
 
 Comparing states (``global_generators.WorkerDraws``) cannot say which line drew while other threads draw too. Not seen:
 calls that other C code makes of C functions that it was given, as in ``sorted(names, key=random.random)``, what
@@ -23,7 +20,6 @@ import contextlib
 import functools
 import itertools
 import os
-import random
 import sys
 import threading
 import types
@@ -32,12 +28,12 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import torch
 from torch.overrides import TorchFunctionMode
 
 from ftloader import fork_locks, torch_operations
 from ftloader.call_site import CallSite, find_call_site
 from ftloader.random import GlobalRandomWarning
+from ftloader.state.generators import PROGRAMS
 
 _CALL: Final = sys.monitoring.events.CALL
 
@@ -86,11 +82,12 @@ class Watch:
             RuntimeError: if all of ``sys.monitoring``'s tool ids are in use.
         """
         with _monitoring(), _TorchDraws():
-            outer, _current.watch = _current.watch, self
+            outer = _current.watch, _current.process
+            _current.watch, _current.process = self, os.getpid()
             try:
                 yield
             finally:
-                _current.watch = outer
+                _current.watch, _current.process = outer
 
     def report(self, draw: Draw) -> None:
         """Warns of *draw*, unless its call site was reported before."""
@@ -125,16 +122,23 @@ class _PerThread(threading.local):
     """Each thread sees and sets its own; hence no lock."""
 
     watch: Watch | None = None
-    paused: Watch | None = None
-    """The watch of a thread that is forking."""
+    process: int = 0
+    """In which there is this watch: not in a child that is forked in the block."""
 
 
 _current = _PerThread()
 
+
+def _watch() -> Watch | None:
+    """That of the calling thread."""
+    watch = _current.watch
+    return watch if watch is not None and _current.process == os.getpid() else None
+
+
 _PYTHON: Final = Generator("the global generator of the module random", "python", "random.")
 _NUMPY: Final = Generator("NumPy's global generator", "numpy", "numpy.random.")
 _TORCH: Final = Generator("torch's default generator", "torch", "torch.default_generator.")
-_INSTANCES: Final = ((random._inst, _PYTHON), (np.random.mtrand._rand, _NUMPY), (torch.default_generator, _TORCH))
+_INSTANCES: Final = tuple(zip(PROGRAMS.values(), (_PYTHON, _NUMPY, _TORCH), strict=True))
 
 # Names of their methods that set the state, and of those that only read it; others draw.
 _SEEDING: Final = frozenset({"seed", "manual_seed", "setstate", "set_state", "__setstate__", "set_offset"})
@@ -174,7 +178,7 @@ def _generator_of(function: Any, argument: Any) -> Generator | None:
 
 def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
     """``sys.monitoring``'s callback, in every thread. While it runs, no event is reported."""
-    watch = _current.watch
+    watch = _watch()
     if watch is None:
         return
     if id(function) in _CALL_LATER:
@@ -193,7 +197,7 @@ class _TorchDraws(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result, drew = torch_operations.call(func, args, kwargs or {})
-        watch = _current.watch  # None in a child forked within the block
+        watch = _watch()
         if drew and watch is not None:
             site = find_call_site(sys._getframe(1))
             watch.report(Draw(_TORCH, torch_operations.function_name(func), False, site))
@@ -247,22 +251,12 @@ def _switch_off() -> None:
     sys.monitoring.free_tool_id(_tool_id)
 
 
-def _pause_before_fork() -> None:
-    # The module random seeds its generator anew in the child, before it is our turn there.
-    _current.paused, _current.watch = _current.watch, None
-
-
-def _resume_in_parent() -> None:
-    _current.watch, _current.paused = _current.paused, None
-
-
 def _begin_anew_in_child() -> None:
     # The child is not the worker that forked it, and the other workers are not there.
     global _watchers
-    _current.paused = None
     if _watchers:
         _watchers = 0
         _switch_off()
 
 
-fork_locks.register(_pause_before_fork, _resume_in_parent, _begin_anew_in_child)
+fork_locks.call_in_child(_begin_anew_in_child)

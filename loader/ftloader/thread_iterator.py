@@ -31,8 +31,7 @@ from ftloader.assembly import Assembly, Builder
 from ftloader.consumer_modes import ConsumerModes
 from ftloader.error_notes import annotate
 from ftloader.fetch import EMPTY, Epoch, Fetched, has_getitems
-from ftloader.messages import Departure, Failure, Result, Task, WorkerExhausted
-from ftloader.on_error import ErrorPolicy
+from ftloader.messages import Departure, Failure, Result, Task
 from ftloader.slots import Slots
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.thread_worker import Plan, WorkerContext, own_datasets
@@ -67,37 +66,29 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
         # In the making or finished, held by the consumer, and one it is about to drop.
         self._memory = loader._memory(self._max_dispatched + 2, self._pin_memory)
-        self._worker_init_fn = loader.worker_init_fn
-        self._policy = ErrorPolicy(loader.on_error)
-        self._watch = loader._watch if loader.strict_rng else None
         self._shared_handles, self._worker_draws = loader._advice()
-        self._skip_log = loader.skipped
         self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
         # for a certain worker; any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
-        self._start_workers(datasets)
-        if self._resume is None or not self._resume.midst:
+        self._start_workers(loader, datasets)
+        if not self._resume.midst:
             data_pipes.draw_as_processes_do(self._dataset, loader.generator, self._pg)
         self._begin_epoch()
 
     # Life
 
-    def _start_workers(self, datasets: list | None = None) -> None:
+    def _start_workers(self, loader: Any, datasets: list | None = None) -> None:
         """*datasets*: what ``own_datasets`` gives, if it has been asked already."""
         plan = Plan(
-            dataset=self._dataset,
+            recipe=self._recipe,
             dataset_kind=self._dataset_kind,
-            auto_collation=self._auto_collation,
-            collate_fn=self._collate_fn,
-            drop_last=self._drop_last,
-            worker_init_fn=self._worker_init_fn,
+            worker_init_fn=loader.worker_init_fn,
             num_workers=self._num_workers,
             base_seed=self._base_seed,
             epoch_number=self._epoch_number,
             shared_seed=self._shared_seed,
-            policy=self._policy,
-            watch=self._watch,
+            watch=loader._watch if loader.strict_rng else None,
             world_size=self._world_size,
             rank=self._rank,
             modes=ConsumerModes(),
@@ -109,7 +100,12 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if datasets is None:
             datasets = own_datasets(self._dataset, self._dataset_kind, self._num_workers)
         self._contexts = tuple(WorkerContext(plan, i, dataset) for i, dataset in enumerate(datasets))
-        self._builder = self._make_builder(plan)
+        # How the workers build a batch together; None if each batch is one worker's.
+        self._builder = None
+        if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
+            buffers, trial = self._memory
+            pinned = plan.pin_memory_device
+            self._builder = Builder(self._recipe, self._dataset, self._num_workers, buffers, trial, pinned)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
         self._present = set(range(self._num_workers))  # workers that have not departed
@@ -117,23 +113,13 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # pool's own hook comes first. Before the start: an interruption may follow it.
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
-        if self._worker_init_fn is None:
+        if loader.worker_init_fn is None:
             self._pool.start()
             return
         # Nothing is dispatched yet: only worker_init_fn can draw from them or seed them.
         with global_generators.preserved():
             self._pool.start()
             self._pool.wait_until_started()
-
-    def _make_builder(self, plan: Plan) -> Builder | None:
-        """How the workers build a batch together; None if each batch is one worker's."""
-        together = not self._private_queues and self._auto_collation
-        if not together or has_getitems(self._dataset):
-            return None
-        buffers, trial = self._memory
-        return Builder(
-            plan.dataset, plan.collate_fn, plan.policy, plan.num_workers, buffers, trial, plan.pin_memory_device
-        )
 
     def _begin_epoch(self) -> None:
         self._epoch = Epoch(self._base_seed, self._epoch_number, self._shared_seed)
@@ -142,12 +128,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._dispatched = 0
         self._handed_over = 0  # in order, also the number of the batch to hand over next
         self._arrived: dict[int, Result] = {}
-        # Only with private queues: who still has data, whose turn it is, and who was
-        # given the batches that have not arrived.
+        # Only with private queues: who still has data, whose turn it is, and who builds
+        # the batches that have not been handed over.
         self._with_data = set(self._present)
-        self._turns = itertools.cycle(range(self._num_workers))
-        self._assigned: dict[int, int] = {}
-        self._built_by: dict[int, int] = {}  # of batches not yet handed over
+        self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
+        self._built_by: dict[int, int] = {}
         try:
             while self._state is State.RUNNING and self._dispatched < self._max_dispatched:
                 self._dispatch()
@@ -165,7 +150,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if self._pool.stopped or len(self._present) < self._num_workers:
                 self._pool.stop()
                 self._finalizer.detach()
-                self._start_workers()
+                self._start_workers(loader)
             self._begin_epoch()
 
     @property
@@ -221,9 +206,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         try:
             outcome = self._next_outcome()
         except BaseException:
-            # Everything that a worker, the sampler or the clock can do is an outcome, so
-            # this is an interruption (Ctrl-C). It may have struck between two steps of
-            # the bookkeeping: end here rather than hang later. No waiting: the user is.
+            # All else is an outcome, so this is an interruption (Ctrl-C). It may have struck between two steps of the
+            # bookkeeping: end here rather than hang later. No waiting: the user is.
             self._pool.stop()
             raise
         if outcome is None:
@@ -254,19 +238,19 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 )
             if (result := self._take_arrived()) is not None:
                 outcome, worker_id = result.outcome, self._built_by.pop(result.number, 0)
-                if isinstance(outcome, WorkerExhausted):
-                    self._with_data.discard(outcome.worker_id)
+                ended = isinstance(outcome, Fetched) and outcome.ended
+                if ended:
+                    self._with_data.discard(worker_id)
                 # Before the batch is handed over, and also if it is an exception.
                 self._dispatch()
                 if isinstance(outcome, Failure):
                     self._progress.failed(result.number, worker_id)
                     return outcome
                 self._skip_log.add(outcome.skipped)
-                if isinstance(outcome, WorkerExhausted):
-                    self._progress.worker_ended(outcome.worker_id, outcome.state)
+                if ended:
+                    self._progress.worker_ended(worker_id, outcome.state)
                     continue
-                turns = self._num_workers if self._private_queues else 0
-                self._progress.handed_over(result.number, worker_id, outcome.state, turns)
+                self._progress.handed_over(result.number, worker_id, outcome.state)
                 if outcome.data is not EMPTY:
                     return outcome
             elif self._handed_over == self._dispatched:
@@ -320,7 +304,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             return
         worker_id = self._choose_worker() if self._private_queues else None
         if worker_id is not None:
-            self._assigned[number] = self._built_by[number] = worker_id
+            self._built_by[number] = worker_id
         self._dispatched += 1
         if self._builder is None or type(index) not in (list, tuple) or not index:
             self._pool.put(Task(self._epoch, self._contexts, number, index), worker_id)
@@ -331,15 +315,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         for _ in range(assembly.helpers):
             self._pool.put(task)
 
-    def _skip_turns(self, worker_id: int) -> None:
-        for _ in range(worker_id % self._num_workers):
-            next(self._turns)
-
     def _choose_worker(self) -> int:
         """The worker for the next batch of an iterable-style dataset."""
         if self._in_order:
-            return next(w for w in self._turns if w in self._with_data)
-        load = Counter(self._assigned.values())
+            return next(w for w in self._worker_queue_idx_cycle if w in self._with_data)
+        load = Counter(w for n, w in self._built_by.items() if n not in self._arrived)
         return min(self._with_data, key=lambda worker_id: load[worker_id])
 
     def _receive(self, timeout: float = 0) -> bool:
@@ -350,7 +330,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             return False
         if isinstance(message, Result):
             if message.epoch is self._epoch and not self._epoch.cancelled:
-                self._assigned.pop(message.number, None)
                 self._arrived[message.number] = message
         elif isinstance(message, Departure):
             self._departures.append(message.exception)
@@ -375,7 +354,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         queue of its own."""
         self._present.discard(worker_id)
         self._with_data.discard(worker_id)
-        unanswered = [n for n, w in self._assigned.items() if w == worker_id]
-        for number in unanswered:
-            del self._assigned[number]
-            self._arrived[number] = Result(self._epoch, number, WorkerExhausted(worker_id))
+        for number, builder in self._built_by.items():
+            if builder == worker_id and number not in self._arrived:
+                self._arrived[number] = Result(self._epoch, number, Fetched(EMPTY, ended=True))

@@ -1,9 +1,8 @@
 """What one worker thread does.
 
-Everything passes through two kinds of ``queue.SimpleQueue``: tasks to the workers, results to the consumer
-(``ftloader.messages``). A worker owns its ``WorkerContext`` alone, and between two tasks its thread refers to nothing
-of the user's (dataset, collate function, batch): so an iterator that is part of a reference cycle through the dataset
-can still be collected while its workers wait.
+A worker owns its ``WorkerContext`` alone, and between two tasks (``ftloader.messages``) its thread refers to nothing of
+the user's: so an iterator that is part of a reference cycle through the dataset can be collected while its workers
+wait.
 """
 
 import contextlib
@@ -21,10 +20,9 @@ import torch
 from ftloader import data_pipes
 from ftloader.consumer_modes import ConsumerModes, own_context
 from ftloader.error_notes import annotate, describe_index, without_stop_iteration
-from ftloader.fetch import EMPTY, Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher, MapFetcher
+from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched, Fetcher, MapFetcher, Recipe
 from ftloader.malloc import keep_freed_memory
-from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task, WorkerExhausted
-from ftloader.on_error import ErrorPolicy
+from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task
 from ftloader.own_copy import Original
 from ftloader.state.workers import StatefulIterableFetcher, WorkerState, begun
 from ftloader.strict_random import Watch
@@ -37,18 +35,14 @@ class Plan:
     """What all workers of one iterator do: the loader's arguments that concern them, and what belongs to the epoch that
     begins."""
 
-    dataset: Any
+    recipe: Recipe
     dataset_kind: int
-    auto_collation: bool
-    collate_fn: Callable[[Any], Any]
-    drop_last: bool
     worker_init_fn: Callable[[int], Any] | None
     num_workers: int
     base_seed: int
     epoch_number: int
     shared_seed: int | None
     """What a data pipe has been seeded with."""
-    policy: ErrorPolicy
     watch: Watch | None
     """Reports draws from global generators, if the loader is strict."""
     world_size: int
@@ -63,11 +57,8 @@ class Plan:
 
 
 class WorkerContext:
-    """The user's side of one worker: its view of the dataset, its info, its fetcher.
-
-    Made by the consumer, then owned by the worker thread; the consumer only keeps it alive and hands it over with each
-    task.
-    """
+    """The user's side of one worker: its view of the dataset, its info, its fetcher. Made by the consumer, which keeps
+    it alive and hands it over with each task; then owned by the worker thread."""
 
     def __init__(self, plan: Plan, worker_id: int, dataset: Any) -> None:
         self.plan = plan
@@ -100,7 +91,7 @@ class WorkerContext:
     def run(self, task: Task) -> Fetched | Failure | None:
         """The outcome of *task*; None if another worker will give it.
 
-        Raises ``Exhausted`` or ``Cancelled`` (both end the task without a batch) or whatever the user's code raises.
+        Raises ``Cancelled``, or whatever the user's code raises.
         """
         return self._context.run(self._run, task)
 
@@ -122,7 +113,7 @@ class WorkerContext:
                 self._epoch, self._fetcher = epoch, None
                 self._fetcher = self._make_fetcher(epoch)
             if self._fetcher is None:
-                raise Exhausted
+                return Fetched(EMPTY, ended=True)
             fetched = self._fetcher.fetch(index, epoch)
         except Cancelled:
             raise  # the next epoch goes on from the same share
@@ -137,20 +128,14 @@ class WorkerContext:
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
         plan, dataset, share = self.plan, self._dataset, self._share
         if plan.dataset_kind == DatasetKind.Map:
-            return MapFetcher(dataset, plan.auto_collation, plan.collate_fn, plan.policy)
+            return MapFetcher(plan.recipe, dataset)
         if epoch.shared_seed != plan.shared_seed:
             data_pipes.seed(dataset, epoch.shared_seed)
         if share is not None and epoch.number != plan.epoch_number:
             # The epoch that it is for was left before this worker had a batch.
             share = begun((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
-
-        def make() -> IterableFetcher:
-            with data_pipes.exclusive(dataset):
-                return IterableFetcher(
-                    dataset, plan.auto_collation, plan.collate_fn, plan.drop_last, plan.policy, self._worker_id
-                )
-
-        return StatefulIterableFetcher(dataset, make, replace(plan.states[self._worker_id], share=share))
+        state = replace(plan.states[self._worker_id], share=share)
+        return StatefulIterableFetcher(plan.recipe, dataset, self._worker_id, state)
 
 
 def own_datasets(dataset: Any, dataset_kind: int, count: int) -> list[Any]:
@@ -175,9 +160,8 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """The thread's whole life. *start* holds the context and is emptied, because the ``Thread`` object keeps the
-    arguments of its target for as long as it runs. *started_up* is told once, when ``worker_init_fn`` has returned or
-    failed."""
+    """The thread's whole life. *start* holds the context and is emptied, since a ``Thread`` keeps its arguments while
+    it runs. *started_up* is told once, when ``worker_init_fn`` has returned or failed."""
     process = os.getpid()
     started = False
     try:
@@ -225,11 +209,8 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
 
 
 def _end_if_forked(process: int) -> None:
-    """Ends the child, if user code forked one out of *process* and returned in it.
-
-    This thread is its only one of ours. By this call, since after the end of a thread the C library would run the
-    destructors of an interpreter and of libraries (torch's may never return) that nobody has told that it is over.
-    """
+    """Ends the child, if user code forked one out of *process* and returned in it. Not by the end of the thread, after
+    which the C library runs destructors of libraries that may never return (torch's)."""
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # None, or closed
@@ -244,8 +225,6 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
         outcome = task.contexts[worker_id].run(task)
     except Cancelled:
         return None
-    except Exhausted as end:
-        return WorkerExhausted(worker_id, end.skipped, end.state)
     except BaseException as error:
         # Without this frame, which is of no interest to the reader of the traceback.
         error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
@@ -265,12 +244,8 @@ _setters = [getattr(_library, name, None) for name in ("omp_set_num_threads", "M
 
 
 def _limit_intra_op_threads() -> None:
-    """The calling thread computes alone, as torch's workers do (``torch.set_num_threads(1)``).
-
-    Workers are the parallelism here; without this each would bring its own team of OpenMP threads. torch's function
-    sets the calling thread's number, which it keeps in OpenMP and MKL, and beside it a default of the process, which
-    any new thread takes over at its first look. So the two libraries are told, and the default stays as it is.
-    """
+    """The calling thread computes alone, as torch's workers do. Not by ``torch.set_num_threads(1)``, which also sets a
+    default of the process, which any new thread takes over: only OpenMP and MKL are told."""
     torch.get_num_threads()  # the first look of this thread
     for set_number in filter(None, _setters):
         set_number(1)

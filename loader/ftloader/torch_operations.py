@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from ftloader.torch_private import OpOverload, OpOverloadPacket, all_schemas, operation_overload
+from ftloader.torch_private import all_schemas, operation_overload
 
 _TAG: Final = torch.Tag.nondeterministic_seeded
 
@@ -22,7 +22,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple
     """``function(*args, **kwargs)``, and whether it drew from the default generator of a device.
 
     *function* is what a ``TorchFunctionMode`` is given: a function of torch, a method of ``torch.Tensor``, or an
-    operation (``torch.ops.aten.rand.default``). Where it has only the choice between drawing and not (dropout in and
+    operation (``torch.ops.aten.rand``). Where it has only the choice between drawing and not (dropout in and
     outside training), and another thread draws meanwhile, it is taken to have drawn.
     """
     if not may_draw(function, args, kwargs):
@@ -42,7 +42,7 @@ def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] 
 
 def function_name(function: Any) -> str:
     """The name that users know: ``torch.rand``, ``torch.Tensor.uniform_``."""
-    if isinstance(function, (OpOverload, OpOverloadPacket)):
+    if type(function).__module__ == "torch._ops":
         return f"torch.ops.{function}"
     if type(function) is types.FunctionType:
         return f"{function.__module__}.{function.__qualname__}"
@@ -62,27 +62,20 @@ def _states() -> list[bytes]:
 @functools.cache  # as large as torch has functions
 def _is_random(function: Any) -> bool:
     """Whether *function*, of torch, draws in some of its calls."""
-    if isinstance(function, OpOverload):
-        return _TAG in function.tags
-    if isinstance(function, OpOverloadPacket):
-        return any(_TAG in getattr(function, name).tags for name in function.overloads())
     if type(function) is types.FunctionType:
         return (function.__module__ or "").partition(".")[0] == "torch" and _names_random(function)
-    if type(function) in (types.BuiltinFunctionType, types.MethodDescriptorType):
-        return function.__name__ in _random_operations()
-    return False
+    name = str(getattr(function, "__name__", ""))
+    return name.partition(".")[0] in _random_operations()  # of torch.ops it is "rand.default" or "rand"
 
 
 @functools.cache
 def _random_operations() -> frozenset[str]:
-    """The names of torch's random operations."""
+    """The names of the random operations of torch, and of libraries that have been imported."""
     names = set()
     for schema in all_schemas():
-        namespace, _, name = schema.name.partition("::")
-        if namespace == "aten":
-            found = operation_overload(schema.name, schema.overload_name)
-            if found is not None and _TAG in found[2]:
-                names.add(name)
+        found = operation_overload(schema.name, schema.overload_name)
+        if found is not None and _TAG in found[2]:
+            names.add(schema.name.partition("::")[2])
     return frozenset(names)
 
 

@@ -6,7 +6,6 @@ iterators have inherited is used where classes derive from them: in ``state/iter
 ``process_iterator.py``.
 """
 
-import torch._ops
 import torch._utils
 import torch.utils.data
 from torch.utils.data import dataloader
@@ -23,7 +22,6 @@ try:
     sharding_worker_init_fn = dataloader._sharding_worker_init_fn
     DataPipeSerializationWrapper = datapipe._DataPipeSerializationWrapper
     ExceptionWrapper = torch._utils.ExceptionWrapper
-    OpOverload, OpOverloadPacket = torch._ops.OpOverload, torch._ops.OpOverloadPacket
     WorkerInfo = worker.WorkerInfo
     all_schemas = torch._C._jit_get_all_schemas
     operation_overload = torch._C._get_operation_overload

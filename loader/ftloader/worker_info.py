@@ -1,10 +1,8 @@
 """``get_worker_info()`` per worker thread.
 
-torch keeps the description of the current worker in one global of the module ``torch.utils.data._utils.worker``: right
-for processes, wrong for threads. User code mostly holds the function itself (``from torch.utils.data import
-get_worker_info``), so replacing the attribute in torch's modules would miss it. Instead the function object keeps its
-identity and is given new code that asks the current thread first and then the global, which worker processes go on
-using.
+torch keeps the description of the current worker in one global: right for processes, wrong for threads. User code
+mostly holds the function itself (``from torch.utils.data import get_worker_info``), so the function object keeps its
+identity and is given new code that asks the current thread first and then the global, which processes go on using.
 """
 
 import contextlib
@@ -31,9 +29,8 @@ class _ThreadState(threading.local):
 _state = _ThreadState()
 
 # torch's collate_tensor_fn takes "there is a worker info" for "we are in another process" and then allocates the batch
-# in shared memory. In a worker thread that is slow, eats /dev/shm and marks the batch as shared. This one caller is
-# therefore told the truth it is after: no other process here. It is recognised by its code object, so any way to reach
-# it (default_collate, a copy of default_collate_fn_map, a direct call from a user's collate function) is covered.
+# in shared memory. In a worker thread that is slow, eats /dev/shm and marks the batch as shared. So this one caller,
+# known by its code object, is told that there is none.
 _SHARED_MEMORY_CODE = _torch_collate.collate_tensor_fn.__code__
 
 
@@ -77,4 +74,4 @@ def _forget_after_fork() -> None:
 # get_worker_info at that very moment finishes with the code that it started with.
 _torch_worker._loader_thread_info = _current_thread_info
 get_worker_info.__code__ = _get_worker_info.__code__.replace(co_name="get_worker_info")
-fork_locks.register(after_in_child=_forget_after_fork)
+fork_locks.call_in_child(_forget_after_fork)

@@ -1,21 +1,18 @@
 """The life of worker threads: started, told to end, waited for; at the end of the program, in a forked child.
 
-A pool refers to threads and queues of tasks only, never to the iterator or (between tasks) to anything of the user's.
-That is what lets a dropped iterator be collected, and its finalizer (which holds the pool) end the threads. The queue
-of results is the iterator's, and everybody else refers to it weakly: an exception in it that nobody has asked for may
-lead, through its traceback and the dataset, back to the iterator.
+A pool refers to threads and queues of tasks only, never to the iterator or (between tasks) to anything of the user's:
+so a dropped iterator is collected, and its finalizer, which holds the pool, ends the threads. The queue of results is
+the iterator's, and everybody else refers to it weakly, since an exception in it may lead back to the iterator.
 
-Workers of iterators that are still referred to when the program ends (by a global, say) are ended in two steps, with
-the technique of ``concurrent.futures.thread``:
+Workers of iterators that are still referred to when the program ends are ended in two steps, with the technique of
+``concurrent.futures.thread``:
 
 1. When the main thread is done, before the interpreter waits for the other threads and before any function registered
-   with ``atexit``, which may close what workers use. Pools used by a thread that the interpreter waits for are left
-   alone: that thread goes on.
-2. When all those threads have ended, as a function of ``atexit``: pools that are left, and those made since by
-   functions registered after this module was imported.
+   with ``atexit``, which may close what workers use. Pools used by a thread that the interpreter waits for go on.
+2. When all those threads have ended, as a function of ``atexit``: pools that are left, and those made since.
 
-Whoever waits does so for ``JOIN_LIMIT`` seconds at most, for all threads together. A worker that user code holds up (a
-server that does not answer, a lock that nobody releases) is named with its stack then, and left behind.
+Whoever waits does so for ``JOIN_LIMIT`` seconds at most, for all threads together. A worker that user code holds up is
+named with its stack then, and left behind.
 
 In a forked child the queues are not touched. Without the GIL each has a lock of the interpreter's, which a thread that
 waited for it may have been handed, but not yet woken with, when the fork came: it then stays locked for ever.
@@ -96,11 +93,8 @@ class WorkerPool:
         )
 
     def start(self) -> None:
-        """Starts the threads, once. Whoever is to end them should hold the pool before, since an interruption can come
-        between any two steps.
-
-        Raises ``RuntimeError`` if the system refuses a thread, or nobody would end it any more; none is left then.
-        """
+        """Starts the threads, once. Raises ``RuntimeError`` if the system refuses a thread, or nobody would end it any
+        more; none is left then."""
         fork_locks.renewed(self)
         _live.add(self)  # before the look at _closed, which _end_last sets before its look at _live
         try:
@@ -158,7 +152,7 @@ class WorkerPool:
         self._tasks[worker_id or 0].put(task)
 
     def begin_epoch(self, epoch: Epoch) -> None:
-        """A new epoch; what is left of the previous one is no longer worked on."""
+        """What is left of the previous epoch is no longer worked on."""
         self.epoch.cancelled = True
         self.epoch = epoch
         if self.stopped:  # by another thread meanwhile, which may have seen the old epoch
@@ -178,8 +172,8 @@ class WorkerPool:
     def stop(self) -> None:
         """Tells every worker to end after the sample in hand. Returns at once.
 
-        Safe to call repeatedly and from anywhere, also from a finalizer that runs in the midst of another call on the
-        same queues: ``SimpleQueue.put`` is documented as reentrant for this very purpose, which ``queue.Queue`` is not.
+        May be called repeatedly and from anywhere, also from a finalizer in the midst of another call on the same
+        queues: ``SimpleQueue.put`` is documented as reentrant for this.
         """
         self._told_to_end = True
         self.epoch.cancelled = True
@@ -192,10 +186,7 @@ class WorkerPool:
         send(self._results, None)  # wakes a consumer that waits in another thread
 
     def join(self) -> None:
-        """Waits for the workers to end, after ``stop()``.
-
-        Whoever has not ended then is named in a ``RuntimeWarning`` with its stack.
-        """
+        """Waits for the workers to end, after ``stop()``; a ``RuntimeWarning`` names those that have not."""
         if self.orphaned:
             return
         limit = JOIN_LIMIT
@@ -204,23 +195,17 @@ class WorkerPool:
             report_stuck(stuck, limit, future)
 
     def dispose(self) -> None:
-        """For the finalizer of the iterator: ``stop()``, and ``join()`` where that is safe.
-
-        A finalizer can run in any thread, between any two steps of any code. It waits only if the pool was not stopped
-        before: whoever did that has waited, or must not be held up (an interruption).
-        """
+        """For the finalizer of the iterator: ``stop()``, and ``join()`` where that is safe. Whoever has stopped the
+        pool before has waited, or must not be held up (an interruption)."""
         if not self.stopped:
             self.stop()
             if self.may_wait():
                 self.join()
 
     def may_wait(self) -> bool:
-        """Whether a finalizer may wait for the workers.
-
-        Only in the thread that used the iterator. Any other was merely hit by the garbage collection: a worker of
-        another loader, say, for whose end somebody waits in turn. And not with a lock in hand that a thread needs for
-        its first and last steps, or a fork.
-        """
+        """Whether a finalizer may wait for the workers: only in the thread that used the iterator (any other was merely
+        hit by the garbage collection, and somebody may wait for it in turn), and not with a lock in hand that a thread
+        needs for its first and last steps, or a fork."""
         thread = self.consumer()
         # Neither name is public. Before and after its own steps the module does not know a thread.
         lock, threads = threading._active_limbo_lock, threading._active  # type: ignore[attr-defined]
@@ -258,11 +243,8 @@ def report_stuck(threads: list[threading.Thread], limit: float, consequence: str
 
 
 def _stacks(threads: list[threading.Thread]) -> str:
-    """The stacks of running threads as text.
-
-    Through ``faulthandler``, which stops all threads while it reads (CPython issue 128400); walking frames from
-    ``sys._current_frames()`` while their thread goes on running is not safe without the GIL.
-    """
+    """The stacks of running threads as text: by ``faulthandler``, which stops all threads while it reads (CPython issue
+    128400). Walking the frames of a running thread is not safe without the GIL."""
     try:
         # A file, since faulthandler writes to a descriptor; it names 100 threads at most.
         with tempfile.TemporaryFile("w+", errors="replace") as file:
@@ -271,9 +253,8 @@ def _stacks(threads: list[threading.Thread]) -> str:
             stacks = dict(re.findall(r"hread (0x\w+).*\n((?: .*\n)*)", file.read()))
     except OSError as error:
         return f"(stacks not available: {error})\n"
-    # With the system's id: it tells apart equally named workers of several loaders, also
-    # for the warnings module, which shows equal texts once; and gdb and py-spy know it.
-    # Without the first four frames (threading's and WorkerThread's), which all have.
+    # With the system's id, which tells apart equally named workers of several loaders; without the first four frames
+    # (threading's and WorkerThread's), which all have.
     return "\n".join(
         f"{thread.name} (thread {thread.native_id}, most recent call first):\n"
         + ("".join(stacks.get(f"0x{thread.ident:016x}", "").splitlines(True)[:-4]) or "  (not available)\n")
@@ -311,13 +292,14 @@ _live: set[Ending] = set()
 _closed = False  # goes from False to True once, in the second step
 
 
+# The two steps; in the main thread.
+
+
 def _end_first() -> None:
-    """The first step; in the main thread, before non-daemon threads are joined."""
     _end([pool for pool in list(_live) if not pool.outlives_main_thread()])
 
 
 def _end_last() -> None:
-    """The second step; in the main thread, when all other non-daemon threads have ended."""
     global _closed
     _closed = True
     _end(list(_live))
@@ -376,4 +358,4 @@ threading._register_atexit(_end_first)  # type: ignore[attr-defined]  # not publ
 _register_last_step()
 # A child of multiprocessing forgets the functions that its parent registered.
 multiprocessing.util.register_after_fork(_register_last_step, _register_last_step)
-fork_locks.register(after_in_child=_begin_anew_in_child)
+fork_locks.call_in_child(_begin_anew_in_child)

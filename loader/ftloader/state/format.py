@@ -36,7 +36,7 @@ import copy
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ftloader.torch_private import DatasetKind
 
@@ -88,6 +88,10 @@ class Resume:
                 f"num_workers={len(others) + 1}"
             )
         return first
+
+
+NOTHING: Final = Resume()
+"""What an epoch begins from if no state was loaded."""
 
 
 def same(state: Any, other: Any) -> bool:
@@ -142,9 +146,8 @@ def describe_loader(loader: Any) -> dict[str, Any]:
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
     """A state with the *parts* given and nothing in the others."""
     state: dict[str, Any] = {"format": FORMAT, "version": VERSION, "loader": dict(loader)}
-    empty = Resume()
     for name in Resume.__dataclass_fields__:
-        value = parts.pop(name, getattr(empty, name))
+        value = parts.pop(name, getattr(NOTHING, name))
         state[name] = list(value) if isinstance(value, tuple) else value
     assert not parts, parts
     return state
@@ -167,7 +170,8 @@ def parse(state: Any) -> Resume:
         )
     expected = {"format", "version", "loader", *Resume.__dataclass_fields__}
     if set(state) != expected:
-        raise _damaged(f"its keys are {sorted(map(str, state))}, not {sorted(expected)}")
+        keys = sorted(map(str, state))
+        raise ValueError(f"the state is damaged or was changed: its keys are {keys}, not {sorted(expected)}")
     parts = {name: copy.deepcopy(state[name]) for name in Resume.__dataclass_fields__}
     for name in ("ahead", "workers", "datasets"):
         if parts[name] is not None:
@@ -219,10 +223,6 @@ def check_workers(resume: Resume, loader: Any) -> None:
             "on: where it was then is not known. Ask for the state once each worker has given a batch, go through "
             "epochs to their end, or use workers without persistent_workers"
         )
-
-
-def _damaged(what: str) -> ValueError:
-    return ValueError(f"the state is damaged or was changed: {what}")
 
 
 def _foreign(state: Mapping[str, Any]) -> str:

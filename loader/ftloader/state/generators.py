@@ -1,20 +1,26 @@
 """States of random generators, as plain values that survive pickle, JSON and ``torch.save``.
 
 A generator is one of ``torch.Generator``, ``random.Random``, ``numpy.random.Generator`` and
-``numpy.random.RandomState``; the modules ``random`` and ``numpy.random`` count as generators too. Reading a state draws
-nothing. torch's generators lock themselves; NumPy's and Python's are read in one call each.
+``numpy.random.RandomState``. Reading a state draws nothing. torch's generators lock themselves; NumPy's and Python's
+are read in one call each.
 """
 
 import base64
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 _OBJECTS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
+
+PROGRAMS: Mapping[str, Any] = {
+    "random": random._inst,
+    "numpy.random": np.random.mtrand._rand,
+    "torch's default generator": torch.default_generator,
+}
+"""The program's own generators, by what users call them: those behind the functions of the modules."""
 
 State = Mapping[str, Any]
 """Of one generator, of JSON's types only: its ``kind`` and its ``state``."""
@@ -73,14 +79,15 @@ def _load(generator: Any, saved: State) -> None:
         else:
             generator.set_state(state)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
-        name = getattr(generator, "__name__", type(generator).__name__)
-        raise ValueError(f"the state of a random generator does not fit this {name}: {error}") from error
+        raise ValueError(
+            f"the state of a random generator does not fit this {type(generator).__name__}: {error}"
+        ) from error
 
 
 def _kind(generator: Any) -> str:
     if isinstance(generator, torch.Generator):
         return "torch"
-    if generator is random or isinstance(generator, random.Random):
+    if isinstance(generator, random.Random):
         return "random"
     return "numpy" if isinstance(generator, np.random.Generator) else "numpy legacy"
 
@@ -91,15 +98,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.item() if isinstance(value, np.generic) else value
-
-
-@contextmanager
-def standing_at(states: Iterable[tuple[Any, State]]) -> Iterator[None]:
-    """A block in which each generator is in the state beside it; after it all are as before."""
-    states = list(states)
-    own = [(generator, save(generator)) for generator, _ in states]
-    load(states)
-    try:
-        yield
-    finally:
-        load(own)

@@ -9,20 +9,22 @@ here. It draws the order, knows the epoch's number and keeps its ``Progress``. O
   ``_progress.handed_over(...)`` or ``_progress.failed(...)``,
 - ``_progress.finished = True`` where ``StopIteration`` ends the epoch,
 - ``_progress.worker_ended(...)`` where datasets live on in persistent workers,
-- ``_skip_turns`` where workers take turns, ``worker_states()`` where they start.
+- ``_worker_queue_idx_cycle`` where workers take turns, ``worker_states()`` where they start.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.utils.data import IterDataPipe
-from torch.utils.data.graph_settings import apply_random_seed
 
 from ftloader import data_pipes
+from ftloader.fetch import Recipe
+from ftloader.on_error import ErrorPolicy
 from ftloader.state.format import (
+    NOTHING,
     Resume,
     check_workers,
     dataset_state,
@@ -62,25 +64,31 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
     """Whether workers have a map-style dataset of their own (processes)."""
     _dataset: Any
     """Set by torch's ``__init__``."""
+    _worker_queue_idx_cycle: Iterator[int]
+    """Whose turn it is; torch's name."""
 
     def __init__(self, loader: Any) -> None:
+        self._recipe = Recipe(loader._auto_collation, loader.collate_fn, loader.drop_last, ErrorPolicy(loader.on_error))
+        self._skip_log = loader.skipped
         self._keeper = loader._states
         with self._keeper.starting() as resume:
-            if resume is not None:
-                check_workers(resume, loader)
-                self._load_dataset(loader, resume)
+            check_workers(resume, loader)
+            self._load_dataset(loader, resume)
             self._resume = resume
             self._lives_on = lives_on(loader)
-            self._epoch_number = resume.epoch if resume is not None else 0
+            self._epoch_number = resume.epoch
             self._every = loader.snapshot_every_n_steps
             self._description = describe_loader(loader)
             self._order = None if is_iterable(loader) else Order(loader, resume)
-            quiet = resume is not None and resume.base_seed is not None
+            quiet = resume.base_seed is not None
             with data_pipes.exclusive(loader.dataset):
                 super().__init__(_Quiet(loader, resume.midst) if quiet else loader)
             self._index_sampler = loader._index_sampler
-            if resume is not None:
-                self._take_over_seeds(resume)
+            if resume.base_seed is not None:
+                self._base_seed = resume.base_seed
+            if resume.shared_seed is not None and isinstance(self._dataset, IterDataPipe):
+                self._shared_seed = resume.shared_seed
+                data_pipes.seed(self._dataset, resume.shared_seed)
             self._begin_progress(resume, self._first_shares(resume))
 
     def _load_dataset(self, loader: Any, resume: Resume) -> None:
@@ -95,15 +103,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         elif resume.midst:  # else loader.load_state_dict() has
             load_iterable(loader.dataset, state)
 
-    def _take_over_seeds(self, resume: Resume) -> None:
-        if resume.base_seed is not None:
-            self._base_seed = resume.base_seed
-        if resume.shared_seed is not None and isinstance(self._dataset, IterDataPipe):
-            self._shared_seed = resume.shared_seed
-            generator = torch.Generator().manual_seed(resume.shared_seed)
-            self._dataset = apply_random_seed(self._dataset, generator)
-
-    def _begin_progress(self, resume: Resume | None, shares: Sequence[Share], dataset: Any = None) -> None:
+    def _begin_progress(self, resume: Resume, shares: Sequence[Share], dataset: Any = None) -> None:
         if dataset is None and self._order is None:
             dataset = dataset_state(self._dataset)
         fixed = {
@@ -112,25 +112,26 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             "shared_seed": self._shared_seed,
             "dataset": dataset,
         }
-        copies = max(1, self._num_workers) if self._copies_dataset and is_stateful(self._dataset) else 0
-        self._progress = Progress(self._description, fixed, shares, copies, resume)
+        copies = self._num_workers if self._copies_dataset and is_stateful(self._dataset) else 0
+        turns = self._num_workers if self._copies_dataset or self._order is None else 0
+        self._progress = Progress(self._description, fixed, shares, copies, turns, resume)
         if self._order is not None:
             self._order.report_to(self._progress)
         self._keeper.began(self._progress)
 
-    def _first_shares(self, resume: Resume | None) -> Sequence[Share]:
+    def _first_shares(self, resume: Resume) -> Sequence[Share]:
         if self._dataset_kind != DatasetKind.Iterable:
             return ()
-        if resume is not None and resume.workers is not None and (resume.midst or self._lives_on):
+        if resume.workers is not None and (resume.midst or self._lives_on):
             return resume.workers
-        latest = self._keeper.latest() if self._num_workers == 0 and resume is None else None
+        latest = self._keeper.latest if self._num_workers == 0 else None  # None if a state was loaded since
         shares = [] if latest is None else latest.next_shares()  # of the same dataset
         return shares if len(shares) == 1 else [begun()] * max(1, self._num_workers)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter:  # torch's iterator of processes calls this in its __init__
             shared_seed, sampler = self._shared_seed, self._index_sampler
-            if self._resume is not None and self._resume.midst:
+            if self._resume.midst:
                 loader, self._index_sampler = _Quiet(loader, True), ()
             elif self._order is not None:
                 self._order.iterating()
@@ -140,34 +141,36 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
                 self._order.report_to(self._progress)
             return
         self._epoch_number += 1
-        self._resume = None
+        self._resume = NOTHING
         with self._keeper.starting():
-            self._order = None if self._order is None else Order(loader)
+            self._order = None if self._order is None else Order(loader, NOTHING)
             with data_pipes.exclusive(loader.dataset):
                 super()._reset(loader, first_iter)
-            self._begin_progress(None, self._progress.next_shares(), self._progress.fixed["dataset"])
+            self._begin_progress(NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"])
 
     def _next_index(self) -> Any:
-        if self._resume is not None:
-            resume, self._resume = self._resume, None
-            if resume.midst:
-                self._num_yielded = resume.handed_over + sum(w["batches"] for w in resume.workers or ())
-                self._skip_turns(resume.next_worker)
-                self._sampler_iter = iter(self._index_sampler if self._order is None else ())
+        if self._resume.midst:
+            resume, self._resume = self._resume, NOTHING
+            self._num_yielded = resume.handed_over + sum(w["batches"] for w in resume.workers or ())
+            for _ in range(resume.next_worker % max(1, self._num_workers)):
+                next(self._worker_queue_idx_cycle)
+            self._sampler_iter = iter(self._index_sampler if self._order is None else ())
         return next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
 
-    def _skip_turns(self, worker_id: int) -> None:
-        """Worker *worker_id* is to build the first batch. Called before the first draw of a resumed epoch."""
+    def _end_epoch(self) -> NoReturn:
+        self._skip_log.report()
+        self._progress.finished = True
+        raise StopIteration
 
     def worker_states(self) -> list[WorkerState]:
         """What each worker begins with (worker 0 alone if there are none)."""
-        resume = self._resume if self._resume is not None else Resume()
+        resume = self._resume
         common = WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:
             shares = self._progress.shares()
-            if self._num_workers == 0 and (self._resume is None or not self._resume.midst):
+            if self._num_workers == 0 and not resume.midst:
                 # The dataset is as it was left, or loader.load_state_dict() has loaded it.
-                shares = (begun(after=0 if self._resume is None else shares[0]["after"]),)
+                shares = (begun(after=0 if resume is NOTHING else shares[0]["after"]),)
             return [replace(common, share=share) for share in shares]
         workers = max(1, self._num_workers)
         copies = range(workers) if self._copies_dataset else ()

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from ftloader import fork_locks
-from ftloader.state import generators, samplers
+from ftloader.state import samplers
 from ftloader.state.format import (
+    NOTHING,
     Resume,
     check_fit,
     dataset_state,
@@ -19,8 +20,8 @@ from ftloader.state.format import (
     parse,
     same,
 )
-from ftloader.state.generators import State
 from ftloader.state.progress import Progress
+from ftloader.state.samplers import OwnGenerators
 
 
 class StateKeeper:
@@ -34,26 +35,23 @@ class StateKeeper:
     to draw from.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loaded: tuple[Mapping[str, Any], Resume] | None = None) -> None:
         self._starting = fork_locks.rlock()
-        self._now: tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None] = None, None
+        self._now: tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None] = loaded, None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_now": (self._now[0], None)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        StateKeeper.__init__(self)
-        self.__dict__.update(state)
+    def __reduce__(self) -> tuple:
+        return StateKeeper, (self._now[0],)
 
     # For iterators
 
     @contextmanager
-    def starting(self) -> Iterator[Resume | None]:
-        """The block starts an epoch from what was loaded, if anything was, and ends in ``began``."""
+    def starting(self) -> Iterator[Resume]:
+        """The block starts an epoch from what was loaded, or ``NOTHING``, and ends in ``began``."""
         with self._starting:
             loaded = self._now[0]
-            yield None if loaded is None else loaded[1]
+            yield NOTHING if loaded is None else loaded[1]
 
+    @property
     def latest(self) -> Progress | None:
         """The progress of the latest epoch, unless a state was loaded since."""
         return self._now[1]
@@ -79,7 +77,7 @@ class StateKeeper:
         _check_samplers(resume, loader)
         _check_dataset(resume, loader)
         # At once, since other loaders may draw from them before the next iterator is made.
-        generators.load(samplers.find(samplers.sampler_of(loader), loader.generator, resume.generators or {}))
+        OwnGenerators(loader).load(resume.generators or {})
         self._now = (copy.deepcopy(dict(state)), resume), None
         if not resume.midst:
             # Here, so that the caller may set another epoch for the pass that comes.
@@ -99,10 +97,13 @@ class StateKeeper:
             with self._starting:  # and look again: an epoch may have started meanwhile
                 loaded, progress = self._now
                 if loaded is not None:
-                    return _not_yet_used(loader, *loaded)
+                    saved, resume = loaded
+                    # The generators as they are now: other loaders may draw from them.
+                    now = None if resume.generators is None else OwnGenerators(loader).save()
+                    return {**copy.deepcopy(dict(saved)), "generators": now}
                 if progress is None or progress.finished:
                     return _between_epochs(loader, progress)
-        state = progress.state(samplers.digest, lambda: _generators(loader))
+        state = progress.state(OwnGenerators(loader).save)
         if state["loader"]["style"] == "map":
             own = dataset_state(loader.dataset)
             if state["datasets"] is None:
@@ -124,16 +125,6 @@ def load_iterable(dataset: Any, state: Any) -> bool:
     return True
 
 
-def _generators(loader: Any) -> dict[str, State]:
-    return samplers.capture(samplers.sampler_of(loader), loader.generator)
-
-
-def _not_yet_used(loader: Any, state: Mapping[str, Any], resume: Resume) -> dict[str, Any]:
-    """What was loaded, with the generators as they are now: other loaders may draw from them."""
-    now = None if resume.generators is None else _generators(loader)
-    return {**copy.deepcopy(dict(state)), "generators": now}
-
-
 def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
     index_sampler = samplers.sampler_of(loader)
     parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}
@@ -151,16 +142,20 @@ def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
     else:
         parts["dataset"] = dataset_state(loader.dataset)
     parts["order"] = {"generators": {}, "epochs": samplers.epochs(index_sampler)}
-    state = make_state(describe_loader(loader), generators=_generators(loader), **parts)
+    state = make_state(describe_loader(loader), generators=OwnGenerators(loader).save(), **parts)
     return copy.deepcopy(state)  # of the progress, which its next epoch goes on from
 
 
 def _check_samplers(resume: Resume, loader: Any) -> None:
     index_sampler, order = samplers.sampler_of(loader), resume.order
     for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
-        samplers.find(index_sampler, loader.generator, saved)
-    if ("seed" in order or "default" in order) and not samplers.draws_from_default(samplers.innermost(index_sampler)):
-        raise samplers.not_shuffled(index_sampler)
+        OwnGenerators(loader).at(saved)  # or an error
+    inner = samplers.innermost(index_sampler)
+    if ("seed" in order or "default" in order) and not samplers.draws_from_default(inner):
+        raise ValueError(
+            "the state comes from a loader with shuffle=True (or another of torch's random samplers), and this one has "
+            f"a {type(inner).__name__}: create it with the same sampler"
+        )
     if resume.sampler is not None:
         samplers.check_stateful(index_sampler, resume.sampler["states"])
 

@@ -6,7 +6,6 @@ See ``ftloader.state.samplers`` for what an order comes from.
 import copy
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from torch.utils.data import BatchSampler, RandomSampler
 from ftloader.fetch import has_getitems
 from ftloader.state import generators, samplers
 from ftloader.state.format import Resume, is_stateful
-from ftloader.state.generators import State
 from ftloader.state.progress import Progress
 
 
@@ -27,46 +25,36 @@ class Order:
 
     Args:
         loader: the ``DataLoader``.
-        resume: what to go on from; None for an epoch from its begin.
+        resume: what to go on from.
     """
 
-    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
+    def __init__(self, loader: Any, resume: Resume) -> None:
         self._index_sampler = loader._index_sampler
         # torch's makes a new list for each batch.
         self._copies = type(self._index_sampler) is not BatchSampler
         # And datasets that are given it may change it (``indices.sort()``).
         self._change = loader.batch_size is None or has_getitems(loader.dataset)
-        self._generator = loader.generator
+        self._generators = samplers.OwnGenerators(loader)
         self._every = loader.snapshot_every_n_steps or 0
         """States of samplers are taken at every so many batches; 0: only at the epoch's begin."""
-        self._resume = resume if resume is not None and resume.midst else None
+        self._resume = resume
         self._progress: Progress  # from report_to() on
         self._batches: Iterator | None = None  # None before the first draw
         self._samples: Iterator = iter(())
-        self._going = False  # nothing but drawing is left to do
         self._waiting: deque[Any] = deque()  # drawn again, to be given out
         self._failure: Exception | None = None  # of the sampler, after them
         self._states: Mapping[str, Any] | None = None  # of samplers, at the epoch's begin
         self._drawn = 0
-        if resume is not None and not resume.midst and resume.sampler is not None:
-            self._load_samplers(resume)
+        if not resume.midst and resume.sampler is not None:
+            self._load_samplers(resume.sampler)
         self.iterating()
 
-    def _own(self) -> dict[str, State]:
-        return samplers.capture(self._index_sampler, self._generator)
-
-    def _standing_at(self, saved: Mapping[str, State]) -> AbstractContextManager:
-        """A block in which the generators are in the states *saved*; after it all of them are as before."""
-        states = self._own() | dict(saved)
-        return generators.standing_at(samplers.find(self._index_sampler, self._generator, states))
-
-    def _load_samplers(self, resume: Resume) -> None:
+    def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
         """For a state from before or after an epoch. After one the samplers go through its end, since what their state
         means there is theirs to know."""
-        snapshot: Mapping[str, Any] = resume.sampler  # type: ignore[assignment]  # there is one
-        with self._standing_at({}):
+        with self._generators.standing_at({}):
             samplers.load(self._index_sampler, snapshot["states"])
-            if resume.phase == "end":
+            if self._resume.phase == "end":
                 self._open(iter(self._index_sampler), {})
                 self._load_iterator(snapshot)
                 for _ in self._batches:  # type: ignore[union-attr]  # made by _open()
@@ -75,23 +63,23 @@ class Order:
 
     def iterating(self) -> None:
         """torch is about to call ``iter(sampler)``, which may draw already (torch's ``BatchSampler`` does not)."""
-        self._at_iter = None if type(self._index_sampler) is BatchSampler else self._own()
+        self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
 
     def report_to(self, progress: Progress) -> None:
         """After torch's ``iter(sampler)``: from now on there is a state to be asked for."""
         self._progress = progress
-        if self._resume is None:  # else it is in the state that was loaded
+        if not self._resume.midst:  # else it is in the state that was loaded
             if self._states is None:  # torch's iterator of processes starts its first epoch twice
                 self._states = samplers.states_of(samplers.stateful_samplers(self._index_sampler))
             self._report_begin(self._origin(), self._states)
 
     def _report_begin(self, order: Mapping[str, Any], states: Mapping[str, Any]) -> None:
-        self._progress.snapshots = (self._snapshot(states),) if states else ()
+        self._progress.snapshots = ({"drawn": self._drawn, "states": states},) if states else ()
         self._progress.order = order
 
     def _origin(self) -> dict[str, Any]:
         """Where the order comes from, as long as nothing has been drawn."""
-        own = self._own()
+        own = self._generators.save()
         order: dict[str, Any] = {"generators": own, "epochs": samplers.epochs(self._index_sampler)}
         return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
 
@@ -101,20 +89,18 @@ class Order:
         Raises ``StopIteration`` at the end, ``ValueError`` if the order cannot be found again, and what the sampler
         raises.
         """
-        if not self._going:
-            if self._batches is None:
-                self._batches = iter(())  # if what follows fails, the sampler has ended
-                self._progress.drawing = True
-                if self._resume is None:
-                    self._begin(torchs)
-                else:
-                    self._find_again(self._resume)
-            if self._waiting:
-                return self._waiting.popleft()
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
-            self._going = True
+        if self._batches is None:
+            self._batches = iter(())  # if what follows fails, the sampler has ended
+            self._progress.drawing = True
+            if self._resume.midst:
+                self._find_again(self._resume)
+            else:
+                self._begin(torchs)
+        if self._waiting:
+            return self._waiting.popleft()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         return self._draw()
 
     def _begin(self, torchs: Iterator) -> None:
@@ -155,15 +141,13 @@ class Order:
 
     # Samplers with a state of their own
 
-    def _snapshot(self, states: Mapping[str, Any]) -> dict[str, Any]:
-        return {"drawn": self._drawn, "states": states}
-
     def _take_snapshot(self) -> None:
         parts = samplers.stateful_samplers(self._index_sampler)
         if is_stateful(self._samples):
             parts[samplers.ITERATOR] = self._samples
         if parts:
-            self._progress.snapshots = (*self._progress.snapshots, self._snapshot(samplers.states_of(parts)))
+            new = {"drawn": self._drawn, "states": samplers.states_of(parts)}
+            self._progress.snapshots = (*self._progress.snapshots, new)
 
     def _load_iterator(self, snapshot: Mapping[str, Any]) -> None:
         self._drawn = snapshot["drawn"]
@@ -179,7 +163,7 @@ class Order:
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
         nothing = resume.drawn == 0 and not resume.ended
-        with self._standing_at(order.get("generators_at_iter", order["generators"])):
+        with self._generators.standing_at(order.get("generators_at_iter", order["generators"])):
             if resume.sampler is not None:
                 # Before their iterators, since what they know is where those begin.
                 samplers.load(self._index_sampler, resume.sampler["states"])
@@ -188,20 +172,20 @@ class Order:
             torchs = iter(self._index_sampler)
             if not nothing:
                 if resume.sampler is None:
-                    generators.load(samplers.find(self._index_sampler, self._generator, order["generators"]))
+                    self._generators.load(order["generators"])
                 self._open(torchs, order)
                 if resume.sampler is not None:
                     self._load_iterator(resume.sampler)
                 ended, last = self._draw_again(resume)
                 if resume.generators is None:  # not known from when the state was made
-                    left = self._own()
+                    left = self._generators.save()
         if nothing:  # it comes from where its generators are now, if that is known from when the state was made
             if resume.generators is None:
-                generators.load(samplers.find(self._index_sampler, self._generator, order["generators"]))
+                self._generators.load(order["generators"])
             self._begin(torchs)
             return
         if left is not None:
-            generators.load(samplers.find(self._index_sampler, self._generator, left))
+            self._generators.load(left)
         self._progress.drawn = self._drawn, *last
         self._progress.ended = ended
         self._progress.drawing = False

@@ -14,7 +14,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ftloader.state.format import Resume, make_state
+from ftloader.state.format import NOTHING, Resume, make_state
+from ftloader.state.samplers import digest
 from ftloader.state.workers import Share, begun
 
 # Tuples without names, which cost a third of those with them, for each batch.
@@ -34,7 +35,8 @@ class Progress:
         fixed: the parts of the state that do not change in the epoch.
         shares: iterable-style: each worker's, of one at least; else empty.
         copies: how many workers have a copy of a map-style dataset (processes), else 0.
-        resume: the state from which the epoch goes on, or None.
+        turns: how many workers take turns, else 0.
+        resume: the state from which the epoch goes on, if it is in the midst of one.
     """
 
     def __init__(
@@ -43,12 +45,12 @@ class Progress:
         fixed: Mapping[str, Any],
         shares: Sequence[Share] = (),
         copies: int = 0,
-        resume: Resume | None = None,
+        turns: int = 0,
+        resume: Resume = NOTHING,
     ) -> None:
-        resume = resume if resume is not None and resume.midst else Resume()
-        self._loader, self.fixed = loader, fixed
+        resume = resume if resume.midst else NOTHING
+        self._loader, self.fixed, self._turns = loader, fixed, turns
         self._start, self._skips = resume.handed_over, tuple(sorted(resume.ahead))
-        self._plain = not shares and not self._skips
         self._resumed_last = resume.last
         self._failed: list[tuple[int, int]] = []
         self._ends: dict[int, Any] = {}  # by worker: the state of its dataset after the pass
@@ -74,27 +76,14 @@ class Progress:
 
     # Written by the iterator
 
-    def handed_over(self, number: int, worker_id: int = 0, state: Any = None, turns: int = 1) -> None:
-        """The consumer is given the iterator's batch *number* (or goes past it, since all of it was skipped).
-
-        Args:
-            worker_id: whose batch it is, where that matters.
-            state: ``Fetched.state``.
-            turns: how many workers take turns (0: any worker takes any batch).
-        """
+    def handed_over(self, number: int, worker_id: int = 0, state: Any = None) -> None:
+        """The consumer is given the iterator's batch *number* (or goes past it, since all of it was skipped), of this
+        worker, where that matters; *state* is ``Fetched.state``."""
         handed = self._handed
-        if self._plain and turns < 2 and state is None and not (handed[1] or self._failed):
-            if number + self._start == handed[0]:  # nearly always
-                handed = handed[0] + 1, *handed[1:]
-            else:
-                handed = self._after(handed, number, worker_id)
-        else:
-            for failed in self._failed:
-                handed = self._after(handed, *failed)
-            handed = self._after(handed, number, worker_id, state, turns)
-        self._handed = handed
-        if self._failed:
-            self._failed = []
+        for failed in self._failed:
+            handed = self._after(handed, *failed)
+        self._handed = handed = self._after(handed, number, worker_id, state)
+        self._failed = []
         while len(self.snapshots) > 1 and self.snapshots[1]["drawn"] <= handed[0]:
             self.snapshots = self.snapshots[1:]
 
@@ -108,10 +97,10 @@ class Progress:
         """The worker's share has ended; *state* is that of its dataset then, or None."""
         self._ends[worker_id] = state
 
-    def _after(self, handed: HandedOver, number: int, worker_id: int, state: Any = None, turns: int = 0) -> HandedOver:
+    def _after(self, handed: HandedOver, number: int, worker_id: int, state: Any = None) -> HandedOver:
         batches, ahead, datasets, shares, next_worker = handed
-        if turns > 1:
-            next_worker = (worker_id + 1) % turns
+        if self._turns:
+            next_worker = (worker_id + 1) % self._turns
         if shares:
             share = {**shares[worker_id], "batches": shares[worker_id]["batches"] + 1}
             if state is not None:
@@ -147,12 +136,9 @@ class Progress:
     def _seen(self) -> tuple:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
-    def state(self, digest: Callable[[Any], str | None], capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """The state, of which nothing is shared with the running epoch.
-
-        *digest* makes a name of a batch's indices (``samplers.digest``), *capture* gives the states of the loader's and
-        its samplers' own generators.
-        """
+    def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
+        """The state, of which nothing is shared with the running epoch. *capture* gives the states of the loader's and
+        its samplers' own generators."""
         while True:  # until no batch came between
             snapshots, handed, drawn, order, ended = seen = self._seen()
             if all(map(operator.is_, seen, self._seen())):

@@ -21,7 +21,8 @@ drawn came from, that is a ``ValueError``.
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -59,35 +60,52 @@ def chain(index_sampler: Any) -> list[Any]:
     return found
 
 
-def capture(index_sampler: Any, loader_generator: Any) -> dict[str, State]:
-    """The states of all generators of its own that an order could come from, by where they are. Nothing is drawn."""
-    return {
-        path: generators.save(generator) for path, generator in _generators(index_sampler, loader_generator).items()
-    }
+class OwnGenerators:
+    """The generators that a loader's order could come from, the program's left out, by where they are. They are looked
+    for at each call, since samplers may make new ones. Nothing is drawn."""
 
+    def __init__(self, loader: Any) -> None:
+        self._index_sampler, self._loaders = sampler_of(loader), loader.generator
 
-def find(index_sampler: Any, loader_generator: Any, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
-    """The generators where ``capture`` found those of *saved*, each with its state there.
+    def save(self) -> dict[str, State]:
+        """Their states."""
+        return {path: generators.save(generator) for path, generator in self._found().items()}
 
-    Raises ``ValueError`` if there is none.
-    """
-    here = _generators(index_sampler, loader_generator)
-    for path in (path for path in saved if path not in here):
-        what = "generator" if path == LOADER else f"sampler's random generator ({path})"
-        raise ValueError(
-            f"the state comes from a loader whose {what} this one does not have: create the "
-            "DataLoader with the same sampler and generator arguments as the saved one"
-        )
-    return [(here[path], state) for path, state in saved.items()]
+    def at(self, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
+        """Each generator of which *saved* has a state, with that state. Raises ``ValueError`` if one is not there."""
+        here = self._found()
+        for path in (path for path in saved if path not in here):
+            what = "generator" if path == LOADER else f"sampler's random generator ({path})"
+            raise ValueError(
+                f"the state comes from a loader whose {what} this one does not have: create the "
+                "DataLoader with the same sampler and generator arguments as the saved one"
+            )
+        return [(here[path], state) for path, state in saved.items()]
 
+    def load(self, saved: Mapping[str, State]) -> None:
+        """Puts them into the states *saved*."""
+        generators.load(self.at(saved))
 
-def _generators(index_sampler: Any, loader_generator: Any) -> dict[str, Any]:
-    found = {LOADER: loader_generator}  # torch refuses what is none
-    for position, sampler in enumerate(chain(index_sampler)):
-        for name, value in getattr(sampler, "__dict__", {}).items():
-            found[f"{position}.{name}"] = value
-    own = (path for path, value in found.items() if generators.is_generator(value))
-    return {path: found[path] for path in own if found[path] is not torch.default_generator}
+    @contextmanager
+    def standing_at(self, saved: Mapping[str, State]) -> Iterator[None]:
+        """A block in which they are in the states *saved*; after it all are as before."""
+        own = self.at(self.save())
+        self.load(saved)
+        try:
+            yield
+        finally:
+            generators.load(own)
+
+    def _found(self) -> dict[str, Any]:
+        found = {LOADER: self._loaders}  # torch refuses what is none
+        for position, sampler in enumerate(chain(self._index_sampler)):
+            for name, value in getattr(sampler, "__dict__", {}).items():
+                found[f"{position}.{name}"] = value
+        return {
+            path: value
+            for path, value in found.items()
+            if generators.is_generator(value) and value is not torch.default_generator
+        }
 
 
 def draws_from_default(sampler: Any) -> bool:
@@ -127,16 +145,12 @@ def states_of(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
 
 
-def load(index_sampler: Any, states: Mapping[str, Any]) -> bool:
-    """Loads the samplers' own states; False if there were none but an iterator's.
-
-    Raises ``ValueError`` if the samplers have no state.
-    """
+def load(index_sampler: Any, states: Mapping[str, Any]) -> None:
+    """Loads the samplers' own states. Raises ``ValueError`` if the samplers have none."""
     check_stateful(index_sampler, states)
     for name, part in stateful_samplers(index_sampler).items():
         if name in states:
             part.load_state_dict(copy.deepcopy(states[name]))
-    return not states.keys() <= {ITERATOR}
 
 
 def check_stateful(index_sampler: Any, states: Mapping[str, Any]) -> None:
@@ -157,14 +171,6 @@ def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
 def innermost(index_sampler: Any) -> Any:
     """The sampler inside torch's ``BatchSampler``, else *index_sampler* itself."""
     return index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
-
-
-def not_shuffled(index_sampler: Any) -> ValueError:
-    """The error for a state of a shuffling loader that this sampler cannot use."""
-    return ValueError(
-        "the state comes from a loader with shuffle=True (or another of torch's random samplers), and this one has a "
-        f"{type(innermost(index_sampler)).__name__}: create it with the same sampler"
-    )
 
 
 def lacking(name: str) -> ValueError:

@@ -24,11 +24,11 @@ dataset. The snapshots travel with the batches (``Fetched.state``).
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ftloader.fetch import Cancelled, Epoch, Exhausted, Fetched, Fetcher, IterableFetcher
+from ftloader.fetch import Cancelled, Epoch, Exhausted, Fetched, IterableFetcher, MapFetcher, Recipe
 from ftloader.state.format import dataset_state, is_stateful
 
 Share = Mapping[str, Any]
@@ -55,21 +55,14 @@ class WorkerState:
     lives_on: bool = False
     """Iterable-style: the next epoch is of the same dataset."""
 
-    def following(self) -> "WorkerState":
-        """With which the worker begins the epochs after the first."""
-        return WorkerState(every=self.every, lives_on=self.lives_on)
-
 
 class StatefulIterableFetcher:
     """An ``IterableFetcher`` that begins where *state* says and takes snapshots.
 
-    Args:
-        make: makes the fetcher, which calls ``iter(dataset)``.
-
     Raises ``ValueError`` if the dataset has no ``load_state_dict()`` for the state, and what the dataset raises.
     """
 
-    def __init__(self, dataset: Any, make: Callable[[], IterableFetcher], state: WorkerState) -> None:
+    def __init__(self, recipe: Recipe, dataset: Any, worker_id: int, state: WorkerState) -> None:
         self._dataset = dataset
         self._every = state.every or 1
         self._lives_on = state.lives_on
@@ -82,7 +75,7 @@ class StatefulIterableFetcher:
             _load(dataset, "dataset", snapshot["states"])
             if self._after:
                 iter(dataset)
-        self._fetcher = make()
+        self._fetcher = IterableFetcher(recipe, dataset, worker_id)
         if snapshot is not None:
             _load(self._fetcher.iterator, "iterator", snapshot["states"])
             self._fetcher.position = snapshot["position"]
@@ -106,18 +99,17 @@ class StatefulIterableFetcher:
                 ) from None
             except Exception:  # the loop was given it when the batch was first built
                 continue
-        try:
-            fetched = self._fetcher.fetch(index, epoch)
-        except Exhausted as end:
+        fetched = self._fetcher.fetch(index, epoch)
+        if fetched.ended:
             if self._after and not self._fetcher.position:
                 raise ValueError(
                     f"the dataset gave no sample after the state was loaded that it had at the end of a pass: let "
                     f"{type(self._dataset).__name__}.state_dict() say there where the next pass begins, or save the "
                     "loader's state within an epoch"
-                ) from None
+                )
             if self._lives_on:
-                end.state = dataset_state(self._dataset)
-            raise
+                fetched.state = dataset_state(self._dataset)
+            return fetched
         self._batches += 1
         self._after = 0
         # The first too: where the epoch began may not be known.
@@ -132,13 +124,13 @@ class StatefulIterableFetcher:
 
 
 class StatefulMapFetcher:
-    """A fetcher of a map-style dataset that adds the dataset's state to the first batch, as it was before it, and to
-    every so many after it."""
+    """A ``MapFetcher`` that adds the dataset's state to the first batch, as it was before it, and to every so many
+    after it."""
 
-    def __init__(self, dataset: Any, fetcher: Fetcher, state: WorkerState) -> None:
+    def __init__(self, recipe: Recipe, dataset: Any, state: WorkerState) -> None:
         _load(dataset, "dataset", {} if state.dataset is None else {"dataset": state.dataset})
         self._dataset = dataset
-        self._fetcher = fetcher
+        self._fetcher = MapFetcher(recipe, dataset)
         self._every = state.every
         self._batches = 0
         self._due = dataset_state(dataset) if self._every != 1 else None

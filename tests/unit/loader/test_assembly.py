@@ -11,7 +11,7 @@ from torch.utils.data import default_collate
 from ftloader import DataLoader
 from ftloader.assembly import Assembly, Builder, Mode
 from ftloader.buffers import BufferPool
-from ftloader.fetch import Epoch, Fetched
+from ftloader.fetch import Epoch, Fetched, Recipe
 from ftloader.layout import Layout
 from ftloader.messages import Failure
 from ftloader.on_error import ErrorPolicy
@@ -38,7 +38,8 @@ class AnotherFinishesABatch(Builder):
 
 
 def of_threads(samples, kind=Builder):
-    return kind(samples, default_collate, ErrorPolicy("raise"), 2, BufferPool(2), Trial(warm_up=1), None)
+    recipe = Recipe(True, default_collate, False, ErrorPolicy("raise"))
+    return kind(recipe, samples, 2, BufferPool(2), Trial(warm_up=1), None)
 
 
 def test_what_batches_look_like_may_change_between_two_looks():

@@ -22,30 +22,15 @@ def test_gives_back_any_paths_and_class_numbers(pairs):
     table = PathTable([path for path, _ in pairs], [number for _, number in pairs])
     assert len(table) == len(pairs)
     assert [(table.path(i), int(table.class_ids[i])) for i in range(len(table))] == pairs
-    assert list(table.paths()) == [path for path, _ in pairs]
     for other in (pickle.loads(pickle.dumps(table)), copy.deepcopy(table)):
-        assert other == table
-        assert list(other.paths()) == list(table.paths())
+        assert [(other.path(i), int(other.class_ids[i])) for i in range(len(other))] == pairs
         assert not other.class_ids.flags.writeable
-
-
-def test_class_numbers_are_zero_unless_given():
-    assert PathTable(["a", "b"]).class_ids.tolist() == [0, 0]
-
-
-def test_tables_of_other_paths_or_classes_are_not_equal():
-    table = PathTable(["a/b", "a/c"], [0, 1])
-    assert table != PathTable(["a/b", "a/d"], [0, 1])
-    assert table != PathTable(["a/b", "b/c"], [0, 1])
-    assert table != PathTable(["a/b", "a/c"], [0, 2])
-    assert table != PathTable(["a/b"], [0])
-    assert table != ["a/b", "a/c"]
 
 
 @pytest.mark.parametrize("index", [-1, 2, 10**12])
 def test_index_out_of_range(index):
     with pytest.raises(IndexError, match="of 2"):
-        PathTable(["a", "b"]).path(index)
+        PathTable(["a", "b"], [0, 0]).path(index)
 
 
 def test_as_many_classes_as_paths():
@@ -66,7 +51,6 @@ def test_a_million_names_take_little_memory():
     names = (f"/data/imagenet/train/n{i // 1000:08d}/n{i // 1000:08d}_{i % 1000}.JPEG" for i in range(1_000_000))
     table = PathTable(names, (i // 1000 for i in range(1_000_000)))
     assert table.path(999_999) == "/data/imagenet/train/n00000999/n00000999_999.JPEG"
-    assert table.nbytes < 45 * len(table)
     assert len(pickle.dumps(table)) < 45 * len(table)
 
 
@@ -95,7 +79,7 @@ def test_forked_processes_share_the_memory(start_python):
     """A child that reads every path dirties hardly any of the table's pages."""
     program = start_python(
         """
-        import gc, os
+        import gc, os, pickle
         from ftloader.path_table import PathTable
 
         def private_dirty():
@@ -103,14 +87,16 @@ def test_forked_processes_share_the_memory(start_python):
                 return next(int(line.split()[1]) for line in rollup if line.startswith("Private_Dirty")) * 1024
 
         count = 400_000
-        table = PathTable(f"/data/{i // 1000}/a-rather-long-name-of-an-image-file-{i}.jpeg" for i in range(count))
+        paths = (f"/data/{i // 1000}/a-rather-long-name-of-an-image-file-{i}.jpeg" for i in range(count))
+        table = PathTable(paths, range(count))
         gc.freeze()
         pid = os.fork()
         if pid == 0:
             before = private_dirty()
             for i in range(count):
                 table.path(i)
-            print(private_dirty() - before, table.nbytes, flush=True)
+            print(private_dirty() - before, flush=True)
+            print(len(pickle.dumps(table)), flush=True)
             os._exit(0)
         os.waitpid(pid, 0)
         """

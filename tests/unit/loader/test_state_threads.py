@@ -148,7 +148,7 @@ def test_states_taken_by_a_signal_handler_with_batches_out_of_order():
     seen = []
 
     def ask():
-        state = in_the_making.state(str, dict)
+        state = in_the_making.state(dict)
         assert all(number > state["handed_over"] for number in state["ahead"])
         done = {*range(state["handed_over"]), *state["ahead"]}
         if done not in seen:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode, get_overridable_functions
 
+from ftloader import torch_operations
 from ftloader.torch_operations import call, function_name, may_draw
 
 pytestmark = pytest.mark.thread_unsafe(reason="compares the state of torch's default generator")
@@ -190,12 +191,13 @@ def test_every_python_function_of_torch_that_names_a_random_operation_is_asked_a
     assert not drawing & {"max_pool2d", "cross_entropy", "embedding", "layer_norm", "einsum", "stack", "split"}
 
 
-def test_a_custom_operation_is_known_by_its_tag():
+def test_an_operation_of_another_library_is_known_by_its_tag():
     with torch.library._scoped_library("loader_test", "DEF") as library:
         library.define("noise(Tensor x) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
         library.define("calm(Tensor x) -> Tensor")
         library.impl("noise", lambda x: x + torch.rand(()), "CPU")
         library.impl("calm", lambda x: x + 1, "CPU")
+        torch_operations._random_operations.cache_clear()  # as in a program that has imported the library before
         with Recorder() as recorder:
             torch.ops.loader_test.noise(ones)
             torch.ops.loader_test.calm(ones)
