@@ -220,7 +220,7 @@ def about_machine(before: Mapping) -> list[str]:
     if before["governor"] not in (None, "performance"):
         result.append(
             f"frequency scaling is on (governor {before['governor']}): absolute figures depend on how warm "
-            "and how busy the CPUs were; `cpupower frequency-set -g performance` fixes the frequency"
+            "and how busy the CPUs were; cpupower frequency-set -g performance fixes the frequency"
         )
     if before["quota"] is not None:
         result.append(

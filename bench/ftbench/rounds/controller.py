@@ -159,7 +159,7 @@ class SameWork:
             raise WorkDiffers(
                 f"{title} and {reference[0]} gave different samples ({batch}: CRC-32 {checksum:08x} and "
                 f"{reference[1]:08x}). If the files did not change meanwhile, this is a defect in a decoder "
-                "or loader: please report it with both twins' `python -m ftrun.info --json`."
+                "or loader: please report it with both twins' descriptions (./twins info --json)."
             )
 
 

@@ -56,7 +56,7 @@ def look(scenario: Scenario, endpoints: Mapping[str, Endpoint], batch_size: int 
     if not all(each["repeats"] for each in found.values()):
         warnings.append(
             f"{target} gives another sample for the same index each time (random augmentation?), so it cannot be "
-            f"checked that all contestants load the same; `./twins audit {target}` looks for races"
+            f"checked that all contestants load the same; ./twins audit {target} looks for races"
         )
     seconds = max(each["seconds"] for each in found.values())
     amount = own.amount(seconds, batch_size)

@@ -456,7 +456,7 @@ class Run:
                 self._warn(
                     f"not all contestants gave the same samples: {controller.differences[0].split('. ')[0]}. Either "
                     "the dataset draws random numbers, or it is not safe under threads: "
-                    f"`./twins audit {scenario.case('').parameters['target']}` tells"
+                    f"./twins audit {scenario.case('').parameters['target']} tells"
                 )
             if len(rounds) == 1:
                 self.document["scenarios"].append(entry)
