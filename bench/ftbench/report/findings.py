@@ -29,6 +29,11 @@ class Finding:
         return f"{self.scenario['name']}, {case}" if case else self.scenario["name"]
 
     @property
+    def result(self) -> str:
+        """ "21% faster (18% to 25%)"."""
+        return words.short(self.scenario, self.comparison)
+
+    @property
     def advantage(self) -> float:
         """The ratio, turned so that above 1 the first is better."""
         best = words.metric_of(self.comparison["metric"]).best
@@ -77,7 +82,7 @@ def tell(
                 middle = median([max(f.advantage, 1 / f.advantage) for f in outcomes[name]])
                 most = f"typically by a factor of {middle:.{1 if middle < 10 else 0}f}, {most}"
             count = "all" if len(outcomes[name]) == number else len(outcomes[name])
-            parts.append(f"{verb} in {count} ({most} {result(extreme)} in {where(extreme)})")
+            parts.append(f"{verb} in {count} ({most} {extreme.result} in {where(extreme)})")
     if outcomes["same"]:
         count = "any" if len(outcomes["same"]) == number else len(outcomes["same"])
         parts.append(f"were not shown to differ in {count}")
@@ -85,11 +90,6 @@ def tell(
         parts.append(f"had too few rounds in {len(outcomes['unknown'])}")
     listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
     return f"{before}of {number} comparisons with {theirs}, {ours} {listed}."
-
-
-def result(finding: Finding) -> str:
-    """ "1.21x (1.18 to 1.25) faster"."""
-    return words.short(finding.scenario, finding.comparison)
 
 
 def conclusion(scenario: dict, comparison: dict) -> str:

@@ -22,7 +22,6 @@ from ftbench.report import (
     charts,
     figures,
     findings,
-    opening,
     overview,
     repeat,
     safety,
@@ -76,7 +75,6 @@ def page(document: dict) -> bytes:
     text = templates.get_template("report.html.jinja").render(
         document=document,
         scenarios=[_scenario(scenario) for scenario in document["scenarios"]],
-        sentences=[words.capital(sentence) for sentence in opening.sentences(document)],
         waterfalls=[_waterfall(document, fall) for fall in document["waterfalls"]],
         overview=overview.chart(document),
         glance=overview.glance(document),
@@ -104,6 +102,7 @@ def _waterfall(document: dict, fall: dict) -> dict:
     """What the template says of a waterfall."""
     advised, code = waterfall.advice(document, fall)
     return {
+        "sentence": words.capital(waterfall.sentence(document, fall)),
         "chart": waterfall_chart.chart(document, fall),
         "ends": waterfall.ends(document, fall),
         "advice": advised,

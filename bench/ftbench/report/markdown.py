@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ftbench.report import opening, repeat, safety, waterfall, words
+from ftbench.report import overview, repeat, safety, waterfall, words
 from ftrun import escape
 
 
 def summary(document: dict) -> str:
     """The opening sentences and waterfalls, each scenario's comparisons in words, the machine and the command."""
     parts = ["## What removing the GIL did to data loading"]
-    parts += [text(words.capital(sentence)) for sentence in opening.sentences(document)]
+    parts += [text(words.capital(sentence)) for sentence in overview.sentences(document)]
     for fall in document["waterfalls"]:
         parts += _waterfall(document, fall)
-    state = words.state(document)
+    state, told = words.state(document), {fall["scenario"] for fall in document["waterfalls"]}
     if state:
         parts.append(f"**{text(state)}**")
     for scenario in document["scenarios"]:
@@ -24,8 +24,8 @@ def summary(document: dict) -> str:
         if scenario["note"]:
             parts.append(f"**{text(scenario['note'])}**")
         parts.append(text(words.work(scenario)) + ".")
-        table = _comparisons(scenario)
-        if table:
+        # What the waterfall says is said.
+        if scenario["name"] not in told and (table := _comparisons(scenario)):
             parts.append(table)
         parts.append(" ".join(text(sentence) for sentence in (words.resolution(scenario), *words.disturbed(scenario))))
     parts += _safety(document)
@@ -41,6 +41,9 @@ def summary(document: dict) -> str:
         "### Repeat it",
         _code(line for _, line in repeat.commands(document)),
     ]
+    for place, fall in enumerate(document["waterfalls"]):
+        advised, code = waterfall.advice(document, fall)
+        parts += [*([] if place else ["### What to use"]), text(advised), _code([code], "python")]
     return "\n\n".join(parts) + "\n"
 
 
@@ -50,11 +53,8 @@ def _waterfall(document: dict, fall: dict) -> list[str]:
     for row in chain:
         factor = "" if row.ratio is None else f"{row.ratio:.2f}"
         rows.append([text(row.name), factor, f"{row.value:.0f}", text(row.throughput), text(row.cpu)])
-    advised, code = waterfall.advice(document, fall)
     found = [f"### {text(waterfall.title(document, fall))}", _table(rows), text(waterfall.ends(document, fall))]
-    if fall["missing"]:
-        found.append(text(waterfall.missing(fall)))
-    return [*found, text(advised), _code([code], "python")]
+    return [*found, text(waterfall.missing(fall))] if fall["missing"] else found
 
 
 def _table(rows: Iterable[Iterable[str]]) -> str:
@@ -89,7 +89,7 @@ def _comparisons(scenario: dict) -> str:
     if not chosen:
         return ""
     wanted = any(c["target"] for c in chosen)
-    head = ["comparison", f"{words.metric(scenario).noun}: ratio (95% CI)", *(["target"] if wanted else [])]
+    head = ["comparison", f"{words.metric(scenario).noun} (95% confidence interval)", *(["target"] if wanted else [])]
     rows = [head, ["---"] * len(head)]
     for c in chosen:
         rows.append(

@@ -12,18 +12,12 @@ import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.ticker import NullLocator  # noqa: E402
 
-from ftbench.plan.contestants import CONFIGS  # noqa: E402
 from ftbench.plan.metrics import Metric  # noqa: E402
-from ftbench.plan.variants import VARIANTS  # noqa: E402
 from ftbench.report import series as arranged  # noqa: E402
 from ftbench.report import waterfall, words  # noqa: E402
 from ftbench.report.styles import COLOURS, SHOWN, TARGET, UNCERTAIN, style  # noqa: E402
 from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW  # noqa: E402
 
-# More bars than this leave no room for figures that lie flat.
-FLAT_LABELS = 14
-# More contestants of one number of workers than this are told apart by names, not by a legend.
-MOST_BY_WORKERS = 6
 # How far the picture of ratios reaches beyond the smallest and the largest, as a factor.
 WIDEST = 10
 # More bars than this make a picture that no screen holds.
@@ -40,8 +34,7 @@ def png(document: dict, scenario: dict) -> bytes:
 
 
 def _png(document: dict, scenario: dict) -> bytes:
-    bars = sum(c["workers"] in _counts(scenario) for c in scenario["contestants"])
-    rows = max(len(words.pictured(scenario)), 0 if arranged.on_an_axis(scenario) else bars * 0.8)
+    rows = max(len(words.pictured(scenario)), 0 if arranged.on_an_axis(scenario) else len(_shown(scenario)) * 0.8)
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(14, max(6.5, 1.5 + rows * 0.42)), layout="constrained", width_ratios=(5, 6)
     )
@@ -101,60 +94,11 @@ def _save(figure: plt.Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _counts(scenario: dict) -> list[int]:
-    """The numbers of workers that bars are drawn of: all, or of many contestants under cases the highest."""
-    real = scenario["contestants"]
-    counts = sorted({c["workers"] for c in real})
-    return counts[-1:] if scenario["cases"] and len(real) > MOST_BARS else counts
-
-
 def measured(axes: Axes, scenario: dict) -> None:
-    """The scenario's metric by case or number of workers; medians, with lines from the lowest round to the highest."""
+    """The scenario's metric by case or contestant; medians, with lines from the lowest round to the highest."""
     metric = words.metric(scenario)
-    if arranged.on_an_axis(scenario):
-        _by_case(axes, scenario, metric)
-        return
-    found = {c["key"]: c["metrics"][metric.name] for c in scenario["analysis"]["contestants"]}
-    real = scenario["contestants"]
-    counts = _counts(scenario)
-    left_out = "" if {c["workers"] for c in real} <= set(counts) else f" (with {counts[-1]} workers; the page has all)"
-    series = [
-        (config, variant, case["name"])
-        for case in words.cases(scenario)
-        for config in CONFIGS
-        for variant in VARIANTS
-        if any(words.key(config, variant, n, case["name"]) in found for n in counts)
-    ]
-    axes.set_title(f"{metric.title}: {metric.best} is better{left_out}", fontsize=11)
+    (_by_case if arranged.on_an_axis(scenario) else _bars)(axes, scenario, metric)
     axes.spines[["top", "right"]].set_visible(False)
-    one_case = len({case for _, _, case in series}) == 1
-    draw = _by_workers if one_case and len(series) <= MOST_BY_WORKERS else _one_below_the_other
-    draw(axes, metric, found, series, counts)
-
-
-def _bars(
-    found: dict, series: tuple[str, str, str], counts: list[int]
-) -> tuple[list[int], list[float], list[list[float]]]:
-    """(places in `counts`, medians, how far they reach down and up) of what was measured of a series."""
-    config, variant, case = series
-    bars = [(at, found[key]) for at, n in enumerate(counts) if (key := words.key(config, variant, n, case)) in found]
-    return (
-        [at for at, _ in bars],
-        [value["median"] for _, value in bars],
-        [[value["median"] - value["min"] for _, value in bars], [value["max"] - value["median"] for _, value in bars]],
-    )
-
-
-def _style(series: tuple[str, str, str]) -> dict:
-    config, variant, _ = series
-    return {
-        "color": COLOURS[config],
-        "hatch": style(variant).hatch,
-        "edgecolor": "white",
-        "ecolor": "#333333",
-        "capsize": 3,
-        "label": words.label(config, variant),
-    }
 
 
 def _by_case(axes: Axes, scenario: dict, metric: Metric) -> None:
@@ -198,53 +142,41 @@ def _by_case(axes: Axes, scenario: dict, metric: Metric) -> None:
     axes.set_ylabel(f"{metric.unit} (median; lines: min to max)")
     left_out = "" if shown is curves else f"; with {counts[-1]} workers, the page has the others"
     axes.set_title(f"{metric.title}: {metric.best} is better{left_out}", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, loc="best", frameon=False)
 
 
-BOX = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85}
+def _shown(scenario: dict) -> list[arranged.Measured]:
+    """Whom bars are drawn of: all, or of too many for a picture those with the most workers."""
+    found = arranged.measured(scenario, scenario["metrics"][0])
+    most = max(m.workers for m in found)
+    return found if len(found) <= MOST_BARS else [m for m in found if m.workers == most]
 
 
-def _by_workers(axes: Axes, metric: Metric, found: dict, series: list[tuple[str, str, str]], counts: list[int]) -> None:
-    """A group of upright bars for each number of workers."""
-    width = 0.84 / len(series)
-    for index, each in enumerate(series):
-        at, middle, reach = _bars(found, each, counts)
-        places = [place + (index - (len(series) - 1) / 2) * width for place in at]
-        axes.bar(places, middle, width * 0.94, yerr=reach, **_style(each))
-        for place, value in zip(places, middle, strict=True):
-            axes.annotate(
-                metric.write(value),
-                (place, 0),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                rotation=0 if len(series) * len(counts) <= FLAT_LABELS else 90,
-                fontsize=8,
-                bbox=BOX,
-            )
-    axes.set_xticks(range(len(counts)), [f"{n} worker{'s' if n != 1 else ''}" for n in counts])
-    axes.set_ylabel(f"{metric.unit} (median; lines: min to max)")
-    axes.set_ylim(0, max(v["max"] for v in found.values()) * 1.32)
-    axes.legend(fontsize=8, loc="upper left", ncols=2, frameon=False)
-
-
-def _one_below_the_other(
-    axes: Axes, metric: Metric, found: dict, series: list[tuple[str, str, str]], counts: list[int]
-) -> None:
-    """A lying bar for each contestant, with its name beside it: for more than a legend can tell apart."""
-    names: list[str] = []
-    for each in series:
-        for at, value, low, high in zip(*(lambda b: (b[0], b[1], *b[2]))(_bars(found, each, counts)), strict=True):
-            row = len(names)
-            names.append(f"{each[0]} {words.workers_of(each[1])}\nx{counts[at]}" + (f", {each[2]}" if each[2] else ""))
-            axes.barh(row, value, 0.8, xerr=[[low], [high]], **_style(each))
-            axes.annotate(
-                metric.write(value), (0, row), (4, 0), textcoords="offset points", va="center", fontsize=8, bbox=BOX
-            )
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.set_ylim(len(names) - 0.5, -0.5)
+def _bars(axes: Axes, scenario: dict, metric: Metric) -> None:
+    """A lying bar for each contestant, with its name beside it."""
+    shown = _shown(scenario)
+    for row, m in enumerate(shown):
+        axes.barh(
+            row,
+            m.median,
+            0.8,
+            xerr=[[m.median - m.low], [m.high - m.median]],
+            color=COLOURS[m.config],
+            hatch=style(m.variant).hatch,
+            edgecolor="white",
+            ecolor="#333333",
+            capsize=3,
+        )
+        box = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85}
+        axes.annotate(
+            metric.write(m.median), (0, row), (4, 0), textcoords="offset points", va="center", fontsize=8, bbox=box
+        )
+    axes.set_yticks(range(len(shown)), [m.title + (f", {m.case}" if m.case else "") for m in shown], fontsize=8)
+    axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_xlabel(f"{metric.unit} (median; lines: min to max)")
+    some = len(shown) < len(scenario["analysis"]["contestants"])
+    left_out = f" (with {shown[0].workers} workers; the page has all)" if some else ""
+    axes.set_title(f"{metric.title}: {metric.best} is better{left_out}", fontsize=11)
 
 
 def _in_lines(title: str) -> str:
@@ -273,7 +205,7 @@ def ratios(axes: Axes, scenario: dict) -> None:
         if wanted:
             axes.plot(c["target"]["value"], row, "|", color=TARGET, markersize=16, markeredgewidth=2)
         axes.annotate(
-            f"{words.times(c['mean'])}  " + (f"target {wanted}" if wanted else c["verdict"]),
+            words.short(scenario, c) + (f"; target {wanted}" if wanted else ""),
             (c["mean"], row),
             (0, 7),
             textcoords="offset points",

@@ -126,27 +126,6 @@ def few(unit: str, entries: Sequence[tuple[str, Sequence[float]]]) -> Table:
     )
 
 
-def bounds(scenario: dict, found: Sequence) -> Table:
-    """Steps between their bounds (ftbench.report.bounds.Bounded)."""
-
-    def over(of: Callable) -> Callable:
-        return lambda b: f"{b.step / of(b):.2f}"
-
-    unit = found[0].unit
-    return _table(
-        [
-            (scenario["case_axis"] or "case", False, lambda b: series.case_title(scenario, b.contestant["case"])),
-            ("contestant", False, lambda b: b.contestant["title"].replace(f" ({b.contestant['case']})", "")),
-            (f"load, {unit}", True, lambda b: f"{b.load:.4g}"),
-            ("train", True, lambda b: f"{b.train:.4g}"),
-            ("step", True, lambda b: f"{b.step:.4g}"),
-            ("step / max", True, over(lambda b: b.least)),
-            ("step / sum", True, over(lambda b: b.most)),
-        ],
-        found,
-    )
-
-
 def rounds(scenario: dict) -> Table:
     """What else the machine did in each round, as far as it could be read."""
 

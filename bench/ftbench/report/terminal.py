@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ftbench.plan.contestants import CONFIG_TITLES, CONFIGS
 from ftbench.plan.variants import VARIANTS
-from ftbench.report import findings, opening, safety, waterfall, words
+from ftbench.report import findings, overview, safety, waterfall, words
 from ftbench.stats.statistics import MISSED, NO_DIFFERENCE, TOO_FEW, UNCLEAR
 
 # A pipe has no width; tables need this much not to break their lines.
@@ -33,7 +33,7 @@ def show(document: dict, directory: Path) -> None:
         if fall["missing"]:
             console.print(_plain(waterfall.missing(fall)))
         console.print()
-    for sentence in opening.sentences(document):
+    for sentence in overview.sentences(document):
         console.print(f"[bold]{_plain(words.capital(sentence))}[/bold]")
     told = {fall["scenario"]: len(fall["steps"]) + 1 for fall in document["waterfalls"]}
     for scenario in document["scenarios"]:
@@ -87,9 +87,9 @@ def _scenario(console: Console, scenario: dict, detailed: bool) -> None:
     console.print(_measured(scenario))
     if not detailed:
         return
-    for table in (_ratios(scenario), _secondary(scenario)):
-        if table:
-            console.print(table)
+    table = _ratios(scenario)
+    if table:
+        console.print(table)
     console.print(_plain(words.resolution(scenario)))
     for sentence in words.disturbed(scenario):
         console.print(_plain(sentence))
@@ -188,20 +188,3 @@ def _ratios(scenario: dict) -> Table | None:
         title = words.title_with_case(scenario, c) if scenario["cases"] else c["title"]
         table.add_row(_plain(title), _outcome(scenario, c), *([_target(c)] if with_targets else []))
     return table if found else None
-
-
-def _secondary(scenario: dict) -> Table | None:
-    table = Table(title="Also measured: outcome (95% CI)", title_justify="left")
-    names = scenario["metrics"][1:]
-    table.add_column("comparison")
-    for name in names:
-        table.add_column(words.metric_of(name).title)
-    rows: dict[str, dict[str, str]] = {}
-    pairs = {(c["numerator"], c["denominator"]) for c in words.pictured(scenario)}
-    for name in names:
-        for c in words.comparisons(scenario, name):
-            if c["kind"] not in ("gil", "build", "scaling") and (c["numerator"], c["denominator"]) in pairs:
-                rows.setdefault(c["title"], {})[name] = _outcome(scenario, c)
-    for title, cells in rows.items():
-        table.add_row(_plain(title.split(":")[0]), *(cells.get(name, "") for name in names))
-    return table if rows else None

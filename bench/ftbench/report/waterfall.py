@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import words
+from ftbench.stats.waterfall import in_each_process, typical_of
 
 CPU = "cpu_per_1000"
 
@@ -41,17 +41,10 @@ def rows(document: dict, fall: dict) -> list[Row]:
     about, cpu_about = words.metric_of("throughput"), words.metric_of(CPU)
 
     def dots(key: str) -> tuple[float, ...]:
-        return tuple(
-            trial["metrics"]["throughput"]
-            for one in scenario["rounds"]
-            for trial in one["trials"]
-            if trial["contestant"] == key
-        )
+        return tuple(in_each_process(scenario, key, "throughput"))
 
     start = fall["start"]
-    first = dots(start["contestant"])
-    # Means of logarithms, as the ratios are: the steps then end where the last contestant is.
-    value = math.exp(math.fsum(map(math.log, first)) / len(first))
+    first, value = dots(start["contestant"]), start["value"]
     config = words.contestant(scenario, start["contestant"])["config"]
     found = [Row(start["name"], config, value, 0.0, None, "", "", first)]
     for step, cpu in zip(fall["steps"], fall[CPU]["steps"], strict=True):
@@ -120,7 +113,7 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
     scenario = scenario_of(document, fall)
     titles = {c["key"]: c for c in scenario["contestants"]}
     measured = [
-        (c["metrics"]["throughput"]["median"], titles[c["key"]])
+        (typical_of(scenario, c["key"], "throughput"), titles[c["key"]])
         for c in scenario["analysis"]["contestants"]
         if titles[c["key"]]["case"] == fall["case"]
     ]

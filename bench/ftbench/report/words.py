@@ -132,7 +132,7 @@ def comparisons(scenario: dict, metric: str) -> list[dict]:
 
 def metric_of(name: str) -> Metric:
     """A metric by name; of a bench that knows more metrics than this one, as far as its name tells."""
-    return METRICS.get(name) or Metric(name, name.replace("_", " "), "?", "higher", "lower", ".4g", "higher", "are")
+    return METRICS.get(name) or Metric(name, name.replace("_", " "), "?", "higher", "lower", ".4g", "higher")
 
 
 def metric(scenario: dict) -> Metric:
