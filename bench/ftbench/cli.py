@@ -166,10 +166,10 @@ def run_main(arguments: list[str]) -> int:
                     status, why = 2, str(error)
                     this.stop(why)
             if why:
-                print(f"bench: {why}", file=sys.stderr)
+                print(f"bench: {terminal(why)}", file=sys.stderr)
             if not this.finished_rounds:
                 why = "" if status else ": " + "; ".join(f"{s['what']}: {s['why']}" for s in this.document["skipped"])
-                print(f"bench: no round was finished, so there is nothing to report{why}", file=sys.stderr)
+                print(f"bench: no round was finished, so there is nothing to report{terminal(why)}", file=sys.stderr)
                 return status or 1
             this.save()
             assert results.directory, "made by saving"

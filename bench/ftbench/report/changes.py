@@ -68,9 +68,7 @@ def _block(title: str, changes: list) -> Iterator[str]:
 def _describe(change: Change) -> str:
     """A change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
     metric = words.metric_of(change.metric)
-    said = words.directed(metric, change.ratio)
-    if change.low is not None and change.high is not None:
-        said += f" ({words.span(metric, change.low, change.high)})"
+    said = words.outcome(metric, {"ratio": change.ratio, "low": change.low, "high": change.high, "verdict": "changed"})
     if change.is_ratio:
         return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {said}"
     of = "" if metric.name == "throughput" else f"{metric.noun} "

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ftbench.plan.contestants import CONFIG_TITLES, CONFIGS
 from ftbench.plan.variants import VARIANTS
-from ftbench.report import findings, overview, safety, waterfall, words
+from ftbench.report import findings, overview, repeat, safety, waterfall, words
 from ftbench.stats.statistics import MISSED, NO_DIFFERENCE, TOO_FEW, UNCLEAR
 
 # A pipe has no width; tables need this much not to break their lines.
@@ -55,6 +55,8 @@ def show(document: dict, directory: Path) -> None:
         console.print(f"[bold red]{_plain(state)}[/bold red]")
     # soft_wrap: what a person copies must not be broken.
     console.print(f"report: {directory / 'report.html'}", soft_wrap=True, markup=False)
+    if longer := repeat.longer(document):
+        console.print(f"To settle what is open: {_plain(longer)}", soft_wrap=True)
     for fall in document["waterfalls"]:
         text, code = waterfall.advice(document, fall)
         console.print(f"[bold]{_plain(text)}[/bold]")

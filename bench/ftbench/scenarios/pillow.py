@@ -50,6 +50,24 @@ class PillowDataset:
         return self._array(image)
 
 
+class DecodedImages(PillowDataset):
+    """The same samples by ftloader.decode, bit for bit; its decoders belong to their threads."""
+
+    def __init__(self, paths: list[str], backend: str = "auto"):
+        from PIL import Image
+
+        from ftloader.decode import read_image
+
+        super().__init__(paths)
+        self._read, self._from_array, self._backend = read_image, Image.fromarray, backend
+
+    def __getitem__(self, index: int):
+        image = self._read(self._paths[index], backend=self._backend)
+        if image.shape == (HEIGHT, WIDTH, 3):
+            return image
+        return self._array(self._from_array(image).resize((WIDTH, HEIGHT), self._bilinear))
+
+
 class DecodedOnly(PillowDataset):
     """The whole image is decoded, and its pixels stay in Pillow's memory.
 

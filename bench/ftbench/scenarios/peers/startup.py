@@ -6,8 +6,9 @@ import time
 from statistics import median
 
 from ftbench.measure import checksums
-from ftbench.plan.contest import Comparison, Contest, Entry, at_most
+from ftbench.plan.contest import Comparison, Contest, at_most
 from ftbench.plan.scenario import Amount, Scenario, Task
+from ftbench.scenarios.peers.entries import NODES, OURS, TORCH
 from ftbench.scenarios.peers.pillow import dataset
 from ftbench.scenarios.pillow import HEIGHT, WIDTH
 
@@ -45,8 +46,6 @@ def measure(task: Task) -> dict:
     }
 
 
-OURS, TORCH = Entry("ft", "loader-thread"), Entry("gil", "torch-process")
-
 SCENARIO = Scenario(
     name="peers-startup",
     group="peers",
@@ -60,7 +59,7 @@ SCENARIO = Scenario(
     contest=Contest(
         (
             Comparison(OURS, TORCH, at_most(1 / 3), "all workers at the first batch, and none to fork"),
-            Comparison(OURS, Entry("ft", "nodes-thread")),
+            Comparison(OURS, NODES),
         )
     ),
     full=Amount(batch_size=128, batches_per_worker=2),
