@@ -115,6 +115,9 @@ class Scenario:
     same_work: bool = True
     """Whether contestants that give different samples make the comparison void; else they are told of."""
 
+    patience: float = 300.0
+    """Seconds after which a trial that has not come to its next turn is taken to hang."""
+
     batched: bool = True
     """Whether it loads batches, so that --batch-size means something to it."""
 

@@ -51,7 +51,7 @@ def _block(title: str, changes: list) -> Iterator[str]:
     yield f"{title}:"
     changed = [c for c in changes if c.beyond_noise]
     for c in sorted(changed, key=lambda c: -max(c.ratio, 1 / c.ratio)):
-        yield f"  changed   {_describe(c)}"
+        yield f"  changed   {describe(c)}"
     for metric in dict.fromkeys(c.metric for c in changes):
         rest = [c for c in changes if c.metric == metric and not c.beyond_noise]
         if not rest:
@@ -65,7 +65,7 @@ def _block(title: str, changes: list) -> Iterator[str]:
         )
 
 
-def _describe(change: Change) -> str:
+def describe(change: Change) -> str:
     """A change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
     metric = words.metric_of(change.metric)
     said = words.outcome(metric, {"ratio": change.ratio, "low": change.low, "high": change.high, "verdict": "changed"})

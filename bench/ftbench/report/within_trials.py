@@ -265,9 +265,7 @@ def _distribution(
             for label, share in (("median", 0.5), ("90%", 0.9), ("99%", 0.99))
         )
         groups.setdefault(case, []).append(
-            spreads.Spread(
-                c["config"], c["variant"], _short(c), spreads.quantiles(values), f"{full}\n{text} {unit}", c["workers"]
-            )
+            spreads.Spread(c["config"], _short(c), values, f"{full}\n{text} {unit}", c["workers"])
         )
         rows.append((full, percentiles.get(c["key"], {}), values))
     table, label = tables.spreads(unit, rows), title(name)

@@ -16,6 +16,8 @@ TURN_SECONDS, BATCH_SIZE = 0.3, 32
 # What a batch costs beside its samples, with processes.
 BATCH_SECONDS = 0.001
 LOOKED_AT = 8
+# A trial that takes longer than this, and than so many samples, is taken to hang.
+PATIENCE, PATIENCE_SAMPLES = 60.0, 200
 
 
 def dataset(task: Task):

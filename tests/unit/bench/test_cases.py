@@ -10,7 +10,8 @@ import pytest
 from ftbench.plan.contest import Comparison, Contest, Entry, at_least, grid
 from ftbench.plan.contestants import CONFIGS, Contestant
 from ftbench.plan.scenario import Amount, Case, Task
-from ftbench.rounds.controller import CaseWork, Controller, Unavailable, Work, WorkDiffers
+from ftbench.rounds.controller import Controller, Unavailable, WorkDiffers
+from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
 from tests.unit.bench.scripted import Script, Silent

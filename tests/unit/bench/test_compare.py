@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from ftbench.document.integrity import seal
-from ftbench.report.changes import conclusion, text
-from ftbench.stats.compare import compare, describe, welch
+from ftbench.report.changes import conclusion, describe, text
+from ftbench.stats.compare import compare, welch
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 

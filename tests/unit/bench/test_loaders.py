@@ -18,8 +18,8 @@ from ftbench.measure.loaders import OPEN, open_loader
 from ftbench.plan.scenario import Task
 from ftbench.plan.variants import VARIANTS
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.peers.overhead import SmallTensors
-from ftbench.scenarios.peers.pillow import PlainImages
+from ftbench.scenarios.peers.samples import SmallTensors
+from ftbench.scenarios.pillow import PillowDataset
 
 MODULES = {"torchdata": "torchdata.nodes", "spdl-core": "spdl.pipeline"}
 # Its worker processes are children of the test's process, and some peers end their threads late.
@@ -90,7 +90,7 @@ def test_pixels_are_the_same(variant, photos):
     """Decoded by whoever loads, beginning again after the six photos."""
     available(variant)
     task = task_of(variant, batch_size=4, paths=sorted(map(str, photos.iterdir())))
-    plain = PlainImages(task.paths)
+    plain = PillowDataset(task.paths)
     batches = [numpy.stack([plain[i % 6] for i in range(start, start + 4)]) for start in (0, 4)]
     with open_loader(task, task.dataset(), persistent=False) as loader:
         first = next(epoch := loader.epoch(8))

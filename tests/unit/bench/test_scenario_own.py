@@ -181,7 +181,7 @@ def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(run_own, 
     document = load(directory / "results.json")
     assert len(document["waterfalls"]) == 1
     (warning,) = [warning for warning in document["warnings"] if "not all contestants gave the same samples" in warning]
-    assert f"`./twins audit {files['racing_data']}:train_set`" in warning
+    assert f"./twins audit {files['racing_data']}:train_set" in warning
     assert "not safe under threads" in " ".join(done.stdout.split())
 
 
@@ -285,7 +285,7 @@ def test_dear_samples_make_small_batches_and_cheap_ones_no_endless_turns():
 def test_random_samples_are_told_before_anything_is_measured(files):
     (warning,) = looked_at(f"{files['bad_data']}:drawn").warnings
     assert "another sample for the same index each time" in warning
-    assert f"`./twins audit {files['bad_data']}:drawn`" in warning
+    assert f"./twins audit {files['bad_data']}:drawn" in warning
 
 
 @pytest.mark.parametrize(
