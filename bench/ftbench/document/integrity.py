@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 
 from ftbench.document.schema import schema
@@ -150,7 +150,7 @@ def _inconsistent_comparison(c: dict, values: dict, contestants: dict) -> Iterat
     yield from _others(f"of the ratio of {c['metric']} of {c['title']!r}", c, {name: found[name] for name in RATIO})
 
 
-def _others(what: str, said: dict, found: dict[str, float | None]) -> Iterator[str]:
+def _others(what: str, said: dict, found: Mapping[str, float | None]) -> Iterator[str]:
     """Which figures are said to be others than were found."""
     for name, value in found.items():
         if said[name] != value and not (said[name] and value and math.isclose(said[name], value, rel_tol=RELATIVE)):

@@ -60,16 +60,12 @@ class Scenario:
     """One kind of data loading work."""
 
     name: str
-    group: str
-    """The group that it is measured with, "" for none."""
     description: str
     """One line for the head of a report: what is done."""
     sample: str
     """What one sample is, in a few words."""
     sample_bytes: int
     """Bytes of one sample in a batch."""
-    source: str
-    """What its dataset reads, by its name in ftbench.data.sources; "nothing" for nothing."""
     dataset: Callable[[Task], Any]
     """Builds the map-style dataset of a trial."""
     measure: Callable[[Task], dict | Turns]
@@ -90,6 +86,10 @@ class Scenario:
     seconds: float
     """Its share of a run's time, and the time of a run of it alone; `quick_seconds` with --quick."""
     quick_seconds: float
+    group: str = ""
+    """The group that it is measured with, "" for none."""
+    source: str = "nothing"
+    """What its dataset reads, by its name in ftbench.data.sources; "nothing" for nothing."""
     question: str = ""
     """The question that it answers, for the list of scenarios and the head of a report."""
     cases: tuple[Case, ...] = ()

@@ -225,16 +225,6 @@ def _ratios(scenario: dict, metric: Metric, chosen: Sequence[dict], folded: str 
         f"{words.title_with_case(scenario, c)} {words.short(scenario, c)}" for c in chosen
     )
     table = tables.ratios(scenario, words.comparisons(scenario, metric.name))
-    if (
-        series.on_an_axis(scenario)
-        and all(_within_a_case(scenario, c) for c in chosen)
-        and (lines := _ratio_lines(scenario, chosen))
-    ):
-        axis = figures.Axis(*series.axis_of_cases(scenario))
-        yield Chart(
-            name, question, caption, alt, figures.curves(lines, axis, f"ratio of {metric.noun}", one=1), table, folded
-        )
-        return
     groups: dict[str, list[figures.Row]] = {}
     for c in chosen:
         case = series.case_title(scenario, about[c["numerator"]]["case"])
@@ -258,40 +248,3 @@ def _ratios(scenario: dict, metric: Metric, chosen: Sequence[dict], folded: str 
 
 def _within_a_case(scenario: dict, comparison: dict) -> bool:
     return len({words.contestant(scenario, comparison[side])["case"] for side in ("numerator", "denominator")}) == 1
-
-
-def _at(scenario: dict, contestant: dict) -> str:
-    case = contestant.get("case", "")
-    return f" at {series.case_title(scenario, case)}" if case else ""
-
-
-def _ratio_lines(scenario: dict, chosen: Sequence[dict]) -> list[figures.Line]:
-    """Ratios over the cases' axis: one curve for each two contestants that are compared in several cases."""
-    about = {c["key"]: c for c in scenario["contestants"]}
-    values = series.places(scenario)
-    found: dict[tuple, list[dict]] = {}
-    for c in chosen:
-        pair = [about[c[side]] for side in ("numerator", "denominator")]
-        found.setdefault(tuple((p["config"], p["variant"], p["workers"]) for p in pair), []).append(c)
-    if all(len(own) < 2 for own in found.values()):
-        return []
-    lines = []
-    for number, ((numerator, denominator), own) in enumerate(found.items()):
-        own.sort(key=lambda c: values[about[c["numerator"]]["case"]])
-        title = " / ".join(
-            f"{config} {words.workers_of(variant)} x{workers}" for config, variant, workers in (numerator, denominator)
-        )
-        lines.append(
-            figures.Line(
-                numerator[0],
-                numerator[1],
-                title,
-                [values[about[c["numerator"]]["case"]] for c in own],
-                [c["mean"] for c in own],
-                [c["low"] or c["mean"] for c in own],
-                [c["high"] or c["mean"] for c in own],
-                [f"{title}{_at(scenario, about[c['numerator']])}\n{words.short(scenario, c)}" for c in own],
-                pair=number,
-            )
-        )
-    return lines

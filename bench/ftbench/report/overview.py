@@ -71,11 +71,13 @@ def chart(document: dict) -> Chart | None:
     for finding in found:
         about, outcome = words.metric_of(finding.comparison["metric"]), finding.result
         factor = words.times(finding.advantage)
+        low, high = finding.interval or (None, None)
         rows.append(
             figures.Row(
                 f"{finding.where}: {about.noun}",
                 finding.advantage,
-                *(finding.interval or (None, None)),
+                low,
+                high,
                 finding.outcome in ("better", "worse"),
                 factor,
                 f"{finding.where}\n{finding.comparison['title']}\n{outcome}",

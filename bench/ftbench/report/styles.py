@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ftbench.plan.variants import VARIANTS
 
 COLOURS = {"gil": "#E69F00", "ft-gil": "#56B4E9", "ft": "#009E73"}
-# For ratios, which belong to two configurations; from the same palette.
-PAIR_COLOURS = ("#0072B2", "#D55E00", "#CC79A7", "#009E73", "#E69F00", "#56B4E9")
-SHOWN, UNCERTAIN, TARGET = "#0072B2", "#777777", "#D55E00"
+# What belongs to no one configuration; from the same palette.
+SHOWN = ALIKE = "#0072B2"
+UNCERTAIN, TARGET = "#777777", "#D55E00"
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,14 @@ def _curve(rounds: Sequence[dict]) -> Curve:
     """As far as all rounds have it."""
     shortest = min(rounds, key=lambda kept: len(kept["values"]))
     at_each = list(zip(*(kept["values"] for kept in rounds), strict=False))
-    middle, low, high = (tuple(map(of, at_each)) for of in (median, min, max))
-    return Curve(shortest["unit"], shortest["over"]["title"], tuple(shortest["over"]["values"]), middle, low, high)
+    return Curve(
+        shortest["unit"],
+        shortest["over"]["title"],
+        tuple(shortest["over"]["values"]),
+        tuple(median(of) for of in at_each),
+        tuple(min(of) for of in at_each),
+        tuple(max(of) for of in at_each),
+    )
 
 
 def curves(scenario: dict) -> dict[str, dict[str, Curve]]:
@@ -159,7 +165,6 @@ def _curves(scenario: dict, name: str, of_name: dict[str, Curve]) -> Iterator[Ch
             about.low,
             about.high,
             [f"{about.over} {x:g}\n{y:.4g} {about.unit}" for x, y in zip(about.x, about.middle, strict=True)],
-            pair=0,
         )
         yield Chart(
             chart_name(scenario["name"], name, "curve"),

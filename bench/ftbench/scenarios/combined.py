@@ -47,7 +47,6 @@ def note() -> str:
 
 SCENARIO = Scenario(
     name="combined",
-    group="",
     description="JPEG decoding with Pillow and with nvImageCodec, 640x408, into uint8 batches",
     sample="one 640x408 JPEG decoded to RGB uint8",
     sample_bytes=pillow.HEIGHT * pillow.WIDTH * 3,

@@ -280,12 +280,10 @@ def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
 
 SCENARIO = Scenario(
     name="contention",
-    group="",
     question="why can threads lose?",
     description="small operations on what threads share, by one worker and by many; processes share nothing",
     sample="one operation",
     sample_bytes=1,
-    source="nothing",
     dataset=dataset,
     measure=measure,
     metrics=("scaling", "operation_ns"),

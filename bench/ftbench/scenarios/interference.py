@@ -181,7 +181,6 @@ CASES = (FULL, HALF, IDLE)
 
 SCENARIO = Scenario(
     name="interference",
-    group="",
     question="does loading slow the training loop?",
     description="steps of a Python-heavy loop in the main thread while JPEGs are loaded at a part of the full rate",
     sample="one 640x408 JPEG decoded to RGB uint8",

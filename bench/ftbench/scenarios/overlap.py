@@ -127,7 +127,6 @@ def dataset(task: Task) -> PillowDataset:
 
 SCENARIO = Scenario(
     name="overlap",
-    group="",
     question="is a step max(load, train), not their sum?",
     description="a training loop over JPEGs, against loading alone and training alone in the same trial",
     sample="one 640x408 JPEG decoded to RGB uint8",

@@ -106,7 +106,6 @@ def dataset(task: Task) -> PillowDataset:
 
 SCENARIO = Scenario(
     name="pillow",
-    group="",
     description="JPEG decoding with Pillow, 640x408, collated into uint8 batches",
     sample="one 640x408 JPEG decoded to RGB uint8",
     sample_bytes=HEIGHT * WIDTH * 3,

@@ -22,7 +22,6 @@ SCENARIO = Scenario(
     description="memory of 1,000,000 file names in a list and the workers that read them",
     sample="the length of a file name",
     sample_bytes=8,
-    source="nothing",
     dataset=lambda _: FileNames(as_array=False),
     measure=memory.measure,
     metrics=("pss_mib",),
