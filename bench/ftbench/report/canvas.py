@@ -27,7 +27,7 @@ LINE = 16
 LONGEST_NAME, LONGEST_MARK, PHONE_LINE = 80, 16, 52
 # Bold ones.
 STRONG_LINE = 44
-TEXT, SOFT, GRID, BACK, FAINT, SHOWN = (f"var(--{name})" for name in ("text", "soft", "grid", "back", "faint", "shown"))
+TEXT, SOFT, GRID, BACK, SHOWN = (f"var(--{name})" for name in ("text", "soft", "grid", "back", "shown"))
 OUTLINE = "#808080"
 
 

@@ -90,7 +90,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
                 f"{metric.title}{f' with {which}' if which else ''}: {best}",
                 "Medians; lines from the lowest round to the highest." + (" Logarithmic scales." if wide else ""),
                 "Curves of " + alt,
-                figures.curves(some, axis, metric.unit, logarithmic=wide, ideal=_ideal(metric, axis)),
+                figures.curves(some, axis, metric.unit, logarithmic=wide, ideal=_ideal(metric, axis, found)),
                 table,
                 folded or (which if number else ""),
             )
@@ -116,7 +116,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
                 f"{title}{f' ({which})' if which else ''}",
                 "Mean over the rounds; lines: one standard deviation either way.",
                 "Curves over the number of workers of " + alt,
-                figures.curves(lines, axis, metric.unit, ideal=_ideal(metric, axis)),
+                figures.curves(lines, axis, metric.unit, ideal=_ideal(metric, axis, found)),
                 table,
                 folded or ("more cases" if number >= MOST_FACETS else ""),
             )
@@ -150,11 +150,13 @@ def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> go.Figur
     return figures.bars(list(groups.items()), metric.unit, own_names, ideal)
 
 
-def _ideal(metric: Metric, axis: figures.Axis) -> list[tuple[float, float]]:
-    """The line that nothing can be better than, where there is one."""
-    if metric.ideal == "workers" and axis.title == "workers":
-        return [(n, n) for n in axis.values]
-    return [(x, 1) for x in axis.values] if metric.ideal == "1" else []
+def _ideal(metric: Metric, axis: figures.Axis, found: Sequence[Measured]) -> list[tuple[float, float]]:
+    """The line that nothing can be better than: as many times the best of one worker as there are workers."""
+    if metric.ideal == "1":
+        return [(x, 1) for x in axis.values]
+    one = 1.0 if metric.ideal else max((m.mean for m in found if m.workers == 1), default=0.0)
+    scales = axis.title == "workers" and metric.best == "higher" and metric.unit != "%"
+    return [(n, n * one) for n in axis.values] if scales and one else []
 
 
 def _curves_of(found: Sequence[Measured]) -> dict[tuple, list[Measured]]:

@@ -44,7 +44,6 @@ PALETTES = {
         "card": "#f5f6f8",
         "strong": "#005a9c",
         "alarm": "#b00020",
-        "faint": "rgba(120,120,120,0.22)",
         "shown": "#0072B2",
     },
     "dark": {
@@ -55,7 +54,6 @@ PALETTES = {
         "card": "#202328",
         "strong": "#7cc4ff",
         "alarm": "#ff8a93",
-        "faint": "rgba(170,170,170,0.25)",
         "shown": "#56B4E9",
     },
 }

@@ -45,7 +45,7 @@ class TrialProcess:
                 return None
             outcome = self._child.finish(b"", self._watch, self._patience)
         except TimedOut as error:
-            raise trials.TrialFailed(f"{error}{last_lines(error.stderr)}") from error
+            raise trials.TrialFailed(f"it hangs, or {error}{last_lines(error.stderr)}") from error
         if outcome.returncode != 0 or answer is None:
             raise trials.TrialFailed(
                 (trials.how_it_ended(outcome) if outcome.returncode else "no result on its stdout")

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from ftbench.arguments import choose_scenarios
-from ftbench.document import form
 from ftbench.document.results import load
+from ftbench.document.schema import schema
 from ftbench.plan.contest import Comparison, Contest, Entry, at_most
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import findings, words
+from ftbench.rounds import prepare
 from ftbench.rounds import run as runs
 from ftbench.rounds.controller import ESSENTIAL
+from ftbench.rounds.options import Options
 from ftbench.rounds.trials import encode
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
@@ -75,7 +77,7 @@ def test_without_a_target_quick_leaves_it_out():
 
 
 def test_names_agree_everywhere():
-    contestant = form.schema()["definitions"]["Contestant"]["properties"]
+    contestant = schema()["definitions"]["Contestant"]["properties"]
     assert all(re.search(contestant["variant"]["pattern"], name) for name in VARIANTS)
     for scenario in SCENARIOS.values():
         for _, c in scenario.contest.candidates(CONFIGS, [2], quick=False):
@@ -99,8 +101,8 @@ def test_list_shows_the_groups(run_bench):
     assert all(line.startswith("  ") for line in members_of_it)
 
 
-def options(configs: tuple[str, ...]) -> runs.Options:
-    return runs.Options((SCENARIOS["peers-pillow-128"],), False, Path("out"), None, None, 60.0, (2,), None, configs, {})
+def options(configs: tuple[str, ...]) -> Options:
+    return Options((SCENARIOS["peers-pillow-128"],), False, Path("out"), None, None, 60.0, (2,), None, configs, {})
 
 
 class Noted:
@@ -120,7 +122,7 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
     twins = Twins(
         environments={"ft": {"packages": {"torch": "2", "spdl-core": "0.8.0"}}, "gil": {"packages": everything}}
     )
-    ranked = this._candidates(SCENARIOS["peers-pillow-128"], CONFIGS, twins, [2])
+    ranked = prepare.candidates(options(CONFIGS), SCENARIOS["peers-pillow-128"], CONFIGS, twins, this.notes)
     keys = {c.key for _, c in ranked}
     assert "ft/nodes-thread/2" not in keys and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
     (left_out,) = this.document["skipped"]

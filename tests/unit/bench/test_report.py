@@ -512,7 +512,7 @@ def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(many, t
     out = capsys.readouterr().out
     assert "\x1b" not in out and "[bold red]" in out
     # One is enough of the pictures.
-    names = [name for name, _ in report.files(alone(spoilt, spoilt["scenarios"][0]))]
+    names = [name for name, _ in report.files(alone(spoilt, spoilt["scenarios"][0], spoilt["scenarios"][1]))]
     assert len(names) == 4 and all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names), names
 
 
