@@ -355,7 +355,7 @@ class Waterfall(Chain):
     workers: A[Count, "of each contestant"]
     cpu_per_1000: A[Chain, "the same in seconds of CPU time for 1,000 samples"]
     ends: A[dict[str, Both], "time_to_first_batch (s) and pss_mib of start and end"]
-    missing: A[list[str], "configurations that were not measured"]
+    missing: A[list[str], "configurations and kinds of workers that were not measured"]
 
 
 class StressResult:

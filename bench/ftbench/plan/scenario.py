@@ -126,6 +126,11 @@ class Scenario:
         """Whether it reads images, and so the user's own (--data)."""
         return "images" in (self.source, *(case.source for case in self.cases))
 
+    @property
+    def every_case(self) -> tuple[Case, ...]:
+        """Its cases; one without a name if it has none."""
+        return self.cases or (Case("", ""),)
+
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
         """The amount of a full or a quick run."""
         of_case = case and (case.quick or case.full if quick else case.full)
@@ -137,9 +142,7 @@ class Scenario:
 
     def case(self, name: str) -> Case:
         """The case of this name; of a scenario without cases "" is the only one. Raises KeyError."""
-        if not name and not self.cases:
-            return Case("", "")
-        for case in self.cases:
+        for case in self.every_case:
             if case.name == name:
                 return case
         raise KeyError(f"{self.name} has no case {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ftbench.plan.chain import TODAY
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import words
 from ftbench.stats.waterfall import in_each_process, typical_of
@@ -72,10 +73,14 @@ def sentence(document: dict, fall: dict) -> str:
     about = words.metric_of("throughput")
     chain = rows(document, fall)
     end = words.contestant(scenario_of(document, fall), fall["steps"][-1]["contestant"])
+    start = words.contestant(scenario_of(document, fall), fall["start"]["contestant"])
+    against = "torch's DataLoader with processes"
+    if start["variant"] != TODAY:
+        against = words.describe(scenario_of(document, fall), start["key"], with_case=False)
     who = {"ft": "threads without the GIL", "ft-gil": "threads in the free-threaded build, GIL on"}
     text = (
-        f"{fall['workload']}: {who.get(end['config'], 'threads with the GIL')} against torch's DataLoader with "
-        f"processes: {chain[-1].throughput}, {about.write(chain[-1].value)} against "
+        f"{fall['workload']}: {who.get(end['config'], 'threads with the GIL')} against {against}: "
+        f"{chain[-1].throughput}, {about.write(chain[-1].value)} against "
         f"{about.write(chain[0].value)} samples/s"
     )
     last = fall["steps"][-1]
@@ -104,8 +109,8 @@ def missing(fall: dict) -> str:
     """Which steps could not be measured, "" if all were."""
     if not fall["missing"]:
         return ""
-    builds = " and the ".join(words.CONFIG_TITLES[config] for config in fall["missing"])
-    return f"Missing here: the {builds}. The steps that need it are not in this chain."
+    parts = ", ".join(words.CONFIG_TITLES.get(each, each) for each in fall["missing"])
+    return f"Missing here: {parts}. The steps that need them are not in this chain."
 
 
 def advice(document: dict, fall: dict) -> tuple[str, str]:

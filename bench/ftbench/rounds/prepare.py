@@ -19,9 +19,9 @@ from ftrun.configurations import TWIN
 WORKERS_PER_CPU = 4
 
 
-def source(scenario: Scenario, case: Case | None) -> str:
+def source(scenario: Scenario, case: Case) -> str:
     """The name of what a case's dataset reads."""
-    return case and case.source or scenario.source
+    return case.source or scenario.source
 
 
 def warn_of_options(options: Options, notes: Notes) -> None:
@@ -74,45 +74,76 @@ def work(
     memory: dict[str, dict],
     sources: Sources,
     notes: Notes,
-) -> Work:
-    """What the trials have to do, for each case that takes part.
+) -> tuple[Work, list[Contestant]]:
+    """What the trials have to do, for each case that takes part, and the contestants for whom there is room.
 
-    Warns of batches that are smaller than wanted, and notes cases that do not fit; raises sizing.DoesNotFit if the
-    most important one does not.
+    Warns of batches that are smaller than wanted, and notes cases and worker processes that do not fit; raises
+    sizing.DoesNotFit if nothing of the most important case does.
     """
-    result = Work(scenario, {}, sizing.room(memory))
-    for case in scenario.cases or (None,):
-        name = case.name if case else ""
-        of_case = [c for c in contestants if c.case == name]
+    result, found = Work(scenario, {}, sizing.room(memory)), []
+    for case in scenario.every_case:
+        of_case = [c for c in contestants if c.case == case.name]
         if not of_case:
             continue
-        amount = scenario.amount(options.quick, case)
-        requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size
-        sample_bytes = case and case.sample_bytes or scenario.sample_bytes
-        dataset_bytes = case.dataset_bytes if case else 0
-        variants = [VARIANTS[c.variant] for c in of_case]
+        threads = [c for c in of_case if not VARIANTS[c.variant].processes]
         try:
-            batch_size, warnings = sizing.fit(
-                requested,
-                sample_bytes,
-                max(c.workers for c in of_case),
-                PREFETCH_FACTOR,
-                any(v.processes for v in variants),
-                memory,
-                max(v.queued_per_worker for v in variants),
-                dataset_bytes,
-            )
+            fitted, warnings = _fit(options, scenario, case, of_case, memory, sources)
         except sizing.DoesNotFit as error:
-            # The others may fit.
-            if case is None or case is scenario.cases[0]:
-                raise
-            notes.skip(f"{scenario.name}: {case.title}", str(error))
-            continue
+            try:
+                if not threads:
+                    raise
+                # They hand nothing over in /dev/shm.
+                fitted, warnings = _fit(options, scenario, case, threads, memory, sources)
+            except sizing.DoesNotFit:
+                # The others may fit.
+                if case is scenario.every_case[0]:
+                    raise
+                notes.skip(f"{scenario.name}: {case.title}", str(error))
+                continue
+            of_case = threads
+            notes.skip(": ".join([scenario.name, *([case.title] if case.name else []), "worker processes"]), str(error))
         where = [scenario.name] if len(options.scenarios) > 1 else []
         for warning in warnings:
-            notes.warn(": ".join([*where, *([case.title] if case else []), warning]))
-        paths, dataset = sources.get(source(scenario, case))
-        result.cases[name] = CaseWork(
-            paths, batch_size, amount.batches_per_worker, amount.turns, sample_bytes, dataset_bytes, requested, dataset
-        )
-    return result
+            notes.warn(": ".join([*where, *([case.title] if case.title else []), warning]))
+        result.cases[case.name] = fitted
+        found += of_case
+    return result, found
+
+
+def _fit(
+    options: Options,
+    scenario: Scenario,
+    case: Case,
+    contestants: Sequence[Contestant],
+    memory: dict[str, dict],
+    sources: Sources,
+) -> tuple[CaseWork, list[str]]:
+    """What these have to do, with batches that fit, and the warnings of sizing.fit; raises sizing.DoesNotFit."""
+    amount = scenario.amount(options.quick, case)
+    requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size
+    sample_bytes = case.sample_bytes or scenario.sample_bytes
+    variants = [VARIANTS[c.variant] for c in contestants]
+    batch_size, warnings = sizing.fit(
+        requested,
+        sample_bytes,
+        max(c.workers for c in contestants),
+        PREFETCH_FACTOR,
+        any(v.processes for v in variants),
+        memory,
+        max(v.queued_per_worker for v in variants),
+        case.dataset_bytes,
+    )
+    paths, dataset = sources.get(source(scenario, case))
+    return (
+        CaseWork(
+            paths,
+            batch_size,
+            amount.batches_per_worker,
+            amount.turns,
+            sample_bytes,
+            case.dataset_bytes,
+            requested,
+            dataset,
+        ),
+        warnings,
+    )

@@ -105,7 +105,7 @@ class Run:
             sources = Sources(self._options.data, self._step, self.notes.warn)
             # All of them before anything is measured: what cannot be read is told at once.
             for scenario in self._options.scenarios:
-                for case in scenario.cases or (None,):
+                for case in scenario.every_case:
                     sources.get(prepare.source(scenario, case))
             prepare.warn_of_options(self._options, self.notes)
             failed = []
@@ -209,8 +209,8 @@ class Run:
         if not ranked:
             notes.skip(scenario.name, "none of its contestants can be measured here")
             return
-        work = prepare.work(options, scenario, [c for _, c in ranked], twins.memory(), sources, notes)
-        ranked = [(rank, c) for rank, c in ranked if c.case in work.cases]
+        work, fitting = prepare.work(options, scenario, [c for _, c in ranked], twins.memory(), sources, notes)
+        ranked = [(rank, c) for rank, c in ranked if c in fitting]
         seed = secrets.randbits(32)
         # A quick run has its three rounds, whatever a full one repeats.
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)

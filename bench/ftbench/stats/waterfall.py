@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 from ftbench.plan.chain import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
-from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.contestants import CONFIG_TITLES, CONFIGS, Contestant, plural
 
 # What a run stops at: every step known to so much, up and down.
 PRECISION = 0.05
@@ -49,7 +49,9 @@ def _of_case(scenario: dict, case: dict) -> dict | None:
     before = ""
     for cell, key in chain:
         if key in keys:
-            named.append((before + cell.change, key))
+            # What a chain begins with is no change.
+            whole = f"{plural(cell.variant)}, {CONFIG_TITLES[cell.config]}"
+            named.append((before + cell.change if named or cell.variant == TODAY else whole, key))
             before = ""
         elif named:
             before += f"{cell.change}; "
@@ -74,7 +76,10 @@ def _of_case(scenario: dict, case: dict) -> dict | None:
         **of("throughput"),
         "cpu_per_1000": of("cpu_per_1000"),
         "ends": {name: [medians[key][name]["median"] for key in (start, end)] for name in ENDS},
-        "missing": [config for config in CONFIGS if config not in configs],
+        "missing": [
+            *(config for config in CONFIGS if config not in configs),
+            *(plural(cell.variant) for cell, key in chain if key not in keys),
+        ],
     }
 
 
