@@ -72,6 +72,18 @@ def ratios(scenario: dict, comparisons: Sequence[dict]) -> Table:
     )
 
 
+def outcomes(scenario: dict, comparisons: Sequence[dict]) -> Table:
+    """Comparisons in words."""
+    return _table(
+        [
+            ("comparison", False, lambda c: words.title_with_case(scenario, c)),
+            (f"{words.metric(scenario).noun} (95% confidence interval)", False, lambda c: words.short(scenario, c)),
+            ("target", False, words.target),
+        ],
+        comparisons,
+    )
+
+
 def spreads(unit: str, entries: Sequence[tuple[str, dict, Sequence[float]]]) -> Table:
     """Distributions: `entries` are (name, percentiles as the analysis has them, values in order of size).
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ftbench.plan.chain import TODAY
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import words
+from ftbench.report.tables import Table
 from ftbench.stats.waterfall import in_each_process, typical_of
 
 CPU = "cpu_per_1000"
@@ -58,6 +59,15 @@ def rows(document: dict, fall: dict) -> list[Row]:
     return [*found, Row("in all", config, value, 0.0, fall["total"]["ratio"], *texts, found[-1].dots)]
 
 
+def table(document: dict, fall: dict) -> Table:
+    """The chain as a table, a step in a line."""
+    rows_of = [
+        (row.name, "" if row.ratio is None else f"x {row.ratio:.2f}", f"{row.value:.0f}", row.throughput, row.cpu)
+        for row in rows(document, fall)
+    ]
+    return Table(("what changes", "factor", "samples/s", "throughput", "CPU time"), tuple(rows_of), frozenset({1, 2}))
+
+
 def title(document: dict, fall: dict) -> str:
     """What was loaded and by how many workers."""
     scenario = scenario_of(document, fall)
@@ -65,7 +75,7 @@ def title(document: dict, fall: dict) -> str:
         (f", {case['title']}" for case in scenario["cases"] if case["name"] == fall["case"] and case["name"]), ""
     )
     workers = fall["workers"]
-    return f"{scenario['description']}{case}: {workers} worker{'s' if workers != 1 else ''}"
+    return words.capital(f"{scenario['description']}{case}: {workers} worker{'s' if workers != 1 else ''}")
 
 
 def sentence(document: dict, fall: dict) -> str:

@@ -254,7 +254,7 @@ class Run:
             "analysis": None,
         }
         measure = controller.rounds(ranked, now + share, trial_seconds, options.rounds, lambda: self._enough(entry))
-        self._rounds(scenario, controller, measure, entry, [c for _, c in ranked], twins.usable_cpus(), repeats)
+        self._rounds(scenario, controller, measure, entry, [c for _, c in ranked], repeats)
         if controller.failed:
             # What the others have measured stands.
             for why in controller.failed.values():
@@ -271,7 +271,6 @@ class Run:
         measure: Iterator[Round],
         entry: dict,
         contestants: list[Contestant],
-        cpus: int,
         repeats: bool,
     ) -> None:
         """Take up the rounds of a scenario, each on disk before the next begins."""
@@ -298,7 +297,6 @@ class Run:
                         finished.before,
                         finished.after,
                         {key: result["disturbance"] for key, result in finished.results.items()},
-                        cpus,
                     ),
                     "trials": [{"contestant": key, **result} for key, result in finished.results.items()],
                 }

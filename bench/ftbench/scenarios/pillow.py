@@ -10,6 +10,8 @@ have, which makes the pictures smaller.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ftbench.measure import epochs
 from ftbench.plan.chain import Chain
 from ftbench.plan.scenario import Amount, Case, Scenario, Task
@@ -104,13 +106,20 @@ def dataset(task: Task) -> PillowDataset:
     return DATASETS[task.parameters.get("pixels", "all")](task.paths)
 
 
-SCENARIO = Scenario(
+def of_images(**fields: Any) -> Scenario:
+    """A scenario of these images: `fields`, and what all such scenarios have in common where they say nothing."""
+    common: dict[str, Any] = {
+        "sample": "one 640x408 JPEG decoded to RGB uint8",
+        "sample_bytes": HEIGHT * WIDTH * 3,
+        "source": "images",
+        "dataset": dataset,
+    }
+    return Scenario(**{**common, **fields})
+
+
+SCENARIO = of_images(
     name="pillow",
     description="JPEG decoding with Pillow, 640x408, collated into uint8 batches",
-    sample="one 640x408 JPEG decoded to RGB uint8",
-    sample_bytes=HEIGHT * WIDTH * 3,
-    source="images",
-    dataset=dataset,
     measure=epochs.measure,
     metrics=epochs.METRICS,
     contest=Chain(CASES),

@@ -6,7 +6,7 @@ from ftbench.measure import epochs
 from ftbench.plan.contest import Comparison, Contest, Entry, at_least, at_most
 from ftbench.plan.scenario import Amount, Scenario, Task
 from ftbench.scenarios.peers.entries import NODES, OURS, OURS_GIL, SPDL, TORCH
-from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset
+from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
 
 
 def dataset(task: Task) -> PillowDataset:
@@ -46,13 +46,10 @@ def _scenario(
     quick: Amount,
     seconds: float,
 ) -> Scenario:
-    return Scenario(
+    return of_images(
         name=f"peers-{name}",
         group="peers",
         description=description,
-        sample="one 640x408 JPEG decoded to RGB uint8",
-        sample_bytes=HEIGHT * WIDTH * 3,
-        source="images",
         dataset=dataset,
         measure=epochs.measure,
         metrics=metrics,

@@ -147,7 +147,7 @@ def _scenario(
     return Scenario(
         name=f"peers-{name}",
         group="peers",
-        description=f"samples of {sample}, which cost little",
+        description=f"samples that cost little: {sample}",
         sample=sample,
         sample_bytes=sample_bytes,
         source=source,
