@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from statistics import StatisticsError
 
 from ftbench.document.schema import schema
 from ftbench.plan.metrics import METRICS
@@ -71,12 +72,18 @@ def check(document: dict) -> None:
     for scenario in document["scenarios"]:
         for problem in inconsistencies(scenario):
             raise Inconsistent(f"it was changed after it was written: scenario {scenario['name']}: {problem}")
-    if waterfalls(document["scenarios"]) != document["waterfalls"]:
+    try:
+        found = waterfalls(document["scenarios"])
+    except (KeyError, StatisticsError) as error:
+        raise Inconsistent(
+            f"it was changed after it was written: its scenarios make no waterfalls ({error})"
+        ) from error
+    if found != document["waterfalls"]:
         raise Inconsistent("it was changed after it was written: its waterfalls are not those of its scenarios")
     for problem in _inconsistent_stress(document):
         raise Inconsistent(f"it was changed after it was written: stress: {problem}")
-    found = seal(document)
-    changed = [name for name in {**found, **document["seal"]} if found.get(name) != document["seal"].get(name)]
+    sums = seal(document)
+    changed = [name for name in {**sums, **document["seal"]} if sums.get(name) != document["seal"].get(name)]
     if changed:
         raise Inconsistent(f"it was changed after it was written: {', '.join(changed)}")
 

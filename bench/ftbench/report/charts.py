@@ -110,13 +110,13 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
             )
         for number, case in enumerate(cases, len(cases) > 1):
             which = series.case_title(scenario, case)
-            lines = _by_workers(metric, [m for m in found if m.case == case])
+            own = [m for m in found if m.case == case]
             yield Chart(
                 f"{name}{f'-{number}' if number else ''}",
                 f"{title}{f' ({which})' if which else ''}",
                 "Mean over the rounds; lines: one standard deviation either way.",
                 "Curves over the number of workers of " + alt,
-                figures.curves(lines, axis, metric.unit, ideal=_ideal(metric, axis, found)),
+                figures.curves(_by_workers(metric, own), axis, metric.unit, ideal=_ideal(metric, axis, own)),
                 table,
                 folded or ("more cases" if number >= MOST_FACETS else ""),
             )
