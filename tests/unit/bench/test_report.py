@@ -469,6 +469,7 @@ def test_summary_in_markdown(many):
     for sentence in overview.sentences(many):
         assert markdown.text(words.capital(sentence)) in text
     assert "| ft loader threads / gil loader processes, x2, 64 KiB samples |" in text
+    assert "\\`" not in text  # commands are no markup
     # What to use comes last.
     assert text.rstrip().splitlines()[-2] == waterfall.advice(many, many["waterfalls"][1])[1]
     assert "./twins bench" in text and "The smallest difference that these" in text

@@ -8,9 +8,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 from ftbench.arguments import UsageError, parse
 from ftbench.document.results import load
+from ftbench.measure import checksums
 from ftbench.plan.chain import cells
 from ftbench.plan.scenario import Task, TrialError
 from ftbench.report import repeat
@@ -271,6 +273,10 @@ def test_a_look_finds_how_much_makes_a_turn(files):
     assert collated.sample_bytes > 32  # the text that it adds
     with pytest.raises(TrialFailed, match="has no nothing"):
         looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:nothing")
+
+
+def test_batches_without_a_length_are_measured():
+    assert checksums.length([len]) == checksums.length({}) == checksums.length(torch.tensor(1.0)) == 0
 
 
 def test_dear_samples_make_small_batches_and_cheap_ones_no_endless_turns():
