@@ -58,10 +58,6 @@ def _hover(metric: Metric, m: Measured, case: str = "") -> str:
     )
 
 
-def _workers(count: int) -> str:
-    return f"{count or 'no'} worker{'s' if count != 1 else ''}"
-
-
 def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
     found = series.measured(scenario, metric.name)
     if not found:
@@ -81,7 +77,8 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
         if len(lines) > MOST_LINES and len(counts) > 1:
             of = _workers_of(found)
             groups = [
-                (_workers(n), [line for line, w in zip(lines, of, strict=True) if w == n]) for n in reversed(counts)
+                (words.workers(n), [line for line, w in zip(lines, of, strict=True) if w == n])
+                for n in reversed(counts)
             ]
         wide = series.logarithmic([m.median for m in found])
         for number, (which, some) in enumerate(groups):
@@ -101,7 +98,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
             most = [m for m in found if m.workers == counts[-1]]
             yield Chart(
                 name,
-                f"{metric.title} with {_workers(counts[-1])}: {best}",
+                f"{metric.title} with {words.workers(counts[-1])}: {best}",
                 "Bars: median; lines: from the lowest round to the highest.",
                 "Bar chart of " + alt,
                 _bars(scenario, metric, most),
@@ -136,9 +133,9 @@ def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> go.Figur
     counts = {m.workers for m in found}
     own_names = len({m.series for m in found}) > MOST_SERIES
     groups: dict[str, list[figures.Bar]] = {}
-    for m in sorted(found, key=lambda m: m.workers) if not series.cases(scenario) else found:
+    for m in sorted(found, key=lambda m: m.workers) if not scenario["cases"] else found:
         case = series.case_title(scenario, m.case)
-        workers = _workers(m.workers)
+        workers = words.workers(m.workers)
         heading = ", ".join(part for part in (case, "" if own_names and len(counts) > 1 else workers) if part)
         label = m.title if own_names else words.label(m.config, m.variant)
         groups.setdefault(heading, []).append(

@@ -99,7 +99,7 @@ def conclusion(scenario: dict, comparison: dict) -> str:
     if not same_case and all(pair[0][what] == pair[1][what] for what in ("config", "variant", "workers")):
         return _of_cases(scenario, comparison, *pair)
     a, b = (words.describe(scenario, c["key"], not same_workers, not same_case) for c in pair)
-    head = f"with {_workers(pair[0]['workers'])}, " if same_workers and pair[0]["workers"] else ""
+    head = f"with {words.workers(pair[0]['workers'])}, " if same_workers and pair[0]["workers"] else ""
     case = series.case_title(scenario, pair[0]["case"]) if same_case else ""
     more = words.settles(scenario, comparison)
     after = f" ({more})" if more else ""
@@ -116,13 +116,9 @@ def _of_cases(scenario: dict, comparison: dict, a: dict, b: dict) -> str:
     who = words.describe(scenario, a["key"], with_case=False)
     cases = " against ".join(series.case_title(scenario, c["case"]) for c in (a, b))
     return (
-        f"{words.capital(who)} with {_workers(a['workers'])}, {cases}: {words.metric(scenario).noun} "
+        f"{words.capital(who)} with {words.workers(a['workers'])}, {cases}: {words.metric(scenario).noun} "
         f"{words.short(scenario, comparison)}."
     )
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'s' if count != 1 else ''}"
 
 
 def verdict(scenario: dict) -> list[str]:
@@ -164,7 +160,7 @@ def _of_group(scenario: dict, group: Sequence[dict]) -> str:
         return conclusion(scenario, first)
     same = pair[0]["workers"] == pair[1]["workers"]
     ours, theirs = (words.describe(scenario, c["key"], with_workers=not same, with_case=False) for c in pair)
-    before = f"With {_workers(pair[0]['workers'])}, " if same and pair[0]["workers"] else ""
+    before = f"With {words.workers(pair[0]['workers'])}, " if same and pair[0]["workers"] else ""
     return words.capital(
         tell(
             [Finding(scenario, c) for c in group],

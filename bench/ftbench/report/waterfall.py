@@ -74,8 +74,7 @@ def title(document: dict, fall: dict) -> str:
     case = next(
         (f", {case['title']}" for case in scenario["cases"] if case["name"] == fall["case"] and case["name"]), ""
     )
-    workers = fall["workers"]
-    return words.capital(f"{scenario['description']}{case}: {workers} worker{'s' if workers != 1 else ''}")
+    return words.capital(f"{scenario['description']}{case}: {words.workers(fall['workers'])}")
 
 
 def sentence(document: dict, fall: dict) -> str:

@@ -184,7 +184,9 @@ def _curves(scenario: dict, name: str, of_name: dict[str, Curve]) -> Iterator[Ch
         most = max(c["workers"] for c, _ in own)
         # With cases, those of the most workers have the picture; the table has all.
         group = [(c, curve) for c, curve in own if not case or c["workers"] == most]
-        which = ", ".join(part for part in (series.case_title(scenario, case), _workers(most)) if case and part)
+        which = ", ".join(
+            part for part in (series.case_title(scenario, case), words.workers(most) if most else "") if case and part
+        )
         lines = [
             figures.Line(
                 c["config"],
@@ -215,10 +217,6 @@ def _curves(scenario: dict, name: str, of_name: dict[str, Curve]) -> Iterator[Ch
 
 def _times(c: dict, counts: Sequence[int]) -> str:
     return f", x{c['workers']}" if len(counts) > 1 and c["workers"] else ""
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'s' if count != 1 else ''}" if count else ""
 
 
 def _few(scenario: dict, name: str, unit: str, entries: Sequence[tuple[dict, list[float]]]) -> Chart:

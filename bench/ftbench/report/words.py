@@ -6,7 +6,7 @@ import base64
 import math
 import re
 
-from ftbench.plan.contestants import CONFIG_TITLES, Contestant, plural
+from ftbench.plan.contestants import CONFIG_TITLES, plural
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.plan.variants import VARIANTS
 from ftbench.stats.statistics import NEGLIGIBLE, NO_DIFFERENCE, TOO_FEW
@@ -203,14 +203,9 @@ def title_with_case(scenario: dict, comparison: dict) -> str:
     return title(scenario, comparison) + case
 
 
-def cases(scenario: dict) -> list[dict]:
-    """The scenario's cases; one without a name if it has none."""
-    return scenario["cases"] or [{"name": "", "title": ""}]
-
-
-def key(config: str, variant: str, workers: int, case: str = "") -> str:
-    """A contestant's key."""
-    return Contestant(config, variant, workers, case=case).key
+def workers(count: int) -> str:
+    """So many workers: "1 worker", "no workers"."""
+    return f"{count or 'no'} worker{'s' if count != 1 else ''}"
 
 
 def contestant(scenario: dict, key: str) -> dict:
