@@ -85,12 +85,13 @@ class RemoteTrial:
 
     def __init__(self, endpoint: RemoteEndpoint, request: dict):
         self._endpoint = endpoint
+        self._patience = request["request"].get("patience", trials.TIMEOUT_SECONDS)
         self._number: int | None = None
         self._number = self._exchange(request).get("waiting")
 
     def _exchange(self, request: dict) -> dict:
         # The server has the same limit; the margin lets it say so itself.
-        answer = self._endpoint.exchange(request, trials.TIMEOUT_SECONDS + 30)
+        answer = self._endpoint.exchange(request, self._patience + 30)
         if "error" in answer:
             self._number = None
             raise trials.TrialFailed(answer["error"])
