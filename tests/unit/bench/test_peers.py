@@ -217,13 +217,22 @@ def trial(command, environment, twin: str, **request: object) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_samples_that_cost_nothing(command, environment, twin):
+@pytest.mark.parametrize(
+    "name, metrics",
+    [
+        ("peers-startup", {"time_to_first_batch"}),
+        ("peers-overhead-int", {"overhead_us", "time_to_first_batch", "pss_mib"}),
+    ],
+)
+def test_trials_of_the_other_measurements(command, environment, twin, photos, name, metrics):
+    paths = sorted(map(str, photos.iterdir())) if SCENARIOS[name].source == "images" else []
     found = [
         trial(
             command,
             environment,
             twin,
-            scenario="peers-overhead-int",
+            scenario=name,
+            paths=paths,
             variant=variant,
             workers=2,
             batch_size=3,
@@ -233,8 +242,7 @@ def test_samples_that_cost_nothing(command, environment, twin):
         for variant in ("loader-thread", "torch-process")
     ]
     for result in found:
-        assert set(result["metrics"]) == {"overhead_us", "time_to_first_batch", "pss_mib"}
-        assert all(value > 0 for value in result["metrics"].values())
+        assert set(result["metrics"]) == metrics and all(value > 0 for value in result["metrics"].values())
         assert result["batches"] == 4 <= len(result["rows"])
     assert [found[0][part] for part in ("first_batch", "rows")] == [found[1][part] for part in ("first_batch", "rows")]
 

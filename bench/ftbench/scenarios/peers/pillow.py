@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ftbench.measure import epochs
-from ftbench.plan.contest import Comparison, Contest, Entry, at_least, at_most
+from ftbench.plan.contest import Comparison, Contest, Entry, at_least
 from ftbench.plan.scenario import Amount, Scenario, Task
 from ftbench.scenarios.peers.entries import NODES, OURS, OURS_GIL, SPDL, TORCH
 from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
@@ -31,60 +31,22 @@ OTHERS = (
 )
 
 
-STARTUP = (
-    Comparison(OURS, TORCH, at_most(1 / 3), "all workers at the first batch, and none to fork"),
-    Comparison(OURS, NODES),
-)
-
-
 def _scenario(
-    name: str,
-    description: str,
-    metrics: tuple[str, ...],
-    comparisons: tuple[Comparison, ...],
-    full: Amount,
-    quick: Amount,
-    seconds: float,
+    batch_size: int, batches_per_worker: int, turns: int, comparisons: tuple[Comparison, ...], seconds: float
 ) -> Scenario:
     return of_images(
-        name=f"peers-{name}",
+        name=f"peers-pillow-{batch_size}",
         group="peers",
-        description=description,
+        description=f"JPEG decoding with Pillow, 640x408, plain dataset, batches of {batch_size} in a full run",
         dataset=dataset,
         measure=epochs.measure,
-        metrics=metrics,
+        metrics=("throughput", "time_to_first_batch", "pss_mib"),
         contest=Contest(comparisons),
-        full=full,
-        quick=quick,
+        full=Amount(batch_size, batches_per_worker, turns),
+        quick=Amount(max(16, batch_size // 4), batches_per_worker, 3),
         seconds=seconds,
         quick_seconds=seconds * 0.35,
     )
 
 
-def _decoding(
-    batch_size: int, batches: int, turns: int, comparisons: tuple[Comparison, ...], seconds: float
-) -> Scenario:
-    return _scenario(
-        f"pillow-{batch_size}",
-        f"JPEG decoding with Pillow, 640x408, plain dataset, batches of {batch_size} in a full run",
-        ("throughput", "time_to_first_batch", "pss_mib"),
-        comparisons,
-        Amount(batch_size, batches, turns),
-        Amount(max(16, batch_size // 4), batches, 3),
-        seconds,
-    )
-
-
-SCENARIOS = (
-    _decoding(128, 8, 3, TARGETS + OTHERS, 600),
-    _decoding(512, 3, 2, TARGETS, 400),
-    _scenario(
-        "startup",
-        "the first batch of JPEGs by a new loader, from the start of its workers",
-        ("time_to_first_batch",),
-        STARTUP,
-        Amount(batch_size=128, batches_per_worker=1),
-        Amount(batch_size=32, batches_per_worker=1),
-        130,
-    ),
-)
+SCENARIOS = (_scenario(128, 8, 3, TARGETS + OTHERS, 600), _scenario(512, 3, 2, TARGETS, 400))
