@@ -112,7 +112,8 @@ def run_main(arguments: list[str]) -> int:
     from ftbench import report
     from ftbench.rounds import run
     from ftbench.rounds.controller import WorkDiffers
-    from ftbench.rounds.progress import display
+    from ftbench.rounds.options import Options
+    from ftbench.rounds.progress import Display
     from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)
@@ -123,7 +124,7 @@ def run_main(arguments: list[str]) -> int:
     configs, skipped = split_configs(given.configs, twins)
     if not configs:
         raise UsageError("nothing to measure: " + "; ".join(f"{s['what']}: {s['why']}" for s in skipped))
-    options = run.Options(
+    options = Options(
         given.scenarios,
         given.quick,
         given.out,
@@ -149,10 +150,10 @@ def run_main(arguments: list[str]) -> int:
     with Interruption() as interruption:
         status, why = 0, ""
         try:
-            with display() as shown:
+            with Display() as shown:
                 this = run.Run(options, results, interruption, shown)
                 for each in skipped:
-                    this.skip(each["what"], each["why"])
+                    this.notes.skip(each["what"], each["why"])
                 try:
                     this.measure()
                 except Interrupted as error:

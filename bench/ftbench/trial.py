@@ -6,7 +6,8 @@ trials have their turns, it says so ({"waiting": true}) and stands still until i
 reports; what is compared with what is the controller's.
 
 The request: the fields of ftbench.plan.scenario.Task, with the scenario's name, parent (the id of the
-process that started it) and draw (whether the scenario's picture is wanted too). The result: see `measure`.
+process that started it), patience (which is the starter's own) and draw (whether the scenario's picture is wanted
+too). The result: see `measure`.
 While it waits, it says how much CPU time it has used with its children so far: own_seconds.
 """
 

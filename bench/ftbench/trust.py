@@ -31,11 +31,12 @@ from ftbench.plan import contestants as who
 from ftbench.plan import sizing
 from ftbench.plan.contestants import Pair
 from ftbench.plan.metrics import METRICS
-from ftbench.rounds.controller import CaseWork, Controller, Work, WorkDiffers
+from ftbench.rounds.controller import Controller, WorkDiffers
 from ftbench.rounds.endpoints import LocalEndpoint
-from ftbench.rounds.progress import PlainDisplay, TerminalDisplay, display
+from ftbench.rounds.progress import Display
 from ftbench.rounds.run import CAUTION
 from ftbench.rounds.trials import TrialFailed
+from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import trust as planted
 from ftbench.stats import allocation, statistics, waterfall
 from ftbench.stats.statistics import NO_DIFFERENCE, Ratio
@@ -182,12 +183,7 @@ class Trust:
         self._same, self._more = ([p for p in pairs if of[p.numerator] == case] for case in ("b", "more"))
 
     def run(
-        self,
-        seconds: float,
-        paths: list[str],
-        interruption: Interruption,
-        shown: TerminalDisplay | PlainDisplay,
-        seed: int,
+        self, seconds: float, paths: list[str], interruption: Interruption, shown: Display, seed: int
     ) -> Iterator[dict[str, dict]]:
         """Measure for so long, as ftbench.rounds.run does; yields rounds, each with results by contestant.
 
@@ -289,7 +285,7 @@ def measure(
     trust: Trust,
     options: argparse.Namespace,
     interruption: Interruption,
-    shown: TerminalDisplay | PlainDisplay,
+    shown: Display,
     tallies: tuple[Tally, Tally],
     kept: list[Kept],
 ) -> None:
@@ -366,7 +362,7 @@ def main(arguments: list[str] | None = None) -> int:
     tallies, status = trust.tallies(), 0
     with Interruption() as interruption:
         try:
-            with display() as shown, load(options.load):
+            with Display() as shown, load(options.load):
                 measure(trust, options, interruption, shown, tallies, kept)
         except (ImageError, Interrupted, TrialFailed, WorkDiffers, TwinError) as error:
             status = error.exit_status if isinstance(error, Interrupted) else 1

@@ -148,7 +148,7 @@ def assert_quiet(browser: devtools.Browser) -> None:
 def in_order(document: dict) -> list[charts.Chart]:
     """The charts of a document's page as they follow each other in it."""
     first = [waterfall_chart.chart(document, fall) for fall in document["waterfalls"]]
-    first += [overview.chart(document)] if len(document["scenarios"]) > 1 else []
+    first += filter(None, [overview.chart(document)])
     found = [
         chart
         for scenario in document["scenarios"]

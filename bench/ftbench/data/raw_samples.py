@@ -19,7 +19,21 @@ SHARDS, SHARD_BYTES = 4, 64 * MIB
 # One record: 4 MiB of values, and a list of (row, column, intensity) of the peaks in it.
 RECORDS, RECORD_SHAPE, PEAKS = 24, (2048, 1024), 2000
 SEED = 20261122
+# 4 MiB each, as preprocessed data is kept.
+ARRAY_SHAPE, ARRAY_SEED = (1024, 1024), 20261121
 VERSION = 1
+
+
+def default_arrays(progress: images.Progress, count: int = RECORDS) -> list[Path]:
+    """The generated files of ARRAY_SHAPE float32 values, row after row without a header; as `default_shards`."""
+    rows, columns = ARRAY_SHAPE
+
+    def write(path: Path, index: int) -> None:
+        values = np.random.default_rng([ARRAY_SEED, index]).standard_normal(ARRAY_SHAPE, dtype=np.float32)
+        path.write_bytes(values.tobytes())
+
+    name, size = f"arrays-v{VERSION}-{rows}x{columns}-float32-{count}", rows * columns * 4
+    return images.cached(name, "bin", count, count * size, write, progress)
 
 
 def _values(index: int, size: int) -> bytes:

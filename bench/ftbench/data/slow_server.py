@@ -3,8 +3,7 @@
 ``python -m ftbench.data.slow_server --delay 0.05 --size 100000`` listens on a free port of 127.0.0.1, prints
 it, and serves ``/samples/I``: `size` bytes that only depend on I. The first byte of every answer leaves
 `delay` seconds after its request has come, however many are waiting, as with a store that is far away
-and never busy. HTTP/1.1 with persistent connections, GET and HEAD, and ranges (RFC 9110), so that any
-client can read from it.
+and never busy. HTTP/1.1 with persistent connections and GET, which is what fsspec reads with.
 
 The process is one event loop in one thread. It ends with its standard input, whose other end the
 process holds that started it, and by the kernel with that process.
@@ -31,7 +30,6 @@ LONGEST_HEAD = 1 << 16
 # Samples that are kept once made: no more than this in all.
 KEPT_BYTES = 256 << 20
 
-_RANGE = re.compile(rb"\r\nrange:[ \t]*bytes=(\d*)-(\d*)[ \t]*\r\n", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection:[^\r\n]*\bclose\b", re.IGNORECASE)
 _PATH = re.compile(r"/samples/(\d{1,9})")
 
@@ -70,42 +68,22 @@ class _Answers(asyncio.Protocol):
     def _answer(self, head: bytes) -> None:
         if self._transport.is_closing():
             return
-        status, body, more = self._choose(head)
-        headers = (
-            f"HTTP/1.1 {status}\r\nContent-Type: application/octet-stream\r\n"
-            f"Content-Length: {len(body)}\r\nAccept-Ranges: bytes\r\n{more}\r\n"
-        ).encode()
-        self._transport.writelines([headers] if head.startswith(b"HEAD ") else [headers, body])
+        status, body = self._choose(head)
+        headers = f"HTTP/1.1 {status}\r\nContent-Type: application/octet-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._transport.writelines([headers.encode(), body])
         if _CLOSE.search(head):
             self._transport.close()
 
-    def _choose(self, head: bytes) -> tuple[str, bytes | memoryview, str]:
-        """(status, body, further header lines) for a request's head."""
+    def _choose(self, head: bytes) -> tuple[str, bytes]:
+        """(status, body) for a request's head."""
         try:
             method, target, _ = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
         except ValueError:
-            return "400 Bad Request", b"", ""
-        if method not in ("GET", "HEAD"):
-            return "405 Method Not Allowed", b"", "Allow: GET, HEAD\r\n"
+            return "400 Bad Request", b""
+        if method != "GET":
+            return "405 Method Not Allowed\r\nAllow: GET", b""
         found = _PATH.fullmatch(target)
-        if found is None:
-            return "404 Not Found", b"", ""
-        body = self._body(int(found.group(1)))
-        wanted = _RANGE.search(head)
-        if wanted is None or wanted.group(1) == wanted.group(2) == b"":
-            return "200 OK", body, ""
-        first, last = wanted.groups()
-        if not first:  # the last so many bytes
-            begin, end = max(0, len(body) - int(last)), len(body)
-        else:
-            begin, end = int(first), min(int(last or len(body)) + 1, len(body))
-        if begin >= end:
-            return "416 Range Not Satisfiable", b"", f"Content-Range: bytes */{len(body)}\r\n"
-        return (
-            "206 Partial Content",
-            memoryview(body)[begin:end],
-            f"Content-Range: bytes {begin}-{end - 1}/{len(body)}\r\n",
-        )
+        return ("200 OK", self._body(int(found.group(1)))) if found else ("404 Not Found", b"")
 
 
 async def _serve(delay: float, size: int) -> None:
@@ -130,10 +108,6 @@ class SlowServer:
     def __init__(self, pid: int, port: int):
         self.pid = pid
         self.address = f"http://127.0.0.1:{port}"
-
-    def url(self, number: int) -> str:
-        """Where sample `number` is."""
-        return f"{self.address}/samples/{number}"
 
 
 @contextlib.contextmanager

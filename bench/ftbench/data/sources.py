@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftbench.data import arrays, images, raw_samples
+from ftbench.data import images, raw_samples
 
 # Begins a step with a title; returns its progress callback.
 Step = Callable[[str], images.Progress]
@@ -30,7 +30,7 @@ class Generated:
 
 # The files that scenarios generate, by the name of their source.
 GENERATED: dict[str, Generated] = {
-    "arrays": Generated("arrays", arrays.VERSION, arrays.default_arrays),
+    "arrays": Generated("arrays", raw_samples.VERSION, raw_samples.default_arrays),
     "shards": Generated("shards", raw_samples.VERSION, raw_samples.default_shards),
     "records": Generated("records", raw_samples.VERSION, raw_samples.default_records),
 }

@@ -2,15 +2,12 @@
 
 A class below stands for an object, its annotations for the object's keys: the type, then in Annotated what JSON
 schema says further of it (a dict) and what it means (a text). No others are allowed, and all are required but those
-marked OPTIONAL; `from_` stands for `from`. The classes are only read, by `schema`, never instantiated: documents are
-dicts. Parts that a dataclass writes are described where it is defined. `python -m ftbench.document.form` prints the
-JSON schema (draft 7).
+marked OPTIONAL; `from_` stands for `from`. The classes are only read, by ftbench.document.schema, never instantiated:
+documents are dicts. Parts that a dataclass writes are described where it is defined.
 """
 
-import json
-from types import UnionType
 from typing import Annotated as A
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from ftbench.machine.disturbance import State
 from ftbench.plan.contestants import CONFIGS, Target
@@ -332,7 +329,7 @@ class Change:
 class Start:
     name: A[str, "for people"]
     contestant: A[str, "its key"]
-    value: A[Positive, "median, in the metric's unit"]
+    value: A[Positive, "geometric mean of its processes, in the metric's unit"]
 
 
 class Step(Change):
@@ -346,7 +343,7 @@ class Chain:
     start: A[Start, "what people run today"]
     steps: A[list[Step], {"minItems": 1}, "one change each"]
     total: Change
-    end: A[Positive, "median of the last contestant, in the metric's unit"]
+    end: A[Positive, "geometric mean of the last contestant's processes, in the metric's unit"]
 
 
 class Waterfall(Chain):
@@ -358,7 +355,7 @@ class Waterfall(Chain):
     workers: A[Count, "of each contestant"]
     cpu_per_1000: A[Chain, "the same in seconds of CPU time for 1,000 samples"]
     ends: A[dict[str, Both], "time_to_first_batch (s) and pss_mib of start and end"]
-    missing: A[list[str], "configurations that were not measured"]
+    missing: A[list[str], "configurations and kinds of workers that were not measured"]
 
 
 class StressResult:
@@ -401,52 +398,3 @@ class Results:
     seal: A[
         dict[str, Checksum], "SHA-256 of each part (ftbench.document.integrity), by which a later change is noticed"
     ]
-
-
-TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
-
-
-def schema() -> dict:
-    """The JSON schema of results.json; classes are its definitions, by their names."""
-    definitions: dict[str, dict] = {}
-    _of(Results, definitions)
-    top = definitions.pop(Results.__name__)
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **top, "definitions": definitions}
-
-
-def _of(kind: Any, definitions: dict[str, dict]) -> dict:
-    """The schema of a type; the classes that it mentions are added to the definitions."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is A:
-        found = _of(arguments[0], definitions)
-        for said in kind.__metadata__:
-            found |= {"description": said} if isinstance(said, str) else said
-        return found
-    if origin is Literal:
-        return {"enum": [*arguments]}
-    if origin in (list, tuple):
-        return {"type": "array", "items": _of(arguments[0], definitions)}
-    if origin is dict:
-        names, values = (_of(argument, definitions) for argument in arguments)
-        return {"type": "object", "propertyNames": names, "additionalProperties": values}
-    if origin in (Union, UnionType):
-        found = _of(arguments[0], definitions)
-        if "$ref" in found:
-            return {"oneOf": [{"type": "null"}, found]}
-        return {**found, "type": [found["type"], "null"]}
-    if kind in TYPES:
-        return {"type": TYPES[kind]}
-    if kind.__name__ not in definitions:
-        fields = get_type_hints(kind, include_extras=True)
-        definitions[kind.__name__] = {
-            **({"description": kind.__doc__} if kind.__doc__ else {}),
-            "type": "object",
-            "additionalProperties": False,
-            "required": [n.rstrip("_") for n, of in fields.items() if OPTIONAL not in getattr(of, "__metadata__", ())],
-            "properties": {name.rstrip("_"): _of(of, definitions) for name, of in fields.items()},
-        }
-    return {"$ref": f"#/definitions/{kind.__name__}"}
-
-
-if __name__ == "__main__":
-    print(json.dumps(schema(), indent=1))

@@ -1,6 +1,6 @@
 """Whether a results.json is what a run wrote: complete, of this form, consistent in itself, and unchanged.
 
-Three lines of defence, so that a message can say what is wrong and where: the schema (document.form) knows the form
+Three lines of defence, so that a message can say what is wrong and where: the schema (document.schema) knows the form
 of every field; `inconsistencies` recomputes from the rounds what was summed up from them; the seal, SHA-256 sums of
 the parts of the document, notices any other change. The seal protects from accidents and from forgetting, not from
 somebody who wants to deceive: whoever can edit the figures can seal them again.
@@ -12,13 +12,20 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from statistics import StatisticsError
 
-from ftbench.document import form
-from ftbench.stats.waterfall import waterfalls
+from ftbench.document.schema import schema
+from ftbench.plan.metrics import METRICS
+from ftbench.plan.variants import VARIANTS
+from ftbench.stats.statistics import median, ratio
+from ftbench.stats.waterfall import in_each_process, waterfalls
 
 # Beside rounding in printing, which JSON has none of, only another machine's libm differs.
 RELATIVE = 1e-9
+# What is computed again of a ratio.
+RATIO = ("mean", "low", "high", "resolution")
 
 
 class Inconsistent(Exception):
@@ -26,11 +33,11 @@ class Inconsistent(Exception):
 
 
 @functools.cache
-def schema() -> Callable[[dict], dict]:
-    """The compiled schema; raises fastjsonschema.JsonSchemaException on what does not fit."""
+def validator() -> Callable[[dict], dict]:
+    """The compiled schema: a function that raises fastjsonschema.JsonSchemaException on what does not fit."""
     import fastjsonschema
 
-    return fastjsonschema.compile(form.schema())
+    return fastjsonschema.compile(schema())
 
 
 def _parts(document: dict) -> Iterator[tuple[str, object]]:
@@ -58,28 +65,31 @@ def check(document: dict) -> None:
     import fastjsonschema
 
     try:
-        schema()(document)
+        validator()(document)
     except fastjsonschema.JsonSchemaException as error:
         # Its message may quote the value, which may be the whole document.
         raise Inconsistent(f"it breaks the schema: {error.message[:300]}") from error
     for scenario in document["scenarios"]:
         for problem in inconsistencies(scenario):
             raise Inconsistent(f"it was changed after it was written: scenario {scenario['name']}: {problem}")
-    if waterfalls(document["scenarios"]) != document["waterfalls"]:
+    try:
+        found = waterfalls(document["scenarios"])
+    except (KeyError, StatisticsError) as error:
+        raise Inconsistent(
+            f"it was changed after it was written: its scenarios make no waterfalls ({error})"
+        ) from error
+    if found != document["waterfalls"]:
         raise Inconsistent("it was changed after it was written: its waterfalls are not those of its scenarios")
     for problem in _inconsistent_stress(document):
         raise Inconsistent(f"it was changed after it was written: stress: {problem}")
-    found = seal(document)
-    changed = [name for name in {**found, **document["seal"]} if found.get(name) != document["seal"].get(name)]
+    sums = seal(document)
+    changed = [name for name in {**sums, **document["seal"]} if sums.get(name) != document["seal"].get(name)]
     if changed:
         raise Inconsistent(f"it was changed after it was written: {', '.join(changed)}")
 
 
 def inconsistencies(scenario: dict) -> Iterator[str]:
     """In what a scenario of the document disagrees with itself; the rounds' own figures are taken as they are."""
-    from ftbench.plan.metrics import METRICS
-    from ftbench.plan.variants import VARIANTS
-
     for name in scenario["metrics"]:
         if name not in METRICS:
             yield f"metric {name!r} is unknown to this bench"
@@ -95,18 +105,9 @@ def inconsistencies(scenario: dict) -> Iterator[str]:
             yield f"{key}: there is no case {c['case']!r}"
     yield from _inconsistent_rounds(scenario, contestants)
     analysis = scenario["analysis"]
-    summed_up = [c["key"] for c in analysis["contestants"]]
     values = {
-        key: {
-            metric: [
-                trial["metrics"].get(metric)
-                for one in scenario["rounds"]
-                for trial in one["trials"]
-                if trial["contestant"] == key
-            ]
-            for metric in scenario["metrics"]
-        }
-        for key in summed_up
+        c["key"]: {metric: in_each_process(scenario, c["key"], metric) for metric in scenario["metrics"]}
+        for c in analysis["contestants"]
     }
     for c in analysis["contestants"]:
         if c["key"] not in contestants:
@@ -134,21 +135,13 @@ def _inconsistent_rounds(scenario: dict, contestants: dict) -> Iterator[str]:
                     yield f"round {one['number']}: {trial['contestant']} has no {metric}"
 
 
-def _same(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=RELATIVE)
-
-
 def _inconsistent_summary(summary: dict, values: dict[str, list[float]]) -> Iterator[str]:
-    from ftbench.stats.statistics import median
-
     for metric, of in values.items():
         if len(of) != summary["n"] or metric not in summary["metrics"]:
             yield f"{summary['key']}: {metric} is not there for every round"
             continue
-        for name, value in (("median", median(of)), ("min", min(of)), ("max", max(of))):
-            said = summary["metrics"][metric][name]
-            if not _same(said, value):
-                yield (f"the {name} of {metric} of {summary['key']} is said to be {said:g}, its rounds give {value:g}")
+        found = {"median": median(of), "min": min(of), "max": max(of)}
+        yield from _others(f"of {metric} of {summary['key']}", summary["metrics"][metric], found)
 
 
 def _inconsistent_comparison(c: dict, values: dict, contestants: dict) -> Iterator[str]:
@@ -156,18 +149,19 @@ def _inconsistent_comparison(c: dict, values: dict, contestants: dict) -> Iterat
         if key not in contestants or key not in values:
             yield f"{c['title']!r} compares {key}, which was not measured in every round"
             return
-    from ftbench.stats.statistics import logarithms
-
     pairs = values[c["numerator"]].get(c["metric"]), values[c["denominator"]].get(c["metric"])
     if None in pairs or c["n"] != len(pairs[0]):
         yield f"{c['title']!r}: {c['metric']} was not measured in {c['n']} rounds"
         return
-    logs = logarithms(*pairs)
-    mean = math.exp(math.fsum(logs) / len(logs))
-    if not _same(c["mean"], mean):
-        yield f"{c['title']!r}: the ratio of {c['metric']} is said to be {c['mean']:g}, its rounds give {mean:g}"
-    if c["low"] is not None and not c["low"] / (1 + RELATIVE) <= c["mean"] <= c["high"] * (1 + RELATIVE):
-        yield f"{c['title']!r}: the interval of {c['metric']} does not hold its ratio"
+    found = asdict(ratio(*pairs))
+    yield from _others(f"of the ratio of {c['metric']} of {c['title']!r}", c, {name: found[name] for name in RATIO})
+
+
+def _others(what: str, said: dict, found: Mapping[str, float | None]) -> Iterator[str]:
+    """Which figures are said to be others than were found."""
+    for name, value in found.items():
+        if said[name] != value and not (said[name] and value and math.isclose(said[name], value, rel_tol=RELATIVE)):
+            yield f"the {name} {what} is said to be {said[name]}, its rounds give {value}"
 
 
 def _inconsistent_stress(document: dict) -> Iterator[str]:

@@ -181,7 +181,7 @@ def load(path: Path) -> dict:
             + (
                 f": use the bench that wrote it{_writer(document)}, or repeat the run"
                 if isinstance(version, int)
-                else ": a results.json of `python -m ftbench` is wanted"
+                else ": a results.json of ./twins bench is wanted"
             )
         )
     try:

@@ -178,13 +178,13 @@ def _turbo(sys: Path) -> bool | None:
     return boost == "1" if boost in ("0", "1") else None
 
 
-def of_round(before: State, after: State, trials: Mapping[str, Mapping], usable: float) -> dict:
+def of_round(before: State, after: State, trials: Mapping[str, Mapping]) -> dict:
     """A round's disturbance for results.json; `trials` are those of `together`, by contestant.
 
-    `usable` CPUs were there for the benchmark. `marks` says what disturbed it, one text each, none if nothing did.
+    `marks` says what disturbed it, one text each, none if nothing did.
     """
     found = {"before": before.document(), "after": after.document(), **together(list(trials.values()))}
-    return {**found, "marks": marks(found, usable)}
+    return {**found, "marks": marks(found, before.affinity)}
 
 
 def marks(found: Mapping, usable: float) -> list[str]:
@@ -220,7 +220,7 @@ def about_machine(before: Mapping) -> list[str]:
     if before["governor"] not in (None, "performance"):
         result.append(
             f"frequency scaling is on (governor {before['governor']}): absolute figures depend on how warm "
-            "and how busy the CPUs were; `cpupower frequency-set -g performance` fixes the frequency"
+            "and how busy the CPUs were; cpupower frequency-set -g performance fixes the frequency"
         )
     if before["quota"] is not None:
         result.append(

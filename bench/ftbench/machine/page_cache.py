@@ -20,11 +20,7 @@ PROBE_BYTES = 1 << 20
 LEFT_OVER = 0.05
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_ubyte)]
-_MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 class NotDropped(Exception):
@@ -49,30 +45,21 @@ def resident(path: str | Path) -> float | None:
     """
     if not os.access(path, os.W_OK):
         return None
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        size = os.fstat(fd).st_size
-        if size == 0:
+    with open(path, "r+b") as file:
+        if os.fstat(file.fileno()).st_size == 0:
             return 0.0
-        # Python's mmap gives no address of a read-only mapping.
-        address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
-        if address == _MAP_FAILED:
-            raise _last_error(path)
-        try:
-            pages = -(-size // mmap.PAGESIZE)
+        # Writable, because ctypes gives no address of memory that is not; nothing is written.
+        with mmap.mmap(file.fileno(), 0) as memory:
+            pages = -(-len(memory) // mmap.PAGESIZE)
             found = (ctypes.c_ubyte * pages)()
-            if _libc.mincore(address, size, found) != 0:
-                raise _last_error(path)
+            first = ctypes.c_ubyte.from_buffer(memory)
+            try:
+                if _libc.mincore(ctypes.addressof(first), len(memory), found) != 0:
+                    number = ctypes.get_errno()
+                    raise OSError(number, os.strerror(number), str(path))
+            finally:
+                del first  # or the mapping could not be closed
             return sum(page & 1 for page in found) / pages
-        finally:
-            _libc.munmap(address, size)
-    finally:
-        os.close(fd)
-
-
-def _last_error(path: str | Path) -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number), str(path))
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:

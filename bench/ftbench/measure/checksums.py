@@ -40,8 +40,11 @@ def part(batch: Any) -> int:
 
 
 def length(batch: Any) -> int:
-    """How many samples a batch has."""
-    return len(batch) if _is_of_the_loop(batch) else len(next(_leaves(batch)))
+    """How many samples a batch has; 0 if its first value, which a user's own collate_fn made, has no length."""
+    try:
+        return len(batch if _is_of_the_loop(batch) else next(_leaves(batch), ()))
+    except TypeError:
+        return 0
 
 
 def size(batch: Any) -> int:

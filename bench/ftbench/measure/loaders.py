@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import torch.utils.data
 from torch.utils.data import default_collate
@@ -65,33 +65,30 @@ class Repeated:
         self._iterable = None
 
 
-def _loader(
-    task: Task,
-    dataset: Any,
-    persistent: bool,
-    method: Literal["thread", "process"],
-    start: str | None = None,
-    **options: Any,
-) -> Repeated:
-    """This project's DataLoader, with further arguments of it; `start` is the start method of its processes."""
-    from ftloader import DataLoader
-
+def _data_loader(kind: type, task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeated:
+    """A DataLoader of torch's, or one that is called as that is."""
     sampler = EpochSampler(len(dataset))
     return Repeated(
-        DataLoader(
+        kind(
             dataset,
             batch_size=task.batch_size,
             sampler=sampler,
             num_workers=task.workers,
             prefetch_factor=task.prefetch_factor,
             persistent_workers=persistent,
-            worker_method=method,
-            multiprocessing_context=start,
-            worker_init_fn=worker_init if method == "process" else None,
             **options,
         ),
         sampler,
     )
+
+
+def _loader(task: Task, dataset: Any, persistent: bool, method: str, start: str | None = None, **more: Any) -> Repeated:
+    """This project's DataLoader, with further arguments of it; `start` is the start method of its processes."""
+    from ftloader import DataLoader
+
+    init = worker_init if method == "process" else None
+    options = {"worker_method": method, "multiprocessing_context": start, "worker_init_fn": init, **more}
+    return _data_loader(DataLoader, task, dataset, persistent, **options)
 
 
 def _serial(task: Task, dataset: Any, _persistent: bool) -> Repeated:
@@ -109,20 +106,7 @@ def _torch(task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeat
     between epochs; prefetch_factor is the number of batches loaded in advance by each worker (its
     default is 2, which is what all get here). The start method is the platform's.
     """
-    sampler = EpochSampler(len(dataset))
-    return Repeated(
-        torch.utils.data.DataLoader(
-            dataset,
-            batch_size=task.batch_size,
-            sampler=sampler,
-            num_workers=task.workers,
-            prefetch_factor=task.prefetch_factor,
-            persistent_workers=persistent,
-            worker_init_fn=worker_init,
-            **options,
-        ),
-        sampler,
-    )
+    return _data_loader(torch.utils.data.DataLoader, task, dataset, persistent, worker_init_fn=worker_init, **options)
 
 
 def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
@@ -158,7 +142,7 @@ class _Pipelines:
         """Each pipeline has ended with its epoch."""
 
 
-def _spdl(task: Task, dataset: Any, _persistent: bool) -> _Pipelines:
+def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> _Pipelines:
     """spdl.pipeline whose stage builds a whole batch, in as many threads as there are workers.
 
     https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html: the
@@ -167,41 +151,25 @@ def _spdl(task: Task, dataset: Any, _persistent: bool) -> _Pipelines:
     to hand batches over. Batches of indices go in, as spdl's image_dataloading example does with batches
     of paths (https://facebookresearch.github.io/spdl/main/examples.html). max_failures=0, so that a
     failing sample is no shorter epoch.
+
+    `singly` is the other documented shape: a stage that takes single samples, one that gathers them and one that
+    collates, as in https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html and in
+    spdl.dataloader.DataLoader, whose settings these are.
     """
     from spdl.pipeline import PipelineBuilder
 
-    def build(sampler: EpochSampler) -> Any:
-        source = torch.utils.data.BatchSampler(sampler, task.batch_size, drop_last=False)
-        return (
-            PipelineBuilder()
-            .add_source(source)
-            .pipe(Batch(dataset), concurrency=task.workers, output_order="input")
-            .add_sink(buffer_size=task.prefetch_factor * task.workers)
-            .build(num_threads=task.workers, max_failures=0, use_thread_output_queue=True)
-        )
-
-    return _Pipelines(build, len(dataset))
-
-
-def _spdl_samples(task: Task, dataset: Any, _persistent: bool) -> _Pipelines:
-    """spdl.pipeline with a stage that takes single samples, one that gathers them and one that collates.
-
-    The other documented shape: preprocessing with concurrency, aggregate, collate, as in
-    https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html and in
-    spdl.dataloader.DataLoader, whose settings these are. Settings as for `_spdl` otherwise.
-    """
-    from spdl.pipeline import PipelineBuilder
+    stage = {"concurrency": task.workers, "output_order": "input"}
 
     def build(sampler: EpochSampler) -> Any:
-        return (
-            PipelineBuilder()
-            .add_source(sampler)
-            .pipe(dataset.__getitem__, concurrency=task.workers, output_order="input")
-            .aggregate(task.batch_size)
-            .pipe(default_collate, concurrency=task.workers, output_order="input")
-            .add_sink(buffer_size=task.prefetch_factor * task.workers)
-            .build(num_threads=task.workers, max_failures=0, use_thread_output_queue=True)
-        )
+        new = PipelineBuilder()
+        if singly:
+            built = new.add_source(sampler).pipe(dataset.__getitem__, **stage).aggregate(task.batch_size)
+            built = built.pipe(default_collate, **stage)
+        else:
+            batches = torch.utils.data.BatchSampler(sampler, task.batch_size, drop_last=False)
+            built = new.add_source(batches).pipe(Batch(dataset), **stage)
+        ended = built.add_sink(buffer_size=task.prefetch_factor * task.workers)
+        return ended.build(num_threads=task.workers, max_failures=0, use_thread_output_queue=True)
 
     return _Pipelines(build, len(dataset))
 
@@ -223,7 +191,7 @@ OPEN: dict[str, Callable[..., Any]] = {
     "torch-process": _torch,
     "nodes-thread": _nodes,
     "spdl": _spdl,
-    "spdl-samples": _spdl_samples,
+    "spdl-samples": functools.partial(_spdl, singly=True),
     "loop": lambda task, dataset, _: BareLoop(dataset, task.workers, task.batch_size),
 }
 

@@ -13,7 +13,7 @@ from ftbench.plan.contest import CASE, COUNT, IMPORTANCE, WITHOUT_CASES, Compari
 from ftbench.plan.contestants import Contestant, Pair, plural
 from ftbench.plan.scenario import Case
 
-STEP, TOTAL, SCALING, OTHER = "step", "total", "scaling", "method"
+STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
 PROCESSES, THREADS = "loader-process", "loader-thread"
 

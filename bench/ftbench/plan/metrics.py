@@ -22,8 +22,6 @@ class Metric:
     """How a value is written, as a format specification."""
     best: str
     """Which end is good: "higher" or "lower"."""
-    verb: str
-    """What goes before `above` and `below` in a sentence about contestants."""
     ideal: str = ""
     """What nothing can be better than, "1" or "workers" (as many as there are); "" for nothing of the kind."""
 
@@ -39,114 +37,43 @@ class Metric:
         return text if digits <= len(text.partition(".")[2]) else f"{value:.{min(digits, MOST_DECIMALS)}f}"
 
 
+def _late(name: str, title: str, figure: str = ".3f") -> Metric:
+    """Seconds until something is there."""
+    return Metric(name, title, "s", "later", "sooner", figure, "lower")
+
+
+def _much(name: str, title: str, unit: str, what: str, figure: str = ".0f") -> Metric:
+    """Something that is used up."""
+    return Metric(name, title, unit, f"more {what}", f"less {what}", figure, "lower")
+
+
+def _slow(name: str, title: str, unit: str, figure: str = ".2f") -> Metric:
+    """How long something takes, again and again."""
+    return Metric(name, title, unit, "slower", "faster", figure, "lower")
+
+
+MAX, SUM, ONE = "times max(load, train)", "times (load + train)", "times one worker"
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("throughput", "Throughput", "samples/s", "faster", "slower", ".0f", "higher", "are"),
-        Metric("gb_per_s", "Data rate", "GB/s", "faster", "slower", ".2f", "higher", "are"),
-        Metric(
-            "cpu_per_1000", "CPU time per 1,000 samples", "s", "more CPU time", "less CPU time", ".2f", "lower", "take"
-        ),
-        Metric("overhead_us", "Overhead per sample", "µs", "more overhead", "less overhead", ".2f", "lower", "have"),
-        Metric(
-            "time_to_first_batch", "Time to first batch", "s", "later", "sooner", ".3f", "lower", "give the first batch"
-        ),
-        Metric(
-            "epoch_gap",
-            "From epoch to epoch, new workers",
-            "s",
-            "later",
-            "sooner",
-            ".3f",
-            "lower",
-            "begin the next epoch",
-        ),
-        Metric(
-            "epoch_gap_persistent",
-            "From epoch to epoch, persistent workers",
-            "s",
-            "later",
-            "sooner",
-            ".4f",
-            "lower",
-            "begin the next epoch",
-        ),
-        Metric(
-            "worker_setup",
-            "Time to a worker's first image",
-            "s",
-            "later",
-            "sooner",
-            ".3f",
-            "lower",
-            "have their first image",
-        ),
-        Metric(
-            "gpu_mib_per_worker",
-            "GPU memory per worker",
-            "MiB",
-            "more GPU memory",
-            "less GPU memory",
-            ".0f",
-            "lower",
-            "take",
-        ),
-        Metric("pss_mib", "Peak memory (PSS)", "MiB", "more memory", "less memory", ".0f", "lower", "take"),
-        Metric("step_median_ms", "Median step", "ms", "slower", "faster", ".2f", "lower", "make steps"),
-        Metric(
-            "step_p99_ms",
-            "99th percentile of steps",
-            "ms",
-            "slower",
-            "faster",
-            ".2f",
-            "lower",
-            "make the slowest steps",
-        ),
-        Metric(
-            "step_over_max",
-            "Step over max(load, train)",
-            "times max(load, train)",
-            "worse",
-            "better",
-            ".2f",
-            "lower",
-            "overlap",
-            "1",
-        ),
-        Metric(
-            "step_over_sum",
-            "Step over load + train",
-            "times (load + train)",
-            "a larger part",
-            "a smaller part",
-            ".2f",
-            "lower",
-            "take of the sum",
-        ),
-        Metric(
-            "scaling",
-            "Scaling over one worker",
-            "times one worker",
-            "better",
-            "worse",
-            ".2f",
-            "higher",
-            "scale",
-            "workers",
-        ),
-        Metric("operation_ns", "Time of an operation", "ns", "longer", "shorter", ",.1f", "lower", "take"),
-        Metric("epoch_seconds", "Time per epoch", "s", "slower", "faster", ".2f", "lower", "train"),
-        Metric("utilisation", "Utilisation", "%", "busier", "less busy", ".0f", "higher", "keep what trains"),
-        Metric(
-            "uss_mib",
-            "Peak memory of their own (USS)",
-            "MiB",
-            "more memory of their own",
-            "less memory of their own",
-            ".0f",
-            "lower",
-            "take",
-        ),
+        Metric("throughput", "Throughput", "samples/s", "faster", "slower", ".0f", "higher"),
+        Metric("gb_per_s", "Data rate", "GB/s", "faster", "slower", ".2f", "higher"),
+        _much("cpu_per_1000", "CPU time per 1,000 samples", "s", "CPU time", ".2f"),
+        _much("overhead_us", "Overhead per sample", "µs", "overhead", ".2f"),
+        _late("time_to_first_batch", "Time to first batch"),
+        _late("epoch_gap", "From epoch to epoch, new workers"),
+        _late("epoch_gap_persistent", "From epoch to epoch, persistent workers", ".4f"),
+        _late("worker_setup", "Time to a worker's first image"),
+        _much("gpu_mib_per_worker", "GPU memory per worker", "MiB", "GPU memory"),
+        _much("pss_mib", "Peak memory (PSS)", "MiB", "memory"),
+        _much("uss_mib", "Peak memory of their own (USS)", "MiB", "memory of their own"),
+        _slow("step_median_ms", "Median step", "ms"),
+        _slow("step_p99_ms", "99th percentile of steps", "ms"),
+        _slow("epoch_seconds", "Time per epoch", "s"),
+        Metric("operation_ns", "Time of an operation", "ns", "longer", "shorter", ",.1f", "lower"),
+        Metric("step_over_max", "Step over max(load, train)", MAX, "worse", "better", ".2f", "lower", "1"),
+        Metric("step_over_sum", "Step over load + train", SUM, "a larger part", "a smaller part", ".2f", "lower"),
+        Metric("scaling", "Scaling over one worker", ONE, "better", "worse", ".2f", "higher", "workers"),
+        Metric("utilisation", "Utilisation", "%", "busier", "less busy", ".0f", "higher"),
     )
 }

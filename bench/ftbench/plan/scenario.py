@@ -60,16 +60,12 @@ class Scenario:
     """One kind of data loading work."""
 
     name: str
-    group: str
-    """The group that it is measured with, "" for none."""
     description: str
     """One line for the head of a report: what is done."""
     sample: str
     """What one sample is, in a few words."""
     sample_bytes: int
     """Bytes of one sample in a batch."""
-    source: str
-    """What its dataset reads, by its name in ftbench.data.sources; "nothing" for nothing."""
     dataset: Callable[[Task], Any]
     """Builds the map-style dataset of a trial."""
     measure: Callable[[Task], dict | Turns]
@@ -90,6 +86,10 @@ class Scenario:
     seconds: float
     """Its share of a run's time, and the time of a run of it alone; `quick_seconds` with --quick."""
     quick_seconds: float
+    group: str = ""
+    """The group that it is measured with, "" for none."""
+    source: str = "nothing"
+    """What its dataset reads, by its name in ftbench.data.sources; "nothing" for nothing."""
     question: str = ""
     """The question that it answers, for the list of scenarios and the head of a report."""
     cases: tuple[Case, ...] = ()
@@ -115,6 +115,9 @@ class Scenario:
     same_work: bool = True
     """Whether contestants that give different samples make the comparison void; else they are told of."""
 
+    patience: float = 300.0
+    """Seconds after which a trial that has not come to its next turn is taken to hang."""
+
     batched: bool = True
     """Whether it loads batches, so that --batch-size means something to it."""
 
@@ -122,6 +125,11 @@ class Scenario:
     def takes_data(self) -> bool:
         """Whether it reads images, and so the user's own (--data)."""
         return "images" in (self.source, *(case.source for case in self.cases))
+
+    @property
+    def every_case(self) -> tuple[Case, ...]:
+        """Its cases; one without a name if it has none."""
+        return self.cases or (Case("", ""),)
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
         """The amount of a full or a quick run."""
@@ -134,9 +142,7 @@ class Scenario:
 
     def case(self, name: str) -> Case:
         """The case of this name; of a scenario without cases "" is the only one. Raises KeyError."""
-        if not name and not self.cases:
-            return Case("", "")
-        for case in self.cases:
+        for case in self.every_case:
             if case.name == name:
                 return case
         raise KeyError(f"{self.name} has no case {name!r}")

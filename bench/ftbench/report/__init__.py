@@ -26,10 +26,12 @@ def files(document: dict) -> Iterator[tuple[str, bytes]]:
 
     if document["waterfalls"]:
         yield "waterfall.png", plot.waterfalls(document)
+    told = {fall["scenario"] for fall in document["waterfalls"]}
     for scenario in document["scenarios"]:
         # As part of a path a name is not to be trusted: the document may come from elsewhere.
         name = words.slug(scenario["name"])
-        yield f"{name}.png", plot.png(document, scenario)
+        if scenario["name"] not in told:
+            yield f"{name}.png", plot.png(document, scenario)
         samples = words.picture(scenario)
         if samples is not None:
             yield f"{name}-samples.png", samples

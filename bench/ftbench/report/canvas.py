@@ -27,7 +27,7 @@ LINE = 16
 LONGEST_NAME, LONGEST_MARK, PHONE_LINE = 80, 16, 52
 # Bold ones.
 STRONG_LINE = 44
-TEXT, SOFT, GRID, BACK, FAINT, SHOWN = (f"var(--{name})" for name in ("text", "soft", "grid", "back", "faint", "shown"))
+TEXT, SOFT, GRID, BACK, SHOWN = (f"var(--{name})" for name in ("text", "soft", "grid", "back", "shown"))
 OUTLINE = "#808080"
 
 
@@ -50,8 +50,8 @@ def in_lines(text: str, width: int = PHONE_LINE) -> list[str]:
     return [safe(line) for line in lines] or [""]
 
 
-def figure(height: int, names: Iterable[str] = (), legend: bool = True, fewest: int = 2) -> go.Figure:
-    """An empty figure, `height` pixels without its legend, which it has from so many names on."""
+def figure(height: int, names: Iterable[str] = (), legend: bool = True) -> go.Figure:
+    """An empty figure, `height` pixels without its legend, which it has if there are several names."""
     names = list(names)
     entry = min(LONGEST_NAME, max((len(name) for name in names), default=0)) * 6.6  # pixels of its text
     figure = go.Figure()
@@ -64,7 +64,7 @@ def figure(height: int, names: Iterable[str] = (), legend: bool = True, fewest: 
         font={"family": "system-ui, sans-serif", "size": FONT, "color": TEXT},
         paper_bgcolor=BACK,
         plot_bgcolor=BACK,
-        showlegend=legend and len(names) >= fewest,
+        showlegend=legend and len(names) > 1,
         margin={"l": 8, "r": 12, "t": 8, "b": 56, "pad": 0, "autoexpand": False},
         hoverlabel={"bgcolor": BACK, "bordercolor": OUTLINE, "font": {"color": TEXT, "size": FONT}, "align": "left"},
         legend={
@@ -82,7 +82,7 @@ def figure(height: int, names: Iterable[str] = (), legend: bool = True, fewest: 
             "entrywidth": round(entry),
             "entrywidthmode": "pixels",
         },
-        meta={"height": height, "entries": len(names) if legend and len(names) >= fewest else 0, "entry": round(entry)},
+        meta={"height": height, "entries": len(names) if legend and len(names) > 1 else 0, "entry": round(entry)},
     )
     figure.update_xaxes(
         gridcolor=GRID,

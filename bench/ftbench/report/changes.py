@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ftbench.plan.metrics import METRICS
 from ftbench.report import words
-from ftbench.stats.compare import Comparison, describe
+from ftbench.stats.compare import Change, Comparison
 from ftrun.escape import one_line
 
 
@@ -61,8 +61,18 @@ def _block(title: str, changes: list) -> Iterator[str]:
         why = "too few rounds to tell" if untold else "no change that can be told from noise"
         yield (
             f"  {'unknown  ' if untold else 'unchanged'} {_count(len(rest), 'figure')} of {METRICS[metric].noun}, "
-            f"at most {words.times(far)} apart: {why}"
+            f"at most {words.change(far)} apart: {why}"
         )
+
+
+def describe(change: Change) -> str:
+    """A change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
+    metric = words.metric_of(change.metric)
+    said = words.outcome(metric, {"ratio": change.ratio, "low": change.low, "high": change.high, "verdict": "changed"})
+    if change.is_ratio:
+        return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {said}"
+    of = "" if metric.name == "throughput" else f"{metric.noun} "
+    return f"{change.what}: {of}{said}: {metric.write(change.a)} {metric.unit} in A, {metric.write(change.b)} in B"
 
 
 def conclusion(comparison: Comparison) -> str:

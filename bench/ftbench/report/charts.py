@@ -58,10 +58,6 @@ def _hover(metric: Metric, m: Measured, case: str = "") -> str:
     )
 
 
-def _workers(count: int) -> str:
-    return f"{count or 'no'} worker{'s' if count != 1 else ''}"
-
-
 def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
     found = series.measured(scenario, metric.name)
     if not found:
@@ -81,7 +77,8 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
         if len(lines) > MOST_LINES and len(counts) > 1:
             of = _workers_of(found)
             groups = [
-                (_workers(n), [line for line, w in zip(lines, of, strict=True) if w == n]) for n in reversed(counts)
+                (words.workers(n), [line for line, w in zip(lines, of, strict=True) if w == n])
+                for n in reversed(counts)
             ]
         wide = series.logarithmic([m.median for m in found])
         for number, (which, some) in enumerate(groups):
@@ -90,7 +87,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
                 f"{metric.title}{f' with {which}' if which else ''}: {best}",
                 "Medians; lines from the lowest round to the highest." + (" Logarithmic scales." if wide else ""),
                 "Curves of " + alt,
-                figures.curves(some, axis, metric.unit, logarithmic=wide, ideal=_ideal(metric, axis)),
+                figures.curves(some, axis, metric.unit, logarithmic=wide, ideal=_ideal(metric, axis, found)),
                 table,
                 folded or (which if number else ""),
             )
@@ -101,7 +98,7 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
             most = [m for m in found if m.workers == counts[-1]]
             yield Chart(
                 name,
-                f"{metric.title} with {_workers(counts[-1])}: {best}",
+                f"{metric.title} with {words.workers(counts[-1])}: {best}",
                 "Bars: median; lines: from the lowest round to the highest.",
                 "Bar chart of " + alt,
                 _bars(scenario, metric, most),
@@ -110,13 +107,13 @@ def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[C
             )
         for number, case in enumerate(cases, len(cases) > 1):
             which = series.case_title(scenario, case)
-            lines = _by_workers(metric, [m for m in found if m.case == case])
+            own = [m for m in found if m.case == case]
             yield Chart(
                 f"{name}{f'-{number}' if number else ''}",
                 f"{title}{f' ({which})' if which else ''}",
                 "Mean over the rounds; lines: one standard deviation either way.",
                 "Curves over the number of workers of " + alt,
-                figures.curves(lines, axis, metric.unit, ideal=_ideal(metric, axis)),
+                figures.curves(_by_workers(metric, own), axis, metric.unit, ideal=_ideal(metric, axis, own)),
                 table,
                 folded or ("more cases" if number >= MOST_FACETS else ""),
             )
@@ -136,9 +133,9 @@ def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> go.Figur
     counts = {m.workers for m in found}
     own_names = len({m.series for m in found}) > MOST_SERIES
     groups: dict[str, list[figures.Bar]] = {}
-    for m in sorted(found, key=lambda m: m.workers) if not series.cases(scenario) else found:
+    for m in sorted(found, key=lambda m: m.workers) if not scenario["cases"] else found:
         case = series.case_title(scenario, m.case)
-        workers = _workers(m.workers)
+        workers = words.workers(m.workers)
         heading = ", ".join(part for part in (case, "" if own_names and len(counts) > 1 else workers) if part)
         label = m.title if own_names else words.label(m.config, m.variant)
         groups.setdefault(heading, []).append(
@@ -150,11 +147,13 @@ def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> go.Figur
     return figures.bars(list(groups.items()), metric.unit, own_names, ideal)
 
 
-def _ideal(metric: Metric, axis: figures.Axis) -> list[tuple[float, float]]:
-    """The line that nothing can be better than, where there is one."""
-    if metric.ideal == "workers" and axis.title == "workers":
-        return [(n, n) for n in axis.values]
-    return [(x, 1) for x in axis.values] if metric.ideal == "1" else []
+def _ideal(metric: Metric, axis: figures.Axis, found: Sequence[Measured]) -> list[tuple[float, float]]:
+    """The line that nothing can be better than: as many times the best of one worker as there are workers."""
+    if metric.ideal == "1":
+        return [(x, 1) for x in axis.values]
+    one = 1.0 if metric.ideal else max((m.mean for m in found if m.workers == 1), default=0.0)
+    scales = axis.title == "workers" and metric.best == "higher" and metric.unit != "%"
+    return [(n, n * one) for n in axis.values] if scales and one else []
 
 
 def _curves_of(found: Sequence[Measured]) -> dict[tuple, list[Measured]]:
@@ -225,16 +224,6 @@ def _ratios(scenario: dict, metric: Metric, chosen: Sequence[dict], folded: str 
         f"{words.title_with_case(scenario, c)} {words.short(scenario, c)}" for c in chosen
     )
     table = tables.ratios(scenario, words.comparisons(scenario, metric.name))
-    if (
-        series.on_an_axis(scenario)
-        and all(_within_a_case(scenario, c) for c in chosen)
-        and (lines := _ratio_lines(scenario, chosen))
-    ):
-        axis = figures.Axis(*series.axis_of_cases(scenario))
-        yield Chart(
-            name, question, caption, alt, figures.curves(lines, axis, f"ratio of {metric.noun}", one=1), table, folded
-        )
-        return
     groups: dict[str, list[figures.Row]] = {}
     for c in chosen:
         case = series.case_title(scenario, about[c["numerator"]]["case"])
@@ -258,40 +247,3 @@ def _ratios(scenario: dict, metric: Metric, chosen: Sequence[dict], folded: str 
 
 def _within_a_case(scenario: dict, comparison: dict) -> bool:
     return len({words.contestant(scenario, comparison[side])["case"] for side in ("numerator", "denominator")}) == 1
-
-
-def _at(scenario: dict, contestant: dict) -> str:
-    case = contestant.get("case", "")
-    return f" at {series.case_title(scenario, case)}" if case else ""
-
-
-def _ratio_lines(scenario: dict, chosen: Sequence[dict]) -> list[figures.Line]:
-    """Ratios over the cases' axis: one curve for each two contestants that are compared in several cases."""
-    about = {c["key"]: c for c in scenario["contestants"]}
-    values = series.places(scenario)
-    found: dict[tuple, list[dict]] = {}
-    for c in chosen:
-        pair = [about[c[side]] for side in ("numerator", "denominator")]
-        found.setdefault(tuple((p["config"], p["variant"], p["workers"]) for p in pair), []).append(c)
-    if all(len(own) < 2 for own in found.values()):
-        return []
-    lines = []
-    for number, ((numerator, denominator), own) in enumerate(found.items()):
-        own.sort(key=lambda c: values[about[c["numerator"]]["case"]])
-        title = " / ".join(
-            f"{config} {words.workers_of(variant)} x{workers}" for config, variant, workers in (numerator, denominator)
-        )
-        lines.append(
-            figures.Line(
-                numerator[0],
-                numerator[1],
-                title,
-                [values[about[c["numerator"]]["case"]] for c in own],
-                [c["mean"] for c in own],
-                [c["low"] or c["mean"] for c in own],
-                [c["high"] or c["mean"] for c in own],
-                [f"{title}{_at(scenario, about[c['numerator']])}\n{words.short(scenario, c)}" for c in own],
-                pair=number,
-            )
-        )
-    return lines

@@ -31,7 +31,7 @@ from ftbench.report.canvas import (
 )
 from ftbench.report.canvas import figure as empty_figure
 from ftbench.report.series import ratio_marks
-from ftbench.report.styles import COLOURS, PAIR_COLOURS, STYLES, TARGET, style
+from ftbench.report.styles import ALIKE, COLOURS, TARGET, style
 
 CURVE_HEIGHT = 340
 # How far the axis of ratios reaches beyond the smallest and the largest, as a factor.
@@ -70,8 +70,6 @@ class Line:
     hover: Sequence[str]
     mark: int = 0
     """Tells lines of the same series apart: the number of workers, by place."""
-    pair: int | None = None
-    """Of a ratio, its place among them, which gives its look: it belongs to two series."""
 
 
 @dataclass(frozen=True)
@@ -188,19 +186,16 @@ def curves(
     drawn: Sequence[Line],
     axis: Axis,
     unit: str,
-    one: float | None = None,
     logarithmic: bool = False,
     most: float | None = None,
     ideal: Sequence[tuple[float, float]] = (),
 ) -> go.Figure:
     """Curves over cases, workers or the course of a trial, with their intervals.
 
-    Ratios have a line at `one`. The axis reaches up to `most`, if that is more than the
-    curves' own end. `ideal` are the (x, y) of a dotted line.
+    The axis reaches up to `most`, if that is more than the curves' own end. `ideal` are the (x, y) of a dotted line.
     """
-    # A single curve of ratios has nothing else to say whose they are.
     names = [line.label for line in drawn] + (["ideal"] if ideal else [])
-    figure = empty_figure(CURVE_HEIGHT + 64, names, fewest=2 if one is None and drawn[0].pair is None else 1)
+    figure = empty_figure(CURVE_HEIGHT + 64, names)
     if ideal:
         figure.add_scatter(
             x=[x for x, _ in ideal],
@@ -211,10 +206,7 @@ def curves(
             hoverinfo="skip",
         )
     for line in drawn:
-        if line.pair is None:
-            look, colour = style(line.variant), COLOURS[line.config]
-        else:
-            look, colour = STYLES[line.pair % len(STYLES)], PAIR_COLOURS[line.pair % len(PAIR_COLOURS)]
+        look, colour = style(line.variant), COLOURS.get(line.config, ALIKE)
         shared = {
             "x": list(line.x),
             "y": list(line.y),
@@ -262,12 +254,7 @@ def curves(
         **_room(axis),
     )
     ends = [v for line in drawn for v in (*line.low, *line.high)] + [y for _, y in ideal] + ([most] if most else [])
-    if one is not None:
-        figure.add_hline(y=one, line={"color": TEXT, "width": 1})
-        middle = [v for line in drawn for v in line.y] + [one]
-        least, highest = _reach(middle, ends)
-        figure.update_yaxes(type="log", range=[math.log10(least), math.log10(highest)], **_ratio_ticks(least, highest))
-    elif logarithmic:
+    if logarithmic:
         figure.update_yaxes(type="log", **log_ticks(min(ends), max(ends), unit))
     else:
         figure.update_yaxes(rangemode="tozero", range=[min(0.0, *ends), max(ends) * 1.08])

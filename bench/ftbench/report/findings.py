@@ -29,6 +29,11 @@ class Finding:
         return f"{self.scenario['name']}, {case}" if case else self.scenario["name"]
 
     @property
+    def result(self) -> str:
+        """ "21% faster (18% to 25%)"."""
+        return words.short(self.scenario, self.comparison)
+
+    @property
     def advantage(self) -> float:
         """The ratio, turned so that above 1 the first is better."""
         best = words.metric_of(self.comparison["metric"]).best
@@ -77,7 +82,7 @@ def tell(
                 middle = median([max(f.advantage, 1 / f.advantage) for f in outcomes[name]])
                 most = f"typically by a factor of {middle:.{1 if middle < 10 else 0}f}, {most}"
             count = "all" if len(outcomes[name]) == number else len(outcomes[name])
-            parts.append(f"{verb} in {count} ({most} {result(extreme)} in {where(extreme)})")
+            parts.append(f"{verb} in {count} ({most} {extreme.result} in {where(extreme)})")
     if outcomes["same"]:
         count = "any" if len(outcomes["same"]) == number else len(outcomes["same"])
         parts.append(f"were not shown to differ in {count}")
@@ -87,11 +92,6 @@ def tell(
     return f"{before}of {number} comparisons with {theirs}, {ours} {listed}."
 
 
-def result(finding: Finding) -> str:
-    """ "1.21x (1.18 to 1.25) faster"."""
-    return words.short(finding.scenario, finding.comparison)
-
-
 def conclusion(scenario: dict, comparison: dict) -> str:
     """One comparison of the scenario's metric, as a sentence."""
     pair = [words.contestant(scenario, comparison[side]) for side in ("numerator", "denominator")]
@@ -99,7 +99,7 @@ def conclusion(scenario: dict, comparison: dict) -> str:
     if not same_case and all(pair[0][what] == pair[1][what] for what in ("config", "variant", "workers")):
         return _of_cases(scenario, comparison, *pair)
     a, b = (words.describe(scenario, c["key"], not same_workers, not same_case) for c in pair)
-    head = f"with {_workers(pair[0]['workers'])}, " if same_workers and pair[0]["workers"] else ""
+    head = f"with {words.workers(pair[0]['workers'])}, " if same_workers and pair[0]["workers"] else ""
     case = series.case_title(scenario, pair[0]["case"]) if same_case else ""
     more = words.settles(scenario, comparison)
     after = f" ({more})" if more else ""
@@ -116,13 +116,9 @@ def _of_cases(scenario: dict, comparison: dict, a: dict, b: dict) -> str:
     who = words.describe(scenario, a["key"], with_case=False)
     cases = " against ".join(series.case_title(scenario, c["case"]) for c in (a, b))
     return (
-        f"{words.capital(who)} with {_workers(a['workers'])}, {cases}: {words.metric(scenario).noun} "
+        f"{words.capital(who)} with {words.workers(a['workers'])}, {cases}: {words.metric(scenario).noun} "
         f"{words.short(scenario, comparison)}."
     )
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'s' if count != 1 else ''}"
 
 
 def verdict(scenario: dict) -> list[str]:
@@ -164,7 +160,7 @@ def _of_group(scenario: dict, group: Sequence[dict]) -> str:
         return conclusion(scenario, first)
     same = pair[0]["workers"] == pair[1]["workers"]
     ours, theirs = (words.describe(scenario, c["key"], with_workers=not same, with_case=False) for c in pair)
-    before = f"With {_workers(pair[0]['workers'])}, " if same and pair[0]["workers"] else ""
+    before = f"With {words.workers(pair[0]['workers'])}, " if same and pair[0]["workers"] else ""
     return words.capital(
         tell(
             [Finding(scenario, c) for c in group],

@@ -22,7 +22,6 @@ from ftbench.report import (
     charts,
     figures,
     findings,
-    opening,
     overview,
     repeat,
     safety,
@@ -45,7 +44,6 @@ PALETTES = {
         "card": "#f5f6f8",
         "strong": "#005a9c",
         "alarm": "#b00020",
-        "faint": "rgba(120,120,120,0.22)",
         "shown": "#0072B2",
     },
     "dark": {
@@ -56,7 +54,6 @@ PALETTES = {
         "card": "#202328",
         "strong": "#7cc4ff",
         "alarm": "#ff8a93",
-        "faint": "rgba(170,170,170,0.25)",
         "shown": "#56B4E9",
     },
 }
@@ -76,7 +73,6 @@ def page(document: dict) -> bytes:
     text = templates.get_template("report.html.jinja").render(
         document=document,
         scenarios=[_scenario(scenario) for scenario in document["scenarios"]],
-        sentences=[words.capital(sentence) for sentence in opening.sentences(document)],
         waterfalls=[_waterfall(document, fall) for fall in document["waterfalls"]],
         overview=overview.chart(document),
         glance=overview.glance(document),
@@ -104,6 +100,7 @@ def _waterfall(document: dict, fall: dict) -> dict:
     """What the template says of a waterfall."""
     advised, code = waterfall.advice(document, fall)
     return {
+        "sentence": words.capital(waterfall.sentence(document, fall)),
         "chart": waterfall_chart.chart(document, fall),
         "ends": waterfall.ends(document, fall),
         "advice": advised,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from ftbench.report import opening, repeat, safety, waterfall, words
+from ftbench.report import overview, repeat, safety, tables, waterfall, words
 from ftrun import escape
 
 
 def summary(document: dict) -> str:
     """The opening sentences and waterfalls, each scenario's comparisons in words, the machine and the command."""
     parts = ["## What removing the GIL did to data loading"]
-    parts += [text(words.capital(sentence)) for sentence in opening.sentences(document)]
+    parts += [text(words.capital(sentence)) for sentence in overview.sentences(document)]
     for fall in document["waterfalls"]:
         parts += _waterfall(document, fall)
-    state = words.state(document)
+    state, told = words.state(document), {fall["scenario"] for fall in document["waterfalls"]}
     if state:
         parts.append(f"**{text(state)}**")
     for scenario in document["scenarios"]:
@@ -24,9 +22,10 @@ def summary(document: dict) -> str:
         if scenario["note"]:
             parts.append(f"**{text(scenario['note'])}**")
         parts.append(text(words.work(scenario)) + ".")
-        table = _comparisons(scenario)
-        if table:
-            parts.append(table)
+        # What the waterfall says is said.
+        chosen = words.pictured(scenario)
+        if chosen and scenario["name"] not in told:
+            parts.append(_grid(tables.outcomes(scenario, chosen)))
         parts.append(" ".join(text(sentence) for sentence in (words.resolution(scenario), *words.disturbed(scenario))))
     parts += _safety(document)
     lines = [
@@ -41,24 +40,21 @@ def summary(document: dict) -> str:
         "### Repeat it",
         _code(line for _, line in repeat.commands(document)),
     ]
+    for place, fall in enumerate(document["waterfalls"]):
+        advised, code = waterfall.advice(document, fall)
+        parts += [*([] if place else ["### What to use"]), text(advised), _code([code], "python")]
     return "\n\n".join(parts) + "\n"
 
 
 def _waterfall(document: dict, fall: dict) -> list[str]:
-    chain = waterfall.rows(document, fall)
-    rows = [["what changes", "factor", "samples/s", "throughput", "CPU time"], ["---", "---:", "---:", "---", "---"]]
-    for row in chain:
-        factor = "" if row.ratio is None else f"{row.ratio:.2f}"
-        rows.append([text(row.name), factor, f"{row.value:.0f}", text(row.throughput), text(row.cpu)])
-    advised, code = waterfall.advice(document, fall)
-    found = [f"### {text(waterfall.title(document, fall))}", _table(rows), text(waterfall.ends(document, fall))]
-    if fall["missing"]:
-        found.append(text(waterfall.missing(fall)))
-    return [*found, text(advised), _code([code], "python")]
+    found = [f"### {text(waterfall.title(document, fall))}", _grid(waterfall.table(document, fall))]
+    return [*found, *(text(said) for said in (waterfall.ends(document, fall), waterfall.missing(fall)) if said)]
 
 
-def _table(rows: Iterable[Iterable[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+def _grid(table: tables.Table) -> str:
+    head = [["---:" if place in table.numbers else "---" for place in range(len(table.head))]]
+    rows = [[text(cell) for cell in row] for row in (table.head, *table.rows)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (rows[0], *head, *rows[1:]))
 
 
 def text(value: str) -> str:
@@ -70,36 +66,15 @@ def _safety(document: dict) -> list[str]:
     """What the thread-safety suite found, its table folded."""
     parts = ["### Thread safety", *(text(sentence) for sentence in safety.sentences(document))]
     if safety.ran(document):
-        table = safety.table(document)
-        rows = [table.head, ["---:" if place in table.numbers else "---" for place in range(len(table.head))]]
-        rows += [[text(cell) for cell in row] for row in table.rows]
         parts += [
             "<details><summary>Scenario by scenario</summary>",
-            _table(rows),
+            _grid(safety.table(document)),
             *(text(line) for line in safety.known(document)),
             "</details>",
         ]
         for title, said in safety.failures(document):
             parts += [text(title), _code(safety.beginning(said).splitlines())]
     return parts
-
-
-def _comparisons(scenario: dict) -> str:
-    chosen = words.pictured(scenario)
-    if not chosen:
-        return ""
-    wanted = any(c["target"] for c in chosen)
-    head = ["comparison", f"{words.metric(scenario).noun}: ratio (95% CI)", *(["target"] if wanted else [])]
-    rows = [head, ["---"] * len(head)]
-    for c in chosen:
-        rows.append(
-            [
-                text(words.title_with_case(scenario, c)),
-                text(words.short(scenario, c)),
-                *([text(words.target(c))] if wanted else []),
-            ]
-        )
-    return _table(rows)
 
 
 def _code(lines, language: str = "console") -> str:

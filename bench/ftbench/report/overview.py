@@ -1,13 +1,15 @@
-"""All scenarios in one chart and one table: threads without the GIL against processes with it."""
+"""The scenarios of a run that have no waterfall: in a list, and in one chart of threads against processes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ftbench.report import figures, findings, opening, words
+from ftbench.plan.variants import VARIANTS
+from ftbench.report import figures, findings, waterfall, words
 from ftbench.report.chart import Chart
+from ftbench.report.findings import Finding
 from ftbench.report.tables import Table
-from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW
 
 
 @dataclass(frozen=True)
@@ -18,34 +20,43 @@ class Glance:
     id: str
     question: str
     answer: str
-    clear: bool
+
+
+def others(document: dict) -> list[dict]:
+    """The scenarios without a waterfall."""
+    told = {fall["scenario"] for fall in document["waterfalls"]}
+    return [scenario for scenario in document["scenarios"] if scenario["name"] not in told]
+
+
+def sentences(document: dict) -> list[str]:
+    """A sentence for each waterfall, and the first conclusion of each scenario without one."""
+    found = [waterfall.sentence(document, fall) for fall in document["waterfalls"]]
+    return found + [f"{each.name}: {each.answer}" for each in glance(document) if each.answer]
 
 
 def glance(document: dict) -> list[Glance]:
-    """Every scenario with its question and its most important comparison in words."""
-    found = []
-    for scenario in document["scenarios"]:
-        chosen = words.pictured(scenario)
-        answer, clear = "", False
-        if chosen:
-            c = chosen[0]
-            answer = f"{words.title_with_case(scenario, c)}: {words.short(scenario, c)}"
-            if scenario["cases"]:
-                answer = findings.verdict(scenario)[0]
-                chosen = [each for each in chosen if each["kind"] == c["kind"]]
-            else:
-                chosen = [c]
-            clear = any(each["verdict"] not in (NO_DIFFERENCE, TOO_FEW) for each in chosen)
-        found.append(
-            Glance(
-                scenario["name"],
-                "scenario-" + words.slug(scenario["name"]),
-                scenario.get("question") or scenario["description"],
-                answer,
-                clear,
-            )
+    """Every scenario without a waterfall, with its question and its most important comparison in words."""
+    return [
+        Glance(
+            scenario["name"],
+            "scenario-" + words.slug(scenario["name"]),
+            scenario["question"] or scenario["description"],
+            next(iter(findings.verdict(scenario)), ""),
         )
-    return found
+        for scenario in others(document)
+    ]
+
+
+def _meetings(scenario: dict) -> Iterator[Finding]:
+    """Threads without the GIL against processes with it, by the scenario's metric: the first of each case."""
+    found: dict[str, Finding] = {}
+    for c in words.comparisons(scenario, scenario["metrics"][0]):
+        a, b = (words.contestant(scenario, c[side]) for side in ("numerator", "denominator"))
+        processes = b["variant"] in VARIANTS and VARIANTS[b["variant"]].processes
+        if processes and (a["config"], b["config"]) == ("ft", "gil") and a["workers"] == b["workers"]:
+            if a["case"] == b["case"] and not VARIANTS[a["variant"]].processes:
+                found.setdefault(a["case"], Finding(scenario, c))
+    yield from found.values()
 
 
 def chart(document: dict) -> Chart | None:
@@ -53,14 +64,14 @@ def chart(document: dict) -> Chart | None:
 
     Ratios are turned so that above 1 the threads are better, also of what should be small.
     """
-    found = opening.findings(document, opening.THREADS)
+    found = [finding for scenario in others(document) for finding in _meetings(scenario)]
     if len(found) < 2:
         return None
-    rows = []
+    rows, cells = [], []
     for finding in found:
-        c = finding.comparison
+        about, outcome = words.metric_of(finding.comparison["metric"]), finding.result
+        factor = words.times(finding.advantage)
         low, high = finding.interval or (None, None)
-        about = words.metric_of(c["metric"])
         rows.append(
             figures.Row(
                 f"{finding.where}: {about.noun}",
@@ -68,31 +79,17 @@ def chart(document: dict) -> Chart | None:
                 low,
                 high,
                 finding.outcome in ("better", "worse"),
-                words.times(finding.advantage),
-                f"{finding.where}\n{c['title']}\n{words.short(finding.scenario, c)}",
+                factor,
+                f"{finding.where}\n{finding.comparison['title']}\n{outcome}",
             )
         )
-    alt = "Threads without the GIL against processes with it, above 1 where the threads are better: " + "; ".join(
-        f"{f.where} {words.times(f.advantage)} ({f.outcome})" for f in found
-    )
-    table = Table(
-        ("scenario", "quantity", "advantage of threads", "as measured"),
-        tuple(
-            (
-                f.where,
-                words.metric_of(f.comparison["metric"]).title,
-                words.times(f.advantage),
-                words.short(f.scenario, f.comparison),
-            )
-            for f in found
-        ),
-        frozenset({2}),
-    )
+        cells.append((finding.where, about.title, factor, outcome))
     return Chart(
         "overview",
         "Threads without the GIL against processes with it",
         "Right of 1 the threads are better; lines are 95% confidence intervals. Filled: a difference is shown.",
-        alt,
+        "Threads without the GIL against processes with it, above 1 where the threads are better: "
+        + "; ".join(f"{where} {factor}" for where, _, factor, _ in cells),
         figures.ratios([("", rows)], "advantage of threads (above 1: better)"),
-        table,
+        Table(("scenario", "quantity", "advantage of threads", "as measured"), tuple(cells), frozenset({2})),
     )

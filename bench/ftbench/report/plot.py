@@ -1,4 +1,4 @@
-"""The pictures: what was measured by contestant, and the ratios."""
+"""The pictures: waterfalls, and the ratios of scenarios without one."""
 
 from __future__ import annotations
 
@@ -10,55 +10,35 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.ticker import NullLocator  # noqa: E402
 
-from ftbench.plan.contestants import CONFIGS  # noqa: E402
-from ftbench.plan.metrics import Metric  # noqa: E402
-from ftbench.plan.variants import VARIANTS  # noqa: E402
 from ftbench.report import series as arranged  # noqa: E402
 from ftbench.report import waterfall, words  # noqa: E402
-from ftbench.report.styles import COLOURS, SHOWN, TARGET, UNCERTAIN, style  # noqa: E402
+from ftbench.report.styles import COLOURS, SHOWN, TARGET, UNCERTAIN  # noqa: E402
 from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW  # noqa: E402
 
-# More bars than this leave no room for figures that lie flat.
-FLAT_LABELS = 14
-# More contestants of one number of workers than this are told apart by names, not by a legend.
-MOST_BY_WORKERS = 6
 # How far the picture of ratios reaches beyond the smallest and the largest, as a factor.
 WIDEST = 10
-# More bars than this make a picture that no screen holds.
-MOST_BARS = 30
-# More curves than this are not told apart; those of the most workers are then shown.
-MOST_CURVES = 8
 
 
 def png(document: dict, scenario: dict) -> bytes:
-    """Both pictures side by side, with a title that says what was measured on what."""
+    """A scenario's ratios, with a title that says what was measured on what."""
     # A dollar sign in a text is that, not the beginning of a formula.
     with plt.rc_context({"text.parse_math": False}):
-        return _png(document, scenario)
-
-
-def _png(document: dict, scenario: dict) -> bytes:
-    bars = sum(c["workers"] in _counts(scenario) for c in scenario["contestants"])
-    rows = max(len(words.pictured(scenario)), 0 if arranged.on_an_axis(scenario) else bars * 0.8)
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(14, max(6.5, 1.5 + rows * 0.42)), layout="constrained", width_ratios=(5, 6)
-    )
-    measured(left, scenario)
-    ratios(right, scenario)
-    state = words.state(document)
-    plain = sorted({e["interpreter"]["build"] for e in document["environment"]["twins"].values()})
-    figure.suptitle(
-        f"{scenario['name']}: {scenario['description']}"
-        + (f"\n{scenario['note']}" if scenario["note"] else "")
-        + (f"\n{state}" if state else "")
-        + f"\n{words.machine(document).split(', Linux')[0]}; {', '.join(plain)}; "
-        f"{words.rounds(scenario)}",
-        fontsize=11,
-        color="#B00020" if state else "black",
-    )
-    return _save(figure)
+        height = max(4.0, 1.8 + len(words.pictured(scenario)) * 0.42)
+        figure, axes = plt.subplots(figsize=(10, height), layout="constrained")
+        ratios(axes, scenario)
+        state = words.state(document)
+        plain = sorted({e["interpreter"]["build"] for e in document["environment"]["twins"].values()})
+        figure.suptitle(
+            f"{scenario['name']}: {scenario['description']}"
+            + (f"\n{scenario['note']}" if scenario["note"] else "")
+            + (f"\n{state}" if state else "")
+            + f"\n{words.machine(document).split(', Linux')[0]}; {', '.join(plain)}; "
+            f"{words.rounds(scenario)}",
+            fontsize=10,
+            color="#B00020" if state else "black",
+        )
+        return _save(figure)
 
 
 def waterfalls(document: dict) -> bytes:
@@ -101,152 +81,6 @@ def _save(figure: plt.Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _counts(scenario: dict) -> list[int]:
-    """The numbers of workers that bars are drawn of: all, or of many contestants under cases the highest."""
-    real = scenario["contestants"]
-    counts = sorted({c["workers"] for c in real})
-    return counts[-1:] if scenario["cases"] and len(real) > MOST_BARS else counts
-
-
-def measured(axes: Axes, scenario: dict) -> None:
-    """The scenario's metric by case or number of workers; medians, with lines from the lowest round to the highest."""
-    metric = words.metric(scenario)
-    if arranged.on_an_axis(scenario):
-        _by_case(axes, scenario, metric)
-        return
-    found = {c["key"]: c["metrics"][metric.name] for c in scenario["analysis"]["contestants"]}
-    real = scenario["contestants"]
-    counts = _counts(scenario)
-    left_out = "" if {c["workers"] for c in real} <= set(counts) else f" (with {counts[-1]} workers; the page has all)"
-    series = [
-        (config, variant, case["name"])
-        for case in words.cases(scenario)
-        for config in CONFIGS
-        for variant in VARIANTS
-        if any(words.key(config, variant, n, case["name"]) in found for n in counts)
-    ]
-    axes.set_title(f"{metric.title}: {metric.best} is better{left_out}", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-    one_case = len({case for _, _, case in series}) == 1
-    draw = _by_workers if one_case and len(series) <= MOST_BY_WORKERS else _one_below_the_other
-    draw(axes, metric, found, series, counts)
-
-
-def _bars(
-    found: dict, series: tuple[str, str, str], counts: list[int]
-) -> tuple[list[int], list[float], list[list[float]]]:
-    """(places in `counts`, medians, how far they reach down and up) of what was measured of a series."""
-    config, variant, case = series
-    bars = [(at, found[key]) for at, n in enumerate(counts) if (key := words.key(config, variant, n, case)) in found]
-    return (
-        [at for at, _ in bars],
-        [value["median"] for _, value in bars],
-        [[value["median"] - value["min"] for _, value in bars], [value["max"] - value["median"] for _, value in bars]],
-    )
-
-
-def _style(series: tuple[str, str, str]) -> dict:
-    config, variant, _ = series
-    return {
-        "color": COLOURS[config],
-        "hatch": style(variant).hatch,
-        "edgecolor": "white",
-        "ecolor": "#333333",
-        "capsize": 3,
-        "label": words.label(config, variant),
-    }
-
-
-def _by_case(axes: Axes, scenario: dict, metric: Metric) -> None:
-    """A curve over the values of the cases for each series and number of workers."""
-    value = arranged.places(scenario)
-    curves: dict[tuple, list[arranged.Measured]] = {}
-    found = arranged.measured(scenario, metric.name)
-    counts = sorted({m.workers for m in found})
-    for m in found:
-        curves.setdefault((m.config, m.variant, m.workers), []).append(m)
-    shown = curves if len(curves) <= MOST_CURVES else {key: own for key, own in curves.items() if key[2] == counts[-1]}
-    for (config, variant, workers), own in shown.items():
-        own.sort(key=lambda m: value[m.case])
-        look = style(variant)
-        middle = [m.median for m in own]
-        axes.errorbar(
-            [value[m.case] for m in own],
-            middle,
-            [[m.median - m.low for m in own], [m.high - m.median for m in own]],
-            color=COLOURS[config],
-            linestyle=look.line,
-            marker=look.marker,
-            markersize=6,
-            capsize=3,
-            markerfacecolor=COLOURS[config] if counts.index(workers) % 2 == 0 else "white",
-            label=words.label(config, variant) + (f", x{workers}" if len(counts) > 1 else ""),
-        )
-    title, places, texts, wide = arranged.axis_of_cases(scenario)
-    if wide:
-        axes.set_xscale("log")
-    axes.set_xticks(places, texts)
-    axes.minorticks_off()
-    if arranged.logarithmic([m.median for m in found]):
-        axes.set_yscale("log")
-        low, high = axes.get_ylim()
-        axes.set_yticks(*arranged.log_marks(low, high, metric.unit))
-        axes.yaxis.set_minor_locator(NullLocator())
-    else:
-        axes.set_ylim(bottom=0)
-    axes.set_xlabel(title)
-    axes.set_ylabel(f"{metric.unit} (median; lines: min to max)")
-    left_out = "" if shown is curves else f"; with {counts[-1]} workers, the page has the others"
-    axes.set_title(f"{metric.title}: {metric.best} is better{left_out}", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, loc="best", frameon=False)
-
-
-BOX = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85}
-
-
-def _by_workers(axes: Axes, metric: Metric, found: dict, series: list[tuple[str, str, str]], counts: list[int]) -> None:
-    """A group of upright bars for each number of workers."""
-    width = 0.84 / len(series)
-    for index, each in enumerate(series):
-        at, middle, reach = _bars(found, each, counts)
-        places = [place + (index - (len(series) - 1) / 2) * width for place in at]
-        axes.bar(places, middle, width * 0.94, yerr=reach, **_style(each))
-        for place, value in zip(places, middle, strict=True):
-            axes.annotate(
-                metric.write(value),
-                (place, 0),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                rotation=0 if len(series) * len(counts) <= FLAT_LABELS else 90,
-                fontsize=8,
-                bbox=BOX,
-            )
-    axes.set_xticks(range(len(counts)), [f"{n} worker{'s' if n != 1 else ''}" for n in counts])
-    axes.set_ylabel(f"{metric.unit} (median; lines: min to max)")
-    axes.set_ylim(0, max(v["max"] for v in found.values()) * 1.32)
-    axes.legend(fontsize=8, loc="upper left", ncols=2, frameon=False)
-
-
-def _one_below_the_other(
-    axes: Axes, metric: Metric, found: dict, series: list[tuple[str, str, str]], counts: list[int]
-) -> None:
-    """A lying bar for each contestant, with its name beside it: for more than a legend can tell apart."""
-    names: list[str] = []
-    for each in series:
-        for at, value, low, high in zip(*(lambda b: (b[0], b[1], *b[2]))(_bars(found, each, counts)), strict=True):
-            row = len(names)
-            names.append(f"{each[0]} {words.workers_of(each[1])}\nx{counts[at]}" + (f", {each[2]}" if each[2] else ""))
-            axes.barh(row, value, 0.8, xerr=[[low], [high]], **_style(each))
-            axes.annotate(
-                metric.write(value), (0, row), (4, 0), textcoords="offset points", va="center", fontsize=8, bbox=BOX
-            )
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlabel(f"{metric.unit} (median; lines: min to max)")
-
-
 def _in_lines(title: str) -> str:
     """A comparison's title, broken where that is shortest."""
     return title.replace(" / ", " /\n") if len(title) > 45 else title.replace(", x", "\nx")
@@ -273,7 +107,7 @@ def ratios(axes: Axes, scenario: dict) -> None:
         if wanted:
             axes.plot(c["target"]["value"], row, "|", color=TARGET, markersize=16, markeredgewidth=2)
         axes.annotate(
-            f"{words.times(c['mean'])}  " + (f"target {wanted}" if wanted else c["verdict"]),
+            words.short(scenario, c) + (f"; target {wanted}" if wanted else ""),
             (c["mean"], row),
             (0, 7),
             textcoords="offset points",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 
 from ftbench.plan.contestants import CONFIGS
+from ftbench.report import words
 from ftbench.report.words import without_controls
 from ftbench.stats.waterfall import PRECISION
 
@@ -59,8 +61,25 @@ def commands(document: dict) -> list[tuple[str, str]]:
         data = shlex.quote(without_controls(document["options"]["data"]))
         inside = shlex.join(["/data" if a == document["options"]["data"] else a for a in options(document)])
         found.append(("The same with Docker", f"DATA={data} {before}docker compose run --rm ft-bench {inside}"))
+    if more := longer(document):
+        found.append(("A run that would settle what is open", more))
     found.append(("This report again, from results.json alone", "./twins bench report results.json"))
     return found
+
+
+def longer(document: dict) -> str:
+    """The command of a run that would settle what the waterfalls leave open; "" if nothing is, or it takes hours."""
+    minutes, precision = 0, math.inf
+    for fall in document["waterfalls"]:
+        scenario = next(s for s in document["scenarios"] if s["name"] == fall["scenario"])
+        needed = [(words.more_minutes(scenario, c) or 0, abs(math.log(c["ratio"]))) for c in fall["steps"]]
+        minutes += max(more for more, _ in needed)
+        precision = min([precision, *(far for more, far in needed if more)])
+    if not minutes:
+        return ""
+    given = document["options"]
+    more = {"rounds": None, "budget": given["budget"] + 60 * minutes, "precision": round(precision, 3)}
+    return f"{_series(document)}./twins bench {shlex.join(options({**document, 'options': {**given, **more}}))}"
 
 
 def stress(document: dict) -> str:

@@ -24,24 +24,24 @@ def passed(document: dict) -> bool:
 def sentences(document: dict) -> list[str]:
     """What came of it, or that it was not run; of what is missing, the command that gives it."""
     part = document.get("stress")
-    again = f"`{repeat.stress(document)}` runs it"
+    again = f"To run it: {repeat.stress(document)}"
     if part is None:
         why = (
             " was not run, since the measurement did not come to its end"
             if document["options"].get("stress")
             else " was not part of this run"
         )
-        return [f"The thread-safety suite{why}: {again}."]
+        return [f"The thread-safety suite{why}. {again}"]
     found = []
     if part["status"] != "complete":
         wanted = len(part["scenarios"]) * len(document["options"]["configs"])
         of = f"{len(part['results'])} of {wanted} results are there" if wanted else "there is no result"
-        found.append(f"INCOMPLETE: the thread-safety suite did not come to its end ({part['reason']}); {of}. {again}.")
+        found.append(f"INCOMPLETE: the thread-safety suite did not come to its end ({part['reason']}); {of}. {again}")
     found += [_of(config, results) for config, results in _by_config(document).items() if results]
     if ran(document):
         found.append(
             "No failure in so many rounds is no proof that there is none; a longer run looks harder "
-            "(`--stress-minutes 30`)."
+            "(--stress-minutes 30)."
         )
     return found
 

@@ -50,20 +50,10 @@ class Measured:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
-@dataclass(frozen=True)
-class Case:
-    """One condition of a scenario."""
-
-    name: str
-    title: str
-    value: float | None
-    """Its place on the axis of cases; None where there is none."""
-
-
 def measured(scenario: dict, metric: str) -> list[Measured]:
     """Whoever took part in all rounds, in the order of cases, configurations, variants and workers."""
     about = {c["key"]: c for c in scenario["contestants"]}
-    order = {case.name: number for number, case in enumerate(cases(scenario))}
+    order = {case["name"]: number for number, case in enumerate(scenario["cases"])}
     rounds: dict[str, list[float]] = {}
     for one in scenario["rounds"]:
         for trial in one["trials"]:
@@ -100,20 +90,15 @@ def measured(scenario: dict, metric: str) -> list[Measured]:
     )
 
 
-def cases(scenario: dict) -> list[Case]:
-    """The scenario's cases in its own order, none of most."""
-    return [Case(c["name"], c["title"], c.get("value")) for c in scenario.get("cases") or ()]
-
-
 def on_an_axis(scenario: dict) -> bool:
     """Whether the cases are values of a quantity, so that a curve can join them."""
-    values = [case.value for case in cases(scenario)]
+    values = [case["value"] for case in scenario["cases"]]
     return len(values) > 1 and None not in values and len(set(values)) == len(values)
 
 
 def places(scenario: dict) -> dict[str, float]:
     """Where the cases, by name, are on the axis that they are values of."""
-    return {case.name: case.value for case in cases(scenario) if case.value is not None}
+    return {case["name"]: case["value"] for case in scenario["cases"] if case["value"] is not None}
 
 
 def axis_of_cases(scenario: dict) -> tuple[str, list[float], list[str], bool]:
@@ -138,7 +123,7 @@ def logarithmic(values: Iterable[float]) -> bool:
 
 def case_title(scenario: dict, name: str) -> str:
     """A case in words, "" for no case."""
-    return next((case.title for case in cases(scenario) if case.name == name), name)
+    return next((case["title"] for case in scenario["cases"] if case["name"] == name), name)
 
 
 def quantity(value: float, unit: str) -> str:

@@ -1,73 +1,46 @@
-"""Charts of distributions, and of values between bounds, as plotly figures (see ftbench.report.figures)."""
+"""Distributions as a plotly figure (see ftbench.report.figures)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from ftbench.report.canvas import BAR, FAINT, LONGEST_NAME, OUTLINE, SMALL, TEXT, Rows, lines, logarithmic, safe
+from ftbench.report.canvas import BAR, LONGEST_NAME, SMALL, TEXT, Rows, lines, logarithmic, safe
 from ftbench.report.canvas import figure as empty_figure
-from ftbench.report.styles import COLOURS, style
-from ftbench.report.words import SHORT_TITLES
+from ftbench.report.styles import COLOURS
 
-CURVE_HEIGHT = 340
 # From so many times the smallest value on, the largest leaves no room for the small ones on a linear axis.
 FAR = 10
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A distribution: its quantiles, `(share, value)` in order of both."""
+    """A distribution: its values in order of size."""
 
     config: str
-    variant: str
     label: str
-    quantiles: Sequence[tuple[float, float]]
+    values: Sequence[float]
     hover: str
-    workers: int = 0
+    workers: int
 
     def at(self, share: float) -> float:
-        """The quantile nearest to a share."""
-        return min(self.quantiles, key=lambda q: abs(q[0] - share))[1]
+        """Its quantile."""
+        return quantile(self.values, share)
 
 
-@dataclass(frozen=True)
-class Between:
-    """A value and the bounds that it should lie between."""
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all values do not exceed.
 
-    config: str
-    variant: str
-    label: str
-    least: float
-    most: float
-    value: float
-    low: float
-    high: float
-    hover: str
+    Always one of the values: definition 1 of Hyndman and Fan, "Sample quantiles in statistical packages",
+    The American Statistician 50, 1996.
+    """
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def shares(spreads: Sequence[Spread], unit: str) -> go.Figure:
-    """Cumulative distributions: which share of the values was at most so large."""
-    figure = empty_figure(CURVE_HEIGHT + 64, (spread.label for spread in spreads))
-    for spread in spreads:
-        look = style(spread.variant)
-        figure.add_scatter(
-            x=[value for _, value in spread.quantiles],
-            y=[share for share, _ in spread.quantiles],
-            mode="lines",
-            name=safe(spread.label, LONGEST_NAME),
-            line={"color": COLOURS[spread.config], "width": 2.5, "dash": look.dash, "shape": "hv"},
-            hovertemplate=f"{safe(spread.label)}<br>%{{y:.1%}} are at most %{{x:.4g}} {safe(unit)}<extra></extra>",
-        )
-    _axis(figure, [value for spread in spreads for _, value in spread.quantiles], unit)
-    figure.update_yaxes(range=[0, 1.01], tickformat=".0%", dtick=0.25)
-    figure.update_layout(margin={"l": 52})
-    return figure
-
-
-def _axis(figure: go.Figure, values: Sequence[float], unit: str, room: float = 1.0) -> None:
+def _axis(figure: go.Figure, values: Sequence[float], unit: str, room: float) -> None:
     """The horizontal axis for values of a unit, logarithmic if they are far apart; `room` more on the right."""
     low, high = min(values), max(values)
     if low > 0 and high / low >= FAR:
@@ -124,49 +97,5 @@ def boxes(groups: Sequence[tuple[str, Sequence[Spread]]], unit: str) -> go.Figur
         cliponaxis=False,
     )
     _axis(figure, [spread.at(share) for _, spread in places for share in (0.01, 0.99)], unit, room=1.35)
-    rows.write(figure)
-    return figure
-
-
-def between(groups: Sequence[tuple[str, Sequence[Between]]], unit: str) -> go.Figure:
-    """Bars from bound to bound, each with the mark of a value and its range."""
-    rows, places = Rows(), []
-    for title, group in groups:
-        rows.group(title)
-        places += [(rows.row(row.label), row) for row in group]
-    configs = [config for config in COLOURS if any(row.config == config for _, row in places)]
-    names = {config: f"measured: {SHORT_TITLES[config]}" for config in configs}
-    figure = empty_figure(rows.height + 64, ["between the bounds", *names.values()])
-    figure.add_bar(
-        orientation="h",
-        y=[y for y, _ in places],
-        base=[row.least for _, row in places],
-        x=[row.most - row.least for _, row in places],
-        width=BAR - 6,
-        name="between the bounds",
-        marker={"color": FAINT, "line": {"color": OUTLINE, "width": 1}},
-        hoverinfo="skip",
-    )
-    for config, name in names.items():
-        own = [(y, row) for y, row in places if row.config == config]
-        figure.add_scatter(
-            x=[row.value for _, row in own],
-            y=[y for y, _ in own],
-            mode="markers",
-            name=name,
-            marker={"color": COLOURS[config], "size": 12, "line": {"color": TEXT, "width": 1.5}},
-            error_x={
-                "type": "data",
-                "array": [row.high - row.value for _, row in own],
-                "color": TEXT,
-                "width": 4,
-                "arrayminus": [row.value - row.low for _, row in own],
-                "thickness": 1.5,
-            },
-            customdata=[lines(row.hover) for _, row in own],
-            hovertemplate="%{customdata}<extra></extra>",
-        )
-    most = max(max(row.most, row.high) for _, row in places)
-    figure.update_xaxes(range=[0, most * 1.05], nticks=6, title={"text": safe(unit, LONGEST_NAME)})
     rows.write(figure)
     return figure

@@ -11,32 +11,29 @@ from dataclasses import dataclass
 from ftbench.plan.variants import VARIANTS
 
 COLOURS = {"gil": "#E69F00", "ft-gil": "#56B4E9", "ft": "#009E73"}
-# For ratios, which belong to two configurations; from the same palette.
-PAIR_COLOURS = ("#0072B2", "#D55E00", "#CC79A7", "#009E73", "#E69F00", "#56B4E9")
-SHOWN, UNCERTAIN, TARGET = "#0072B2", "#777777", "#D55E00"
+# What belongs to no one configuration; from the same palette.
+SHOWN = ALIKE = "#0072B2"
+UNCERTAIN, TARGET = "#777777", "#D55E00"
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a variant looks: matplotlib's hatching, plotly's pattern, the dashes and marks of both."""
+    """How a variant looks: the pattern of bars, the dashes and marks of curves."""
 
-    hatch: str
     pattern: str
     dash: str
-    line: str | tuple[int, tuple[int, ...]]
     symbol: str
-    marker: str
 
 
 STYLES = (
-    Style("", "", "solid", "-", "circle", "o"),
-    Style("///", "/", "dash", "--", "square", "s"),
-    Style("**", "+", "longdash", (0, (8, 3)), "star", "*"),
-    Style("xxx", "x", "dot", ":", "x", "x"),
-    Style("...", ".", "dashdot", "-.", "diamond", "D"),
-    Style("\\\\\\", "\\", "longdashdot", (0, (8, 3, 1, 3)), "triangle-up", "^"),
-    Style("++", "-", "5px,2px", (0, (5, 2)), "cross", "P"),
-    Style("oo", "|", "2px,4px", (0, (2, 4)), "triangle-down", "v"),
+    Style("", "solid", "circle"),
+    Style("/", "dash", "square"),
+    Style("+", "longdash", "star"),
+    Style("x", "dot", "x"),
+    Style(".", "dashdot", "diamond"),
+    Style("\\", "longdashdot", "triangle-up"),
+    Style("-", "5px,2px", "cross"),
+    Style("|", "2px,4px", "triangle-down"),
 )
 
 

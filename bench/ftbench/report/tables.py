@@ -72,6 +72,18 @@ def ratios(scenario: dict, comparisons: Sequence[dict]) -> Table:
     )
 
 
+def outcomes(scenario: dict, comparisons: Sequence[dict]) -> Table:
+    """Comparisons in words."""
+    return _table(
+        [
+            ("comparison", False, lambda c: words.title_with_case(scenario, c)),
+            (f"{words.metric(scenario).noun} (95% confidence interval)", False, lambda c: words.short(scenario, c)),
+            ("target", False, words.target),
+        ],
+        comparisons,
+    )
+
+
 def spreads(unit: str, entries: Sequence[tuple[str, dict, Sequence[float]]]) -> Table:
     """Distributions: `entries` are (name, percentiles as the analysis has them, values in order of size).
 
@@ -123,27 +135,6 @@ def few(unit: str, entries: Sequence[tuple[str, Sequence[float]]]) -> Table:
             ("highest", True, lambda e: f"{e[1][-1]:.4g}"),
         ],
         entries,
-    )
-
-
-def bounds(scenario: dict, found: Sequence) -> Table:
-    """Steps between their bounds (ftbench.report.bounds.Bounded)."""
-
-    def over(of: Callable) -> Callable:
-        return lambda b: f"{b.step / of(b):.2f}"
-
-    unit = found[0].unit
-    return _table(
-        [
-            (scenario["case_axis"] or "case", False, lambda b: series.case_title(scenario, b.contestant["case"])),
-            ("contestant", False, lambda b: b.contestant["title"].replace(f" ({b.contestant['case']})", "")),
-            (f"load, {unit}", True, lambda b: f"{b.load:.4g}"),
-            ("train", True, lambda b: f"{b.train:.4g}"),
-            ("step", True, lambda b: f"{b.step:.4g}"),
-            ("step / max", True, over(lambda b: b.least)),
-            ("step / sum", True, over(lambda b: b.most)),
-        ],
-        found,
     )
 
 

@@ -9,10 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ftbench.plan.contestants import CONFIG_TITLES, CONFIGS
-from ftbench.plan.variants import VARIANTS
-from ftbench.report import findings, opening, safety, waterfall, words
-from ftbench.stats.statistics import MISSED, NO_DIFFERENCE, TOO_FEW, UNCLEAR
+from ftbench.report import findings, overview, repeat, safety, series, tables, waterfall, words
 
 # A pipe has no width; tables need this much not to break their lines.
 PLAIN_WIDTH = 120
@@ -33,7 +30,7 @@ def show(document: dict, directory: Path) -> None:
         if fall["missing"]:
             console.print(_plain(waterfall.missing(fall)))
         console.print()
-    for sentence in opening.sentences(document):
+    for sentence in overview.sentences(document):
         console.print(f"[bold]{_plain(words.capital(sentence))}[/bold]")
     told = {fall["scenario"]: len(fall["steps"]) + 1 for fall in document["waterfalls"]}
     for scenario in document["scenarios"]:
@@ -55,6 +52,8 @@ def show(document: dict, directory: Path) -> None:
         console.print(f"[bold red]{_plain(state)}[/bold red]")
     # soft_wrap: what a person copies must not be broken.
     console.print(f"report: {directory / 'report.html'}", soft_wrap=True, markup=False)
+    if longer := repeat.longer(document):
+        console.print(f"To settle what is open: {_plain(longer)}", soft_wrap=True)
     for fall in document["waterfalls"]:
         text, code = waterfall.advice(document, fall)
         console.print(f"[bold]{_plain(text)}[/bold]")
@@ -63,17 +62,13 @@ def show(document: dict, directory: Path) -> None:
 
 def _waterfall(document: dict, fall: dict) -> Table:
     """The chain, a step in a line."""
-    chain = waterfall.rows(document, fall)
+    content = waterfall.table(document, fall)
     table = Table(title=_plain(waterfall.title(document, fall)), title_justify="left", box=None, pad_edge=False)
-    table.add_column("what changes")
-    table.add_column("factor", justify="right", no_wrap=True)
-    table.add_column("samples/s", justify="right", no_wrap=True)
-    table.add_column("throughput")
-    table.add_column("CPU time")
-    for row in chain:
-        factor = "" if row.ratio is None else f"x {row.ratio:.2f}"
-        cells = [_plain(text) for text in (row.name, factor, f"{row.value:.0f}", row.throughput, row.cpu)]
-        table.add_row(*cells, style="bold" if row is chain[-1] else None)
+    for place, heading in enumerate(content.head):
+        number = place in content.numbers
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number)
+    for row in content.rows:
+        table.add_row(*map(_plain, row), style="bold" if row is content.rows[-1] else None)
     return table
 
 
@@ -84,12 +79,15 @@ def _scenario(console: Console, scenario: dict, detailed: bool) -> None:
         console.print(_plain(scenario["question"]), style="italic")
     if scenario["note"]:
         console.print(f"[bold yellow]{_plain(scenario['note'])}[/bold yellow]")
-    console.print(_measured(scenario))
+    metric = words.metric(scenario)
+    measured = tables.measured(scenario, metric, series.measured(scenario, metric.name))
+    console.print(_grid(f"{metric.title}: {metric.best} is better", measured))
     if not detailed:
         return
-    for table in (_ratios(scenario), _secondary(scenario)):
-        if table:
-            console.print(table)
+    # Of a scenario with cases, the page has the rest.
+    found = words.pictured(scenario) if scenario["cases"] else words.comparisons(scenario, metric.name)
+    if found:
+        console.print(_grid(f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found)))
     console.print(_plain(words.resolution(scenario)))
     for sentence in words.disturbed(scenario):
         console.print(_plain(sentence))
@@ -101,14 +99,7 @@ def _safety(console: Console, document: dict) -> None:
     """What the thread-safety suite found."""
     console.print()
     if safety.ran(document):
-        content = safety.table(document)
-        # Many columns: without padding they fit.
-        table = Table(title="Thread safety: scenarios of tests/stress", title_justify="left", padding=0)
-        for place, heading in enumerate(content.head):
-            table.add_column(heading, justify="right" if place in content.numbers else "left", no_wrap=not place)
-        for row in content.rows:
-            table.add_row(*map(_plain, row))
-        console.print(table)
+        console.print(_grid("Thread safety: scenarios of tests/stress", safety.table(document)))
         for line in safety.known(document):
             console.print(_plain(line))
         for title, text in safety.failures(document):
@@ -119,89 +110,11 @@ def _safety(console: Console, document: dict) -> None:
         console.print(f"[{style}]{_plain(sentence)}[/{style}]")
 
 
-def _measured(scenario: dict) -> Table:
-    legend = "; ".join(
-        f"{config}: {CONFIG_TITLES[config]}"
-        for config in CONFIGS
-        if any(c["config"] == config for c in scenario["contestants"])
-    )
-    metric = words.metric(scenario)
-    table = Table(
-        title=f"{metric.title}, {metric.unit}: median (min-max)",
-        title_justify="left",
-        caption=legend,
-        caption_justify="left",
-    )
-    measured = {c["key"]: c["metrics"][metric.name] for c in scenario["analysis"]["contestants"]}
-    counts = sorted({c["workers"] for c in scenario["contestants"]})
-    table.add_column("configuration")
-    table.add_column("workers are")
-    for n in counts:
-        table.add_column(f"{n} worker{'s' if n != 1 else ''}", justify="right", no_wrap=True)
-    for case in words.cases(scenario):
-        rows = []
-        for config in CONFIGS:
-            for variant in VARIANTS:
-                values = [measured.get(words.key(config, variant, n, case["name"])) for n in counts]
-                if any(values):
-                    cells = [v and [metric.write(v[which]) for which in ("median", "min", "max")] for v in values]
-                    rows.append(
-                        (
-                            config,
-                            words.workers_of(variant),
-                            *("{} ({}-{})".format(*cell) if cell else "" for cell in cells),
-                        )
-                    )
-        if rows and case["name"]:
-            table.add_section()
-            table.add_row(f"[bold]{_plain(case['title'])}[/bold]")
-        for row in rows:
-            table.add_row(*row)
+def _grid(title: str, content: tables.Table) -> Table:
+    # Many columns: without padding they fit.
+    table = Table(title=_plain(title), title_justify="left", padding=0)
+    for place, heading in enumerate(content.head):
+        table.add_column(_plain(heading), justify="right" if place in content.numbers else "left", no_wrap=not place)
+    for row in content.rows:
+        table.add_row(*map(_plain, row))
     return table
-
-
-def _outcome(scenario: dict, comparison: dict) -> str:
-    style = "dim" if comparison["verdict"] in (NO_DIFFERENCE, TOO_FEW) else "bold"
-    return f"[{style}]{_plain(words.short(scenario, comparison))}[/{style}]"
-
-
-def _target(comparison: dict) -> str:
-    if comparison["target"] is None:
-        return ""
-    style = {MISSED: "red", UNCLEAR: "yellow"}.get(comparison["target"]["verdict"], "green")
-    return f"[{style}]{_plain(words.target(comparison))}[/{style}]"
-
-
-def _ratios(scenario: dict) -> Table | None:
-    metric = words.metric(scenario)
-    # Of a scenario with cases, the page has the rest.
-    found = words.pictured(scenario) if scenario["cases"] else words.comparisons(scenario, metric.name)
-    with_targets = any(c["target"] for c in found)
-    table = Table(title=f"Ratios of {metric.noun} within rounds", title_justify="left")
-    for heading in ("comparison", "outcome (95% CI)", *(["target"] if with_targets else [])):
-        table.add_column(heading, no_wrap=heading == "target")
-    kind = None
-    for c in found:
-        if kind not in (None, c["kind"]):
-            table.add_section()
-        kind = c["kind"]
-        title = words.title_with_case(scenario, c) if scenario["cases"] else c["title"]
-        table.add_row(_plain(title), _outcome(scenario, c), *([_target(c)] if with_targets else []))
-    return table if found else None
-
-
-def _secondary(scenario: dict) -> Table | None:
-    table = Table(title="Also measured: outcome (95% CI)", title_justify="left")
-    names = scenario["metrics"][1:]
-    table.add_column("comparison")
-    for name in names:
-        table.add_column(words.metric_of(name).title)
-    rows: dict[str, dict[str, str]] = {}
-    pairs = {(c["numerator"], c["denominator"]) for c in words.pictured(scenario)}
-    for name in names:
-        for c in words.comparisons(scenario, name):
-            if c["kind"] not in ("gil", "build", "scaling") and (c["numerator"], c["denominator"]) in pairs:
-                rows.setdefault(c["title"], {})[name] = _outcome(scenario, c)
-    for title, cells in rows.items():
-        table.add_row(_plain(title.split(":")[0]), *(cells.get(name, "") for name in names))
-    return table if rows else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from ftbench.plan.chain import TODAY
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import words
+from ftbench.report.tables import Table
+from ftbench.stats.waterfall import in_each_process, typical_of
 
 CPU = "cpu_per_1000"
 
@@ -41,17 +43,10 @@ def rows(document: dict, fall: dict) -> list[Row]:
     about, cpu_about = words.metric_of("throughput"), words.metric_of(CPU)
 
     def dots(key: str) -> tuple[float, ...]:
-        return tuple(
-            trial["metrics"]["throughput"]
-            for one in scenario["rounds"]
-            for trial in one["trials"]
-            if trial["contestant"] == key
-        )
+        return tuple(in_each_process(scenario, key, "throughput"))
 
     start = fall["start"]
-    first = dots(start["contestant"])
-    # Means of logarithms, as the ratios are: the steps then end where the last contestant is.
-    value = math.exp(math.fsum(map(math.log, first)) / len(first))
+    first, value = dots(start["contestant"]), start["value"]
     config = words.contestant(scenario, start["contestant"])["config"]
     found = [Row(start["name"], config, value, 0.0, None, "", "", first)]
     for step, cpu in zip(fall["steps"], fall[CPU]["steps"], strict=True):
@@ -64,14 +59,22 @@ def rows(document: dict, fall: dict) -> list[Row]:
     return [*found, Row("in all", config, value, 0.0, fall["total"]["ratio"], *texts, found[-1].dots)]
 
 
+def table(document: dict, fall: dict) -> Table:
+    """The chain as a table, a step in a line."""
+    rows_of = [
+        (row.name, "" if row.ratio is None else f"x {row.ratio:.2f}", f"{row.value:.0f}", row.throughput, row.cpu)
+        for row in rows(document, fall)
+    ]
+    return Table(("what changes", "factor", "samples/s", "throughput", "CPU time"), tuple(rows_of), frozenset({1, 2}))
+
+
 def title(document: dict, fall: dict) -> str:
     """What was loaded and by how many workers."""
     scenario = scenario_of(document, fall)
     case = next(
         (f", {case['title']}" for case in scenario["cases"] if case["name"] == fall["case"] and case["name"]), ""
     )
-    workers = fall["workers"]
-    return f"{scenario['description']}{case}: {workers} worker{'s' if workers != 1 else ''}"
+    return words.capital(f"{scenario['description']}{case}: {words.workers(fall['workers'])}")
 
 
 def sentence(document: dict, fall: dict) -> str:
@@ -79,10 +82,14 @@ def sentence(document: dict, fall: dict) -> str:
     about = words.metric_of("throughput")
     chain = rows(document, fall)
     end = words.contestant(scenario_of(document, fall), fall["steps"][-1]["contestant"])
+    start = words.contestant(scenario_of(document, fall), fall["start"]["contestant"])
+    against = "torch's DataLoader with processes"
+    if start["variant"] != TODAY:
+        against = words.describe(scenario_of(document, fall), start["key"], with_case=False)
     who = {"ft": "threads without the GIL", "ft-gil": "threads in the free-threaded build, GIL on"}
     text = (
-        f"{fall['workload']}: {who.get(end['config'], 'threads with the GIL')} against torch's DataLoader with "
-        f"processes: {chain[-1].throughput}, {about.write(chain[-1].value)} against "
+        f"{fall['workload']}: {who.get(end['config'], 'threads with the GIL')} against {against}: "
+        f"{chain[-1].throughput}, {about.write(chain[-1].value)} against "
         f"{about.write(chain[0].value)} samples/s"
     )
     last = fall["steps"][-1]
@@ -111,8 +118,8 @@ def missing(fall: dict) -> str:
     """Which steps could not be measured, "" if all were."""
     if not fall["missing"]:
         return ""
-    builds = " and the ".join(words.CONFIG_TITLES[config] for config in fall["missing"])
-    return f"Missing here: the {builds}. The steps that need it are not in this chain."
+    parts = ", ".join(words.CONFIG_TITLES.get(each, each) for each in fall["missing"])
+    return f"Missing here: {parts}. The steps that need them are not in this chain."
 
 
 def advice(document: dict, fall: dict) -> tuple[str, str]:
@@ -120,7 +127,7 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
     scenario = scenario_of(document, fall)
     titles = {c["key"]: c for c in scenario["contestants"]}
     measured = [
-        (c["metrics"]["throughput"]["median"], titles[c["key"]])
+        (typical_of(scenario, c["key"], "throughput"), titles[c["key"]])
         for c in scenario["analysis"]["contestants"]
         if titles[c["key"]]["case"] == fall["case"]
     ]

@@ -7,7 +7,6 @@ from ftbench.report.canvas import BACK, SMALL, TEXT, Rows, safe
 from ftbench.report.canvas import figure as empty_figure
 from ftbench.report.chart import Chart
 from ftbench.report.styles import COLOURS
-from ftbench.report.tables import Table
 
 
 def chart(document: dict, fall: dict) -> Chart:
@@ -55,12 +54,5 @@ def chart(document: dict, fall: dict) -> Chart:
         f"Waterfall of {fall['workload']}: "
         + "; ".join(f"{r.name} {r.throughput or f'{r.value:.0f}/s'}" for r in chain),
         figure,
-        Table(
-            ("what changes", "factor", "throughput", "CPU time per 1,000 samples"),
-            tuple(
-                (r.name, "" if r.ratio is None else f"{r.ratio:.2f}", r.throughput or f"{r.value:.0f} samples/s", r.cpu)
-                for r in chain
-            ),
-            frozenset({1}),
-        ),
+        waterfall.table(document, fall),
     )

@@ -1,4 +1,4 @@
-"""Charts of what trials kept of their inside: distributions, curves, and a step against its bounds.
+"""Charts of what trials kept beside their metrics: distributions, such as the times of single steps, and curves.
 
 What is kept under one name is drawn as what it is: values that follow something are curves over it, many
 values without an order are distributions, and a few are a measurement like any other.
@@ -7,12 +7,13 @@ values without an order are distributions, and a few are a measurement like any 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from ftbench.plan.metrics import METRICS
-from ftbench.report import bounds, distributions, figures, series, spreads, tables, words
+from ftbench.report import figures, series, spreads, tables, words
 from ftbench.report.chart import Chart
 from ftbench.report.chart import name as chart_name
-from ftbench.report.distributions import Curve
+from ftbench.stats.statistics import median
 
 # With fewer values a trial, a 99th percentile is one value, and a box hides how few they are.
 FEWEST = 30
@@ -36,17 +37,70 @@ MOST_FACETS = 4
 MOST_ROWS = 30
 
 
+@dataclass(frozen=True)
+class Curve:
+    """What a value was over the course of a contestant's trials: of the rounds the median, lowest and highest."""
+
+    unit: str
+    over: str
+    """What it goes over: "samples loaded"."""
+    x: tuple[float, ...]
+    middle: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def _kept(scenario: dict, curves: bool) -> dict[str, dict[str, list[dict]]]:
+    """name -> {contestant's key: what its trials kept under that name}: curves, or all else."""
+    found: dict[str, dict[str, list[dict]]] = {}
+    for one in scenario["rounds"]:
+        for trial in one["trials"]:
+            for name, kept in trial["distributions"].items():
+                if ("over" in kept) == curves:
+                    found.setdefault(name, {}).setdefault(trial["contestant"], []).append(kept)
+    return found
+
+
+def _curve(rounds: Sequence[dict]) -> Curve:
+    """As far as all rounds have it."""
+    shortest = min(rounds, key=lambda kept: len(kept["values"]))
+    at_each = list(zip(*(kept["values"] for kept in rounds), strict=False))
+    return Curve(
+        shortest["unit"],
+        shortest["over"]["title"],
+        tuple(shortest["over"]["values"]),
+        tuple(median(of) for of in at_each),
+        tuple(min(of) for of in at_each),
+        tuple(max(of) for of in at_each),
+    )
+
+
+def curves(scenario: dict) -> dict[str, dict[str, Curve]]:
+    """name -> {contestant's key: its curve}."""
+    found = _kept(scenario, curves=True)
+    return {name: {key: _curve(rounds) for key, rounds in of.items()} for name, of in found.items()}
+
+
+def pooled(scenario: dict) -> dict[str, tuple[str, dict[str, list[float]]]]:
+    """name -> (unit, {contestant's key: its values of all rounds, in order of size}); curves are no distributions."""
+    return {
+        name: (
+            next(iter(of.values()))[0]["unit"],
+            {key: sorted(value for kept in rounds for value in kept["values"]) for key, rounds in of.items()},
+        )
+        for name, of in _kept(scenario, curves=False).items()
+    }
+
+
 def charts(scenario: dict) -> list[Chart]:
     """The charts of everything that the scenario's trials kept, the most telling first."""
-    found = [*bounds.charts(scenario)]
-    covered = set(bounds.NAMES) if found else set()
+    found: list[Chart] = []
+    for name, of_name in curves(scenario).items():
+        found += _curves(scenario, name, of_name)
     shown = bool(found)
-    for name, curves in distributions.curves(scenario).items():
-        found += _curves(scenario, name, curves)
-        shown = True
-    for name, (unit, by_key) in distributions.pooled(scenario).items():
+    for name, (unit, by_key) in pooled(scenario).items():
         entries = _in_order(scenario, by_key)
-        if name in covered or not entries:
+        if not entries:
             continue
         if max(len(values) for _, values in entries) < FEWEST * len(scenario["rounds"]):
             if name not in METRICS:
@@ -54,7 +108,7 @@ def charts(scenario: dict) -> list[Chart]:
         else:
             # One of what the scenario is about is shown, the others on request.
             about = not shown and unit == words.metric(scenario).unit
-            found += _distribution(scenario, name, unit, entries, "" if about else title(name))
+            found.append(_distribution(scenario, name, unit, entries, "" if about else title(name)))
             shown = shown or about
     return found
 
@@ -83,9 +137,9 @@ def _full(scenario: dict, c: dict) -> str:
     return f"{_short(c)}, {case}" if case else _short(c)
 
 
-def _curves(scenario: dict, name: str, curves: dict[str, Curve]) -> Iterator[Chart]:
+def _curves(scenario: dict, name: str, of_name: dict[str, Curve]) -> Iterator[Chart]:
     """A chart for each case; one curve if all are the same."""
-    entries = _in_order(scenario, curves)
+    entries = _in_order(scenario, of_name)
     if not entries:
         return
     about, label = entries[0][1], title(name)
@@ -111,7 +165,6 @@ def _curves(scenario: dict, name: str, curves: dict[str, Curve]) -> Iterator[Cha
             about.low,
             about.high,
             [f"{about.over} {x:g}\n{y:.4g} {about.unit}" for x, y in zip(about.x, about.middle, strict=True)],
-            pair=0,
         )
         yield Chart(
             chart_name(scenario["name"], name, "curve"),
@@ -131,7 +184,9 @@ def _curves(scenario: dict, name: str, curves: dict[str, Curve]) -> Iterator[Cha
         most = max(c["workers"] for c, _ in own)
         # With cases, those of the most workers have the picture; the table has all.
         group = [(c, curve) for c, curve in own if not case or c["workers"] == most]
-        which = ", ".join(part for part in (series.case_title(scenario, case), _workers(most)) if case and part)
+        which = ", ".join(
+            part for part in (series.case_title(scenario, case), words.workers(most) if most else "") if case and part
+        )
         lines = [
             figures.Line(
                 c["config"],
@@ -164,16 +219,12 @@ def _times(c: dict, counts: Sequence[int]) -> str:
     return f", x{c['workers']}" if len(counts) > 1 and c["workers"] else ""
 
 
-def _workers(count: int) -> str:
-    return f"{count} worker{'s' if count != 1 else ''}" if count else ""
-
-
 def _few(scenario: dict, name: str, unit: str, entries: Sequence[tuple[dict, list[float]]]) -> Chart:
     """Values of which a trial has but a few: their median and how far they reach, for each contestant."""
     groups: dict[str, list[figures.Bar]] = {}
     rows = []
     for c, values in entries:
-        case, middle = series.case_title(scenario, c["case"]), distributions.quantile(values, 0.5)
+        case, middle = series.case_title(scenario, c["case"]), spreads.quantile(values, 0.5)
         text = f"{middle:.4g}"
         groups.setdefault(case, []).append(
             figures.Bar(
@@ -188,9 +239,7 @@ def _few(scenario: dict, name: str, unit: str, entries: Sequence[tuple[dict, lis
             )
         )
         rows.append((_full(scenario, c), values))
-    alt = f"{title(name)} in {unit}: " + "; ".join(
-        f"{who} {distributions.quantile(values, 0.5):.4g}" for who, values in rows
-    )
+    alt = f"{title(name)} in {unit}: " + "; ".join(f"{who} {spreads.quantile(values, 0.5):.4g}" for who, values in rows)
     return Chart(
         chart_name(scenario["name"], name),
         title(name),
@@ -204,7 +253,7 @@ def _few(scenario: dict, name: str, unit: str, entries: Sequence[tuple[dict, lis
 
 def _distribution(
     scenario: dict, name: str, unit: str, entries: Sequence[tuple[dict, list[float]]], folded: str
-) -> Iterator[Chart]:
+) -> Chart:
     groups: dict[str, list[spreads.Spread]] = {}
     rows = []
     percentiles = {
@@ -215,18 +264,11 @@ def _distribution(
     for c, values in entries:
         case, full = series.case_title(scenario, c["case"]), _full(scenario, c)
         text = ", ".join(
-            f"{label} {distributions.quantile(values, share):.4g}"
+            f"{label} {spreads.quantile(values, share):.4g}"
             for label, share in (("median", 0.5), ("90%", 0.9), ("99%", 0.99))
         )
         groups.setdefault(case, []).append(
-            spreads.Spread(
-                c["config"],
-                c["variant"],
-                _short(c),
-                distributions.quantiles(values),
-                f"{full}\n{text} {unit}",
-                c["workers"],
-            )
+            spreads.Spread(c["config"], _short(c), values, f"{full}\n{text} {unit}", c["workers"])
         )
         rows.append((full, percentiles.get(c["key"], {}), values))
     table, label = tables.spreads(unit, rows), title(name)
@@ -236,10 +278,9 @@ def _distribution(
             case: [spread for spread in group if spread.workers == most] or group for case, group in groups.items()
         }
     alt = f"Distributions: {label}, {unit}: " + "; ".join(
-        f"{row} median {distributions.quantile(v, 0.5):.4g}, 99% {distributions.quantile(v, 0.99):.4g}"
-        for row, _, v in rows
+        f"{row} median {spreads.quantile(v, 0.5):.4g}, 99% {spreads.quantile(v, 0.99):.4g}" for row, _, v in rows
     )
-    yield Chart(
+    return Chart(
         chart_name(scenario["name"], name),
         f"{label}: all of them, not only the median",
         "All rounds together. Boxes: the middle half, with the median; lines: from 1% to 99%; figures beside "
@@ -249,13 +290,3 @@ def _distribution(
         table,
         folded,
     )
-    for case, group in groups.items():
-        yield Chart(
-            chart_name(scenario["name"], name, "shares", case),
-            f"{label}{f', {case}' if case else ''}: which share is at most so large",
-            "The further left a curve rises, the smaller the values; its upper end is the tail.",
-            alt,
-            spreads.shares(group, unit),
-            table,
-            folded or f"shares of {label[0].lower()}{label[1:]}",
-        )

@@ -6,7 +6,7 @@ import base64
 import math
 import re
 
-from ftbench.plan.contestants import CONFIG_TITLES, Contestant, plural
+from ftbench.plan.contestants import CONFIG_TITLES, plural
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.plan.variants import VARIANTS
 from ftbench.stats.statistics import NEGLIGIBLE, NO_DIFFERENCE, TOO_FEW
@@ -61,28 +61,30 @@ def interval(comparison: dict) -> str:
     return f"{_figure(comparison['low'])} to {_figure(comparison['high'])}"
 
 
-def change(ratio: float) -> str:
-    """How far a ratio is from 1, without a direction: "57%", "a factor of 3.4"."""
-    factor = max(ratio, 1 / ratio)
-    if factor >= FACTOR:
-        return f"a factor of {'more than 100' if factor > 100 else f'{factor:.1f}'}"
+def change(ratio: float, factor: bool = False) -> str:
+    """How far a ratio is from 1, without a direction: "57%"; as a factor "3.4"."""
+    far = max(ratio, 1 / ratio)
+    if factor:
+        return "more than 100" if far > 100 else f"{far:.1f}"
     part = abs(ratio - 1)
-    return f"{100 * part:.1f}%" if part < 0.0095 else f"{100 * part:.0f}%"
+    return f"{100 * part:.1f}%" if part < 0.0095 else f"{100 * part:,.0f}%"
+
+
+def as_factor(ratio: float) -> bool:
+    """Whether a ratio is told as a factor."""
+    return max(ratio, 1 / ratio) >= FACTOR
 
 
 def directed(metric: Metric, ratio: float) -> str:
     """A ratio in words: "57% faster", "14% less memory", "faster by a factor of 3.4"."""
     word = metric.above if ratio > 1 else metric.below
-    far = change(ratio)
-    return f"{word} by {far}" if far.startswith("a factor") else f"{far} {word}"
+    return f"{word} by a factor of {change(ratio, True)}" if as_factor(ratio) else f"{change(ratio)} {word}"
 
 
-def span(metric: Metric, low: float, high: float) -> str:
-    """An interval in words: "48% to 66%" on one side of 1, "23% slower to 92% faster" across it."""
-    if low < 1 < high:
-        return f"{directed(metric, low)} to {directed(metric, high)}"
+def span(low: float, high: float, factor: bool) -> str:
+    """An interval on one side of 1 in words, as what it belongs to: "48% to 66%", as factors "2.4 to 4.1"."""
     near, far = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
-    return f"{change(near)} to {change(far)}"
+    return f"{change(near, factor)} to {change(far, factor)}"
 
 
 def outcome(metric: Metric, c: dict) -> str:
@@ -95,12 +97,12 @@ def outcome(metric: Metric, c: dict) -> str:
         return f"{directed(metric, mean)} (too few rounds to be sure)"
     low, high = c["low"], c["high"]
     if c["verdict"] != NO_DIFFERENCE:
-        return f"{directed(metric, mean)} ({span(metric, low, high)})"
+        return f"{directed(metric, mean)} ({span(low, high, as_factor(mean))})"
     if low <= 1 <= high:
-        return f"between {directed(metric, low)} and {directed(metric, high)}"
+        return f"between {change(low)} {metric.below} and {change(high)} {metric.above}"
     if max(high, 1 / low) <= NEGLIGIBLE or max(mean, 1 / mean) <= NEGLIGIBLE:
         return f"the same within {change(max(high, 1 / low))}"
-    return f"{directed(metric, mean)} ({span(metric, low, high)}), not certain among so many comparisons"
+    return f"{directed(metric, mean)} ({span(low, high, as_factor(mean))}), not certain among so many comparisons"
 
 
 def short(scenario: dict, comparison: dict) -> str:
@@ -108,8 +110,8 @@ def short(scenario: dict, comparison: dict) -> str:
     return outcome(metric_of(comparison["metric"]), comparison)
 
 
-def settles(scenario: dict, c: dict) -> str | None:
-    """What would settle an undecided comparison: "5 more minutes would settle it"; None where nothing is open.
+def more_minutes(scenario: dict, c: dict) -> int | None:
+    """How long a run would settle an undecided comparison; None if nothing is open, 0 if it would take too long.
 
     So many rounds as make the interval as narrow as the ratio is far from 1.
     """
@@ -117,12 +119,18 @@ def settles(scenario: dict, c: dict) -> str | None:
     if c["verdict"] != NO_DIFFERENCE or c["low"] is None or not c["low"] <= 1 <= c["high"]:
         return None
     half, far = math.log(c["high"] / c["low"]) / 2, abs(math.log(mean))
-    rounds = scenario["rounds"]
     if far * math.sqrt(MOST_MORE) < half:
-        return f"less than {change(c['resolution'])} cannot be seen in {len(rounds)} rounds"
-    more = ((half / far) ** 2 - 1) * sum(one["seconds"] for one in rounds)
-    minutes = max(1, math.ceil(more / 60))
-    return f"{minutes} more minute{'s' if minutes != 1 else ''} would settle it"
+        return 0
+    more = ((half / far) ** 2 - 1) * sum(one["seconds"] for one in scenario["rounds"])
+    return max(1, math.ceil(more / 60))
+
+
+def settles(scenario: dict, c: dict) -> str | None:
+    """What would settle an undecided comparison: "5 more minutes would settle it"; None where nothing is open."""
+    minutes = more_minutes(scenario, c)
+    if minutes == 0:
+        return f"less than {change(c['resolution'])} cannot be seen in {rounds(scenario)}"
+    return f"{minutes} more minute{'s' if minutes != 1 else ''} would settle it" if minutes else None
 
 
 def comparisons(scenario: dict, metric: str) -> list[dict]:
@@ -132,7 +140,7 @@ def comparisons(scenario: dict, metric: str) -> list[dict]:
 
 def metric_of(name: str) -> Metric:
     """A metric by name; of a bench that knows more metrics than this one, as far as its name tells."""
-    return METRICS.get(name) or Metric(name, name.replace("_", " "), "?", "higher", "lower", ".4g", "higher", "are")
+    return METRICS.get(name) or Metric(name, name.replace("_", " "), "?", "higher", "lower", ".4g", "higher")
 
 
 def metric(scenario: dict) -> Metric:
@@ -195,14 +203,9 @@ def title_with_case(scenario: dict, comparison: dict) -> str:
     return title(scenario, comparison) + case
 
 
-def cases(scenario: dict) -> list[dict]:
-    """The scenario's cases; one without a name if it has none."""
-    return scenario["cases"] or [{"name": "", "title": ""}]
-
-
-def key(config: str, variant: str, workers: int, case: str = "") -> str:
-    """A contestant's key."""
-    return Contestant(config, variant, workers, case=case).key
+def workers(count: int) -> str:
+    """So many workers: "1 worker", "no workers"."""
+    return f"{count or 'no'} worker{'s' if count != 1 else ''}"
 
 
 def contestant(scenario: dict, key: str) -> dict:

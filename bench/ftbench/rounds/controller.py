@@ -13,22 +13,19 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from ftbench.machine.disturbance import State, state
-from ftbench.plan import sizing
 from ftbench.plan.contestants import Contestant, reduce
-from ftbench.plan.scenario import Scenario
-from ftbench.plan.variants import VARIANTS
 from ftbench.rounds.endpoints import Endpoint, Trial
+from ftbench.rounds.progress import Display
 from ftbench.rounds.trials import TrialFailed
+from ftbench.rounds.work import Work
 from ftbench.stats.allocation import Costs
 from ftbench.stats.statistics import FEWEST_ROUNDS
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
 
-PREFETCH_FACTOR = 2
 # Contestants are chosen so that so many rounds fit. A fourth round narrows an interval by a third
 # (Student's t), which is worth more than the less important contestants; threads and processes of
 # both builds (ranks up to ESSENTIAL; of the peers, those with a target) take part if three rounds fit.
@@ -42,90 +39,6 @@ class WorkDiffers(Exception):
 
 class Unavailable(Exception):
     """The scenario says that it cannot run here; the message is its reason."""
-
-
-@dataclass(frozen=True)
-class CaseWork:
-    """What the trials of one case have to do."""
-
-    paths: list[str]
-    batch_size: int
-    batches_per_worker: int
-    turns: int = 1
-    sample_bytes: int = 0
-    dataset_bytes: int = 0
-
-
-@dataclass
-class Work:
-    """What a scenario's trials have to do, by the names of its cases ("" if it has none)."""
-
-    scenario: Scenario
-    cases: dict[str, CaseWork]
-    room: sizing.Demand | None = None
-    """What the trials that are alive at the same time may use; None for as much as they want."""
-
-    def demand(self, contestant: Contestant) -> sizing.Demand:
-        """What the contestant's trial needs."""
-        work, variant = self.cases[contestant.case], VARIANTS[contestant.variant]
-        need = sizing.demand(
-            work.batch_size * work.sample_bytes,
-            contestant.workers,
-            PREFETCH_FACTOR,
-            variant.queued_per_worker,
-            work.dataset_bytes,
-        )
-        return need if variant.processes else sizing.Demand(need.memory, 0)
-
-    def heats(self, contestants: Sequence[Contestant]) -> list[list[Contestant]]:
-        """The contestants in groups whose trials are alive at the same time and take turns.
-
-        As many as memory has room for, those of a case with each other; a trial with one turn has no need of others.
-        """
-        single = [[c] for c in contestants if self.cases[c.case].turns == 1]
-        several = [c for case, work in self.cases.items() if work.turns > 1 for c in contestants if c.case == case]
-        return single + sizing.together(several, self.demand, self.room)
-
-    @property
-    def takes_turns(self) -> bool:
-        """Whether trials measure several times, in turn with others."""
-        return any(work.turns > 1 for work in self.cases.values())
-
-    def with_turns(self, turns: int) -> Work:
-        """The same work with so many turns a trial, wherever there is more than one."""
-        cases = {name: replace(work, turns=turns) if work.turns > 1 else work for name, work in self.cases.items()}
-        return replace(self, cases=cases)
-
-    def request(self, contestant: Contestant) -> dict:
-        """The trial's request (ftbench.trial)."""
-        # Batches per worker, not per contestant: a trial then takes about as long with one worker
-        # as with many, and no worker is left without a batch at the end.
-        work = self.cases[contestant.case]
-        share = max(1, contestant.workers)  # without workers the consumer does one worker's work
-        return {
-            "scenario": self.scenario.name,
-            "case": contestant.case,
-            "parameters": dict(self.scenario.case(contestant.case).parameters),
-            "paths": work.paths,
-            "config": contestant.config,
-            "variant": contestant.variant,
-            "workers": contestant.workers,
-            "batch_size": work.batch_size,
-            "warmup_batches": warmup_batches(contestant.workers),
-            "batches": work.batches_per_worker * share,
-            "prefetch_factor": PREFETCH_FACTOR,
-            "turns": work.turns,
-        }
-
-
-def warmup_batches(workers: int) -> int:
-    """The batches that a trial loads before it takes the time.
-
-    As many as a loader has under way, one that the consumer holds and the one that it gets next: from then on
-    whoever recycles the memory of batches does so, and nobody is measured touching new memory for the first time.
-    An epoch has hundreds of batches; with fewer before them, the first of it would be most of what is measured.
-    """
-    return PREFETCH_FACTOR * workers + 2
 
 
 @dataclass
@@ -159,7 +72,7 @@ class SameWork:
             raise WorkDiffers(
                 f"{title} and {reference[0]} gave different samples ({batch}: CRC-32 {checksum:08x} and "
                 f"{reference[1]:08x}). If the files did not change meanwhile, this is a defect in a decoder "
-                "or loader: please report it with both twins' `python -m ftrun.info --json`."
+                "or loader: please report it with both twins' descriptions (./twins info --json)."
             )
 
 
@@ -175,24 +88,6 @@ class Round:
     after: State
 
 
-class Observer(Protocol):
-    """Is told what happens, for display."""
-
-    def warm_up(self, contestant: Contestant) -> None:
-        """A trial that is not counted begins."""
-
-    def trial(
-        self, number: int, rounds: int, share: float, of: int, contestant: Contestant, turn: int, remaining: float
-    ) -> None:
-        """A trial of the round's `of` begins, or one of its turns, 1, 2, ... (0: it is started).
-
-        This `share` of the round's steps is done; `remaining` seconds are expected to be left of all rounds.
-        """
-
-    def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
-        """A round has ended."""
-
-
 class Controller:
     """Runs one scenario's trials on the twins' endpoints. Owned by the main thread."""
 
@@ -200,7 +95,7 @@ class Controller:
         self,
         work: Work,
         endpoints: Mapping[str, Endpoint],
-        observer: Observer,
+        observer: Display,
         interruption: Interruption,
         seed: int,
         fewest: int = FEWEST_ROUNDS,

@@ -9,47 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from ftbench.rounds import stress, trials
 from ftbench.rounds.trial_process import TrialProcess
 from ftrun.child_process import Stopped
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
-
-
-class Trial(Protocol):
-    """A trial that has been started, here or elsewhere. Whoever started it has to close it."""
-
-    def go_on(self) -> dict | None:
-        """Let it run: its result, with what disturbed it (disturbance), or None once it waits for another turn.
-
-        Raises trials.TrialFailed, TwinError or Interrupted.
-        """
-
-    def close(self) -> None:
-        """End it, if it has not ended."""
-
-
-class Endpoint(Protocol):
-    """Runs trials of one interpreter."""
-
-    name: str
-
-    def describe(self) -> dict:
-        """The twin's environment (ftrun.environment.describe); raises TwinError."""
-
-    def start(self, config: str, request: dict) -> Trial:
-        """A trial that imports what it needs and waits; raises TwinError or trials.TrialFailed."""
-
-    def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
-        """Run the stress suite (ftbench.rounds.stress); `tell` is called with each line as it comes.
-
-        Raises trials.TrialFailed, TwinError, Interrupted, or what `tell` raises.
-        """
-
-    def close(self) -> None:
-        """Let the twin go."""
 
 
 class LocalEndpoint(LocalTwin):
@@ -59,12 +24,17 @@ class LocalEndpoint(LocalTwin):
     """A folder of packages that trials find beside the interpreter's own; None for none."""
 
     def start(self, config: str, request: dict) -> LocalTrial:
+        """A trial that imports what it needs and waits; raises TwinError."""
         try:
             return LocalTrial(self.name, config, request, self._interruption, self.packages)
         except OSError as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
+        """Run the stress suite (ftbench.rounds.stress); `tell` is called with each line as it comes.
+
+        Raises trials.TrialFailed, TwinError, Interrupted, or what `tell` raises.
+        """
         try:
             stress.run(self.name, config, request, tell, {self._interruption.fileno(): self._interruption.wanted})
         except Stopped:
@@ -73,32 +43,32 @@ class LocalEndpoint(LocalTwin):
             raise TwinError(f"{self.name} cannot be run: {error}") from error
 
 
-class LocalTrial:
-    """A trial that is a child of this process. Raises OSError if it cannot be started."""
+class LocalTrial(TrialProcess):
+    """A trial that is a child of this process."""
 
     def __init__(
         self, python: str, config: str, request: dict, interruption: Interruption, packages: str | None = None
     ):
         self._interruption = interruption
-        self._process = TrialProcess(python, config, request, {interruption.fileno(): interruption.wanted}, packages)
+        super().__init__(python, config, request, {interruption.fileno(): interruption.wanted}, packages)
 
     def go_on(self) -> dict | None:
+        """Let it run, as TrialProcess does; raises Interrupted in the place of Stopped."""
         try:
-            return self._process.go_on()
+            return super().go_on()
         except Stopped:
             raise Interrupted(self._interruption.signum) from None
-
-    def close(self) -> None:
-        self._process.close()
 
 
 class RemoteEndpoint(RemoteTwin):
     """Trials of a `ftbench.trial_server`, asked for over its socket."""
 
     def start(self, config: str, request: dict) -> RemoteTrial:
+        """A trial there that imports what it needs and waits; raises TwinError or trials.TrialFailed."""
         return RemoteTrial(self, {"op": "trial", "config": config, "request": request})
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
+        """As LocalEndpoint's."""
         message: dict | None = {"op": "stress", "config": config, "request": request}
         while True:
             answer = self.exchange(message, stress.seconds(request) + 30)
@@ -115,27 +85,37 @@ class RemoteTrial:
 
     def __init__(self, endpoint: RemoteEndpoint, request: dict):
         self._endpoint = endpoint
+        self._patience = request["request"].get("patience", trials.TIMEOUT_SECONDS)
         self._number: int | None = None
         self._number = self._exchange(request).get("waiting")
 
     def _exchange(self, request: dict) -> dict:
         # The server has the same limit; the margin lets it say so itself.
-        answer = self._endpoint.exchange(request, trials.TIMEOUT_SECONDS + 30)
+        answer = self._endpoint.exchange(request, self._patience + 30)
         if "error" in answer:
             self._number = None
             raise trials.TrialFailed(answer["error"])
         return answer
 
     def go_on(self) -> dict | None:
+        """Let it run: its result, with what disturbed it (disturbance), or None once it waits for another turn.
+
+        Raises trials.TrialFailed, TwinError or Interrupted.
+        """
         answer = self._exchange({"op": "turn", "trial": self._number})
         self._number = answer.get("waiting")
         return answer.get("result")
 
     def close(self) -> None:
+        """End it, if it has not ended."""
         # If the server has gone, or has lost its client, so has the trial.
         if self._number is not None and not self._endpoint.closed:
             with contextlib.suppress(TwinError, Interrupted):
                 self._endpoint.exchange({"op": "end", "trial": self._number}, CONNECT_SECONDS)
+
+
+Endpoint = LocalEndpoint | RemoteEndpoint
+Trial = LocalTrial | RemoteTrial
 
 
 def connect(text: str, interruption: Interruption) -> Endpoint:

@@ -56,12 +56,13 @@ def look(scenario: Scenario, endpoints: Mapping[str, Endpoint], batch_size: int 
     if not all(each["repeats"] for each in found.values()):
         warnings.append(
             f"{target} gives another sample for the same index each time (random augmentation?), so it cannot be "
-            f"checked that all contestants load the same; `./twins audit {target}` looks for races"
+            f"checked that all contestants load the same; ./twins audit {target} looks for races"
         )
     seconds = max(each["seconds"] for each in found.values())
     amount = own.amount(seconds, batch_size)
     size = max(each["sample_bytes"] for each in found.values())
-    scenario = replace(scenario, sample_bytes=size, full=amount, quick=amount)
+    patience = own.PATIENCE + own.PATIENCE_SAMPLES * seconds
+    scenario = replace(scenario, sample_bytes=size, full=amount, quick=amount, patience=patience)
     unsendable = next((each["unsendable"] for each in found.values() if each["unsendable"]), "")
     why = f"a batch of {target} cannot be sent from a worker process: {unsendable}" if unsendable else ""
     return Look(scenario, failed, why, warnings)

@@ -18,6 +18,7 @@ class TrialProcess:
     def __init__(self, python: str, config: str, request: dict, watch: Watch, packages: str | None = None):
         self._watch = watch
         self._next = trials.encode(request)
+        self._patience = request.get("patience", trials.TIMEOUT_SECONDS)
         self._own_seconds = 0.0
         self._disturbed: list[dict] = []
         self._measures = False
@@ -33,7 +34,7 @@ class TrialProcess:
         """
         before = counters()
         try:
-            line = self._child.ask(self._next, self._watch, trials.TIMEOUT_SECONDS)
+            line = self._child.ask(self._next, self._watch, self._patience)
             answer = trials.decode(line) if line is not None else None
             if answer is not None and "waiting" in answer:
                 self._next = b"\n"
@@ -42,9 +43,9 @@ class TrialProcess:
                     self._disturbed.append(between(before, counters(), used - self._own_seconds))
                 self._measures, self._own_seconds = True, used
                 return None
-            outcome = self._child.finish(b"", self._watch, trials.TIMEOUT_SECONDS)
+            outcome = self._child.finish(b"", self._watch, self._patience)
         except TimedOut as error:
-            raise trials.TrialFailed(f"{error}{last_lines(error.stderr)}") from error
+            raise trials.TrialFailed(f"it hangs, or {error}{last_lines(error.stderr)}") from error
         if outcome.returncode != 0 or answer is None:
             raise trials.TrialFailed(
                 (trials.how_it_ended(outcome) if outcome.returncode else "no result on its stdout")

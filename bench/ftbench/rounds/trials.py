@@ -7,7 +7,7 @@ import os
 
 from ftrun.child_process import Outcome
 
-# No trial takes minutes; one that does is stuck.
+# No trial takes minutes; one that does is stuck. A scenario may be less patient.
 TIMEOUT_SECONDS = 300.0
 
 

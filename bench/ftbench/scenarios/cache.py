@@ -125,7 +125,6 @@ def _dataset(task: Task) -> Shards:
 
 SCENARIO = Scenario(
     name="cache",
-    group="",
     question="a local cache that grows from a remote source: how much reaches the training loop meanwhile?",
     description=f"epochs over a growing cache, while samples come in at {RATE / 1e6:.0f} MB/s",
     sample="1 MiB of int16",

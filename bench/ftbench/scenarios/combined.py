@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ftbench.plan.contest import Comparison, Entry, grid
 from ftbench.plan.contestants import CONFIGS
-from ftbench.plan.scenario import Amount, Case, Scenario, Task
+from ftbench.plan.scenario import Amount, Case, Task
 from ftbench.scenarios import pillow
 from ftbench.scenarios.nvimgcodec import decoding, gpu, images
 
@@ -45,13 +45,9 @@ def note() -> str:
     return f"{gpu.backend_note()}; Pillow's batches are copied to it"
 
 
-SCENARIO = Scenario(
+SCENARIO = pillow.of_images(
     name="combined",
-    group="",
     description="JPEG decoding with Pillow and with nvImageCodec, 640x408, into uint8 batches",
-    sample="one 640x408 JPEG decoded to RGB uint8",
-    sample_bytes=pillow.HEIGHT * pillow.WIDTH * 3,
-    source="images",
     dataset=dataset,
     measure=decoding.measure,
     metrics=("throughput", "worker_setup", "time_to_first_batch", "pss_mib"),

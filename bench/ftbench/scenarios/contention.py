@@ -6,7 +6,7 @@ turbo): what threads lose against them is contention. PEP 703 says how the free-
 object's own thread without, other threads with atomic instructions, which need the cache line for themselves) and
 reads dicts without a lock; immortal objects (PEP 683: small integers, None, modules' constants) are not counted.
 
-To see one kind by hand, copy its loop from ftbench.scenarios.contention.KINDS and run it in one thread and in many.
+To see one kind by hand, run its loop (ftbench.scenarios.contention.KINDS) in one thread and in many.
 """
 
 from __future__ import annotations
@@ -56,47 +56,23 @@ class Holder:
         self.count = 0
 
 
-def _dict(table: dict, operations: int) -> None:
-    key = "key500"
-    for _ in range(operations // UNROLLED):
-        _ = table[key]
-        _ = table[key]
-        _ = table[key]
-        _ = table[key]
-        _ = table[key]
-        _ = table[key]
-        _ = table[key]
-        _ = table[key]
-        _ = table[key]
-        _ = table[key]
+def _unrolled(statement: str, first: str = "pass") -> Callable[[Any, int], None]:
+    """A loop over a statement about `shared`, as timeit makes one: UNROLLED times in a row."""
+    lines = [
+        "def loop(shared, operations):",
+        f"    {first}",
+        f"    for _ in range(operations // {UNROLLED}):",
+        *[f"        {statement}"] * UNROLLED,
+    ]
+    found: dict[str, Any] = {}
+    exec("\n".join(lines), found)
+    return found["loop"]
 
 
-def _attribute(holder: Holder, operations: int) -> None:
-    for _ in range(operations // UNROLLED):
-        _ = holder.value
-        _ = holder.value
-        _ = holder.value
-        _ = holder.value
-        _ = holder.value
-        _ = holder.value
-        _ = holder.value
-        _ = holder.value
-        _ = holder.value
-        _ = holder.value
-
-
-def _reference(one: object, operations: int) -> None:
-    for _ in range(operations // UNROLLED):
-        _ = one
-        _ = one
-        _ = one
-        _ = one
-        _ = one
-        _ = one
-        _ = one
-        _ = one
-        _ = one
-        _ = one
+_dict = _unrolled("_ = shared[key]", 'key = "key500"')
+_attribute = _unrolled("_ = shared.value")
+_reference = _unrolled("_ = shared")
+_allocate = _unrolled("bytearray(64)")
 
 
 def _lock(holder: Holder, operations: int) -> None:
@@ -104,20 +80,6 @@ def _lock(holder: Holder, operations: int) -> None:
     for _ in range(operations):
         with lock:
             holder.count += 1
-
-
-def _allocate(_nothing: None, operations: int) -> None:
-    for _ in range(operations // UNROLLED):
-        bytearray(64)
-        bytearray(64)
-        bytearray(64)
-        bytearray(64)
-        bytearray(64)
-        bytearray(64)
-        bytearray(64)
-        bytearray(64)
-        bytearray(64)
-        bytearray(64)
 
 
 PAGES_BYTES = 1 << 20
@@ -318,12 +280,10 @@ def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
 
 SCENARIO = Scenario(
     name="contention",
-    group="",
     question="why can threads lose?",
     description="small operations on what threads share, by one worker and by many; processes share nothing",
     sample="one operation",
     sample_bytes=1,
-    source="nothing",
     dataset=dataset,
     measure=measure,
     metrics=("scaling", "operation_ns"),

@@ -17,8 +17,8 @@ from ftbench.measure import checksums
 from ftbench.measure.training_step import PythonStep, workers_beside
 from ftbench.plan.contest import Comparison, Entry, grid
 from ftbench.plan.contestants import CONFIGS
-from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Amount, Case, Scenario, Task
-from ftbench.scenarios.pillow import HEIGHT, WIDTH, PillowDataset
+from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Amount, Case, Task
+from ftbench.scenarios.pillow import of_images
 from ftrun import cgroup
 
 # Steps for each batch per worker of the amount; a 99th percentile needs some hundreds.
@@ -172,22 +172,12 @@ SLOWED = tuple(
 )
 
 
-def dataset(task: Task) -> PillowDataset:
-    """The images of `pillow`."""
-    return PillowDataset(task.paths)
-
-
 CASES = (FULL, HALF, IDLE)
 
-SCENARIO = Scenario(
+SCENARIO = of_images(
     name="interference",
-    group="",
     question="does loading slow the training loop?",
     description="steps of a Python-heavy loop in the main thread while JPEGs are loaded at a part of the full rate",
-    sample="one 640x408 JPEG decoded to RGB uint8",
-    sample_bytes=HEIGHT * WIDTH * 3,
-    source="images",
-    dataset=dataset,
     measure=measure,
     metrics=("step_median_ms", "step_p99_ms"),
     contest=grid(CASES, first=SLOWED),

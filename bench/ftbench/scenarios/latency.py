@@ -81,12 +81,10 @@ CASES = (_case(50, 4), _case(5, 8), _case(200, 2), _case(20, 6))
 
 SCENARIO = Scenario(
     name="latency",
-    group="",
     question="remote storage, first byte after 5 to 200 ms: threads or processes, many more than cores?",
     description="samples of 100 kB from a web server that answers late, read through fsspec",
     sample="100,000 bytes from a web server",
     sample_bytes=SAMPLE_BYTES,
-    source="nothing",
     dataset=dataset,
     measure=measure,
     metrics=("throughput", "time_to_first_batch", "pss_mib"),

@@ -57,12 +57,10 @@ SPAWN = Entry("gil", "loader-spawn")
 
 SCENARIO = Scenario(
     name="memory",
-    group="",
     question="copy-on-access: how much memory does a list of a million file names take, times N workers?",
     description="memory of the whole process tree over an epoch that looks at up to 1,000,000 file names",
     sample="the length of a file name",
     sample_bytes=8,
-    source="nothing",
     dataset=dataset,
     measure=memory.measure,
     metrics=("pss_mib", "uss_mib"),

@@ -13,8 +13,8 @@ from typing import Any
 from ftbench.measure import checksums
 from ftbench.measure.training_step import TorchStep, workers_beside
 from ftbench.plan.contest import Comparison, Entry, grid
-from ftbench.plan.scenario import Amount, Case, Scenario, Task
-from ftbench.scenarios.pillow import HEIGHT, WIDTH, PillowDataset
+from ftbench.plan.scenario import Amount, Case, Task
+from ftbench.scenarios.pillow import of_images
 from ftrun import cgroup
 
 # Loading alone, training alone and both take turns, so that all see the same machine.
@@ -120,20 +120,10 @@ SERIAL = tuple(
 )
 
 
-def dataset(task: Task) -> PillowDataset:
-    """The images of `pillow`."""
-    return PillowDataset(task.paths)
-
-
-SCENARIO = Scenario(
+SCENARIO = of_images(
     name="overlap",
-    group="",
     question="is a step max(load, train), not their sum?",
     description="a training loop over JPEGs, against loading alone and training alone in the same trial",
-    sample="one 640x408 JPEG decoded to RGB uint8",
-    sample_bytes=HEIGHT * WIDTH * 3,
-    source="images",
-    dataset=dataset,
     measure=measure,
     metrics=("step_over_max", "step_over_sum"),
     contest=grid(CASES, more=SERIAL),

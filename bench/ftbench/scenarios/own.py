@@ -16,6 +16,8 @@ TURN_SECONDS, BATCH_SIZE = 0.3, 32
 # What a batch costs beside its samples, with processes.
 BATCH_SECONDS = 0.001
 LOOKED_AT = 8
+# A trial that takes longer than this, and than so many samples, is taken to hang.
+PATIENCE, PATIENCE_SAMPLES = 60.0, 200
 
 
 def dataset(task: Task):
@@ -104,11 +106,9 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
     parameters = {"target": target, "collate_fn": collate_fn}
     return Scenario(
         name=NAME,
-        group="",
         description=f"samples of {target}",
         sample=f"a sample of {target}",
         sample_bytes=1,
-        source="nothing",
         dataset=dataset,
         measure=measure,
         metrics=epochs.METRICS,
@@ -133,11 +133,9 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 SCENARIO = scenario("")
 LOOK = Scenario(
     name="dataset-look",
-    group="",
     description="a look at the user's own dataset",
     sample="a sample",
     sample_bytes=1,
-    source="nothing",
     dataset=dataset,
     measure=look,
     metrics=("overhead_us",),

@@ -10,6 +10,8 @@ have, which makes the pictures smaller.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ftbench.measure import epochs
 from ftbench.plan.chain import Chain
 from ftbench.plan.scenario import Amount, Case, Scenario, Task
@@ -50,6 +52,24 @@ class PillowDataset:
         return self._array(image)
 
 
+class DecodedImages(PillowDataset):
+    """The same samples by ftloader.decode, bit for bit; its decoders belong to their threads."""
+
+    def __init__(self, paths: list[str], backend: str = "auto"):
+        from PIL import Image
+
+        from ftloader.decode import read_image
+
+        super().__init__(paths)
+        self._read, self._from_array, self._backend = read_image, Image.fromarray, backend
+
+    def __getitem__(self, index: int):
+        image = self._read(self._paths[index], backend=self._backend)
+        if image.shape == (HEIGHT, WIDTH, 3):
+            return image
+        return self._array(self._from_array(image).resize((WIDTH, HEIGHT), self._bilinear))
+
+
 class DecodedOnly(PillowDataset):
     """The whole image is decoded, and its pixels stay in Pillow's memory.
 
@@ -86,14 +106,20 @@ def dataset(task: Task) -> PillowDataset:
     return DATASETS[task.parameters.get("pixels", "all")](task.paths)
 
 
-SCENARIO = Scenario(
+def of_images(**fields: Any) -> Scenario:
+    """A scenario of these images: `fields`, and what all such scenarios have in common where they say nothing."""
+    common: dict[str, Any] = {
+        "sample": "one 640x408 JPEG decoded to RGB uint8",
+        "sample_bytes": HEIGHT * WIDTH * 3,
+        "source": "images",
+        "dataset": dataset,
+    }
+    return Scenario(**{**common, **fields})
+
+
+SCENARIO = of_images(
     name="pillow",
-    group="",
     description="JPEG decoding with Pillow, 640x408, collated into uint8 batches",
-    sample="one 640x408 JPEG decoded to RGB uint8",
-    sample_bytes=HEIGHT * WIDTH * 3,
-    source="images",
-    dataset=dataset,
     measure=epochs.measure,
     metrics=epochs.METRICS,
     contest=Chain(CASES),

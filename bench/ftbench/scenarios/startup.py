@@ -103,12 +103,10 @@ SPAWN = Entry("gil", "loader-spawn")
 
 SCENARIO = Scenario(
     name="startup",
-    group="",
     question="how long until the first batch, and from epoch to epoch, with a dataset of 1 MB to 1 GB to ship?",
     description="time to the first batch and between epochs, workers started in every way",
     sample="one row of 1024 int64",
     sample_bytes=VALUES * ITEM_BYTES,
-    source="nothing",
     dataset=dataset,
     measure=measure,
     metrics=("time_to_first_batch", "epoch_gap", "epoch_gap_persistent"),

@@ -235,7 +235,6 @@ OURS, TORCH = Entry("ft", "loader-thread"), Entry("gil", "torch-process")
 
 SCENARIO = Scenario(
     name="training",
-    group="",
     question="does a whole training get faster?",
     description="a small convolutional network trained on augmented JPEG crops for some epochs",
     sample="one 640x408 JPEG decoded, cropped, resized to 64x64, with its label",

@@ -60,7 +60,6 @@ def scenario(config: str, percent: int) -> Scenario:
     main = pillow.SCENARIO
     return Scenario(
         name="trust",
-        group="",
         description="the main job in two places, and with a difference planted",
         sample=main.sample,
         sample_bytes=main.sample_bytes,

@@ -292,19 +292,3 @@ def _cautions(name: str, document: dict) -> Iterator[str]:
                 f"{name}: {scenario['name']} has {len(rounds)} round{'s' if len(rounds) != 1 else ''}: "
                 f"{FEWEST_ROUNDS} are needed to tell a change from noise"
             )
-
-
-def describe(change: Change) -> str:
-    """A change in words: "ft loader threads x2: 1.14x faster (1.08 to 1.20): 1512 samples/s in A, 1720 in B"."""
-    metric = METRICS[change.metric]
-    interval = "" if change.low is None else f" (95% CI {change.low:.2f} to {change.high:.2f})"
-    if change.is_ratio:
-        return (
-            f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B, "
-            f"{change.ratio:.2f}x as much{interval}"
-        )
-    word = metric.above if change.ratio > 1 else metric.below
-    return (
-        f"{change.what}: {change.ratio:.2f}x in {metric.noun}{interval}, {word}: "
-        f"{metric.write(change.a)} {metric.unit} in A, {metric.write(change.b)} in B"
-    )

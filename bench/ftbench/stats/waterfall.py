@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import geometric_mean
 
 from ftbench.plan.chain import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
-from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.contestants import CONFIG_TITLES, CONFIGS, Contestant, plural
 
 # What a run stops at: every step known to so much, up and down.
 PRECISION = 0.05
@@ -42,13 +43,15 @@ def _of_case(scenario: dict, case: dict) -> dict | None:
         return None
     configs = [config for config in CONFIGS if any(c["config"] == config for c in there)]
     chain = [(cell, Contestant(cell.config, cell.variant, most, case["name"]).key) for cell in cells(configs)]
-    values = {c["key"]: c["metrics"] for c in analysis["contestants"]}
+    medians = {c["key"]: c["metrics"] for c in analysis["contestants"]}
     # A change whose end could not be measured is part of the next one.
     named: list[tuple[str, str]] = []
     before = ""
     for cell, key in chain:
         if key in keys:
-            named.append((before + cell.change, key))
+            # What a chain begins with is no change.
+            whole = f"{plural(cell.variant)}, {CONFIG_TITLES[cell.config]}"
+            named.append((before + cell.change if named or cell.variant == TODAY else whole, key))
             before = ""
         elif named:
             before += f"{cell.change}; "
@@ -59,10 +62,10 @@ def _of_case(scenario: dict, case: dict) -> dict | None:
 
     def of(metric: str) -> dict:
         return {
-            "start": {"name": first, "contestant": start, "value": values[start][metric]["median"]},
+            "start": {"name": first, "contestant": start, "value": typical_of(scenario, start, metric)},
             "steps": [{"name": name, "contestant": key, **_ratio(steps[key, metric])} for name, key in others],
             "total": _ratio(totals[end, metric]),
-            "end": values[end][metric]["median"],
+            "end": typical_of(scenario, end, metric),
         }
 
     return {
@@ -72,9 +75,23 @@ def _of_case(scenario: dict, case: dict) -> dict | None:
         "workers": most,
         **of("throughput"),
         "cpu_per_1000": of("cpu_per_1000"),
-        "ends": {name: [values[key][name]["median"] for key in (start, end)] for name in ENDS},
-        "missing": [config for config in CONFIGS if config not in configs],
+        "ends": {name: [medians[key][name]["median"] for key in (start, end)] for name in ENDS},
+        "missing": [
+            *(config for config in CONFIGS if config not in configs),
+            *(plural(cell.variant) for cell, key in chain if key not in keys),
+        ],
     }
+
+
+def in_each_process(scenario: dict, key: str, metric: str) -> list[float]:
+    """What a contestant measured in each of its processes."""
+    trials = (trial for one in scenario["rounds"] for trial in one["trials"])
+    return [trial["metrics"][metric] for trial in trials if trial["contestant"] == key]
+
+
+def typical_of(scenario: dict, key: str, metric: str) -> float:
+    """The geometric mean of a contestant's processes: ratios are means of logarithms, so a chain's lead there."""
+    return geometric_mean(in_each_process(scenario, key, metric))
 
 
 def _ratio(comparison: dict) -> dict:

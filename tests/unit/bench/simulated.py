@@ -124,7 +124,7 @@ def document(real: dict, seed: int, rounds: int = 5, speed: Mapping[str, float] 
             {
                 "number": number + 1,
                 "seconds": 4.0,
-                "disturbance": disturbance.of_round(state, state, {c.key: quiet for c in contestants}, 2),
+                "disturbance": disturbance.of_round(state, state, {c.key: quiet for c in contestants}),
                 "trials": [
                     {
                         "contestant": c.key,

@@ -10,7 +10,8 @@ import pytest
 from ftbench.plan.contest import Comparison, Contest, Entry, at_least, grid
 from ftbench.plan.contestants import CONFIGS, Contestant
 from ftbench.plan.scenario import Amount, Case, Task
-from ftbench.rounds.controller import CaseWork, Controller, Unavailable, Work, WorkDiffers
+from ftbench.rounds.controller import Controller, Unavailable, WorkDiffers
+from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
 from tests.unit.bench.scripted import Script, Silent
@@ -96,7 +97,7 @@ def test_trials_get_what_belongs_to_their_case():
     assert set(only.results) == {c.key for _, c in ranked}
     found = {(r["case"], r["paths"][0], r["batch_size"], r["batches"], r["parameters"]["rows"]) for r in endpoint.ran}
     assert found == {("64-KiB", "small", 256, 8, 16), ("4-MiB", "large", 8, 6, 1024)}
-    names = Task.__dataclass_fields__
+    names = {*Task.__dataclass_fields__, "patience"}
     assert all(name in names for r in endpoint.ran for name in r)
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from ftbench.plan.contest import grid
 from ftbench.plan.sizing import Demand
-from ftbench.rounds.controller import CaseWork, Controller, SameWork, Work, WorkDiffers, choose
+from ftbench.rounds.controller import Controller, SameWork, WorkDiffers, choose
 from ftbench.rounds.trials import TrialFailed
+from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.allocation import Costs
 from ftrun.interruption import Interrupted, Interruption

@@ -120,11 +120,11 @@ def test_a_round_is_the_mean_of_its_trials_and_the_warning_names_it():
         "a": {"seconds": 30.0, "own_cpus": 1.0, "other_cpus": 0.0, **unseen},
         "b": {"seconds": 10.0, "own_cpus": 2.0, "other_cpus": 1.0, **unseen},
     }
-    found = of_round(now, now, trials, 2)
+    found = of_round(now, now, trials)
     assert (found["seconds"], found["own_cpus"], found["other_cpus"]) == (40, 1.25, 0.25)
     assert found["stolen_cpus"] is None and found["marks"] == ["other processes used 0.25 of 2 CPUs"]
     assert found["before"]["load"] == [0.5, 0.4, 0.3]
-    quiet = of_round(now, now, {"a": trials["a"]}, 2)
+    quiet = of_round(now, now, {"a": trials["a"]})
     rounds = [{"number": 1, "disturbance": quiet}, {"number": 2, "disturbance": found}]
     assert warning("pillow", rounds[:1]) is None
     assert warning("pillow", rounds).startswith(

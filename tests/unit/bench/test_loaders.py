@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from ftbench.data import arrays
+from ftbench.data import raw_samples
 from ftbench.measure import checksums
 from ftbench.measure.bare_loop import BareLoop
 from ftbench.measure.loaders import OPEN, open_loader
 from ftbench.plan.scenario import Task
 from ftbench.plan.variants import VARIANTS
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.peers.overhead import SmallTensors
-from ftbench.scenarios.peers.pillow import PlainImages
+from ftbench.scenarios.peers.samples import SmallTensors
+from ftbench.scenarios.pillow import PillowDataset
 
 MODULES = {"torchdata": "torchdata.nodes", "spdl-core": "spdl.pipeline"}
 # Its worker processes are children of the test's process, and some peers end their threads late.
@@ -90,7 +90,7 @@ def test_pixels_are_the_same(variant, photos):
     """Decoded by whoever loads, beginning again after the six photos."""
     available(variant)
     task = task_of(variant, batch_size=4, paths=sorted(map(str, photos.iterdir())))
-    plain = PlainImages(task.paths)
+    plain = PillowDataset(task.paths)
     batches = [numpy.stack([plain[i % 6] for i in range(start, start + 4)]) for start in (0, 4)]
     with open_loader(task, task.dataset(), persistent=False) as loader:
         first = next(epoch := loader.epoch(8))
@@ -169,12 +169,12 @@ def test_checksums_of_samples_are_those_of_their_batch():
 
 def test_arrays_are_made_once_and_read_as_they_were_written(tmp_path, monkeypatch):
     monkeypatch.setenv("FT_BENCH_CACHE", str(tmp_path))
-    paths = arrays.default_arrays(lambda done, total: None, count=2)
+    paths = raw_samples.default_arrays(lambda done, total: None, count=2)
     made = [p.stat().st_mtime_ns for p in paths]
-    assert arrays.default_arrays(lambda done, total: None, count=2) == paths
+    assert raw_samples.default_arrays(lambda done, total: None, count=2) == paths
     assert [p.stat().st_mtime_ns for p in paths] == made
     dataset = task_of("loader-thread", scenario="peers-raw", paths=[str(p) for p in paths]).dataset()
-    assert dataset[0].shape == arrays.SHAPE and dataset[0].dtype == numpy.float32
+    assert dataset[0].shape == raw_samples.ARRAY_SHAPE and dataset[0].dtype == numpy.float32
     assert abs(float(dataset[0].mean())) < 0.01 and not numpy.array_equal(dataset[0], dataset[1])
 
 

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from ftbench.arguments import choose_scenarios
-from ftbench.document import form
 from ftbench.document.results import load
+from ftbench.document.schema import schema
 from ftbench.plan.contest import Comparison, Contest, Entry, at_most
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import findings, words
+from ftbench.rounds import prepare
 from ftbench.rounds import run as runs
 from ftbench.rounds.controller import ESSENTIAL
+from ftbench.rounds.options import Options
 from ftbench.rounds.trials import encode
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
@@ -75,7 +77,7 @@ def test_without_a_target_quick_leaves_it_out():
 
 
 def test_names_agree_everywhere():
-    contestant = form.schema()["definitions"]["Contestant"]["properties"]
+    contestant = schema()["definitions"]["Contestant"]["properties"]
     assert all(re.search(contestant["variant"]["pattern"], name) for name in VARIANTS)
     for scenario in SCENARIOS.values():
         for _, c in scenario.contest.candidates(CONFIGS, [2], quick=False):
@@ -99,8 +101,8 @@ def test_list_shows_the_groups(run_bench):
     assert all(line.startswith("  ") for line in members_of_it)
 
 
-def options(configs: tuple[str, ...]) -> runs.Options:
-    return runs.Options((SCENARIOS["peers-pillow-128"],), False, Path("out"), None, None, 60.0, (2,), None, configs, {})
+def options(configs: tuple[str, ...]) -> Options:
+    return Options((SCENARIOS["peers-pillow-128"],), False, Path("out"), None, None, 60.0, (2,), None, configs, {})
 
 
 class Noted:
@@ -118,9 +120,12 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
     this = runs.Run(options(CONFIGS), None, None, display)
     everything = {"torch": "2", "torchdata": "0.11.0", "spdl-core": "0.8.0"}
     twins = Twins(
-        environments={"ft": {"packages": {"torch": "2", "spdl-core": "0.8.0"}}, "gil": {"packages": everything}}
+        environments={
+            twin: {"packages": packages, "cpu": {"usable": 2}}
+            for twin, packages in (("ft", {"torch": "2", "spdl-core": "0.8.0"}), ("gil", everything))
+        }
     )
-    ranked = this._candidates(SCENARIOS["peers-pillow-128"], CONFIGS, twins, [2])
+    ranked = prepare.candidates(options(CONFIGS), SCENARIOS["peers-pillow-128"], CONFIGS, twins, this.notes)
     keys = {c.key for _, c in ranked}
     assert "ft/nodes-thread/2" not in keys and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
     (left_out,) = this.document["skipped"]
@@ -138,6 +143,7 @@ def peers_run(run_bench, photos, twin, tmp_path_factory):
     out = tmp_path_factory.mktemp("peers")
     done = run_bench(
         "peers-pillow-128",
+        "--quick",
         "--data",
         photos,
         "--out",
@@ -163,7 +169,7 @@ def test_a_run_of_peers(peers_run, twin):
     (scenario,) = document["scenarios"]
     assert (scenario["group"], scenario["metrics"][0]) == ("peers", "throughput")
     (only,) = scenario["rounds"]
-    wanted = {c.key for _, c in SCENARIOS["peers-pillow-128"].contest.candidates((twin,), [2], quick=False)}
+    wanted = {c.key for _, c in SCENARIOS["peers-pillow-128"].contest.candidates((twin,), [2], quick=True)}
     lacking = {
         c
         for c in wanted
@@ -215,7 +221,6 @@ def trial(command, environment, twin: str, **request: object) -> dict:
     "name, metrics",
     [
         ("peers-startup", {"time_to_first_batch"}),
-        ("peers-memory", {"pss_mib"}),
         ("peers-overhead-int", {"overhead_us", "time_to_first_batch", "pss_mib"}),
     ],
 )
@@ -240,28 +245,6 @@ def test_trials_of_the_other_measurements(command, environment, twin, photos, na
         assert set(result["metrics"]) == metrics and all(value > 0 for value in result["metrics"].values())
         assert result["batches"] == 4 <= len(result["rows"])
     assert [found[0][part] for part in ("first_batch", "rows")] == [found[1][part] for part in ("first_batch", "rows")]
-
-
-def test_processes_multiply_a_list_of_names_and_threads_do_not(command, environment, twin):
-    """What peers-memory is about, by one measurement each: real memory of real workers."""
-
-    def pss(variant: str, workers: int) -> float:
-        return trial(
-            command,
-            environment,
-            twin,
-            scenario="peers-memory",
-            variant=variant,
-            workers=workers,
-            batch_size=1000,
-            warmup_batches=1,
-            batches=40 * workers,
-        )["metrics"]["pss_mib"]
-
-    # A second process copies the pages of the names it counts references in, which 130 MiB hold. A second thread
-    # has memory of its own too (malloc's, buffers), as much in every run as chance has it.
-    assert pss("torch-process", 2) - pss("torch-process", 1) > 35
-    assert pss("loader-thread", 2) - pss("loader-thread", 1) < 35
 
 
 def test_words_for_targets(peers_run):

@@ -7,7 +7,7 @@ import pytest
 from ftbench import trial
 from ftbench.document.integrity import check
 from ftbench.document.results import load
-from ftbench.report import bounds, charts, distributions, findings, words
+from ftbench.report import charts, findings, within_trials, words
 from ftbench.stats.statistics import median
 from tests.unit.bench import documents
 
@@ -56,26 +56,9 @@ def test_curves_that_are_all_the_same_are_one(scenario, drawn):
 
 
 def test_a_curve_is_no_distribution(scenario):
-    assert not {"pss_mib", "loss"} & set(distributions.pooled(scenario))
+    assert not {"pss_mib", "loss"} & set(within_trials.pooled(scenario))
     (own,) = [c for c in scenario["analysis"]["contestants"] if c["key"] == KEY]
     assert set(own["distributions"]) == {"step", "load", "train", "rate"}
-
-
-def test_a_step_stands_between_its_bounds(scenario, drawn):
-    (own,) = [b for b in bounds.bounded(scenario) if b.contestant["key"] == KEY]
-    load, train, step = (
-        median([median(one["values"]) for one in kept(scenario, KEY, name)]) for name in ("load", "train", "step")
-    )
-    assert (own.least, own.most, own.step) == (max(load, train), load + train, step)
-    chart = drawn["inside-bounds"]
-    bar = chart.figure.data[0]
-    place = [b.contestant["key"] for b in bounds.bounded(scenario)].index(KEY)
-    assert bar.base[place] == own.least and bar.base[place] + bar.x[place] == pytest.approx(own.most)
-    marks = {y: x for trace in chart.figure.data[1:] for x, y in zip(trace.x, trace.y, strict=True)}
-    assert marks[bar.y[place]] == own.step
-    row = next(row for row in chart.table.rows if row[:2] == ("decode only", "ft loader threads x2"))
-    assert row[-2:] == (f"{step / own.least:.2f}", f"{step / own.most:.2f}")
-    assert not {"inside-step", "inside-load", "inside-train"} & set(drawn)
 
 
 def test_single_values_are_bars_on_request(scenario, drawn):

@@ -14,8 +14,9 @@ import subprocess
 import fastjsonschema
 import pytest
 
-from ftbench.document.integrity import schema
+from ftbench.document.integrity import validator
 from ftbench.document.results import Results, ResultsError, load, write_atomically
+from tests.checkout import CHECKOUT
 
 
 def test_a_run_makes_its_directory_with_its_first_file(tmp_path):
@@ -121,8 +122,15 @@ def test_disk_that_fills_up_during_a_run(run_bench, tiny, finished_run, tmp_path
         subprocess.run(["umount", str(tmp_path)], check=True)
 
 
+def test_the_runs_that_are_kept_can_be_read():
+    if not (CHECKOUT / "docs").is_dir():
+        pytest.skip("the documents are not here")
+    kept = list((CHECKOUT / "docs/results").glob("*/results.json"))
+    assert kept and all(load(path)["status"] == "complete" for path in kept)
+
+
 def test_saved_document_is_the_schemas(document):
-    schema()(document)
+    validator()(document)
 
 
 GONE = object()
@@ -169,6 +177,6 @@ def test_damage_is_refused_where_it_is(document, where, value):
     else:
         holder[last] = value
     with pytest.raises(fastjsonschema.JsonSchemaValueException) as caught:
-        schema()(damaged)
+        validator()(damaged)
     # A key that is missing or unknown is its object's fault.
     assert "/".join(caught.value.path[1:]) in (where, where.rpartition("/")[0])

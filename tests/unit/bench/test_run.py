@@ -18,13 +18,7 @@ from ftbench.document.results import load
 def test_complete_run(finished_run, document, twin):
     done, directory = finished_run
     assert load(directory / "results.json")["status"] == "complete"
-    assert sorted(p.name for p in directory.iterdir()) == [
-        "pillow.png",
-        "report.html",
-        "results.json",
-        "summary.md",
-        "waterfall.png",
-    ]
+    assert sorted(p.name for p in directory.iterdir()) == ["report.html", "results.json", "summary.md", "waterfall.png"]
     assert os.readlink(directory.parent / "latest") == directory.name
     (scenario,) = document["scenarios"]
     assert len(scenario["rounds"]) == 2
@@ -75,7 +69,7 @@ def test_report_from_results_alone(finished_run, run_bench, tmp_path):
     again = run_bench("report", tmp_path / "results.json")
     assert again.returncode == 0, again.stderr
     assert again.stdout.replace(str(tmp_path), "DIR") == done.stdout.replace(str(directory), "DIR")
-    assert (tmp_path / "pillow.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (tmp_path / "waterfall.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert (tmp_path / "report.html").exists()
 
 
@@ -147,7 +141,7 @@ def test_interrupted_run_keeps_and_reports_its_finished_rounds(started, tmp_path
     saved = load(directory / "results.json")
     assert saved["status"] == "incomplete" and len(saved["scenarios"][0]["rounds"]) >= 1
     assert "INCOMPLETE" in (directory / "report.html").read_text()
-    assert (directory / "pillow.png").exists()
+    assert (directory / "waterfall.png").exists()
 
 
 @pytest.mark.parametrize("signum, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

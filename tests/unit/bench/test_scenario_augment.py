@@ -16,7 +16,8 @@ from ftbench.measure import augmentation
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.contestants import CONFIGS, Contestant
 from ftbench.plan.scenario import Scenario, Task
-from ftbench.rounds.controller import CaseWork, Controller, Work, choose
+from ftbench.rounds.controller import Controller, choose
+from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.augment import SEED
 from ftrun.interruption import Interruption

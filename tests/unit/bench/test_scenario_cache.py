@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ftbench.document.results import load
+from ftbench.plan.contestants import Contestant
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS, cache
 
@@ -80,11 +80,8 @@ def test_what_a_killed_trial_left_is_removed(tmp_path, monkeypatch):
     assert sorted(tmp_path.iterdir()) == sorted([other, Path(made)])
 
 
-def test_a_run(run_bench, twin, tmp_path):
-    done = run_bench("cache", "--quick", "--configs", twin, "--workers", 1, "--rounds", 1, "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    document = load(tmp_path / "latest" / "results.json")
-    (scenario,) = document["scenarios"]
-    trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
-    assert trials and all(trial["distributions"]["samples-of-an-epoch"]["over"]["values"] for trial in trials)
-    assert "samples" in (tmp_path / "latest" / "report.html").read_text()
+def test_a_run(run_few, twin, tmp_path):
+    entry, _ = run_few("cache", [Contestant(twin, "loader-thread", 1)], "--workers", 1, "--batch-size", 4)
+    (trial,) = entry["rounds"][0]["trials"]
+    assert trial["distributions"]["samples-of-an-epoch"]["over"]["values"]
+    assert "samples" in (tmp_path / "out/latest/report.html").read_text()

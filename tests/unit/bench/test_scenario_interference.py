@@ -75,7 +75,6 @@ def test_as_many_workers_as_cpus_are_told():
 @pytest.mark.timeout(500)
 def test_a_run(run_few, twin):
     contestants = [Contestant(twin, "loader-thread", 1, case=case.name) for case in (FULL, IDLE)]
-    contestants.append(Contestant(twin, "loader-process", 1, case=FULL.name))
     entry, printed = run_few("interference", contestants, "--workers", 1, "--batch-size", 4)
     assert SCENARIO.cases[0].title in printed and entry["case_axis"] == "loading rate"
     steps = STEPS_PER_BATCH * SCENARIO.quick.batches_per_worker

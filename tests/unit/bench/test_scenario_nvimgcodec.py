@@ -17,8 +17,8 @@ from ftbench.plan.scenario import Task
 from ftbench.rounds.trials import encode
 from ftbench.scenarios import SCENARIOS, members
 from ftbench.scenarios.nvimgcodec import decoding, gpu
-from ftbench.scenarios.nvimgcodec.images import CpuImages, _resized
-from ftbench.scenarios.pillow import HEIGHT, WIDTH, PillowDataset
+from ftbench.scenarios.nvimgcodec.images import _resized
+from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset
 
 pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -39,7 +39,7 @@ def test_pixels_are_pillows(paths, tmp_path):
     other = tmp_path / "other.png"
     with Image.open(paths[0]) as image:
         image.resize((333, 222)).save(other)
-    ours, pillows = CpuImages([*paths, str(other)]), PillowDataset([*paths, str(other)])
+    ours, pillows = DecodedImages([*paths, str(other)], "nvimgcodec"), PillowDataset([*paths, str(other)])
     assert len(ours) == len(pillows) == 7
     for index in range(7):
         assert numpy.array_equal(ours[index], pillows[index])

@@ -8,9 +8,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 from ftbench.arguments import UsageError, parse
 from ftbench.document.results import load
+from ftbench.measure import checksums
 from ftbench.plan.chain import cells
 from ftbench.plan.scenario import Task, TrialError
 from ftbench.report import repeat
@@ -181,7 +183,7 @@ def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(run_own, 
     document = load(directory / "results.json")
     assert len(document["waterfalls"]) == 1
     (warning,) = [warning for warning in document["warnings"] if "not all contestants gave the same samples" in warning]
-    assert f"`./twins audit {files['racing_data']}:train_set`" in warning
+    assert f"./twins audit {files['racing_data']}:train_set" in warning
     assert "not safe under threads" in " ".join(done.stdout.split())
 
 
@@ -273,6 +275,10 @@ def test_a_look_finds_how_much_makes_a_turn(files):
         looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:nothing")
 
 
+def test_batches_without_a_length_are_measured():
+    assert checksums.length([len]) == checksums.length({}) == checksums.length(torch.tensor(1.0)) == 0
+
+
 def test_dear_samples_make_small_batches_and_cheap_ones_no_endless_turns():
     assert own.amount(10.0, None) == own.Amount(1, 2, 10)
     assert own.amount(0.02, None).batch_size == 5
@@ -285,7 +291,7 @@ def test_dear_samples_make_small_batches_and_cheap_ones_no_endless_turns():
 def test_random_samples_are_told_before_anything_is_measured(files):
     (warning,) = looked_at(f"{files['bad_data']}:drawn").warnings
     assert "another sample for the same index each time" in warning
-    assert f"`./twins audit {files['bad_data']}:drawn`" in warning
+    assert f"./twins audit {files['bad_data']}:drawn" in warning
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ftbench.document.results import Results
-from ftbench.rounds import progress, run
+from ftbench.rounds import prepare, progress, run
+from ftbench.rounds.options import Options
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
 
@@ -31,7 +32,7 @@ def suite(tmp_path: Path):
             **options,
         }
         with Interruption() as interruption:
-            return run.Run(run.Options(chosen, **given), Results(tmp_path), interruption, progress.PlainDisplay())
+            return run.Run(Options(chosen, **given), Results(tmp_path), interruption, progress.Display())
 
     return build
 
@@ -47,7 +48,8 @@ def test_what_a_run_did_not_come_to_is_said(suite):
 
 
 def test_options_that_mean_nothing_to_a_scenario_are_named(suite, capsys):
-    suite(batch_size=8, data=Path("photos"))._warn_of_options()
+    this = suite(batch_size=8, data=Path("photos"))
+    prepare.warn_of_options(this._options, this.notes)
     err = capsys.readouterr().err
     assert "--data is for images, and changes nothing in contention, memory" in err
     assert "--batch-size is for what loads batches, and changes nothing in contention" in err
@@ -63,7 +65,7 @@ def test_later_scenarios_share_what_is_left_as_they_need(suite):
 
 
 def test_progress_tells_the_time_of_the_whole_run(capsys):
-    display = progress.PlainDisplay()
+    display = progress.Display()
     display.scenario("pillow", 1, 3, 3725.0)
     display.round_done(2, 4, 20.0, 40.0)
     display.scenario("memory", 3, 3, 0.0)

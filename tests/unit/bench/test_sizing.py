@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, demand, fit, room, together
+from ftbench.rounds import prepare
+from ftbench.rounds.notes import Notes
+from ftbench.rounds.options import Options
+from ftbench.scenarios import SCENARIOS
 
 SAMPLE = 640 * 408 * 3
 PLENTY = {"available": 10**12, "shm_free": 10**12}
@@ -29,6 +36,26 @@ def test_threads_alone_need_no_shared_memory():
 def test_little_memory():
     size, warnings = fit(512, SAMPLE, 4, 2, True, {"ft": {**PLENTY, "available": 3000 * MIB}})
     assert size < 512 and "memory free" in warnings[0]
+
+
+def test_without_room_for_processes_threads_are_measured():
+    class Sources:
+        def get(self, name: str) -> tuple[list[str], dict]:
+            return [name], {}
+
+    class Silent:
+        def note(self, text: str) -> None:
+            pass
+
+    scenario, document = SCENARIOS["pillow"], {"skipped": [], "warnings": []}
+    options = Options((scenario,), True, Path("out"), None, None, 60.0, (1,), None, CONFIGS, {})
+    everybody = [c for _, c in scenario.contest.candidates(CONFIGS, [1], quick=True)]
+    memory = {"ft": PLENTY, "gil": {**PLENTY, "shm_free": MIB}}
+    work, found = prepare.work(options, scenario, everybody, memory, Sources(), Notes(document, Silent()))
+    assert [c.key for c in found] == ["gil/loader-thread/1", "ft-gil/loader-thread/1", "ft/loader-thread/1"]
+    assert (work.cases[""].batch_size, work.cases[""].paths) == (scenario.quick.batch_size, ["images"])
+    (left_out,) = document["skipped"]
+    assert left_out["what"] == "pillow: worker processes" and "--shm-size" in left_out["why"]
 
 
 def test_nothing_fits():

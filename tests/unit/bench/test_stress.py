@@ -233,7 +233,7 @@ def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys
 
 def test_report_says_that_it_was_not_run(measured, tmp_path, capsys):
     for text in outputs(measured, tmp_path, capsys):
-        assert "was not part of this run: `./twins bench --quick --stress` runs it" in text
+        assert "was not part of this run. To run it: ./twins bench --quick --stress" in text
     asked = {**measured, "options": {**measured["options"], "stress": True}}
     for text in outputs(asked, tmp_path, capsys):
         assert "was not run, since the measurement did not come to its end" in text

@@ -114,3 +114,11 @@ def test_whoever_no_longer_wants_it_ends_it(start):
 def test_a_trial_that_fails_says_why(start):
     with pytest.raises(TrialFailed, match="(?s)exit status 1.*FileNotFoundError"):
         to_its_end(start(1, paths=["/no/such.jpg"]))
+
+
+def test_a_trial_that_hangs_is_ended(start):
+    trial = start(1, patience=0.05)  # its imports take longer
+    with pytest.raises(TrialFailed, match="it hangs, or did not end within 0 s"):
+        trial.go_on()
+    _, alive = psutil.wait_procs(children(), timeout=30)
+    assert not alive

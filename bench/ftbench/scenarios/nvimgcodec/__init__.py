@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ftbench.plan.scenario import Scenario
-from ftbench.scenarios.nvimgcodec import decode, memory
+from ftbench.scenarios.nvimgcodec import decode
 
 NAME = "nvimgcodec"
 DESCRIPTION = "decoding with nvImageCodec: per-thread decoders in one CUDA context, or a context a process"
 
-SCENARIOS: tuple[Scenario, ...] = (decode.SCENARIO, memory.SCENARIO)
+SCENARIOS = decode.SCENARIOS

@@ -24,8 +24,6 @@ from ftrun.parent_death import die_with_parent
 if TYPE_CHECKING:
     import torch
 
-    from ftbench.measure.loaders import Repeated
-
 # A GPU decodes so fast that the CPU's number of batches is over in a moment.
 STRETCH_ON_GPU = 8
 # Mean difference in grey levels up to which two pictures are the same one, decoded by two libraries.
@@ -56,30 +54,17 @@ class FirstImage:
         self._seconds[worker] = time.perf_counter() - begin
 
 
-def _open(task: Task, dataset: Any, seconds: torch.Tensor) -> Repeated:
+def _open(task: Task, dataset: Any, seconds: torch.Tensor) -> closing:
     import torch
 
-    from ftbench.measure.loaders import EpochSampler, Repeated
-    from ftloader import DataLoader
+    from ftbench.measure.loaders import open_loader
 
-    on_gpu = getattr(dataset, "on_gpu", False)
-    processes = task.variant == "loader-process"
-    sampler = EpochSampler(len(dataset))
-    return Repeated(
-        DataLoader(
-            dataset,
-            batch_size=task.batch_size,
-            sampler=sampler,
-            num_workers=task.workers,
-            prefetch_factor=task.prefetch_factor,
-            persistent_workers=True,
-            worker_method="process" if processes else "thread",
-            multiprocessing_context="spawn" if processes and on_gpu else None,
-            collate_fn=torch.stack if on_gpu else None,
-            worker_init_fn=FirstImage(dataset, seconds, processes),
-        ),
-        sampler,
-    )
+    options: dict[str, Any] = {"worker_init_fn": FirstImage(dataset, seconds, task.variant == "loader-process")}
+    if getattr(dataset, "on_gpu", False):
+        options["collate_fn"] = torch.stack
+        if task.variant == "loader-process":
+            options["multiprocessing_context"] = "spawn"
+    return open_loader(task, dataset, persistent=True, **options)
 
 
 class OnCpu:
@@ -198,7 +183,7 @@ def measure(task: Task) -> dict:
     on_gpu = getattr(dataset, "on_gpu", False)
     here = OnCpu() if device is None else OnGpu(task, device, STRETCH_ON_GPU if on_gpu else 1)
     seconds = torch.zeros(task.workers, dtype=torch.float64).share_memory_()
-    with closing(_open(task, dataset, seconds)) as loader:
+    with _open(task, dataset, seconds) as loader:
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * task.batch_size)
         batch = here.arrived(next(epoch))

@@ -4,37 +4,7 @@ from __future__ import annotations
 
 from ftbench.plan.scenario import Task
 from ftbench.scenarios.nvimgcodec import gpu
-from ftbench.scenarios.pillow import HEIGHT, WIDTH
-
-
-class CpuImages:
-    """nvImageCodec's CPU backend, a decoder a thread: sample i is a (408, 640, 3) uint8 numpy array.
-
-    Immutable after construction, so threads may share it; the decoders are ftloader.decode's and belong
-    to their threads. The pixels are Pillow's, bit for bit. Images of another size are resized by
-    Pillow afterwards (bilinear).
-    """
-
-    on_gpu = False
-
-    def __init__(self, paths: list[str]):
-        import numpy
-        from PIL import Image
-
-        from ftloader.decode import read_image
-
-        self._array, self._read, self._from_array = numpy.array, read_image, Image.fromarray
-        self._bilinear = Image.Resampling.BILINEAR
-        self._paths = tuple(paths)
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __getitem__(self, index: int):
-        image = self._read(self._paths[index], backend="nvimgcodec")
-        if image.shape == (HEIGHT, WIDTH, 3):
-            return image
-        return self._array(self._from_array(image).resize((WIDTH, HEIGHT), self._bilinear))
+from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages
 
 
 class GpuImages:
@@ -72,7 +42,7 @@ def _resized(image):
     return planes.round().clamp(0, 255).to(image.dtype)[0].permute(1, 2, 0)
 
 
-def dataset(task: Task) -> CpuImages | GpuImages:
+def dataset(task: Task) -> DecodedImages | GpuImages:
     """The trial's dataset: on the GPU if there is one (gpu.backend_note says which)."""
     device = gpu.device()
-    return CpuImages(task.paths) if device is None else GpuImages(task.paths, device)
+    return DecodedImages(task.paths, "nvimgcodec") if device is None else GpuImages(task.paths, device)

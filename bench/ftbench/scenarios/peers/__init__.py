@@ -6,16 +6,9 @@ Each file makes scenarios; who takes part, who is compared and what the project 
 from __future__ import annotations
 
 from ftbench.plan.scenario import Scenario
-from ftbench.scenarios.peers import memory, overhead, pillow, raw, shapes, startup
+from ftbench.scenarios.peers import memory, pillow, samples, startup
 
 NAME = "peers"
 DESCRIPTION = "this loader against torch's DataLoader, torchdata.nodes, spdl and a bare loop, with targets"
 
-SCENARIOS: tuple[Scenario, ...] = (
-    *pillow.SCENARIOS,
-    raw.SCENARIO,
-    *overhead.SCENARIOS,
-    *shapes.SCENARIOS,
-    startup.SCENARIO,
-    memory.SCENARIO,
-)
+SCENARIOS: tuple[Scenario, ...] = (*pillow.SCENARIOS, *samples.SCENARIOS, startup.SCENARIO, memory.SCENARIO)

@@ -5,57 +5,16 @@ from __future__ import annotations
 from ftbench.measure import epochs
 from ftbench.plan.contest import Comparison, Contest, Entry, at_least
 from ftbench.plan.scenario import Amount, Scenario, Task
-from ftbench.scenarios.pillow import HEIGHT, WIDTH
+from ftbench.scenarios.peers.entries import NODES, OURS, OURS_GIL, SPDL, TORCH
+from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
 
 
-class PlainImages:
-    """``np.array(Image.open(path).convert("RGB"))``: sample i is a (408, 640, 3) uint8 numpy array.
-
-    Immutable after construction, so threads may share it. Images of another size are resized
-    after decoding (bilinear), which all contestants then do alike.
-    """
-
-    def __init__(self, paths: list[str]):
-        import numpy
-        from PIL import Image
-
-        # No modules: a start method other than fork pickles the dataset.
-        self._array, self._open, self._from_array = numpy.array, Image.open, Image.fromarray
-        self._bilinear = Image.Resampling.BILINEAR
-        self._paths = tuple(paths)
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __getitem__(self, index: int):
-        return self._sized(self._array(self._open(self._paths[index]).convert("RGB")))
-
-    def _sized(self, image):
-        if image.shape == (HEIGHT, WIDTH, 3):
-            return image
-        return self._array(self._from_array(image).resize((WIDTH, HEIGHT), self._bilinear))
-
-
-class DecodedImages(PlainImages):
-    """The same samples by this project's decoder."""
-
-    def __init__(self, paths: list[str]):
-        super().__init__(paths)
-        from ftloader.decode import read_image
-
-        self._read = read_image
-
-    def __getitem__(self, index: int):
-        return self._sized(self._read(self._paths[index]))
-
-
-def dataset(task: Task) -> PlainImages:
+def dataset(task: Task) -> PillowDataset:
     """The dataset of a task's variant: only loader-decode has another than the plain one."""
-    return DecodedImages(task.paths) if task.variant == "loader-decode" else PlainImages(task.paths)
+    return (DecodedImages if task.variant == "loader-decode" else PillowDataset)(task.paths)
 
 
-OURS, DECODE, LOOP = Entry("ft", "loader-thread"), Entry("ft", "loader-decode"), Entry("ft", "loop")
-NODES, SPDL, TORCH = Entry("ft", "nodes-thread"), Entry("ft", "spdl"), Entry("gil", "torch-process")
+DECODE, LOOP = Entry("ft", "loader-decode"), Entry("ft", "loop")
 TARGETS = (
     Comparison(OURS, TORCH, at_least(1.9), "in all, against torch's processes"),
     Comparison(OURS, NODES, at_least(1.5)),
@@ -67,23 +26,22 @@ TARGETS = (
 OTHERS = (
     Comparison(OURS, Entry("ft", "spdl-samples"), at_least(1.5)),
     Comparison(Entry("gil", "loader-process"), TORCH, at_least(0.95), "no slower than torch where the GIL is"),
-    Comparison(Entry("gil", "loader-thread"), Entry("gil", "nodes-thread"), at_least(1.0), "nor than its threads"),
+    Comparison(OURS_GIL, Entry("gil", "nodes-thread"), at_least(1.0), "nor than its threads"),
     Comparison(OURS, Entry("ft-gil", "loader-thread"), None, "effect of the GIL"),
 )
 
 
-def _scenario(batch_size: int, batches_per_worker: int, turns: int, contest: Contest, seconds: float) -> Scenario:
-    return Scenario(
+def _scenario(
+    batch_size: int, batches_per_worker: int, turns: int, comparisons: tuple[Comparison, ...], seconds: float
+) -> Scenario:
+    return of_images(
         name=f"peers-pillow-{batch_size}",
         group="peers",
         description=f"JPEG decoding with Pillow, 640x408, plain dataset, batches of {batch_size} in a full run",
-        sample="one 640x408 JPEG decoded to RGB uint8",
-        sample_bytes=HEIGHT * WIDTH * 3,
-        source="images",
         dataset=dataset,
         measure=epochs.measure,
         metrics=("throughput", "time_to_first_batch", "pss_mib"),
-        contest=contest,
+        contest=Contest(comparisons),
         full=Amount(batch_size, batches_per_worker, turns),
         quick=Amount(max(16, batch_size // 4), batches_per_worker, 3),
         seconds=seconds,
@@ -91,4 +49,4 @@ def _scenario(batch_size: int, batches_per_worker: int, turns: int, contest: Con
     )
 
 
-SCENARIOS = (_scenario(128, 8, 3, Contest(TARGETS + OTHERS), 600), _scenario(512, 3, 2, Contest(TARGETS), 400))
+SCENARIOS = (_scenario(128, 8, 3, TARGETS + OTHERS, 600), _scenario(512, 3, 2, TARGETS, 400))

@@ -6,10 +6,11 @@ import time
 from statistics import median
 
 from ftbench.measure import checksums
-from ftbench.plan.contest import Comparison, Contest, Entry, at_most
-from ftbench.plan.scenario import Amount, Scenario, Task
+from ftbench.plan.contest import Comparison, Contest, at_most
+from ftbench.plan.scenario import Amount, Task
+from ftbench.scenarios.peers.entries import NODES, OURS, TORCH
 from ftbench.scenarios.peers.pillow import dataset
-from ftbench.scenarios.pillow import HEIGHT, WIDTH
+from ftbench.scenarios.pillow import of_images
 
 
 def measure(task: Task) -> dict:
@@ -45,22 +46,17 @@ def measure(task: Task) -> dict:
     }
 
 
-OURS, TORCH = Entry("ft", "loader-thread"), Entry("gil", "torch-process")
-
-SCENARIO = Scenario(
+SCENARIO = of_images(
     name="peers-startup",
     group="peers",
     description="the first batch of JPEGs by a new loader, from the start of its workers",
-    sample="one 640x408 JPEG decoded to RGB uint8",
-    sample_bytes=HEIGHT * WIDTH * 3,
-    source="images",
     dataset=dataset,
     measure=measure,
     metrics=("time_to_first_batch",),
     contest=Contest(
         (
             Comparison(OURS, TORCH, at_most(1 / 3), "all workers at the first batch, and none to fork"),
-            Comparison(OURS, Entry("ft", "nodes-thread")),
+            Comparison(OURS, NODES),
         )
     ),
     full=Amount(batch_size=128, batches_per_worker=2),

@@ -41,7 +41,7 @@ def unavailable() -> str | None:
     from ftrun import environment
 
     return environment.gpu()["reason"] or (
-        f"torch {torch.__version__} finds no CUDA device though nvidia-smi does: see `python -m ftrun.info`"
+        f"torch {torch.__version__} finds no CUDA device though nvidia-smi does: see ./twins info"
     )
 
 
