@@ -5,7 +5,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from ftloader.cache.fetchers import Fetchers
 from ftloader.cache.segment import FORMATS, checksum
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.sources import Source, UrlSource, close_source
-from ftloader.cache.statistics import Statistics
+from ftloader.cache.statistics import Statistics, live_line
 from ftloader.cache.store import LEAST_BUDGET, Store
 
 EVICT = ("oldest", "lru")
@@ -271,6 +272,10 @@ class GrowingCache(Dataset):
             epochs_waited=counts.epochs_waited,
             trouble="" if trouble is None else f"{type(trouble).__name__}: {trouble}",
         )
+
+    def live_line(self, every: float = 1.0, file: TextIO | None = None) -> AbstractContextManager[None]:
+        """``with cache.live_line(): ...`` shows the statistics of each second on *file*, stderr by default."""
+        return live_line(self.statistics, every, file)
 
     # The end
 

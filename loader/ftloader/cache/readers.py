@@ -3,20 +3,26 @@
 import asyncio
 import http.client
 import inspect
+import time
 from urllib.parse import quote, urljoin, urlsplit
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
 _MOST_REDIRECTS = 5
+_AT_ONCE = 1 << 20
 _SAFE = "/%:=&?~+!$,;'@()*[]"  # what is not quoted, in paths and queries; quoted already, if there is a %
 
 
 class WebReader:
-    """Requests over connections that are kept open. One by fsspec takes three times the CPU time, or more."""
+    """Requests over connections that are kept open. One by fsspec takes three times the CPU time, or more.
 
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+    The server is not trusted: an answer of more than *largest* bytes is refused, also one without end, and one that
+    takes longer than *timeout* seconds. No redirect leads out of the web, or from https to http.
+    """
+
+    def __init__(self, timeout: float, largest: int) -> None:
+        self._timeout, self._largest = timeout, largest
         self._connections: dict[tuple[str, str], http.client.HTTPConnection] = {}
 
     def read(self, url: str) -> bytes:
@@ -24,13 +30,17 @@ class WebReader:
         for _ in range(_MOST_REDIRECTS + 1):
             response, data = self._get(at)
             if response.status == http.client.OK:
+                if (encoding := response.getheader("Content-Encoding", "identity")) != "identity":
+                    raise OSError(f"{url}: the server sends it encoded, as {encoding}, which was not asked for")
                 return data
             location = response.getheader("Location")
             if not 300 <= response.status < 400 or location is None:
                 raise (FileNotFoundError if response.status == http.client.NOT_FOUND else OSError)(
                     f"{url}: the server answers {response.status} {response.reason}"
                 )
-            at = urljoin(at, location)
+            scheme, at = urlsplit(at).scheme, urljoin(at, location)
+            if urlsplit(at).scheme not in ("https", scheme):
+                raise OSError(f"{url}: the server redirects from {scheme} to {at!r}")
         raise OSError(f"{url}: the server redirects more than {_MOST_REDIRECTS} times")
 
     def close(self) -> None:
@@ -48,7 +58,7 @@ class WebReader:
             try:
                 connection.request("GET", target)
                 response = connection.getresponse()
-                data = response.read()  # raises IncompleteRead if the answer ends too early
+                data = self._body(response, url)
             except BaseException as error:
                 connection.close()
                 if kept is not None and isinstance(error, ConnectionError):
@@ -57,6 +67,24 @@ class WebReader:
             if not response.will_close:
                 self._connections[where] = connection
             return response, data
+
+    def _body(self, response: http.client.HTTPResponse, url: str) -> bytes:
+        """Raises ``IncompleteRead`` if the answer ends too early."""
+        deadline, parts, size = time.monotonic() + self._timeout, [], 0
+        while size + (response.length or 0) <= self._largest:
+            if not (part := response.read1(_AT_ONCE)):
+                break
+            parts.append(part)
+            size += len(part)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{url}: not all of it came within {self._timeout} seconds")
+        else:
+            raise OSError(f"{url} has more than {self._largest} bytes: if that is right, raise UrlSource's largest")
+        data = b"".join(parts)
+        if response.length:
+            raise http.client.IncompleteRead(data, response.length)
+        response.close()
+        return data
 
     def _connect(self, scheme: str, host: str) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection

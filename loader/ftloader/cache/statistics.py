@@ -1,6 +1,11 @@
 """What a cache has done, as numbers and as one line."""
 
+import contextlib
 import dataclasses
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TextIO
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,3 +63,33 @@ class Statistics:
         if self.failed or self.trouble:
             parts.append(f"{self.failed} failed, {self.trouble or 'none now'}")
         return "; ".join(parts)
+
+
+@contextlib.contextmanager
+def live_line(statistics: Callable[[], Statistics], every: float, file: TextIO | None) -> Iterator[None]:
+    """Shows what happened in the last *every* seconds, again and again. On a terminal, a line takes the place of the
+    one before."""
+    file = sys.stderr if file is None else file
+    terminal, ended = file.isatty(), threading.Event()
+
+    def show() -> None:
+        before = statistics()
+        while not ended.wait(every):
+            now = statistics()
+            print(
+                f"\r{now - before}\33[K" if terminal else now - before,
+                end="" if terminal else "\n",
+                file=file,
+                flush=True,
+            )
+            before = now
+
+    thread = threading.Thread(target=show, name="cache-live-line", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        if terminal:
+            print(file=file)
