@@ -57,8 +57,8 @@ class WebReader:
             connection = kept or self._connect(*where)
             try:
                 connection.request("GET", target)
-                response = connection.getresponse()
-                data = self._body(response, url)
+                with connection.getresponse() as response:
+                    data = self._body(response, url)
             except BaseException as error:
                 connection.close()
                 if kept is not None and isinstance(error, ConnectionError):
@@ -83,7 +83,6 @@ class WebReader:
         data = b"".join(parts)
         if response.length:
             raise http.client.IncompleteRead(data, response.length)
-        response.close()
         return data
 
     def _connect(self, scheme: str, host: str) -> http.client.HTTPConnection:
