@@ -32,6 +32,8 @@ class Statistics:
     """Segments."""
     fetchers_waited: float
     """Seconds that the fetchers had no room, all together."""
+    fetchers_slowed: float
+    """Seconds that the fetchers paused for the training loop (``most_cost``), all together."""
     epochs_waited: float
     """Seconds that ``set_epoch`` waited for samples."""
     trouble: str
@@ -39,7 +41,8 @@ class Statistics:
 
     def __sub__(self, earlier: "Statistics") -> "Statistics":
         counts = (
-            "seconds fetched fetched_bytes retried failed read read_bytes evictions fetchers_waited epochs_waited"
+            "seconds fetched fetched_bytes retried failed read read_bytes evictions "
+            "fetchers_waited fetchers_slowed epochs_waited"
         ).split()
         return dataclasses.replace(self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts})
 

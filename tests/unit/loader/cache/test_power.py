@@ -151,9 +151,10 @@ def kept_for_certain(operations, count):
             certain |= synced
         elif kind in ("fsync", "fdatasync"):
             synced.add(names[rest[0]])
-        elif kind == "unlink":
-            synced.discard(rest[0])
-            certain.discard(rest[0])
+        elif kind == "unlink":  # of one of a segment's files
+            gone = {rest[0], rest[0].partition(".")[0] + segment.SUFFIX}
+            synced -= gone
+            certain -= gone
     return {name for name in certain if name.endswith(segment.SUFFIX)}
 
 
