@@ -10,7 +10,7 @@ from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
 _MOST_REDIRECTS = 5
-_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 18
 _SAFE = "/%:=&?~+!$,;'@()*[]"  # what is not quoted, in paths and queries; quoted already, if there is a %
 
 
