@@ -4,7 +4,9 @@ import asyncio
 import http.client
 import inspect
 import time
+from ssl import SSLError
 from urllib.parse import quote, urljoin, urlsplit
+from urllib.request import getproxies
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
@@ -12,6 +14,14 @@ from fsspec.asyn import AsyncFileSystem
 _MOST_REDIRECTS = 5
 _AT_ONCE = 1 << 18
 _SAFE = "/%:=&?~+!$,;'@()*[]"  # what is not quoted, in paths and queries; quoted already, if there is a %
+
+
+_PLAIN = {"key", "secret", "token", "anon", "endpoint_url", "profile", "use_ssl"}
+"""Options of s3fs that say nothing about how an object is read."""
+
+
+class AnswerError(OSError):
+    """A web server has answered, with something else than was asked for."""
 
 
 class WebReader:
@@ -35,7 +45,7 @@ class WebReader:
                 return data
             location = response.getheader("Location")
             if not 300 <= response.status < 400 or location is None:
-                raise (FileNotFoundError if response.status == http.client.NOT_FOUND else OSError)(
+                raise (FileNotFoundError if response.status == http.client.NOT_FOUND else AnswerError)(
                     f"{url}: the server answers {response.status} {response.reason}"
                 )
             scheme, at = urlsplit(at).scheme, urljoin(at, location)
@@ -121,3 +131,36 @@ class LoopReader:
             if inspect.iscoroutinefunction(close):
                 self._loop.run_until_complete(close())
         self._loop.close()
+
+
+class SignedReader(LoopReader):
+    """s3: s3fs signs an address, and a ``WebReader`` reads it, which takes a quarter of the CPU time of s3fs by itself.
+
+    s3fs is asked for what cannot be had so (a bucket of another region, a certificate of one's own), and for everything
+    once it could.
+    """
+
+    def __init__(self, like: AsyncFileSystem, timeout: float, largest: int) -> None:
+        super().__init__(like, timeout)
+        self._web = WebReader(timeout, largest)
+        self._works = True
+
+    @staticmethod
+    def can_read(like: AsyncFileSystem) -> bool:
+        """Whether nothing is set that a ``WebReader`` does not know of."""
+        plain = _PLAIN >= set(like.storage_options) and not getproxies()
+        return plain and "s3" in like.protocol and hasattr(like, "_url")
+
+    def read(self, path: str) -> bytes:
+        if self._works:
+            try:
+                return self._web.read(self._loop.run_until_complete(self._filesystem._url(path)))
+            except (AnswerError, FileNotFoundError, SSLError):
+                pass
+        data = super().read(path)
+        self._works = False
+        return data
+
+    def close(self) -> None:
+        self._web.close()
+        super().close()

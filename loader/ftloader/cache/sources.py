@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 
-from ftloader.cache.readers import FileReader, LoopReader, WebReader
+from ftloader.cache.readers import FileReader, LoopReader, SignedReader, WebReader
 
 
 class Source(Protocol):
@@ -83,6 +83,8 @@ class UrlSource:
     def _new_reader(self) -> Any:
         if self._root.startswith(("http://", "https://")) and not self._options and "@" not in self._root:
             return WebReader(self._timeout, self._largest)
+        if isinstance(self._filesystem, AsyncFileSystem) and SignedReader.can_read(self._filesystem):
+            return SignedReader(self._filesystem, self._timeout, self._largest)
         if isinstance(self._filesystem, AsyncFileSystem):
             return LoopReader(self._filesystem, self._timeout)
         return FileReader(self._filesystem)
