@@ -16,6 +16,7 @@ from ftloader.worker_pool import WorkerThread
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Seconds; each is twice as long as the one before, and up to a half shorter by chance."""
 _MANY = 8
+_TO_DISK = "a file onto the disk"
 
 
 class Fetchers:
@@ -128,7 +129,10 @@ class Fetchers:
                 last = not self._running
             if last:
                 self._store.stop()
-                self._store.close()
+                try:
+                    self._store.close()
+                except OSError as error:
+                    self._report(error, _TO_DISK)
             self._tell()
 
     def _tell(self) -> None:
@@ -214,7 +218,7 @@ class Fetchers:
         try:
             self._store.sync()
         except OSError as error:
-            self._report(error, "a file onto the disk")
+            self._report(error, _TO_DISK)
         return added
 
     def _fail(self, error: Exception, what: str) -> None:

@@ -100,10 +100,11 @@ def test_who_finds_no_room_waits_for_the_next_snapshot(store):
     assert store.waited > 0 and on_disk(store.directory) <= 4 * MIB
 
 
-def test_the_budget_is_kept_by_the_byte(disk):
+@pytest.mark.parametrize("version", segment.FORMATS.values(), ids=segment.FORMATS)
+def test_the_budget_is_kept_by_the_byte(disk, version):
     """The file system has no more: one byte too many would be an error."""
     directory = disk(2 * MIB)
-    store = Store(str(directory), 2 * MIB, "oldest")
+    store = Store(str(directory), 2 * MIB, "oldest", version)
     numbers = iter(range(10**9))
     errors = []
 
