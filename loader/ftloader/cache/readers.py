@@ -12,6 +12,7 @@ from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
 _MOST_REDIRECTS = 5
+_MOST_CONNECTIONS = 8
 _AT_ONCE = 1 << 18
 _SAFE = "/%:=&?~+!$,;'@()*[]"  # what is not quoted, in paths and queries; quoted already, if there is a %
 
@@ -75,6 +76,8 @@ class WebReader:
                     continue  # the server has closed it meanwhile
                 raise
             if not response.will_close:
+                if len(self._connections) == _MOST_CONNECTIONS:  # redirects to ever other places
+                    self.close()
                 self._connections[where] = connection
             return response, data
 

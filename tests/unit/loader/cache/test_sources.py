@@ -234,6 +234,15 @@ def test_a_web_server_that_is_hostile(hostile, pieces, error):
     source.close()
 
 
+def test_redirects_to_ever_other_places_keep_few_connections(hostile):
+    places = [hostile(answer("Content-Length: 1", lambda: [b"x"])) for _ in range(10)]
+    source = UrlSource("http://127.0.0.1", keys=[])
+    for place in places:
+        assert source._read(place) == b"x"
+    assert len(source._local.reader._connections) == 2
+    source.close()
+
+
 def test_no_redirect_from_https_to_http(monkeypatch):
     class Answer:
         status, reason = 302, "Found"
