@@ -195,7 +195,7 @@ def replay(tmp_path, monkeypatch, format, times, seed):
 
 @pytest.mark.parametrize("format", ["segment", "tfrecord"])
 def test_power_failures(tmp_path, monkeypatch, format):
-    replay(tmp_path, monkeypatch, format, 25, 0)
+    replay(tmp_path, monkeypatch, format, 10, 0)
 
 
 @pytest.mark.long(reason="2,000 power failures")
