@@ -65,6 +65,10 @@ def program_addresses_that_are_signed(folder):
         address = source._options
         for number, key in enumerate(keys):
             client.put_object(Bucket="data", Key=f"odd/{key}", Body=content(number))
+        client.put_object(Bucket="data", Key="packed", Body=content(0), ContentEncoding="gzip")  # as it is, by s3fs
+        packed = UrlSource("s3://data", keys=["packed"], **address)
+        assert packed.read("packed") == packed.read("packed") == content(0) and not packed._local.reader._works
+        packed.close()
         for options in {}, {"requester_pays": True}:
             source = UrlSource("s3://data/odd", **source._options, **options)
             with GrowingCache(

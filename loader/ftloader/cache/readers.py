@@ -28,8 +28,10 @@ class AnswerError(OSError):
 class WebReader:
     """Requests over connections that are kept open. One by fsspec takes three times the CPU time, or more.
 
-    The server is not trusted: an answer of more than *largest* bytes is refused, also one without end, and one that
-    takes longer than *timeout* seconds. No redirect leads out of the web, or from https to http.
+    The server is not trusted: an answer of more than *largest* bytes is refused, also one without end, and one whose
+    body takes longer than *timeout* seconds. No redirect leads out of the web, or from https to http.
+
+    Errors do not show what is behind the ``?`` of an address, which may be a signature.
     """
 
     def __init__(self, timeout: float, largest: int) -> None:
@@ -37,29 +39,29 @@ class WebReader:
         self._connections: dict[tuple[str, str], http.client.HTTPConnection] = {}
 
     def read(self, url: str) -> bytes:
-        at = url
+        at, name = url, _without_query(url)
         for _ in range(_MOST_REDIRECTS + 1):
-            response, data = self._get(at)
+            response, data = self._get(at, name)
             if response.status == http.client.OK:
                 if (encoding := response.getheader("Content-Encoding", "identity")) != "identity":
-                    raise OSError(f"{url}: the server sends it encoded, as {encoding}, which was not asked for")
+                    raise AnswerError(f"{name}: the server sends it encoded, as {encoding}, which was not asked for")
                 return data
             location = response.getheader("Location")
             if not 300 <= response.status < 400 or location is None:
                 raise (FileNotFoundError if response.status == http.client.NOT_FOUND else AnswerError)(
-                    f"{url}: the server answers {response.status} {response.reason}"
+                    f"{name}: the server answers {response.status} {response.reason}"
                 )
             scheme, at = urlsplit(at).scheme, urljoin(at, location)
             if urlsplit(at).scheme not in ("https", scheme):
-                raise OSError(f"{url}: the server redirects from {scheme} to {at!r}")
-        raise OSError(f"{url}: the server redirects more than {_MOST_REDIRECTS} times")
+                raise OSError(f"{name}: the server redirects from {scheme} to {_without_query(at)!r}")
+        raise OSError(f"{name}: the server redirects more than {_MOST_REDIRECTS} times")
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
-    def _get(self, url: str) -> tuple[http.client.HTTPResponse, bytes]:
+    def _get(self, url: str, name: str) -> tuple[http.client.HTTPResponse, bytes]:
         parts = urlsplit(url)
         target = quote(f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/", safe=_SAFE)
         where = parts.scheme, parts.netloc
@@ -69,7 +71,7 @@ class WebReader:
             try:
                 connection.request("GET", target)
                 with connection.getresponse() as response:
-                    data = self._body(response, url)
+                    data = self._body(response, name)
             except BaseException as error:
                 connection.close()
                 if kept is not None and isinstance(error, ConnectionError):
@@ -81,7 +83,7 @@ class WebReader:
                 self._connections[where] = connection
             return response, data
 
-    def _body(self, response: http.client.HTTPResponse, url: str) -> bytes:
+    def _body(self, response: http.client.HTTPResponse, name: str) -> bytes:
         """Raises ``IncompleteRead`` if the answer ends too early."""
         deadline, parts, size = time.monotonic() + self._timeout, [], 0
         while size + (response.length or 0) <= self._largest:
@@ -90,9 +92,9 @@ class WebReader:
             parts.append(part)
             size += len(part)
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{url}: not all of it came within {self._timeout} seconds")
+                raise TimeoutError(f"{name}: not all of it came within {self._timeout} seconds")
         else:
-            raise OSError(f"{url} has more than {self._largest} bytes: if that is right, raise UrlSource's largest")
+            raise OSError(f"{name} has more than {self._largest} bytes: if that is right, raise UrlSource's largest")
         data = b"".join(parts)
         if response.length:
             raise http.client.IncompleteRead(data, response.length)
@@ -101,6 +103,10 @@ class WebReader:
     def _connect(self, scheme: str, host: str) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
         return kind(host, timeout=self._timeout)
+
+
+def _without_query(url: str) -> str:
+    return url.partition("?")[0]
 
 
 class FileReader:
