@@ -63,6 +63,8 @@ class Statistics:
             f"in {self.fetched_per_second / 1e6:.0f} MB/s, out {self.read_per_second / 1e6:.0f} MB/s",
             f"waited {self.epochs_waited:.1f} s for samples",
         ]
+        if self.fetchers_slowed:
+            parts.append(f"fetchers slowed by {self.fetchers_slowed:.1f} s")
         if self.failed or self.trouble:
             parts.append(f"{self.failed} failed, {self.trouble or 'none now'}")
         return "; ".join(parts)

@@ -86,6 +86,7 @@ def test_a_loop_that_shares_a_cpu_with_fetchers(run_program, tmp_path):
                         cache.set_epoch(epoch := epoch + 1)
                 used, queued, took = (b - a for a, b in zip(before, now()))
                 print(min(used, queued) / took, cache.statistics().fetchers_slowed)
+                assert ("fetchers slowed by" in str(cache.statistics())) == (share is not None)
     """)
     assert (status, err) == (0, "")
     (free, not_slowed), (cost, slowed) = (map(float, line.split()) for line in out.splitlines())
