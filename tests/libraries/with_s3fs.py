@@ -9,7 +9,7 @@ import boto3
 from moto.server import ThreadedMotoServer
 from torch.utils.data import DataLoader
 
-from ftloader.cache import CacheError, GrowingCache, UrlSource
+from ftloader.cache import CacheError, GrowingCache, UrlSource, readers
 
 KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
 
@@ -55,6 +55,38 @@ def program_bucket_that_grows(folder):
                 assert loaded(cache) == [content(number).hex() for number in range(count)]
                 fetched.append(cache.statistics().fetched)
     return fetched
+
+
+def program_addresses_that_are_signed(folder):
+    """Reading by signed addresses, and by s3fs itself, give the same, whatever is in the key."""
+    keys = ["a b", "ü+%2B%", "x/../y", "q?a=b&c#d", "~'()*!"]
+    found = []
+    with bucket(0) as (client, source):
+        address = source._options
+        for number, key in enumerate(keys):
+            client.put_object(Bucket="data", Key=f"odd/{key}", Body=content(number))
+        client.put_object(Bucket="data", Key="packed", Body=content(0), ContentEncoding="gzip")  # as it is, by s3fs
+        packed = UrlSource("s3://data", keys=["packed"], **address)
+        assert packed.read("packed") == packed.read("packed") == content(0) and not packed._local.reader._works
+        packed.close()
+        for options in {}, {"requester_pays": True}:
+            source = UrlSource("s3://data/odd", **source._options, **options)
+            with GrowingCache(
+                source, folder / str(len(options)), 4e6, fetchers=1, min_samples=5, decode=bytes.hex
+            ) as cache:
+                cache.set_epoch(0)
+                found.append(loaded(cache))
+                readers_used = [type(one) for one in source._readers]
+            assert readers_used == [readers.LoopReader if options else readers.SignedReader]
+        source = UrlSource("s3://data/odd", **address)
+        for key in "absent", "a b":
+            try:
+                assert source.read(key) == content(0) and source._local.reader._works
+            except FileNotFoundError as error:
+                found.append(str(error))
+        source.close()
+    assert found[0] == found[1] == sorted(content(number).hex() for number in range(5)) and len(found) == 3
+    return found
 
 
 def program_what_fails(folder):

@@ -67,7 +67,8 @@ def measure(task: Task) -> dict:
 
     Returns gb_per_s (1e9 bytes of samples a second, over all epochs and what is between them), time_to_first_batch (s,
     from the first fetch on), pss_mib (at the end); and as curves over the time: how many samples each epoch had, and
-    the rates at which samples came into the cache and out of it.
+    were there at its end, the rates at which samples came into the cache and out of it, and how long the loop waited
+    for the first batch of each epoch, from the last one of the epoch before.
     """
     import numpy
 
@@ -77,6 +78,8 @@ def measure(task: Task) -> dict:
 
     directory, taken, first = _directory(), 0, 0.0
     samples: list[int] = []
+    there: list[int] = []
+    stalls: list[float] = []
     ends: list[float] = []
     fetched: list[float] = []
     read: list[float] = []
@@ -90,11 +93,14 @@ def measure(task: Task) -> dict:
                 cache.set_epoch(len(samples))
                 wanted = min(len(cache) // task.batch_size, task.batches - taken)
                 with open_loader(task, cache, persistent=False) as loader:
-                    for _ in loader.epoch(wanted * task.batch_size):
+                    for number, _ in enumerate(loader.epoch(wanted * task.batch_size)):
+                        if not number:
+                            stalls.append(time.perf_counter() - epoch_began)
                         first = first or time.perf_counter() - begin
                         taken += 1
                 seconds = time.perf_counter() - epoch_began
                 samples.append(len(cache))
+                there.append(cache.statistics().samples)
                 ends.append(time.perf_counter() - begin)
                 fetched.append((cache.statistics() - before).fetched_bytes / seconds / 1e6)
                 read.append(wanted * task.batch_size * SAMPLE_BYTES / seconds / 1e6)
@@ -112,6 +118,8 @@ def measure(task: Task) -> dict:
         "batches": taken,
         "distributions": {
             "samples-of-an-epoch": {"unit": "samples", "values": samples, "over": over},
+            "samples-there": {"unit": "samples", "values": there, "over": over},
+            "stall-before-an-epoch": {"unit": "s", "values": stalls, "over": over},
             "into-the-cache": {"unit": "MB/s", "values": fetched, "over": over},
             "out-of-the-cache": {"unit": "MB/s", "values": read, "over": over},
         },

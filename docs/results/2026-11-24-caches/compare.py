@@ -1,4 +1,5 @@
-"""The growing cache beside litdata's and MosaicML's datasets, at their documented settings, on one disk and source.
+"""The growing cache beside litdata's and MosaicML's datasets and NVIDIA's multi-storage client, at their documented
+settings, on one disk and source.
 
 Each gets the same samples from a directory that stands for the remote store, writes them to its local cache, and
 makes batches of them with two workers: a first epoch from the store on, and two more from the cache. Then each is
@@ -7,6 +8,9 @@ killed in the midst of its first epoch and started again on what it left.
     ./twins exec gil python docs/results/2026-11-24-caches/compare.py
     ./twins exec ft python docs/results/2026-11-24-caches/compare.py ours-threads ours-processes litdata
 
+The multi-storage client has a cache for remote stores alone: "multi-storage" and "ours-s3" read from a server of S3's
+protocol (moto's), which is the slowest part of their first epoch.
+
 What the twin lacks is installed into a temporary folder. (Not all that streaming needs has wheels for 3.13t.)
 """
 
@@ -14,6 +18,7 @@ import argparse
 import importlib
 import importlib.metadata
 import json
+import logging
 import os
 import random
 import shutil
@@ -23,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 import zlib
 from pathlib import Path
 
@@ -30,7 +36,15 @@ from ftrun.interruption import Interruption
 from ftrun.overlay import Overlays
 from ftrun.project import normalise
 
-NEEDS = {"litdata": "litdata==0.2.76", "streaming": "mosaicml-streaming==0.13.0"}
+NEEDS = {
+    "litdata": ["litdata==0.2.76"],
+    "streaming": ["mosaicml-streaming==0.13.0"],
+    "multi-storage": ["multi-storage-client[boto3]==1.3.1", "moto[server]==5.2.5"],
+    "ours-s3": ["s3fs==2026.9.0", "moto[server]==5.2.5"],
+}
+MODULES = {"litdata": "litdata", "streaming": "streaming", "multi-storage": "multistorageclient"}
+KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+SERVER = "COMPARE_S3"  # the variable with its address
 VALUES = 512 * 1024  # of a sample: 1 MiB of int16
 BATCH = 16
 LIMIT = 120.0
@@ -68,6 +82,58 @@ def write_streaming(store, count):
             writer.write({"x": sample(number)})
 
 
+def write_s3(store, count):
+    import boto3
+
+    client = boto3.client("s3", endpoint_url=os.environ[SERVER], region_name="us-east-1", **KEYS)
+    client.create_bucket(Bucket="data")
+    for number in range(count):
+        client.put_object(Bucket="data", Key=f"samples/{number:06}", Body=sample(number).tobytes())
+    profile = {
+        "caching_enabled": True,
+        "storage_provider": {
+            "type": "s3",
+            "options": {"base_path": "data", "endpoint_url": os.environ[SERVER], "region_name": "us-east-1"},
+        },
+        "credentials_provider": {"type": "S3Credentials", "options": {"access_key": "k", "secret_key": "s"}},
+    }
+    # By default each opening of a file asks the server whether it has changed, which no other contestant does.
+    cache = {
+        "size": f"{4 * count * 2 * VALUES >> 20}M",
+        "location": str(store.parent / "cache"),
+        "check_source_version": False,
+    }
+    (store / "msc.json").write_text(json.dumps({"profiles": {"store": profile}, "cache": cache}))
+
+
+def multi_storage(store, cache, count):
+    os.environ["MSC_CONFIG"] = str(store / "msc.json")
+    import multistorageclient
+    import numpy as np
+    from torch.utils.data import DataLoader, Dataset
+
+    class Samples(Dataset):
+        def __len__(self):
+            return count
+
+        def __getitem__(self, index):
+            with multistorageclient.open(f"msc://store/samples/{index:06}", "rb") as file:
+                return np.frombuffer(file.read(), np.int16)
+
+    warnings.filterwarnings("ignore", ".*not writable")
+    # A client takes a second to make: each worker makes one once.
+    loader = DataLoader(Samples(), batch_size=BATCH, num_workers=2, persistent_workers=True)
+    for _ in range(3):
+        yield loader
+
+
+def ours_s3(_, cache, count):
+    from ftloader.cache import UrlSource
+
+    address = {"endpoint_url": os.environ[SERVER], "key": "k", "secret": "s"}
+    yield from ours(UrlSource("s3://data/samples", **address), cache, count, "thread")
+
+
 def ours(store, cache, count, method):
     import numpy as np
 
@@ -75,7 +141,7 @@ def ours(store, cache, count, method):
     from ftloader.cache import GrowingCache, RawArray
 
     with GrowingCache(
-        f"file://{store}", cache, max_bytes=4 * count * 2 * VALUES, fetchers=4, decode=RawArray(np.int16),
+        store, cache, max_bytes=4 * count * 2 * VALUES, fetchers=4, decode=RawArray(np.int16),
         min_samples=count,
     ) as dataset:  # fmt: skip
         for epoch in range(3):
@@ -103,10 +169,12 @@ def streaming(store, cache, count):
 
 
 WAYS = {
-    "ours-threads": (write_raw, lambda *args: ours(*args, "thread")),
-    "ours-processes": (write_raw, lambda *args: ours(*args, "process")),
+    "ours-threads": (write_raw, lambda store, *args: ours(f"file://{store}", *args, "thread")),
+    "ours-processes": (write_raw, lambda store, *args: ours(f"file://{store}", *args, "process")),
     "litdata": (write_litdata, litdata),
     "streaming": (write_streaming, streaming),
+    "multi-storage": (write_s3, multi_storage),
+    "ours-s3": (write_s3, ours_s3),
 }
 
 
@@ -117,7 +185,7 @@ def run_one(way, store, cache, count, epochs):
     torch.set_num_threads(1)
     os.environ["LITDATA_DISABLE_VERSION_CHECK"] = "1"
     # Importing is not what is measured.
-    importlib.import_module({"litdata": "litdata", "streaming": "streaming"}.get(way, "ftloader.cache"))
+    importlib.import_module(MODULES.get(way, "ftloader.cache"))
     sums = json.loads((store.parent / "sums.json").read_text())
     begin = time.perf_counter()
     for _, loader in zip(range(epochs), WAYS[way][1](store, cache, count), strict=False):
@@ -136,7 +204,7 @@ def run_one(way, store, cache, count, epochs):
 def install(ways, work):
     """The packages that the twin lacks, for this process and its children; its torch stays."""
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
-    wanted = [NEEDS[way] for way in ways if way in NEEDS] + [f"torch=={installed['torch']}"]
+    wanted = sorted({package for way in ways for package in NEEDS.get(way, ())}) + [f"torch=={installed['torch']}"]
     cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
     with Interruption() as interruption:
         folder, _ = Overlays(cache, work / "site-packages", interruption).make(sys.executable, wanted, installed)
@@ -178,6 +246,13 @@ def main():
     with tempfile.TemporaryDirectory(dir=given.directory) as folder:
         work = Path(folder)
         install(ways, work)
+        if {"multi-storage", "ours-s3"} & set(ways):
+            from moto.server import ThreadedMotoServer
+
+            logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request
+            server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+            server.start()
+            os.environ[SERVER] = "http://{}:{}".format(*server.get_host_and_port())
         sums = {number: zlib.crc32(sample(number)) for number in range(given.samples)}
         (work / "sums.json").write_text(json.dumps(sums))
         stores = {}

@@ -2,33 +2,36 @@
 
 import random
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from ftloader import fork_locks, worker_pool
 from ftloader.cache.errors import CacheError
+from ftloader.cache.pace import Pace
 from ftloader.cache.store import Store
 from ftloader.worker_pool import WorkerThread
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Seconds; each is twice as long as the one before, and up to a half shorter by chance."""
 _MANY = 8
+_TO_DISK = "a file onto the disk"
 
 
 class Fetchers:
     """*count* threads that go through ``source.keys()``, again and again, and fetch what is not there.
 
     When all is there they wait: until something was evicted, or ``look_again``. In memory is one sample for each
-    thread.
+    thread. With a *pace* they pause for the training loop.
 
     ``_changed`` guards the counts and what is said of the source's state; ``_listing`` the iterator of keys, which one
     thread at a time asks for the next one, however long it takes, and the number of its failures. Locks are taken in
     the order ``_listing``, the store's, ``_changed``.
     """
 
-    def __init__(self, source: Any, store: Store, count: int, retries: int) -> None:
-        self._source, self._store, self._retries = source, store, retries
+    def __init__(self, source: Any, store: Store, count: int, retries: int, pace: Pace | None = None) -> None:
+        self._source, self._store, self._retries, self.pace = source, store, retries, pace
         self._changed = threading.Condition(fork_locks.rlock())
         self._listing = threading.Lock()
         self._keys: Iterator[str] | None = None
@@ -41,6 +44,8 @@ class Fetchers:
         self._ended = False  # the latest listing; nothing of it is left to be fetched
         self._failed_here = 0  # keys of that listing
         self.fetched = self.fetched_bytes = self.retried = self.failed = 0
+        self.slowed = 0.0
+        """Seconds for which fetchers paused for the training loop, all together."""
         self.trouble: BaseException | None = None
         """Why the latest sample could not be fetched or added; None when one could since."""
         self.failures_in_a_row = 0
@@ -104,6 +109,7 @@ class Fetchers:
 
     def _run(self) -> None:
         try:
+            used = time.thread_time()
             while (key := self._next()) is not None:
                 done = False
                 try:
@@ -114,13 +120,19 @@ class Fetchers:
                     with self._changed:
                         self._busy -= 1
                     self._tell()
+                if self.pace is not None:
+                    before, used = used, time.thread_time()
+                    self._slow_down(self.pace.used(used - before))
         finally:
             with self._changed:
                 self._running -= 1
                 last = not self._running
             if last:
                 self._store.stop()
-                self._store.close()
+                try:
+                    self._store.close()
+                except OSError as error:
+                    self._report(error, _TO_DISK)
             self._tell()
 
     def _tell(self) -> None:
@@ -206,7 +218,7 @@ class Fetchers:
         try:
             self._store.sync()
         except OSError as error:
-            self._report(error, "a file onto the disk")
+            self._report(error, _TO_DISK)
         return added
 
     def _fail(self, error: Exception, what: str) -> None:
@@ -230,6 +242,12 @@ class Fetchers:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+    def _slow_down(self, seconds: float) -> None:
+        if seconds:
+            self._pause(seconds)
+            with self._changed:
+                self.slowed += seconds
 
     def _pause(self, seconds: float) -> bool:
         """Waits, and returns whether to go on."""

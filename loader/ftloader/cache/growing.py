@@ -5,7 +5,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -16,10 +17,11 @@ from ftloader.cache import sharing, snapshot
 from ftloader.cache.arrays import RawArray
 from ftloader.cache.errors import CacheError, CorruptSampleError
 from ftloader.cache.fetchers import Fetchers
+from ftloader.cache.pace import Pace
 from ftloader.cache.segment import FORMATS, checksum
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.sources import Source, UrlSource, close_source
-from ftloader.cache.statistics import Statistics
+from ftloader.cache.statistics import Statistics, live_line
 from ftloader.cache.store import LEAST_BUDGET, Store
 
 EVICT = ("oldest", "lru")
@@ -49,6 +51,9 @@ class GrowingCache(Dataset):
             the rest for the next epoch. If all of the source is there, an epoch has all of it.
         retries: how often a sample that could not be fetched is tried again at once, with growing pauses. After that it
             waits for the next epoch.
+        most_cost: the share of the training thread's time that fetching may cost it, 0.05 say: if that thread, which
+            calls ``set_epoch``, waits for a CPU, fetchers slow down, to this share of one CPU at least. Needs Linux.
+            What the GIL costs is not seen.
         format: "segment", or "tfrecord": the samples are written to TFRecord files, which ``files()`` names. Needs the
             package crc32c (``ftloader[tfrecord]``). A directory may have both, from one run to the next.
 
@@ -72,6 +77,7 @@ class GrowingCache(Dataset):
         min_samples: int = 1,
         pin: float = 0.5,
         retries: int = 5,
+        most_cost: float | None = None,
         format: str = "segment",
     ) -> None:
         if evict not in EVICT:
@@ -80,6 +86,8 @@ class GrowingCache(Dataset):
             raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
         if not 0 < pin <= 1:
             raise ValueError(f"pin must be more than 0 and at most 1, not {pin}")
+        if most_cost is not None and not 0 < most_cost <= 1:
+            raise ValueError(f"most_cost must be more than 0 and at most 1, not {most_cost}")
         if fetchers < 1 or min_samples < 0 or retries < 0:
             raise ValueError("fetchers must be at least 1, min_samples and retries at least 0")
         if source is not None and (max_bytes is None or max_bytes < LEAST_BUDGET):
@@ -105,13 +113,14 @@ class GrowingCache(Dataset):
         self._fetchers: Fetchers | None = None
         self._pins: sharing.Pins | None = None
         if self._source is not None:
-            self._begin(int(max_bytes or 0), fetchers, evict, retries, format)
+            pace = Pace(most_cost, threading.get_native_id()) if most_cost is not None else None
+            self._begin(int(max_bytes or 0), fetchers, evict, retries, pace, format)
 
-    def _begin(self, max_bytes: int, count: int, evict: str, retries: int, format: str) -> None:
+    def _begin(self, max_bytes: int, count: int, evict: str, retries: int, pace: Pace | None, format: str) -> None:
         checksum(FORMATS[format], b"")  # fails here rather than in the threads
         self._store = Store(self._directory, max_bytes, evict, FORMATS[format])
         try:
-            self._fetchers = Fetchers(self._source, self._store, count, retries)
+            self._fetchers = Fetchers(self._source, self._store, count, retries, pace)
             # What a dropped cache leaves running would never end.
             weakref.finalize(self, self._fetchers.stop).atexit = False
             self._fetchers.start()
@@ -180,6 +189,8 @@ class GrowingCache(Dataset):
             return
         began = time.monotonic()
         store, fetchers = self._store, self._fetchers
+        if fetchers.pace is not None:
+            fetchers.pace.follow(threading.get_native_id())
         for name in sorted(self._counts.damaged):
             store.drop(name)
         self._counts.damaged.clear()
@@ -268,9 +279,14 @@ class GrowingCache(Dataset):
             read_bytes=counts.read_bytes,
             evictions=store.evictions if store is not None else 0,
             fetchers_waited=store.waited if store is not None else 0.0,
+            fetchers_slowed=fetchers.slowed if fetchers is not None else 0.0,
             epochs_waited=counts.epochs_waited,
             trouble="" if trouble is None else f"{type(trouble).__name__}: {trouble}",
         )
+
+    def live_line(self, every: float = 1.0, file: TextIO | None = None) -> AbstractContextManager[None]:
+        """``with cache.live_line(): ...`` shows the statistics of each second on *file*, stderr by default."""
+        return live_line(self.statistics, every, file)
 
     # The end
 

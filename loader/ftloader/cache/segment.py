@@ -97,7 +97,7 @@ class Segment:
         self.used = time.monotonic()
         offset, length, crc, _, _ = self._rows[row].item()
         try:
-            with opened(self.data_path, os.O_RDONLY) as fd:
+            with opened(self.data_path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
                 data = read(fd, offset, length)
                 framed = self.version != _TFRECORD or _is_framed(fd, offset, length, crc)
         except OSError as error:
@@ -249,12 +249,11 @@ def recover(directory: str, name: str) -> Segment | None:
                 return Segment(directory, name, version, found[1], found[0], _usage(fds))
             if found is None:
                 pairs = list(_walk(fds[0], version))
+                inline = version != _TFRECORD  # else only the headers are in this file
+                end = _HEAD.size + sum(_RECORD.size + row[3] + row[1] * inline for row, _ in pairs)
             else:
-                pairs = [(row.item(), key) for row, key in zip(found[0], found[1])]
+                pairs, end = [(row.item(), key) for row, key in zip(found[0], found[1])], found[2]
             intact = [(row, key) for row, key in pairs if _is_intact(fds[1], row, version)]
-            end = max((row[0] + row[1] for row, _ in pairs), default=_HEAD.size)
-            if version == _TFRECORD:
-                end = found[2] if found else _HEAD.size + sum(_RECORD.size + row[3] for row, _ in pairs)
             return _seal(fds, directory, name, version, end, intact)
     except FileNotFoundError:  # its samples are gone: it was being made or removed
         os.unlink(os.path.join(directory, name))
@@ -401,7 +400,7 @@ def _version_of(fd: int, directory: str) -> int:
 @contextlib.contextmanager
 def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int, tuple[int, int]]]:
     """The version, and the files of the segment and of its samples, which may be the same."""
-    path = os.path.join(directory, name)
+    path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
         version = _version_of(fd, directory)
         if version != _TFRECORD:

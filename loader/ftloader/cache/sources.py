@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 
-from ftloader.cache.readers import FileReader, LoopReader, WebReader
+from ftloader.cache.readers import FileReader, LoopReader, SignedReader, WebReader
 
 
 class Source(Protocol):
@@ -29,16 +29,20 @@ class UrlSource:
     Args:
         url: an address that fsspec understands: a directory, "memory://...", "http://...", "s3://...", ...
         keys: where the store cannot be listed, or not at once: an iterable, gone through anew each time.
-        timeout: seconds after which a web server or an asynchronous file system that does not answer has failed.
+        timeout: seconds after which a web server or an asynchronous file system that does not answer has failed; for
+            one sample, all of it.
+        largest: what a web server may send for a sample, in bytes. An answer may have no end.
         options: for the file system: ``fsspec.filesystem(protocol, **options)``.
 
     A file that is longer or shorter than the listing says is refused: it is being written, or was cut short.
     """
 
-    def __init__(self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, **options: Any) -> None:
+    def __init__(
+        self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, largest: int = 1 << 30, **options: Any
+    ) -> None:
         self._filesystem, root = fsspec.url_to_fs(url, **options)
         self._root = root.rstrip("/") + "/"
-        self._given, self._timeout, self._options = keys, timeout, options
+        self._given, self._timeout, self._largest, self._options = keys, timeout, largest, options
         self._sizes: Mapping[str, int | None] = {}  # replaced as a whole by keys(), and read without a lock
         self._local = threading.local()
         self._readers: list[Any] = []
@@ -49,8 +53,9 @@ class UrlSource:
             return self._given
         self._filesystem.invalidate_cache()
         found = self._filesystem.find(self._root, detail=True)
-        sizes = {path[len(self._root) :]: entry.get("size") for path, entry in sorted(found.items())}
-        self._sizes = {key: size for key, size in sizes.items() if key}
+        # A page of the web may name addresses elsewhere.
+        below = sorted(path for path in found if path.startswith(self._root) and path != self._root)
+        self._sizes = {path[len(self._root) :]: found[path].get("size") for path in below}
         return iter(self._sizes)
 
     def read(self, key: str) -> bytes:
@@ -77,7 +82,9 @@ class UrlSource:
 
     def _new_reader(self) -> Any:
         if self._root.startswith(("http://", "https://")) and not self._options and "@" not in self._root:
-            return WebReader(self._timeout)
+            return WebReader(self._timeout, self._largest)
+        if isinstance(self._filesystem, AsyncFileSystem) and SignedReader.can_read(self._filesystem):
+            return SignedReader(self._filesystem, self._timeout, self._largest)
         if isinstance(self._filesystem, AsyncFileSystem):
             return LoopReader(self._filesystem, self._timeout)
         return FileReader(self._filesystem)

@@ -1,6 +1,11 @@
 """What a cache has done, as numbers and as one line."""
 
+import contextlib
 import dataclasses
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TextIO
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +32,8 @@ class Statistics:
     """Segments."""
     fetchers_waited: float
     """Seconds that the fetchers had no room, all together."""
+    fetchers_slowed: float
+    """Seconds that the fetchers paused for the training loop (``most_cost``), all together."""
     epochs_waited: float
     """Seconds that ``set_epoch`` waited for samples."""
     trouble: str
@@ -34,7 +41,8 @@ class Statistics:
 
     def __sub__(self, earlier: "Statistics") -> "Statistics":
         counts = (
-            "seconds fetched fetched_bytes retried failed read read_bytes evictions fetchers_waited epochs_waited"
+            "seconds fetched fetched_bytes retried failed read read_bytes evictions "
+            "fetchers_waited fetchers_slowed epochs_waited"
         ).split()
         return dataclasses.replace(self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts})
 
@@ -55,6 +63,38 @@ class Statistics:
             f"in {self.fetched_per_second / 1e6:.0f} MB/s, out {self.read_per_second / 1e6:.0f} MB/s",
             f"waited {self.epochs_waited:.1f} s for samples",
         ]
+        if self.fetchers_slowed:
+            parts.append(f"fetchers slowed by {self.fetchers_slowed:.1f} s")
         if self.failed or self.trouble:
             parts.append(f"{self.failed} failed, {self.trouble or 'none now'}")
         return "; ".join(parts)
+
+
+@contextlib.contextmanager
+def live_line(statistics: Callable[[], Statistics], every: float, file: TextIO | None) -> Iterator[None]:
+    """Shows what happened in the last *every* seconds, again and again. On a terminal, a line takes the place of the
+    one before."""
+    file = sys.stderr if file is None else file
+    terminal, ended = file.isatty(), threading.Event()
+
+    def show() -> None:
+        before = statistics()
+        while not ended.wait(every):
+            now = statistics()
+            print(
+                f"\r{now - before}\33[K" if terminal else now - before,
+                end="" if terminal else "\n",
+                file=file,
+                flush=True,
+            )
+            before = now
+
+    thread = threading.Thread(target=show, name="cache-live-line", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        if terminal:
+            print(file=file)

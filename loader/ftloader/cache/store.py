@@ -263,5 +263,7 @@ class Store:
             writer = self._open
             self._retire()
             self.changed.wait_for(lambda: writer is None or not writer.users)
-        self.sync()
-        self._lock.release()
+        try:
+            self.sync()
+        finally:
+            self._lock.release()

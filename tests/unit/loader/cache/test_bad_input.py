@@ -1,5 +1,6 @@
 """Sources and disks that misbehave: a clear error or a stated policy, and never a wrong sample."""
 
+import errno
 import os
 import threading
 import warnings
@@ -136,6 +137,27 @@ def test_a_directory_that_cannot_be_written(tmp_path, opened):
         opened(Numbered(1), tmp_path / "file" / "cache")
     with pytest.raises(OSError):
         opened(Numbered(1), "/proc/none/cache")
+
+
+@pytest.mark.parametrize("lacking", ["fcntl.flock", "os.replace", "os.posix_fallocate", "os.fdatasync"])
+def test_a_file_system_that_lacks_a_call(opened, monkeypatch, lacking):
+    def refuse(*_):
+        raise OSError(errno.EOPNOTSUPP, f"no {lacking} here")
+
+    with monkeypatch.context() as patching:
+        patching.setattr(lacking, refuse)
+        if lacking != "os.fdatasync":
+            with pytest.raises(OSError, match=f"no {lacking} here"):
+                opened(Numbered(5))
+        else:  # what was not synced is checked by the next writer
+            cache = opened(Numbered(5), min_samples=5)
+            cache.set_epoch(0)
+            check(cache)
+            with pytest.warns(RuntimeWarning, match=f"a file onto the disk: OSError: .* no {lacking} here"):
+                cache.close()
+    cache = opened(Numbered(5), min_samples=5)  # nothing is locked
+    cache.set_epoch(0)
+    check(cache)
 
 
 def test_two_trainers_on_one_directory(opened, tmp_path):

@@ -80,8 +80,8 @@ def test_what_a_crash_left_is_found(tmp_path):
 def test_nothing_is_left_of_an_empty_segment(tmp_path):
     writer = SegmentWriter(str(tmp_path), 0, 1 << 16)
     assert writer.seal() is None
-    (tmp_path / f"0000000007-abc{segment.SUFFIX}").write_bytes(b"")
-    assert segment.recover(str(tmp_path), f"0000000007-abc{segment.SUFFIX}") is None
+    (tmp_path / f"0000000007-0123abcd{segment.SUFFIX}").write_bytes(b"")
+    assert segment.recover(str(tmp_path), f"0000000007-0123abcd{segment.SUFFIX}") is None
     assert segment.names_in(str(tmp_path)) == []
 
 

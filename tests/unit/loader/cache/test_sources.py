@@ -1,12 +1,17 @@
 """Where samples come from: real files, a real web server, and fsspec's memory."""
 
+import contextlib
 import http.server
+import itertools
+import re
+import socketserver
 import threading
+import time
 
 import fsspec
 import pytest
 
-from ftloader.cache import Share, UrlSource, sources
+from ftloader.cache import Share, UrlSource, readers, sources
 from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
 
 
@@ -160,6 +165,106 @@ def test_a_web_server_that_stalls(server, options):
     server.hold.set()
     server.hold = None
     assert source.read("0.bin") == content("0.bin", 2000)
+    source.close()
+
+
+@pytest.fixture
+def hostile():
+    """``hostile(pieces)``: the address of a server that sends these, whatever it is asked."""
+    servers = []
+
+    def serve(pieces):
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self):
+                self.request.recv(1 << 16)
+                with contextlib.suppress(OSError):
+                    for piece in pieces():
+                        self.request.sendall(piece)
+
+        server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        servers.append((server, thread))
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    yield serve
+    for server, thread in servers:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def answer(headers, body=tuple, status="200 OK"):
+    return lambda: itertools.chain([f"HTTP/1.1 {status}\r\n{headers}\r\n\r\n".encode()], body())
+
+
+def dripping():
+    while True:
+        time.sleep(0.05)
+        yield b"x"
+
+
+MORE, MIB = "has more than 2000000 bytes", bytes(1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "error"),
+    [
+        (answer("Server: x", lambda: itertools.repeat(MIB)), MORE),
+        (answer("Transfer-Encoding: chunked", lambda: itertools.repeat(b"100000\r\n" + MIB + b"\r\n")), MORE),
+        (answer("Transfer-Encoding: chunked", lambda: [b"7fffffffffffffff\r\n", MIB]), "IncompleteRead"),
+        (answer(f"Content-Length: {1 << 62}", lambda: [MIB]), MORE),
+        (answer("Content-Length: 10", lambda: [b"only"]), "IncompleteRead"),
+        (answer("Content-Length: 1000000", dripping), "not all of it came within 0.5 seconds"),
+        (answer("Content-Length: 4\r\nContent-Encoding: gzip", lambda: [b"\x1f\x8b\x08\x00"]), "encoded, as gzip"),
+        (
+            answer("Location: file:///etc/passwd?secret", status="302 Found"),
+            "redirects from http to 'file:///etc/passwd'",
+        ),
+        (answer("Location: ftp://127.0.0.1/", status="301 Moved"), "redirects from http to 'ftp:"),
+        (answer("Location: http://[", status="301 Moved"), "Invalid IPv6 URL"),
+        (answer("X: y\r\n" * 200), "more than 100 headers"),
+        (lambda: [b"\0" * 100_000], "LineTooLong|BadStatusLine|got more than"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_web_server_that_is_hostile(hostile, pieces, error):
+    source = UrlSource(hostile(pieces), ["x"], timeout=0.5, largest=2_000_000)
+    with pytest.raises(Exception) as caught:
+        source.read("x?signature=secret")
+    text = f"{type(caught.value).__name__}: {caught.value}"
+    assert re.search(error, text) and "secret" not in text
+    source.close()
+
+
+def test_redirects_to_ever_other_places_keep_few_connections(hostile):
+    places = [hostile(answer("Content-Length: 1", lambda: [b"x"])) for _ in range(10)]
+    source = UrlSource("http://127.0.0.1", keys=[])
+    for place in places:
+        assert source._read(place) == b"x"
+    assert len(source._local.reader._connections) == 2
+    source.close()
+
+
+def test_no_redirect_from_https_to_http(monkeypatch):
+    class Answer:
+        status, reason = 302, "Found"
+
+        def getheader(self, name, default=None):
+            return "http://elsewhere/x" if name == "Location" else default
+
+    monkeypatch.setattr(readers.WebReader, "_get", lambda *_: (Answer(), b""))
+    with pytest.raises(OSError, match="redirects from https to 'http://elsewhere/x'"):
+        UrlSource("https://somewhere", ["x"]).read("x")
+
+
+def test_a_page_that_lists_other_places(server):
+    fill(server.directory)
+    (server.directory / "index.html").write_text('<a href="/elsewhere/9.bin">9</a> <a href="/deep/in.bin">in</a>')
+    (server.directory / "deep" / "index.html").write_text('<a href="/0.bin">0</a> <a href="in.bin">in</a>')
+    source = UrlSource(f"{server.address}/deep/")
+    assert list(source.keys()) == ["in.bin"]
     source.close()
 
 

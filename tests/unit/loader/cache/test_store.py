@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from ftloader.cache import CacheError, segment, sharing
+from ftloader.cache import CacheError, CorruptSampleError, segment, sharing
 from ftloader.cache.segment import disk_usage
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.store import Store
@@ -100,10 +100,11 @@ def test_who_finds_no_room_waits_for_the_next_snapshot(store):
     assert store.waited > 0 and on_disk(store.directory) <= 4 * MIB
 
 
-def test_the_budget_is_kept_by_the_byte(disk):
+@pytest.mark.parametrize("version", segment.FORMATS.values(), ids=segment.FORMATS)
+def test_the_budget_is_kept_by_the_byte(disk, version):
     """The file system has no more: one byte too many would be an error."""
     directory = disk(2 * MIB)
-    store = Store(str(directory), 2 * MIB, "oldest")
+    store = Store(str(directory), 2 * MIB, "oldest", version)
     numbers = iter(range(10**9))
     errors = []
 
@@ -224,6 +225,27 @@ def test_files_of_others_are_left_alone(tmp_path):
     with pytest.raises(OSError, match="symbolic link"):
         Store(str(directory), 4 * MIB, "oldest")
     assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_link_in_a_segment_s_place_is_not_followed(store, tmp_path, sealed):
+    add(store, 1)
+    snapshot = publish(store)
+    store.close()
+    (name,) = segment.names_in(store.directory)
+    path, victim = os.path.join(store.directory, name), tmp_path / "victim"
+    os.rename(path, victim)
+    if not sealed:
+        os.truncate(victim, os.stat(victim).st_size - 20)
+    before = victim.read_bytes()
+    os.symlink(victim, path)
+    with pytest.raises(CorruptSampleError, match="symbolic"):
+        snapshot.segments[0].read(0)
+    with pytest.raises(CacheError, match="symbolic"):
+        segment.load(store.directory, name)
+    with pytest.raises(OSError, match="symbolic"):
+        Store(store.directory, 4 * MIB, "oldest")
+    assert victim.read_bytes() == before
 
 
 @pytest.mark.parametrize("field", ["begin", "count", "length"])

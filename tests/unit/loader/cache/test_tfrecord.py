@@ -182,8 +182,8 @@ class TestCache:
 
     def test_strays_are_removed(self, tmp_path):
         sealed = written(tmp_path)
-        (tmp_path / "0000000009-ab.tfrecord").write_bytes(b"left")
-        os.rename(sealed.data_path, tmp_path / "0000000008-ab.tfrecord")
+        (tmp_path / "0000000009-0123abcd.tfrecord").write_bytes(b"left")
+        os.rename(sealed.data_path, tmp_path / "0000000008-0123abcd.tfrecord")
         store = Store(str(tmp_path), 4 << 20, "oldest", VERSION)
         assert store.contents()[0] == 0 and os.listdir(tmp_path).count("turn") == 1
         store.close()

@@ -1,0 +1,93 @@
+"""Fetchers slow down when they cost the training thread more than a set share, and not otherwise."""
+
+import threading
+
+import pytest
+
+from ftloader.cache import CacheError, GrowingCache, pace
+from tests.checkout import CHECKOUT
+from tests.unit.loader.cache.sources import Numbered
+
+
+class Machine:
+    """A clock, and a training thread that waits for a CPU for *contended* of the CPU time of the fetchers."""
+
+    def __init__(self, share, contended):
+        self.now = self.waited = self.used = 0.0
+        self.contended = contended
+        self.pace = pace.Pace(share, 1, queued=lambda thread: self.waited, clock=lambda: self.now)
+
+    def run(self, seconds, cpu=0.005):
+        """One fetcher, which uses a CPU for *cpu* for each sample; its share of one CPU, and its cost."""
+        end, waited, used = self.now + seconds, self.waited, self.used
+        while self.now < end:
+            self.now += cpu
+            self.used += cpu
+            self.waited += cpu * self.contended
+            self.now += self.pace.used(cpu)
+        return (self.used - used) / seconds, (self.waited - waited) / seconds
+
+
+def test_who_costs_nothing_is_not_slowed():
+    assert Machine(0.05, 0.0).run(20) == pytest.approx((1.0, 0.0), abs=0.01)
+    assert Machine(0.05, 0.04).run(20)[0] == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("contended", [0.2, 0.5, 1.0, 10.0])
+def test_who_costs_more_is_slowed_to_the_share(contended):
+    machine = Machine(0.05, contended)
+    machine.run(5)
+    used, cost = machine.run(40)
+    assert used == pytest.approx(max(0.05, 0.05 / contended), rel=0.2)
+    # Others make it wait too, in the last case: no less is allowed than what can cost no more.
+    assert min(used, cost) < 0.06
+
+
+def test_what_others_take_is_not_held_against_fetchers_for_good():
+    machine = Machine(0.05, 10.0)
+    machine.run(10)
+    machine.contended = 0.0
+    machine.run(10)
+    assert machine.run(10)[0] > 0.95
+
+
+def test_a_kernel_that_does_not_count(tmp_path, monkeypatch):
+    with pytest.raises(CacheError, match="most_cost needs"):
+        pace.Pace(0.05, 1 << 30)
+    monkeypatch.setattr(threading, "get_native_id", lambda: 1 << 30)
+    with pytest.raises(CacheError, match="most_cost needs"):
+        GrowingCache(Numbered(1), tmp_path / "cache", max_bytes=1 << 20, most_cost=0.5)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_loop_that_shares_a_cpu_with_fetchers(run_program, tmp_path):
+    """CPU time and the kernel's queue are counted, so that other load on the machine is no hindrance."""
+    status, out, err = run_program(f"""
+        import os, sys, threading, time
+        os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
+        sys.path.append({str(CHECKOUT)!r})
+        from ftloader.cache import GrowingCache, pace
+
+        class Busy:
+            def keys(self):
+                return map(str, range(10**9))
+            def read(self, key):
+                return bytes(100_000)
+
+        def now():
+            return time.process_time() - time.thread_time(), pace._queued(threading.get_native_id()), time.monotonic()
+
+        for number, share in enumerate((None, 0.05)):
+            with GrowingCache(Busy(), {str(tmp_path)!r} + f"/{{number}}", 8 << 20, 2, most_cost=share) as cache:
+                for seconds in 0.6, 0.8:  # the first is to find the pace
+                    before, epoch = now(), 0
+                    while time.monotonic() - before[2] < seconds:
+                        sum(range(20_000))
+                        cache.set_epoch(epoch := epoch + 1)
+                used, queued, took = (b - a for a, b in zip(before, now()))
+                print(min(used, queued) / took, cache.statistics().fetchers_slowed)
+                assert ("fetchers slowed by" in str(cache.statistics())) == (share is not None)
+    """)
+    assert (status, err) == (0, "")
+    (free, not_slowed), (cost, slowed) = (map(float, line.split()) for line in out.splitlines())
+    assert not_slowed == 0 < slowed and cost < 0.1 and cost < free, out
