@@ -5,6 +5,9 @@ Processes, queues, shared memory, the memory pinning thread, dead worker detecti
 """
 
 import functools
+import multiprocessing.synchronize
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -30,6 +33,37 @@ def _one_at_a_time(function: Callable, lock: Any) -> Callable:
 _map_of_workers = fork_locks.rlock()  # reentrant, since a signal handler and finalizers look into it
 for _name in ("_set_worker_pids", "_remove_worker_pids", "_error_if_any_worker_fails"):
     setattr(signal_handling, _name, _one_at_a_time(getattr(signal_handling, _name), _map_of_workers))
+
+_TAKING_A_LOCK = {
+    function.__code__
+    for kind in (threading.Condition, multiprocessing.synchronize.SemLock)
+    for function in (kind.__enter__, kind.__exit__)
+}
+
+
+_put_off: list[bool] = []
+"""Whether a death was not told. Used in the main thread alone, where signals are handled."""
+
+
+def _except_in_taking_a_lock(error_if_any_worker_fails: Callable) -> Callable:
+    """What torch's handler of SIGCHLD calls, without an exception where a lock may be half taken.
+
+    Raised in ``Condition.__enter__``, it leaves the condition locked for good. torch's own class then waits for its
+    queue for ever when it ends the other workers.
+    """
+
+    @functools.wraps(error_if_any_worker_fails)
+    def checked() -> None:
+        interrupted = sys._getframe(1).f_back  # behind the handler
+        if interrupted is not None and interrupted.f_code in _TAKING_A_LOCK:
+            _put_off.append(True)
+        else:
+            error_if_any_worker_fails()
+
+    return checked
+
+
+signal_handling._error_if_any_worker_fails = _except_in_taking_a_lock(signal_handling._error_if_any_worker_fails)
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
@@ -122,6 +156,9 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
                 self._queues_in_use.pop(id(self), None)
 
     def _get_data(self) -> Any:
+        if _put_off and threading.current_thread() is threading.main_thread():
+            _put_off.clear()
+            signal_handling._error_if_any_worker_fails()
         number, data = super()._get_data()
         self._received = number
         return number, data

@@ -5,7 +5,9 @@ import gc
 import os
 import pickle
 import signal
+import sys
 import threading
+import time
 import traceback
 import weakref
 
@@ -196,6 +198,45 @@ def test_a_killed_worker_is_an_error(workers):
     dl = DataLoader(Deadly(), batch_size=2, num_workers=workers, worker_method="process")
     with pytest.raises(RuntimeError, match=r"worker \(pid\(?s?\)? .*(killed by signal|exited unexp)"):
         list(dl)
+
+
+def waits_for(queue, frame):
+    """Whether the thread with this frame is about to lock *queue* for putting something into it."""
+    return frame.f_code is threading.Condition.__enter__.__code__ and frame.f_back.f_code is queue.put.__code__
+
+
+def test_a_worker_that_dies_while_a_queue_is_locked_leaves_it_unlocked():
+    """The signal comes while the main thread waits for the queue's lock, and is handled when it has it."""
+    iterator = iter(DataLoader(range(100), num_workers=1, worker_method="process"))
+    next(iterator)
+    (queue,), (worker,), main = iterator._index_queues, iterator._workers, threading.get_ident()
+    held = threading.Event()
+
+    def hold():
+        with queue._notempty:
+            held.set()
+            while not waits_for(queue, sys._current_frames()[main]):
+                time.sleep(0.001)
+            os.kill(worker.pid, signal.SIGKILL)
+            os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    # So that it is another thread which gets it: the main thread waits on.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    with pytest.raises(RuntimeError, match="killed by signal"):
+        try:
+            try:
+                queue.put(None)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            list(iterator)
+        finally:
+            thread.join()
+            unlocked = queue._notempty.acquire(timeout=10)
+            queue._notempty.release()  # whoever holds it, so that the iterator ends
+    assert unlocked
 
 
 class FailingSampler:
