@@ -48,8 +48,8 @@ _put_off: list[bool] = []
 def _except_in_taking_a_lock(error_if_any_worker_fails: Callable) -> Callable:
     """What torch's handler of SIGCHLD calls, without an exception where a lock may be half taken.
 
-    Raised in ``Condition.__enter__``, it leaves the condition locked for good. torch's own class then waits for its
-    queue for ever when it ends the other workers.
+    Raised in ``Condition.__enter__``, it leaves the condition locked for good (CPython 74174). torch's own class then
+    waits for its queue for ever when it ends the other workers.
     """
 
     @functools.wraps(error_if_any_worker_fails)
