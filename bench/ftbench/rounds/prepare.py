@@ -96,7 +96,7 @@ def work(
                 fitted, warnings = _fit(options, scenario, case, threads, memory, sources)
             except sizing.DoesNotFit:
                 # The others may fit.
-                if case is scenario.every_case[0]:
+                if case == scenario.every_case[0]:
                     raise
                 notes.skip(f"{scenario.name}: {case.title}", str(error))
                 continue

@@ -38,24 +38,38 @@ def test_little_memory():
     assert size < 512 and "memory free" in warnings[0]
 
 
-def test_without_room_for_processes_threads_are_measured():
-    class Sources:
-        def get(self, name: str) -> tuple[list[str], dict]:
-            return [name], {}
+class Sources:
+    def get(self, name: str) -> tuple[list[str], dict]:
+        return [name], {}
 
-    class Silent:
-        def note(self, text: str) -> None:
-            pass
 
-    scenario, document = SCENARIOS["pillow"], {"skipped": [], "warnings": []}
+class Silent:
+    def note(self, text: str) -> None:
+        pass
+
+
+def prepared(name: str, memory: dict, document: dict):
+    scenario = SCENARIOS[name]
     options = Options((scenario,), True, Path("out"), None, None, 60.0, (1,), None, CONFIGS, {})
     everybody = [c for _, c in scenario.contest.candidates(CONFIGS, [1], quick=True)]
-    memory = {"ft": PLENTY, "gil": {**PLENTY, "shm_free": MIB}}
-    work, found = prepare.work(options, scenario, everybody, memory, Sources(), Notes(document, Silent()))
+    return prepare.work(options, scenario, everybody, memory, Sources(), Notes(document, Silent()))
+
+
+def test_without_room_for_processes_threads_are_measured():
+    scenario, document = SCENARIOS["pillow"], {"skipped": [], "warnings": []}
+    work, found = prepared("pillow", {"ft": PLENTY, "gil": {**PLENTY, "shm_free": MIB}}, document)
     assert [c.key for c in found] == ["gil/loader-thread/1", "ft-gil/loader-thread/1", "ft/loader-thread/1"]
     assert (work.cases[""].batch_size, work.cases[""].paths) == (scenario.quick.batch_size, ["images"])
     (left_out,) = document["skipped"]
     assert left_out["what"] == "pillow: worker processes" and "--shm-size" in left_out["why"]
+
+
+@pytest.mark.parametrize("name", ["pillow", "text"], ids=["with cases", "without cases"])
+def test_a_scenario_of_which_nothing_fits_is_refused(name):
+    document: dict = {"skipped": [], "warnings": []}
+    with pytest.raises(DoesNotFit):
+        prepared(name, dict.fromkeys(("ft", "gil"), {"available": MIB, "shm_free": MIB}), document)
+    assert document["skipped"] == []
 
 
 def test_nothing_fits():
