@@ -47,7 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
     if rest and options.verb not in ("exec", "bench", "test", "repro", "audit"):
         parser.error(f"unrecognised arguments: {' '.join(rest)}")
     try:
-        return options.run(options, rest)
+        status = options.run(options, rest)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read the output has had enough (| head); what is left of it must not fail again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as a shell says it of what SIGPIPE ended
     except TwinsError as error:
         print(f"twins: {error}", file=sys.stderr)
         return error.exit_code

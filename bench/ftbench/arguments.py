@@ -261,7 +261,7 @@ def parse(arguments: list[str], program: str = "python -m ftbench") -> argparse.
     # Scenarios may stand before and after options.
     given = command.parse_intermixed_args(arguments)
     if given.list:
-        print(listing())
+        print(listing(), flush=True)
         command.exit()
     named = given.scenarios
     if given.dataset is not None:

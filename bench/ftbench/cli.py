@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def report_main(arguments: list[str]) -> int:
     except ResultsError as error:
         raise UsageError(str(error)) from error
     if options.markdown:
-        print(report.summary(document), end="")
+        print(report.summary(document), end="", flush=True)
         return 0
     for name, content in report.files(document):
         try:
@@ -83,9 +84,7 @@ def compare_main(arguments: list[str]) -> int:
     except ResultsError as error:
         raise UsageError(str(error)) from error
     comparison = compare(a, b)
-    # Whoever read it may have had enough (| head).
-    with contextlib.suppress(BrokenPipeError):
-        print(text(comparison, (str(options.a), a), (str(options.b), b)), flush=True)
+    print(text(comparison, (str(options.a), a), (str(options.b), b)), flush=True)
     if not comparison.changes:
         return 2
     return 1 if comparison.beyond_noise or comparison.outcomes else 0
@@ -204,3 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:  # before anything was begun: see Interruption
         return 130
+    except BrokenPipeError:
+        # Whoever read the output has had enough (| head); what is left of it must not fail again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as a shell says it of what SIGPIPE ended

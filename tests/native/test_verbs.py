@@ -1,11 +1,13 @@
 """The verbs of ./twins on twins that exist."""
 
 import json
+import os
+import subprocess
 import time
 
 import pytest
 
-from tests.checkout import locked
+from tests.checkout import CHECKOUT, locked
 
 
 @pytest.mark.parametrize("verb", ["", "setup", "info", "exec", "bench", "repro", "test", "audit", "clean"])
@@ -13,6 +15,15 @@ def test_help_teaches(twins, verb):
     done = twins(*verb.split(), "--help")
     assert done.returncode == 0
     assert "usage:" in done.stdout.lower()
+
+
+def test_a_reader_may_have_had_enough(shell_environment):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as pipe:
+        line = [CHECKOUT / "twins", "bench", "--list"]
+        done = subprocess.run(line, env=shell_environment, stdout=pipe, stderr=subprocess.PIPE, timeout=120)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_unknown_verb_is_a_usage_error(twins):

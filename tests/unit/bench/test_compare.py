@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import random
+import subprocess
 
 import pytest
 from scipy import stats
@@ -148,5 +150,10 @@ def test_the_command_and_its_exit_status(run_bench, document, save, tmp_path, ca
             status = end.code
         said = capsys.readouterr()
         assert status == 2 and word in said.err and said.out == ""
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as pipe:  # whose reader has had enough
+        cut = run_bench("compare", a, a, capture_output=False, stdout=pipe, stderr=subprocess.PIPE)
+    assert (cut.returncode, cut.stderr) == (141, "")
     help_ = run_bench("compare", "--help")
     assert help_.returncode == 0 and "Exit status" in help_.stdout
