@@ -159,7 +159,7 @@ def load(path: Path) -> dict:
         raise ResultsError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         document = json.loads(text)
-        json.dumps(document, ensure_ascii=False).encode()
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except json.JSONDecodeError as error:
         # Whatever a writer had left to say is missing at the very end, or in the last of its words.
         if error.msg.startswith("Unterminated") or not re.search(r'[\s,:"\[\]{}]', text[error.pos :].rstrip()):
@@ -172,7 +172,7 @@ def load(path: Path) -> dict:
         raise ResultsError(f"{path} is not a results.json: it holds what is no text (surrogates)") from error
     except RecursionError as error:
         raise ResultsError(f"{path} is not a results.json: it is nested too deeply") from error
-    except ValueError as error:  # a number of more than 4,300 digits
+    except ValueError as error:  # a number of more than 4,300 digits, or one that is none: NaN, 1e999
         raise ResultsError(f"{path} is not a results.json: {error}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
@@ -186,7 +186,7 @@ def load(path: Path) -> dict:
         )
     try:
         check(document)
-    except Inconsistent as error:
+    except (Inconsistent, OverflowError) as error:  # an integer that no float holds
         raise ResultsError(
             f"{path} is not a results.json that can be trusted: {error}. Restore the file, or repeat the run"
         ) from error

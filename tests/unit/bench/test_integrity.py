@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import random
+import re
 import runpy
 
 import fastjsonschema
@@ -161,6 +162,18 @@ def test_what_is_no_results_file(tmp_path, content, message):
     (tmp_path / "results.json").write_bytes(content)
     with pytest.raises(ResultsError, match=message):
         load(tmp_path / "results.json")
+
+
+@pytest.mark.parametrize(
+    "number, message", [("9" * 400, "int too large"), ("1e999", "Out of range float"), ("NaN", "Out of range float")]
+)
+@pytest.mark.parametrize("key", ["seconds", "throughput"])
+def test_numbers_that_no_float_holds(document, tmp_path, key, number, message):
+    text, count = re.subn(rf'("{key}": )[0-9.]+', rf"\g<1>{number}", json.dumps(document), count=1)
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ResultsError, match=message if number[0] != "9" or key == "throughput" else "trusted"):
+        load(tmp_path / "results.json")
+    assert count
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):
