@@ -46,46 +46,57 @@ def options(document: dict) -> list[str]:
 
 def commands(document: dict) -> list[tuple[str, str]]:
     """(what it does, command line): the same sources, then the same measurement with and without Docker."""
-    asked = shlex.join(options(document))
-    before = _series(document)
     found = []
     commit = document["environment"]["revision"]["commit"]
     if commit != "unknown":
         found.append(
             ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(without_controls(commit))}")
         )
-    found.append(("The same measurement", f"{before}./twins bench {asked}"))
-    if document["options"]["data"] is None:
-        found.append(("The same with Docker", f"{before}docker compose run --rm ft-bench {asked}"))
-    else:
-        data = shlex.quote(without_controls(document["options"]["data"]))
-        inside = shlex.join(["/data" if a == document["options"]["data"] else a for a in options(document)])
-        found.append(("The same with Docker", f"DATA={data} {before}docker compose run --rm ft-bench {inside}"))
+    found.append(("The same measurement", _command(document, docker=False)))
+    found.append(("The same with Docker", _command(document, docker=True)))
     if more := longer(document):
         found.append(("A run that would settle what is open", more))
     found.append(("This report again, from results.json alone", "./twins bench report results.json"))
     return found
 
 
+def _command(document: dict, docker: bool) -> str:
+    """The command of the run that the document's options ask for."""
+    asked, data = options(document), document["options"]["data"]
+    if not docker:
+        return f"{_series(document)}./twins bench {shlex.join(asked)}"
+    before = "" if data is None else f"DATA={shlex.quote(without_controls(data))} "
+    inside = shlex.join(["/data" if argument == data else argument for argument in asked])
+    return f"{before}{_series(document)}docker compose run --rm ft-bench {inside}"
+
+
+def _in_containers(document: dict) -> bool:
+    return any(where.startswith("unix:") for where in document["options"]["twins"].values())
+
+
 def longer(document: dict) -> str:
-    """The command of a run that would settle what the waterfalls leave open; "" if nothing is, or it takes hours."""
-    minutes, precision = 0, math.inf
+    """The command of a run that would settle what the waterfalls leave open; "" if nothing is, or it takes hours.
+
+    In the way the run was made, and no less precise.
+    """
+    given = document["options"]
+    minutes, precision = 0, given["precision"]
     for fall in document["waterfalls"]:
         scenario = next(s for s in document["scenarios"] if s["name"] == fall["scenario"])
-        needed = [(words.more_minutes(scenario, c) or 0, abs(math.log(c["ratio"]))) for c in fall["steps"]]
+        said = (*fall["steps"], fall["total"])
+        needed = [(words.more_minutes(scenario, c) or 0, abs(math.log(c["ratio"]))) for c in said]
         minutes += max(more for more, _ in needed)
         precision = min([precision, *(far for more, far in needed if more)])
     if not minutes:
         return ""
-    given = document["options"]
-    more = {"rounds": None, "budget": given["budget"] + 60 * minutes, "precision": round(precision, 3)}
-    return f"{_series(document)}./twins bench {shlex.join(options({**document, 'options': {**given, **more}}))}"
+    # --precision takes no less than 0.1%.
+    more = {"rounds": None, "budget": given["budget"] + 60 * minutes, "precision": max(1, int(1000 * precision)) / 1000}
+    return _command({**document, "options": {**given, **more}}, _in_containers(document))
 
 
 def stress(document: dict) -> str:
     """The command that runs the thread-safety suite, after the shortest measurement, in the way the run was made."""
-    servers = any(where.startswith("unix:") for where in document["options"]["twins"].values())
-    bench = "docker compose run --rm ft-bench" if servers else "./twins bench"
+    bench = "docker compose run --rm ft-bench" if _in_containers(document) else "./twins bench"
     return f"{_series(document)}{bench} --quick --stress"
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterable
@@ -462,6 +463,30 @@ def test_commands_ask_for_the_same(document):
     ) == tuple(said[key] for key in ("quick", "rounds", "workers", "batch_size", "data", "configs"))
     docker = found["The same with Docker"]
     assert docker[0] == f"DATA={said['data']}" and docker[docker.index("--data") + 1] == "/data"
+
+
+@pytest.mark.parametrize(
+    "place, ratio, half, precision",
+    [
+        ("step", 1.04, 0.06, 0.039),
+        ("total", 1.04, 0.06, 0.039),
+        ("step", 1.0004, 0.001, 0.001),  # --precision takes no less
+        ("step", 4.0, 2.0, 0.05),  # no less precise than the run itself
+    ],
+)
+@pytest.mark.parametrize("where", ["/usr/bin/python3", "unix:/run/ft"], ids=["native", "docker"])
+def test_a_run_that_would_settle_it_is_a_longer_one(many, place, ratio, half, precision, where):
+    document = json.loads(json.dumps({**many, "waterfalls": many["waterfalls"][1:]}))
+    options, (fall,) = document["options"], document["waterfalls"]
+    options.update(twins={"ft": where}, data=None)
+    for one in (*fall["steps"], fall["total"]):
+        one.update(verdict="faster")
+    assert repeat.longer(document) == ""
+    one = fall["total"] if place == "total" else fall["steps"][1]
+    one.update(ratio=ratio, low=ratio / math.exp(half), high=ratio * math.exp(half), verdict=words.NO_DIFFERENCE)
+    line = shlex.split(repeat.longer(document))
+    given = arguments.parse(line[line.index("ft-bench" if where.startswith("unix:") else "bench") + 1 :])
+    assert given.rounds is None and given.budget > options["budget"] and given.precision == precision
 
 
 def test_summary_in_markdown(many):
