@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ftbench.plan.scenario import Scenario
 from ftbench.rounds.endpoints import Endpoint
 from ftbench.rounds.trials import TrialFailed
+from ftbench.rounds.work import warmup_batches
 from ftbench.scenarios import own
 
 
@@ -25,8 +26,8 @@ class Look:
     warnings: list[str]
 
 
-def look(scenario: Scenario, endpoints: Mapping[str, Endpoint], batch_size: int | None) -> Look:
-    """Load some samples in every twin; raises TrialFailed if none can."""
+def look(scenario: Scenario, endpoints: Mapping[str, Endpoint], batch_size: int | None, workers: int) -> Look:
+    """Load some samples in every twin; `workers` are the most that there will be. Raises TrialFailed if none can."""
     parameters = scenario.case("").parameters
     found, failed = {}, {}
     for twin, endpoint in endpoints.items():
@@ -61,7 +62,10 @@ def look(scenario: Scenario, endpoints: Mapping[str, Endpoint], batch_size: int 
     seconds = max(each["seconds"] for each in found.values())
     amount = own.amount(seconds, batch_size)
     size = max(each["sample_bytes"] for each in found.values())
-    patience = own.PATIENCE + own.PATIENCE_SAMPLES * seconds
+    # What a trial does at most before it waits: it opens the dataset, warms up and has a turn.
+    samples = amount.batch_size * (2 * warmup_batches(workers) + (amount.batches_per_worker + 1) * workers)
+    opening = max(each["opening"] for each in found.values())
+    patience = own.PATIENCE + own.PATIENCE_TIMES * (opening + samples * seconds)
     scenario = replace(scenario, sample_bytes=size, full=amount, quick=amount, patience=patience)
     unsendable = next((each["unsendable"] for each in found.values() if each["unsendable"]), "")
     why = f"a batch of {target} cannot be sent from a worker process: {unsendable}" if unsendable else ""

@@ -188,7 +188,8 @@ class Run:
         able = {twin: endpoint for twin, endpoint in twins.endpoints.items() if twin not in self._lacking}
         if not able:
             raise TrialFailed("; ".join(self._lacking.values()))
-        found = look(scenario, able, self._options.batch_size)
+        workers = self._options.workers or scenario.workers(twins.usable_cpus())
+        found = look(scenario, able, self._options.batch_size, max(workers))
         failed = found.failed | self._lacking
         for warning in found.warnings:
             self.notes.warn(warning)

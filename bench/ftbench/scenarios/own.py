@@ -16,8 +16,8 @@ TURN_SECONDS, BATCH_SIZE = 0.3, 32
 # What a batch costs beside its samples, with processes.
 BATCH_SECONDS = 0.001
 LOOKED_AT = 8
-# A trial that takes longer than this, and than so many samples, is taken to hang.
-PATIENCE, PATIENCE_SAMPLES = 60.0, 200
+# A trial is taken to hang if it takes longer than this and so many times what one thread alone would.
+PATIENCE, PATIENCE_TIMES = 60.0, 3
 
 
 def dataset(task: Task):
@@ -74,10 +74,15 @@ def _unsendable(batch: Any) -> str:
 
 
 def look(task: Task) -> dict:
-    """Load some samples twice: their time, their size in a batch, whether they are the same again and can be sent."""
+    """Load some samples twice: their time, their size in a batch, whether they are the same again and can be sent.
+
+    And how long the dataset took to open.
+    """
     from torch.utils.data import default_collate
 
+    begin = time.perf_counter()
     found = dataset(task)
+    opening = time.perf_counter() - begin
     collate = _options(task).get("collate_fn", default_collate)
     indices = range(min(LOOKED_AT, len(found)))
     seconds, sums, size = [], [], 0
@@ -95,6 +100,7 @@ def look(task: Task) -> dict:
             "length": len(found),
             "sample_bytes": max(1, size),
             "seconds": min(seconds),
+            "opening": opening,
             "repeats": sums[0] == sums[1],
             "unsendable": _unsendable(batch),
         },

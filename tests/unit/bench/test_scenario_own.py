@@ -84,6 +84,7 @@ NEEDY = """
 """
 BAD = """
     import random
+    import time
     import torch
     from torch.utils.data import Dataset, IterableDataset
 
@@ -117,6 +118,10 @@ BAD = """
 
     def fails():
         raise RuntimeError("no licence for this data")
+
+    def slow():
+        time.sleep(0.5)
+        return fine
 """
 
 
@@ -242,7 +247,7 @@ class Here:
 
 
 def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None = None):
-    return look.look(own.scenario(target, collate_fn), {"ft": Here()}, batch_size)
+    return look.look(own.scenario(target, collate_fn), {"ft": Here()}, batch_size, workers=2)
 
 
 @pytest.mark.parametrize(
@@ -269,6 +274,10 @@ def test_a_look_finds_how_much_makes_a_turn(files):
     assert 0.0004 < seconds < 0.01  # as long as a sample sleeps, or somewhat longer where the machine is busy
     asked = looked_at(f"{files['fine_data']}:train_set", 100).scenario
     assert asked.quick.batch_size == 100
+    # Who asks for large batches, or has a dataset that takes long to open, does not seem to hang.
+    large = looked_at(f"{files['fine_data']}:train_set", 100_000).scenario
+    assert large.patience > own.PATIENCE + own.PATIENCE_TIMES * 0.0004 * 100_000 * (6 + 2 * 2)
+    assert looked_at(f"{files['bad_data']}:slow").scenario.patience > own.PATIENCE + 0.5 * own.PATIENCE_TIMES
     collated = looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:pairs").scenario
     assert collated.sample_bytes > 32  # the text that it adds
     with pytest.raises(TrialFailed, match="has no nothing"):
