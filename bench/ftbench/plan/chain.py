@@ -16,6 +16,7 @@ from ftbench.plan.scenario import Case
 STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
 PROCESSES, THREADS = "loader-process", "loader-thread"
+REMOVED = "the GIL removed"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
     for before, after in zip(configs, configs[1:]):  # noqa: B905, Python 3.9 reads this
         change = {
             ("gil", "ft-gil"): "the free-threaded build, GIL on",
-            ("ft-gil", "ft"): "the GIL removed",
+            ("ft-gil", "ft"): REMOVED,
             ("gil", "ft"): "the free-threaded build, GIL removed",
         }[before, after]
         chain.append(Cell(after, THREADS, change))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ftbench.plan.chain import TODAY
+from ftbench.plan.chain import REMOVED, TODAY
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import words
 from ftbench.report.tables import Table
@@ -93,7 +93,7 @@ def sentence(document: dict, fall: dict) -> str:
         f"{about.write(chain[0].value)} samples/s"
     )
     last = fall["steps"][-1]
-    if end["config"] == "ft" and "ft-gil" not in fall["missing"]:
+    if last["name"] == REMOVED:  # and nothing else besides, which could not be measured on the way
         more = words.settles(scenario_of(document, fall), last)
         text += f"; removing the GIL by itself: {words.outcome(about, last)}{f' ({more})' if more else ''}"
     return text + "."
