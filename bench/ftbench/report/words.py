@@ -67,6 +67,8 @@ def change(ratio: float, factor: bool = False) -> str:
     if factor:
         return "more than 100" if far > 100 else f"{far:.1f}"
     part = abs(ratio - 1)
+    if 0.995 < part < 1:
+        return "more than 99%"
     return f"{100 * part:.1f}%" if part < 0.0095 else f"{100 * part:,.0f}%"
 
 

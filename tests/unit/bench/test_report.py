@@ -133,6 +133,10 @@ def test_the_waterfalls_sentence_comes_first(many):
         r"\(\d+% to \d+%\), \d+ against \d+ samples/s; removing the GIL by itself: ",
         second,
     )
+    # What could not be measured on the way is part of the last step, which is not the GIL's by itself.
+    fall = json.loads(json.dumps(many["waterfalls"][1]))
+    fall["steps"][-1]["name"] = "the free-threaded build, GIL on; the GIL removed"
+    assert "by itself" not in waterfall.sentence(many, {**fall, "missing": ["loader threads"]})
     # Each step with its factor and in words, then the whole, in every output.
     steps = waterfall.rows(many, many["waterfalls"][1])
     assert [row.name for row in steps][-2:] == ["the GIL removed", "in all"] and len(steps) == 6
@@ -198,6 +202,10 @@ def test_a_ratio_in_words(metric, ratio, wanted):
         ({"mean": 0.41, "low": 0.30, "high": 0.56, "verdict": "slower"}, "59% slower (44% to 70%)"),
         ({"mean": 3.1, "low": 2.0, "high": 4.0, "verdict": "faster"}, "faster by a factor of 3.1 (2.0 to 4.0)"),
         ({"mean": 1.1, "low": 0.3, "high": 4.0, "verdict": words.NO_DIFFERENCE}, "between 70% slower and 300% faster"),
+        (
+            {"mean": 0.5, "low": 0.004, "high": 60, "verdict": words.NO_DIFFERENCE},
+            "between more than 99% slower and 5,900% faster",
+        ),
         (
             {"mean": 1.2, "low": 1.01, "high": 1.4, "verdict": words.NO_DIFFERENCE},
             "20% faster (1% to 40%), not certain among so many comparisons",
@@ -413,8 +421,11 @@ def test_picture_of_samples(many, tmp_path):
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(buffer, "PNG")
     png, entry = buffer.getvalue(), many["scenarios"][0]
-    document = alone(many, {**entry, "picture": base64.b64encode(png).decode()})
-    (source,) = [a["src"] for tag, a in Page(html.page(document).decode()).elements if tag == "img"]
+    other = next(scenario for scenario in many["scenarios"] if scenario["name"] == "workers")
+    document = alone(many, {**entry, "picture": base64.b64encode(png).decode()}, other)
+    text = html.page(document).decode()
+    assert "<p>Workers: With 8 workers, " in text  # which is not what the waterfall's sentence above it is about
+    (source,) = [a["src"] for tag, a in Page(text).elements if tag == "img"]
     assert base64.b64decode(source.removeprefix("data:image/png;base64,")) == png
     assert dict(report.files(document))["pillow-samples.png"] == png
     for nonsense in ('"><script>', base64.b64encode(b"<svg/>").decode(), None):
