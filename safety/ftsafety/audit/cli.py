@@ -17,7 +17,7 @@ from ftrun.escape import any_locale, terminal
 from ftrun.protocol import LONGEST_LINE, conforms, decode
 from ftsafety.audit import gil
 from ftsafety.audit.arguments import arguments_of, parse
-from ftsafety.audit.report import FORM, PROBLEM, Finding, Line, Report
+from ftsafety.audit.report import FORM, LEVELS, PROBLEM, Finding, Line, Report
 
 _GRACE = 2.0
 """Seconds for the stacks to be written, once they are asked for."""
@@ -156,8 +156,11 @@ def _listen(pipe: Any, deadline: float) -> tuple[dict[str, Any] | None, str, boo
                     if conforms(message, {"progress": str, "threads": bool}):
                         step, threads = message["progress"], message["threads"]
                         _say(step)
-                    elif conforms(message, {"error": str, "status": int}) or conforms(message, {"report": FORM}):
+                    elif conforms(message, {"error": str, "status": int}) and message["status"] in (2, 3):
                         answer = message
+                    elif conforms(message, {"report": FORM}):
+                        if {finding["level"] for finding in message["report"]["findings"]} <= {*LEVELS}:
+                            answer = message
 
 
 def _crash_report(options: Any, crashes: list[_Outcome], seconds: float) -> Report:

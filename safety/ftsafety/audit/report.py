@@ -14,6 +14,7 @@ RISK = "risk"
 """Several threads write the same thing without a lock; whether that matters depends on what it means."""
 NOTE = "note"
 """Nothing to fix, but good to know."""
+LEVELS = (PROBLEM, RISK, NOTE)
 
 VERSION = 1
 _TEXTS = dict.fromkeys(("kind", "level", "title", "where", "what", "remedy", "seen"), str)
@@ -85,7 +86,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        counts = {level: sum(f.level == level for f in self.findings) for level in (PROBLEM, RISK, NOTE)}
+        counts = {level: sum(f.level == level for f in self.findings) for level in LEVELS}
         if counts[PROBLEM]:
             return f"not safe under threads: {_count(counts, PROBLEM, RISK)}"
         if counts[RISK]:
@@ -93,7 +94,7 @@ class Report:
         return "nothing was found that is unsafe under threads, in what was tried"
 
     def __str__(self) -> str:
-        order = sorted(self.findings, key=lambda finding: (PROBLEM, RISK, NOTE).index(finding.level))
+        order = sorted(self.findings, key=lambda finding: LEVELS.index(finding.level))
         parts = [f"audit of {one_line(self.dataset)}\n{self.environment}; {self.seconds:.1f} s"]
         for number, finding in enumerate(order, 1):
             lines = [f"{number}. {finding.level.upper()}: {one_line(finding.title)}", _field("where", finding.where)]

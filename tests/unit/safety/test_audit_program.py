@@ -13,6 +13,7 @@ import pytest
 
 from ftrun import target
 from ftsafety.audit import arguments, cli
+from ftsafety.audit.report import Finding, Report
 from tests.checkout import importable
 
 # Each program imports torch; a busy machine takes its time.
@@ -74,7 +75,9 @@ def test_what_a_dataset_writes_into_the_pipe_is_no_message():
         b"[]",
         b"\xff",
         b'{"report": {}}',
-        b'{"error": ["x"], "status": 0}',
+        b'{"error": ["x"], "status": 3}',
+        b'{"error": "an all-clear", "status": 0}',
+        json.dumps({"report": Report("", "", [Finding("", "no level", *"abcde")]).to_dict()}).encode(),
         b'{"progress": 1}',
         b"9" * 5000,
     ]
