@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ftbench.plan.metrics import METRICS
-from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, NEGLIGIBLE, adjusted, logarithms, median, variance
+from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, NEGLIGIBLE, adjusted, logarithms, variance
+from ftbench.stats.waterfall import in_each_process, typical_of
 
 # What a comparison of values supposes to be the same in both runs, with its name for people.
 WORK = {
@@ -48,10 +49,10 @@ class Change:
     is_ratio: bool
     """Whether it is a ratio within a run; else it is a contestant's value in the metric's unit."""
     a: float
-    """A ratio's geometric mean, a contestant's median."""
+    """The geometric mean of a ratio's rounds, or of a contestant's processes."""
     b: float
     ratio: float
-    """B over A, of geometric means."""
+    """B over A."""
     low: float | None
     """Its 95% confidence interval, None if a run has too few rounds."""
     high: float | None
@@ -152,7 +153,7 @@ def _scenario(result: Comparison, a: dict, b: dict) -> None:
             (c, in_b[c["numerator"], c["denominator"]]) for c in found[0] if (c["numerator"], c["denominator"]) in in_b
         ]
         logs = [
-            [logarithms(_values(s, c["numerator"], metric), _values(s, c["denominator"], metric)) for c in of]
+            [logarithms(*(in_each_process(s, c[side], metric) for side in ("numerator", "denominator"))) for c in of]
             for s, of in ((a, [x for x, _ in pairs]), (b, [y for _, y in pairs]))
         ]
         for at, (x, y) in enumerate(pairs):
@@ -163,24 +164,18 @@ def _scenario(result: Comparison, a: dict, b: dict) -> None:
             )
         for key in both:
             if values_a[key]["case"] in cases:
-                x, y = (_values(s, key, metric) for s in (a, b))
+                x, y = (in_each_process(s, key, metric) for s in (a, b))
                 result.changes.append(
                     Change(
                         name,
                         values_a[key]["title"],
                         metric,
                         False,
-                        median(x),
-                        median(y),
+                        typical_of(a, key, metric),
+                        typical_of(b, key, metric),
                         *welch([math.log(v) for v in x], [math.log(v) for v in y]),
                     )
                 )
-
-
-def _values(scenario: dict, key: str, metric: str) -> list[float]:
-    return [
-        trial["metrics"][metric] for one in scenario["rounds"] for trial in one["trials"] if trial["contestant"] == key
-    ]
 
 
 def _comparable_cases(result: Comparison, a: dict, b: dict) -> set[str]:

@@ -57,6 +57,11 @@ def test_a_contestant_that_became_faster_is_found(document):
     assert not memory.better and "more memory" in describe(memory)
 
 
+def test_the_two_figures_lead_to_the_change(document):
+    changes = compare(simulated(document, 1, 4), simulated(document, 2, 4)).changes
+    assert [c.b / c.a for c in changes] == pytest.approx([c.ratio for c in changes])
+
+
 def test_welch_is_scipys():
     rng = random.Random(1)
     a, b = [rng.gauss(0, 1) for _ in range(4)], [rng.gauss(0.5, 3) for _ in range(7)]
