@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 
 from torch.utils.data import StackDataset, Subset
 
-from ftloader import data_pipes
 from ftloader.error_notes import annotate, annotate_sample
 from ftloader.on_error import MOST_FAILURES_IN_A_ROW, SKIP, ErrorPolicy, Skipped
 from ftloader.random import Loading, enter_sample, sample_scope, this_thread
@@ -162,8 +161,7 @@ class IterableFetcher:
     """
 
     def __init__(self, recipe: Recipe, dataset: Any, worker_id: int) -> None:
-        with data_pipes.exclusive(dataset):
-            self.iterator: Iterator = iter(dataset)
+        self.iterator: Iterator = iter(dataset)
         self._recipe, self._policy = recipe, recipe.policy
         self._worker_id = worker_id
         self.position = 0

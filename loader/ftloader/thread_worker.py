@@ -135,7 +135,8 @@ class WorkerContext:
             # The epoch that it is for was left before this worker had a batch.
             share = begun((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
         state = replace(plan.states[self._worker_id], share=share)
-        return StatefulIterableFetcher(plan.recipe, dataset, self._worker_id, state)
+        with data_pipes.exclusive(dataset):
+            return StatefulIterableFetcher(plan.recipe, dataset, self._worker_id, state)
 
 
 def own_datasets(dataset: Any, dataset_kind: int, count: int) -> list[Any]:

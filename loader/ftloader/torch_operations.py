@@ -64,18 +64,23 @@ def _is_random(function: Any) -> bool:
     """Whether *function*, of torch, draws in some of its calls."""
     if type(function) is types.FunctionType:
         return (function.__module__ or "").partition(".")[0] == "torch" and _names_random(function)
-    name = str(getattr(function, "__name__", ""))
-    return name.partition(".")[0] in _random_operations()  # of torch.ops it is "rand.default" or "rand"
+    if type(function).__module__ == "torch._ops":  # asked itself, since its library may come after the names below
+        names = function.overloads() if hasattr(function, "overloads") else ()
+        overloads = [getattr(function, name) for name in names] or [function]
+        return any(_TAG in getattr(overload, "tags", ()) for overload in overloads)
+    return getattr(function, "__name__", "") in _random_operations()
 
 
 @functools.cache
 def _random_operations() -> frozenset[str]:
-    """The names of the random operations of torch, and of libraries that have been imported."""
+    """The names of torch's random operations."""
     names = set()
     for schema in all_schemas():
-        found = operation_overload(schema.name, schema.overload_name)
-        if found is not None and _TAG in found[2]:
-            names.add(schema.name.partition("::")[2])
+        namespace, _, name = schema.name.partition("::")
+        if namespace == "aten":
+            found = operation_overload(schema.name, schema.overload_name)
+            if found is not None and _TAG in found[2]:
+                names.add(name)
     return frozenset(names)
 
 

@@ -52,7 +52,10 @@ class Pace:
             return max(0.0, self._free - now - _WINDOW / 4)  # not a pause for each sample
 
     def _adjust(self, now: float, elapsed: float) -> None:
-        queued = self._queued(self._thread)
+        try:
+            queued = self._queued(self._thread)
+        except CacheError:
+            queued = self._before  # the thread has ended, so nothing costs it anything
         cost = min(queued - self._before, self._used) / elapsed
         if cost > self._share:
             self._allowed = max(self._share, min(self._allowed, self._used / elapsed) * self._share / cost)
@@ -66,5 +69,5 @@ def _queued(thread: int) -> float:
     try:
         with open(f"/proc/self/task/{thread}/schedstat") as file:
             return int(file.read().split()[1]) / 1e9
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         raise CacheError("most_cost needs /proc/self/task/*/schedstat, which this kernel does not have") from None

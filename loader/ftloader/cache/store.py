@@ -261,7 +261,11 @@ class Store:
                 return
             self.stop()
             writer = self._open
-            self._retire()
+            try:
+                self._retire()
+            except OSError:  # nobody writes to it any more; the next writer recovers what is in it
+                self._lock.release()
+                raise
             self.changed.wait_for(lambda: writer is None or not writer.users)
         try:
             self.sync()

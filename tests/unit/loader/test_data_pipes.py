@@ -253,3 +253,18 @@ def test_no_more_draws_from_the_generator_than_torchs(workers, method):
     list(DataLoader(shuffled(), num_workers=workers, generator=ours, worker_method=method))
     list(torch.utils.data.DataLoader(shuffled(), num_workers=workers, generator=torchs))
     assert torch.equal(ours.get_state(), torchs.get_state())
+
+
+class Sorted(IterDataPipe):
+    """Its ``iter()`` goes through a loader with threads."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __iter__(self):
+        return iter(sorted(DataLoader(self.inner, batch_size=None, num_workers=1, worker_method="thread")))
+
+
+def test_a_pipe_in_a_process_may_use_a_loader_with_threads():
+    pipe = Sorted(IterableWrapper([2, 1]))
+    assert list(DataLoader(pipe, batch_size=None, num_workers=1, worker_method="process", timeout=60)) == [1, 2]

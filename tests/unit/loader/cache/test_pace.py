@@ -51,6 +51,17 @@ def test_what_others_take_is_not_held_against_fetchers_for_good():
     assert machine.run(10)[0] > 0.95
 
 
+def test_fetchers_outlive_the_thread_that_they_cost():
+    """A cache may be made in one thread and used in another, or trained with in threads that end."""
+    ended = threading.Thread(target=lambda: made.append(pace.Pace(0.05, threading.get_native_id(), clock=lambda: now)))
+    made, now = [], 0.0
+    ended.start()
+    ended.join()
+    for now in range(1, 20):
+        pause = made[0].used(1.0)
+    assert pause == 0
+
+
 def test_a_kernel_that_does_not_count(tmp_path, monkeypatch):
     with pytest.raises(CacheError, match="most_cost needs"):
         pace.Pace(0.05, 1 << 30)

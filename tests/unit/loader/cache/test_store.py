@@ -163,6 +163,21 @@ def test_one_writer(store):
     Store(store.directory, 4 * MIB, "oldest").close()
 
 
+def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, monkeypatch):
+    add(store, 1)
+
+    def refuse(*_):
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as patching:
+        patching.setattr("os.ftruncate", refuse)
+        with pytest.raises(OSError, match="the disk is gone"):
+            store.close()
+    again = Store(store.directory, 4 * MIB, "oldest")
+    assert keys(publish(again).segments) == [1]
+    again.close()
+
+
 def test_a_restart_goes_on_with_what_is_there(store):
     add(store, *range(100))
     names = publish(store, 4 * MIB).names
