@@ -1,5 +1,6 @@
 """Fetchers slow down when they cost the training thread more than a set share, and not otherwise."""
 
+import itertools
 import threading
 
 import pytest
@@ -53,13 +54,14 @@ def test_what_others_take_is_not_held_against_fetchers_for_good():
 
 def test_fetchers_outlive_the_thread_that_they_cost():
     """A cache may be made in one thread and used in another, or trained with in threads that end."""
-    ended = threading.Thread(target=lambda: made.append(pace.Pace(0.05, threading.get_native_id(), clock=lambda: now)))
-    made, now = [], 0.0
+    made, seconds = [], itertools.count()
+    ended = threading.Thread(
+        target=lambda: made.append(pace.Pace(0.05, threading.get_native_id(), clock=lambda: float(next(seconds))))
+    )
     ended.start()
     ended.join()
-    for now in range(1, 20):
-        pause = made[0].used(1.0)
-    assert pause == 0
+    pauses = [made[0].used(1.0) for _ in range(20)]
+    assert pauses[-1] == 0
 
 
 def test_a_kernel_that_does_not_count(tmp_path, monkeypatch):
