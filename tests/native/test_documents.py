@@ -5,6 +5,7 @@ import urllib.parse
 
 import pytest
 
+from ftbench.document.results import load
 from tests.checkout import CHECKOUT
 from tests.markdown_files import code_blocks, markdown_files, without_code_blocks
 
@@ -124,3 +125,8 @@ def test_what_is_taken_for_a_path():
 def test_blocks_within_lists_are_found():
     text = "- a list:\n\n  ```python\n  x = 1\n  ```\n\n```sh\nls\n```\n"
     assert code_blocks(text, "python") == ["x = 1\n"] and code_blocks(text, "sh") == ["ls\n"]
+
+
+def test_the_runs_that_are_kept_can_be_read():
+    kept = list((CHECKOUT / "docs/results").glob("*/results.json"))
+    assert kept and all(load(path)["status"] == "complete" for path in kept)
