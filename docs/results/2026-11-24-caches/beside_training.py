@@ -20,7 +20,7 @@ from ftloader.cache import GrowingCache
 
 
 def python_step():
-    from ftbench.measure.training_step import PythonStep
+    from ftbench.scenarios.interference import PythonStep
 
     return PythonStep()
 
@@ -28,7 +28,7 @@ def python_step():
 def torch_step():
     import torch
 
-    from ftbench.measure.training_step import TorchStep
+    from ftbench.scenarios.overlap import TorchStep
 
     torch.set_num_threads(1)
     step, batch = TorchStep(), torch.zeros(1 << 16, dtype=torch.uint8)

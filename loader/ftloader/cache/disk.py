@@ -16,7 +16,7 @@ def disk_usage(status: os.stat_result) -> int:
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    fd = os.open(path, flags | os.O_CLOEXEC)
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe in the file's place is not waited for
     try:
         yield fd
     finally:

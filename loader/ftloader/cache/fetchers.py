@@ -131,7 +131,7 @@ class Fetchers:
                 self._store.stop()
                 try:
                     self._store.close()
-                except OSError as error:
+                except (OSError, CacheError) as error:
                     self._report(error, _TO_DISK)
             self._tell()
 
@@ -217,7 +217,7 @@ class Fetchers:
                 self._changed.notify_all()  # to who waits with the listing
         try:
             self._store.sync()
-        except OSError as error:
+        except (OSError, CacheError) as error:
             self._report(error, _TO_DISK)
         return added
 

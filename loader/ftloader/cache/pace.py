@@ -19,11 +19,15 @@ class Pace:
     a window, less is allowed: never less than *share*, which cannot cost more. (What the thread waits for the GIL, or
     for batches, is not seen.)
 
-    ``_lock`` guards everything. Raises ``CacheError`` if the kernel does not count.
+    Fetchers go on one after the other, as what each has used is within what is allowed, so that there is always one
+    whose next sample shows whether the CPUs are free again. The last of 16, whose samples take 0.3 CPU seconds each,
+    pauses for 96 s at a share of 0.05.
+
+    ``_lock`` guards everything.
     """
 
     def __init__(
-        self, share: float, thread: int, *, queued: Callable[[int], float] | None = None,
+        self, share: float, thread: int, *, queued: Callable[[int], float | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._share, self._clock, self._queued = share, clock, queued or _queued
@@ -35,11 +39,14 @@ class Pace:
         self.follow(thread)
 
     def follow(self, thread: int) -> None:
-        """The training loop runs in this thread (``threading.get_native_id()``)."""
+        """The training loop runs in this thread (``threading.get_native_id()``), which is alive.
+
+        Raises ``CacheError`` if the kernel does not count."""
         with self._lock:
             if thread != self._thread:
-                self._thread, self._began, self._before = thread, self._clock(), self._queued(thread)
-                self._used = 0.0
+                if (queued := self._queued(thread)) is None:
+                    raise CacheError("most_cost needs /proc/self/task/*/schedstat, which this kernel does not have")
+                self._thread, self._began, self._before, self._used = thread, self._clock(), queued, 0.0
 
     def used(self, seconds: float) -> float:
         """A fetcher has used so much of a CPU. Returns how long it is to pause."""
@@ -54,8 +61,10 @@ class Pace:
     def _adjust(self, now: float, elapsed: float) -> None:
         try:
             queued = self._queued(self._thread)
-        except CacheError:
-            queued = self._before  # the thread has ended, so nothing costs it anything
+        except OSError:  # no file can be opened now: the window goes on
+            return
+        if queued is None:  # the thread has ended, so nothing costs it anything
+            queued = self._before
         cost = min(queued - self._before, self._used) / elapsed
         if cost > self._share:
             self._allowed = max(self._share, min(self._allowed, self._used / elapsed) * self._share / cost)
@@ -64,10 +73,11 @@ class Pace:
         self._began, self._before, self._used = now, queued, 0.0
 
 
-def _queued(thread: int) -> float:
-    """Seconds for which a thread of this process could have run, and others had the CPU."""
+def _queued(thread: int) -> float | None:
+    """Seconds for which a thread of this process could have run, and others had the CPU; None if there is no such
+    thread, or the kernel does not count."""
     try:
         with open(f"/proc/self/task/{thread}/schedstat") as file:
             return int(file.read().split()[1]) / 1e9
     except (FileNotFoundError, ProcessLookupError):
-        raise CacheError("most_cost needs /proc/self/task/*/schedstat, which this kernel does not have") from None
+        return None

@@ -9,14 +9,30 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 from typing import Any
 
 from ftloader import fork_locks
+from ftloader.cache.disk import opened
 from ftloader.cache.errors import CacheError
 
 PINS = ".pins"
+_OWN_PINS = re.compile(r"[0-9a-f]{16}\.pins")
+_BEGINS = {"writer": b'{"process"', "turn": b"", "turn.new": b""}
+"""What the small files begin with, or nothing yet."""
 _SNAPSHOT_BYTES = 1 << 16
+
+
+def check_own(directory: str) -> None:
+    """Raises ``CacheError`` if a file of another program is in the place of a small one."""
+    for name, begin in _BEGINS.items():
+        with (
+            contextlib.suppress(FileNotFoundError),
+            opened(os.path.join(directory, name), os.O_RDONLY | os.O_NOFOLLOW) as fd,
+        ):
+            if os.pread(fd, 10, 0).strip(b"\0") not in (b"", begin):
+                raise CacheError(f"{os.path.join(directory, name)} is of another program. Take another directory")
 
 
 class LockedFile:
@@ -101,12 +117,14 @@ class WriterLock(LockedFile):
 
 
 def published(directory: str) -> dict[str, Any]:
-    """The current snapshot; empty if there is none, or just a part of it."""
+    """The current snapshot; empty if there is none, or it is damaged."""
     try:
         with open(os.path.join(directory, "writer")) as file:
-            return json.loads(file.read().rstrip("\0"))
-    except (FileNotFoundError, ValueError):
+            found = json.loads(file.read().rstrip("\0"))
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
+    names = found.get("segments") if isinstance(found, dict) else None
+    return found if isinstance(names, list) and all(isinstance(name, str) for name in names) else {}
 
 
 def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
@@ -165,7 +183,7 @@ def pinned_by_readers(directory: str) -> set[str]:
     """The segments that readers have pinned. What readers that died have left is removed."""
     pinned: set[str] = set()
     for name in os.listdir(directory):
-        if name.endswith(PINS):
+        if _OWN_PINS.fullmatch(name):
             path = os.path.join(directory, name)
             try:
                 LockedFile(path, create=False).release()

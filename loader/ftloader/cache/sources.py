@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import fsspec
 from fsspec.asyn import AsyncFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
 from ftloader.cache.readers import FileReader, LoopReader, SignedReader, WebReader
 
@@ -28,10 +29,12 @@ class UrlSource:
 
     Args:
         url: an address that fsspec understands: a directory, "memory://...", "http://...", "s3://...", ...
-        keys: where the store cannot be listed, or not at once: an iterable, gone through anew each time.
+        keys: where the store cannot be listed, or not at once: an iterable, gone through anew each time. ``read``
+            raises ``ValueError`` for one with a part ".." that would lead out of a directory of this machine.
         timeout: seconds after which a web server or an asynchronous file system that does not answer has failed; for
             one sample, all of it.
-        largest: what a web server may send for a sample, in bytes. An answer may have no end.
+        largest: what a web server, of s3 too, may send for a sample, in bytes. An answer may have no end. More is an
+            ``OSError``.
         options: for the file system: ``fsspec.filesystem(protocol, **options)``.
 
     A file that is longer or shorter than the listing says is refused: it is being written, or was cut short.
@@ -41,7 +44,9 @@ class UrlSource:
         self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, largest: int = 1 << 30, **options: Any
     ) -> None:
         self._filesystem, root = fsspec.url_to_fs(url, **options)
-        self._root = root.rstrip("/") + "/"
+        # The root of all is "/" or, in an archive (zip, tar), "": no path there begins with a slash.
+        self._root = root.rstrip("/") + "/" if root or self._filesystem.root_marker else ""
+        self._is_local = _is_local(self._filesystem)
         self._given, self._timeout, self._largest, self._options = keys, timeout, largest, options
         self._sizes: Mapping[str, int | None] = {}  # replaced as a whole by keys(), and read without a lock
         self._local = threading.local()
@@ -59,6 +64,8 @@ class UrlSource:
         return iter(self._sizes)
 
     def read(self, key: str) -> bytes:
+        if self._is_local and ".." in key.split("/"):
+            raise ValueError(f"the key {key!r} leads out of {self._root!r}: take an address that is above both")
         data = self._read(self._root + key)
         expected = self._sizes.get(key)
         if expected is not None and len(data) != expected:
@@ -106,6 +113,13 @@ class Share:
 
     def close(self) -> None:
         close_source(self._source)
+
+
+def _is_local(filesystem: Any) -> bool:
+    """Whether it reads files of this machine, also through others (``simplecache::...``)."""
+    while filesystem is not None and not isinstance(filesystem, LocalFileSystem):
+        filesystem = getattr(filesystem, "fs", None) or getattr(filesystem, "sync_fs", None)
+    return filesystem is not None
 
 
 def close_source(source: Any) -> None:

@@ -11,10 +11,11 @@ Samples that came since the last snapshot are not evicted, since nobody has had 
 import os
 import threading
 import time
+import warnings
 from collections import deque
 
 from ftloader import fork_locks
-from ftloader.cache import segment, sharing
+from ftloader.cache import layout, segment, sharing
 from ftloader.cache.errors import CacheError
 from ftloader.cache.segment import BLOCK, Segment, SegmentWriter
 from ftloader.cache.snapshot import Snapshot
@@ -45,6 +46,9 @@ class Store:
         """Seconds that threads have waited for room, all together."""
         self.evictions = 0
         self.stopped = False
+        self._closer: int | None = None  # the thread that closes it
+        self._unsealed = 0  # segments
+        self._syncing = 0  # segments that reach the disk now
         self._keys: set[str] = set()  # of samples, and of those that are fetched now
         self._sealed: dict[str, Segment] = {}  # the oldest first
         self._open: SegmentWriter | None = None
@@ -57,6 +61,8 @@ class Store:
         self._used = _RESERVE
         self._next_number = 0
         os.makedirs(directory, exist_ok=True)
+        if not segment.is_own(directory):
+            sharing.check_own(directory)
         self._lock = sharing.WriterLock(directory)
         try:
             with self.changed:
@@ -85,7 +91,7 @@ class Store:
 
         Raises ``CacheError`` if it is too large, ``OSError`` if it cannot be written. The claim remains.
         """
-        crc, name, length = segment.checksum(self._version, data), segment.encoded(key), len(data)
+        crc, name, length = layout.checksum(self._version, data), layout.encoded(key), len(data)
         size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
             raise CacheError(
@@ -120,7 +126,13 @@ class Store:
                 if not self._unsynced:
                     return
                 name = self._unsynced.popleft()
-            segment.sync(self.directory, name)
+                self._syncing += 1
+            try:
+                segment.sync(self.directory, name)
+            finally:
+                with self.changed:
+                    self._syncing -= 1
+                    self.changed.notify_all()
 
     def _wait_for_room(self) -> None:
         began = time.monotonic()
@@ -139,6 +151,7 @@ class Store:
             self._evict(victim)
         self._open = SegmentWriter(self.directory, self._next_number, size, self._version)
         self._next_number += 1
+        self._unsealed += 1
         self._used += size + _NAME
         return True
 
@@ -152,11 +165,11 @@ class Store:
         writer.users -= 1
         if writer.users:
             return
-        size = writer.size + _NAME
-        sealed = writer.seal()
-        self._used -= size
-        self._keep(sealed)
+        self._unsealed -= 1
         self.changed.notify_all()
+        sealed = writer.seal()
+        self._used -= writer.size + _NAME
+        self._keep(sealed)
 
     def _keep(self, sealed: Segment | None) -> None:
         if sealed is not None:
@@ -237,11 +250,24 @@ class Store:
     def _recover(self) -> None:
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
+        damaged = []
         for name in names:
-            kept = segment.recover(self.directory, name)
+            try:
+                kept = segment.recover(self.directory, name)
+            except CacheError as error:
+                damaged.append(str(error))
+                self._used += segment.usage(self.directory, name) + _NAME
+                continue
             self._keep(kept)
             if kept is not None:
                 self._keys.update(kept.keys)
+        if damaged:
+            warnings.warn(
+                f"the cache {self.directory} goes on without these segments: {'; '.join(damaged)}. Their samples are "
+                "fetched again. The files are left as they are, and count for max_bytes until you remove them",
+                RuntimeWarning,
+                stacklevel=5,
+            )
         segment.remove_strays(self.directory)
         self._earlier = frozenset(self._lock.earlier)
         while self._used > self.max_bytes and self._sealed:  # it was larger before
@@ -254,20 +280,23 @@ class Store:
             self.changed.notify_all()
 
     def close(self) -> None:
-        """Seals what is open, waits until all has reached the disk, and lets another writer in. For whoever calls
-        first."""
+        """Seals what is open, waits until all has reached the disk, and lets another writer in. Who calls while another
+        thread does it waits for that; a signal handler in the midst of it does not, since nobody else would."""
         with self.changed:
-            if not self._lock.held:
+            if self._closer is not None and self._closer != threading.get_ident():
+                self.changed.wait_for(lambda: not self._lock.held)
+            if self._closer == threading.get_ident() or not self._lock.held:
                 return
-            self.stop()
-            writer = self._open
-            try:
-                self._retire()
-            except OSError:  # nobody writes to it any more; the next writer recovers what is in it
-                self._lock.release()
-                raise
-            self.changed.wait_for(lambda: writer is None or not writer.users)
+            self._closer = threading.get_ident()
         try:
+            with self.changed:
+                self.stop()
+                self._retire()
+                self.changed.wait_for(lambda: not self._unsealed)
             self.sync()
-        finally:
-            self._lock.release()
+            with self.changed:
+                self.changed.wait_for(lambda: not self._syncing)
+        finally:  # what is not sealed, the next writer recovers
+            with self.changed:
+                self._lock.release()
+                self.changed.notify_all()

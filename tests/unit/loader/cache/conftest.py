@@ -1,11 +1,11 @@
 """Fixtures for the cache's tests."""
 
-import subprocess
 import threading
 
 import pytest
 
 from ftloader.cache import GrowingCache, fetchers
+from ftloader.cache.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -36,20 +36,7 @@ def opened(tmp_path):
 
 
 @pytest.fixture
-def disk(tmp_path):
-    """``disk(size)``: a directory on a file system that has so many bytes."""
-    mounted = []
-
-    def mount(size):
-        path = tmp_path / f"disk{len(mounted)}"
-        path.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-        mounted.append(path)
-        return path
-
-    yield mount
-    for path in mounted:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
+def store(tmp_path):
+    store = Store(str(tmp_path / "cache"), 4 << 20, "oldest")
+    yield store
+    store.close()

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -170,9 +171,16 @@ def test_two_trainers_on_one_directory(opened, tmp_path):
 
 def test_a_source_that_never_answers_is_named(opened, monkeypatch):
     monkeypatch.setattr(worker_pool, "JOIN_LIMIT", 0.2)
-    gate = threading.Event()
-    cache = opened(Numbered(5, gate=gate), fetchers=1)
+    gate, asked = threading.Event(), threading.Event()
+
+    class Silent(Numbered):
+        def read(self, key):
+            asked.set()
+            return super().read(key)
+
+    cache = opened(Silent(5, gate=gate), fetchers=1)
     try:
+        assert asked.wait(60)
         with pytest.warns(RuntimeWarning, match="cache-fetcher-0 did not end(.|\n)*in read"):
             cache.close()
         assert not (os.listdir(cache._directory) and cache._store._lock.held)
@@ -192,3 +200,16 @@ def test_files_of_others_are_left_alone(opened, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         opened(Numbered(5)).close()
+
+
+def test_a_segment_that_somebody_overwrote_ends_no_fetcher(opened):
+    source = Numbered(5)
+    cache = opened(source, min_samples=5, fetchers=1)
+    cache.set_epoch(0)
+    for path in Path(cache._directory).glob("*.segment"):
+        path.write_bytes(b"of another program" * 10)
+    source.count = 7
+    with pytest.warns(RuntimeWarning, match="a file onto the disk: CacheError: .* of another program"):
+        cache.set_epoch(1)
+        with cache._store.changed:
+            assert cache._store.changed.wait_for(lambda: cache.statistics().samples == 7, 20)

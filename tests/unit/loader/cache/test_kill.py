@@ -87,16 +87,21 @@ def campaign(lives, directory, kills, seed, format="segment"):
     chance = random.Random(seed)
     directory.mkdir(exist_ok=True)
     fitting, endless, log = str(directory / "fitting"), str(directory / "endless"), str(directory / "log")
-    for kill in range(kills):
+
+    def fetched():
+        return open(log).read().split("\n")[:-1] if os.path.exists(log) else []
+
+    kill = 0
+    while kill < kills or len(set(fetched())) <= 10 * kills // 4:  # on a slow machine a life does not get far
         if kill % 2:
             lives(chance, fitting, log, 10 * (kill + 2), 1500, 64 << 20, format)
         else:
             lives(chance, endless, str(directory / "other"), None, 20_000, BUDGET, format)
             assert not os.path.exists(endless) or on_disk(endless) <= BUDGET
-    fetched = open(log).read().split("\n")[:-1] if os.path.exists(log) else []
+        kill += 1
     # Each kill can have cost what was in flight, and no more.
-    assert len(fetched) - len(set(fetched)) <= FETCHERS * (kills // 2)
-    for path, count, budget in ((fitting, 10 * (kills + 2), 64 << 20), (endless, None, BUDGET)):
+    assert len(fetched()) - len(set(fetched())) <= FETCHERS * (kill // 2)
+    for path, count, budget in ((fitting, 10 * (kill + 2), 64 << 20), (endless, None, BUDGET)):
         size = 20_000 if count is None else 1500
         source = Logged(count, size, str(directory / "last"))
         with GrowingCache(source, path, max_bytes=budget, min_samples=count or 1, format=format) as cache:
@@ -106,8 +111,7 @@ def campaign(lives, directory, kills, seed, format="segment"):
                 records = [record for path in cache.files() for record in tfrecord.records(path)]
                 assert records == [cache[index].tobytes() for index in range(len(cache))]
             assert count is None or sorted(keys_of(cache)) == sorted(source.keys())
-    last = open(directory / "last").read().split("\n")[:-1]
-    assert len(set(fetched)) > 10 * kills // 4 and len(last) > 0
+    assert (directory / "last").read_text()
 
 
 def test_kills(lives, tmp_path):
@@ -129,10 +133,14 @@ def full_disk(lives, disk, kills, seed):
     chance = random.Random(seed)
     directory = disk(1 << 20)
     path = str(directory / "cache")
-    for _ in range(kills):
+
+    def free():
+        ballast = os.statvfs(directory)
+        return ballast.f_bfree * ballast.f_frsize
+
+    while kills > 0 or free() >= 200_000:  # on a slow machine a life does not get far
         lives(chance, path, "/dev/null", None, 20_000, BUDGET, "segment")
-    ballast = os.statvfs(directory)
-    assert ballast.f_bfree * ballast.f_frsize < 200_000  # it was full indeed
+        kills -= 1
     with (
         pytest.warns(RuntimeWarning, match="No space left"),
         GrowingCache(Logged(None, 20_000, "/dev/null"), path, max_bytes=BUDGET, min_samples=10) as cache,

@@ -14,7 +14,8 @@ from tests.unit.loader.cache.sources import Numbered, check, keys_of
 
 @pytest.fixture
 def cache(opened):
-    return opened(Numbered(None, size=20_000), max_bytes=1 << 20)
+    # A quarter for each of the writer's and the reader's epochs, which may differ: half is there to evict.
+    return opened(Numbered(None, size=20_000), max_bytes=1 << 20, pin=0.25)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
-from ftloader.cache import CacheError, CorruptSampleError, segment
+from ftloader.cache import CacheError, CorruptSampleError, layout, segment
 from ftloader.cache.segment import SegmentWriter
 from tests.unit.loader.cache.sources import content
 
@@ -22,7 +22,7 @@ def written(directory, count=20, seal=True):
     for number in range(count):
         key = f"key {number} \udcff"
         data = content(key, SIZES[number % len(SIZES)])
-        row = writer.begin(segment.encoded(key), len(data), zlib.crc32(data))
+        row = writer.begin(layout.encoded(key), len(data), zlib.crc32(data))
         if seal or number < count - 1:
             writer.write(row, memoryview(data))
             writer.complete(row, key)

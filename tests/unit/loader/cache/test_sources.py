@@ -7,6 +7,7 @@ import re
 import socketserver
 import threading
 import time
+import zipfile
 
 import fsspec
 import pytest
@@ -84,6 +85,37 @@ def test_fsspec_s_memory(opened):
     cache.set_epoch(0)
     check(cache)
     assert sorted(keys_of(cache)) == ["0", "1", "2", "3"]
+
+
+def test_a_whole_archive_and_a_directory_in_it(tmp_path):
+    archive = tmp_path / "all.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for key in ("0.bin", "deep/er/1.bin"):
+            file.writestr(key, content(key, 300))
+    assert everything(UrlSource(f"zip://::{archive}")) == {k: content(k, 300) for k in ("0.bin", "deep/er/1.bin")}
+    assert everything(UrlSource(f"zip://deep::{archive}")) == {"er/1.bin": content("deep/er/1.bin", 300)}
+
+
+WRAPPERS = "simplecache:: filecache:: blockcache:: async_wrapper:: simplecache::async_wrapper:: simplecache::file://"
+
+
+@pytest.mark.parametrize("chain", ["", "file://", *WRAPPERS.split()])
+def test_no_key_leads_out_of_the_address(tmp_path, chain):
+    (tmp_path / "data").mkdir()
+    for name in ("secret", "data/..bin"):
+        (tmp_path / name).write_bytes(b"1")
+    for key in ("../secret", "data/../../secret", ".."):
+        with pytest.raises(ValueError, match="leads out of"):
+            UrlSource(f"{chain}{tmp_path / 'data'}", [key]).read(key)
+    with pytest.raises(FileNotFoundError):
+        UrlSource(f"{chain}{tmp_path / 'data'}").read(str(tmp_path / "secret"))
+    assert everything(UrlSource(f"{chain}{tmp_path / 'data'}")) == {"..bin": b"1"}
+
+
+@pytest.mark.parametrize("chain", ["", "simplecache::"])
+def test_a_name_as_any_other_where_a_store_has_no_directories(chain):
+    fsspec.filesystem("memory").pipe_file("/bucket/x/../y", b"2")  # as in s3
+    assert everything(UrlSource(f"{chain}memory://bucket")) == {"x/../y": b"2"}
 
 
 def test_a_file_that_is_not_as_long_as_the_listing_said(tmp_path):
@@ -164,7 +196,10 @@ def test_a_web_server_that_stalls(server, options):
         source.read("0.bin")
     server.hold.set()
     server.hold = None
-    assert source.read("0.bin") == content("0.bin", 2000)
+    while True:
+        with contextlib.suppress(TimeoutError):  # a slow machine's
+            assert source.read("0.bin") == content("0.bin", 2000)
+            break
     source.close()
 
 
@@ -230,7 +265,8 @@ MORE, MIB = "has more than 2000000 bytes", bytes(1 << 20)
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_web_server_that_is_hostile(hostile, pieces, error):
-    source = UrlSource(hostile(pieces), ["x"], timeout=0.5, largest=2_000_000)
+    timeout = 0.5 if "0.5 seconds" in error else 60
+    source = UrlSource(hostile(pieces), ["x"], timeout=timeout, largest=2_000_000)
     with pytest.raises(Exception) as caught:
         source.read("x?signature=secret")
     text = f"{type(caught.value).__name__}: {caught.value}"

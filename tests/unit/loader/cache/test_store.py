@@ -6,20 +6,13 @@ import zlib
 
 import pytest
 
-from ftloader.cache import CacheError, CorruptSampleError, segment, sharing
+from ftloader.cache import CacheError, layout, segment, sharing
 from ftloader.cache.segment import disk_usage
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.store import Store
 from tests.unit.loader.cache.sources import content
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store(str(tmp_path / "cache"), 4 * MIB, "oldest")
-    yield store
-    store.close()
 
 
 def add(store, *numbers, size=10_000):
@@ -100,7 +93,7 @@ def test_who_finds_no_room_waits_for_the_next_snapshot(store):
     assert store.waited > 0 and on_disk(store.directory) <= 4 * MIB
 
 
-@pytest.mark.parametrize("version", segment.FORMATS.values(), ids=segment.FORMATS)
+@pytest.mark.parametrize("version", layout.FORMATS.values(), ids=layout.FORMATS)
 def test_the_budget_is_kept_by_the_byte(disk, version):
     """The file system has no more: one byte too many would be an error."""
     directory = disk(2 * MIB)
@@ -116,7 +109,9 @@ def test_the_budget_is_kept_by_the_byte(disk, version):
                 if not store.add(key, content(key, hash(key) % 30_000)):
                     return
         except BaseException as error:
-            errors.append(error)
+            with store.changed:
+                errors.append(error)
+                store.changed.notify_all()
 
     lock = threading.Lock()
     plain, numbers = numbers, iter(lambda: locked_next(lock, plain), None)
@@ -178,6 +173,71 @@ def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, monkeypatch):
     again.close()
 
 
+def test_who_closes_waits_for_whoever_writes_or_closes(store, monkeypatch):
+    """One thread writes to a segment that is full, two close: the lock is held until all has reached the disk."""
+    begun, go_on, synced, sync, pwrite = threading.Event(), threading.Event(), [], os.fdatasync, os.pwrite
+    slow = content("sample 0", 20_000)
+
+    def write(fd, data, offset):
+        if bytes(data) == slow:
+            begun.set()
+            assert go_on.wait(60)
+        return pwrite(fd, data, offset)
+
+    def synchronise(fd):
+        synced.append(store._lock.held)
+        if len(synced) == 1:
+            second.start()
+            second.join(0.2)  # it does not end, so this is for whoever changes that
+            synced.append(store._lock.held)
+        return sync(fd)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    monkeypatch.setattr(os, "fdatasync", synchronise)
+    writer = threading.Thread(target=add, args=(store, 0), kwargs={"size": 20_000})
+    writer.start()
+    assert begun.wait(60)
+    add(store, 1, 2, 3, size=10_000)
+    first, second = (threading.Thread(target=store.close) for _ in range(2))
+    first.start()
+    with store.changed:
+        assert store.changed.wait_for(lambda: store.stopped and store._open is None, 60)
+    go_on.set()
+    for thread in (writer, first, second):
+        thread.join()
+    assert all(synced) and len(synced) > 2 and not store._lock.held and not store._unsynced
+    again = Store(store.directory, 4 * MIB, "oldest")
+    assert sorted(keys(publish(again).segments)) == [0, 1, 2, 3]
+    again.close()
+
+
+def test_who_closes_waits_for_whoever_syncs(store, monkeypatch):
+    held, sync = [], os.fdatasync
+
+    def synchronise(fd):
+        closing.start()
+        closing.join(0.2)  # it does not end, so this is for whoever changes that
+        held.append(store._lock.held)
+        return sync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", synchronise)
+    closing = threading.Thread(target=store.close)
+    add(store, 1)
+    publish(store)
+    store.sync()
+    closing.join()
+    assert held == [True] and not store._lock.held
+
+
+@pytest.mark.timeout(30)
+def test_a_signal_handler_may_close_what_is_being_closed(store, monkeypatch):
+    sync = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: store.close() or sync(fd))
+    add(store, 1)
+    store.close()
+    assert not store._lock.held
+
+
 def test_a_restart_goes_on_with_what_is_there(store):
     add(store, *range(100))
     names = publish(store, 4 * MIB).names
@@ -221,48 +281,6 @@ def test_what_is_damaged_is_dropped(store):
     assert store.claim("sample 0") and store.contents()[0] == 10 - len(snapshot.segments[0])
 
 
-def test_files_of_others_are_left_alone(tmp_path):
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    directory = tmp_path / "data"
-    directory.mkdir()
-    for name in ("train-00000.tfrecord", "notes.segment"):
-        (directory / name).write_text(name)
-    store = Store(str(directory), 4 * MIB, "oldest")
-    add(store, 1)
-    store.close()
-    assert [(directory / name).read_text() for name in ("train-00000.tfrecord", "notes.segment")] == [
-        "train-00000.tfrecord",
-        "notes.segment",
-    ]
-    (directory / "writer").unlink()
-    (directory / "writer").symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic link"):
-        Store(str(directory), 4 * MIB, "oldest")
-    assert victim.read_text() == "precious"
-
-
-@pytest.mark.parametrize("sealed", [True, False])
-def test_a_link_in_a_segment_s_place_is_not_followed(store, tmp_path, sealed):
-    add(store, 1)
-    snapshot = publish(store)
-    store.close()
-    (name,) = segment.names_in(store.directory)
-    path, victim = os.path.join(store.directory, name), tmp_path / "victim"
-    os.rename(path, victim)
-    if not sealed:
-        os.truncate(victim, os.stat(victim).st_size - 20)
-    before = victim.read_bytes()
-    os.symlink(victim, path)
-    with pytest.raises(CorruptSampleError, match="symbolic"):
-        snapshot.segments[0].read(0)
-    with pytest.raises(CacheError, match="symbolic"):
-        segment.load(store.directory, name)
-    with pytest.raises(OSError, match="symbolic"):
-        Store(store.directory, 4 * MIB, "oldest")
-    assert victim.read_bytes() == before
-
-
 @pytest.mark.parametrize("field", ["begin", "count", "length"])
 def test_a_segment_that_lies_about_sizes_gives_nothing(store, field):
     add(store, 1, 2)
@@ -270,9 +288,9 @@ def test_a_segment_that_lies_about_sizes_gives_nothing(store, field):
     (path,) = (os.path.join(store.directory, name) for name in segment.names_in(store.directory))
     with open(path, "r+b") as file:
         content_ = file.read()
-        trailer = content_[-segment._TRAILER.size :]
-        magic, crc, _, begin, count, _ = segment._TRAILER.unpack(trailer)
-        index = bytearray(content_[begin : -segment._TRAILER.size])
+        trailer = content_[-layout.TRAILER.size :]
+        magic, crc, _, begin, count, _ = layout.TRAILER.unpack(trailer)
+        index = bytearray(content_[begin : -layout.TRAILER.size])
         if field == "begin":
             begin = 1 << 62
         elif field == "count":
@@ -282,7 +300,7 @@ def test_a_segment_that_lies_about_sizes_gives_nothing(store, field):
             crc = zlib.crc32(index)
         own = zlib.crc32(repr((crc, begin, count)).encode())
         file.seek(-len(index) - len(trailer), os.SEEK_END)
-        file.write(index + segment._TRAILER.pack(magic, crc, own, begin, count, 0))
+        file.write(index + layout.TRAILER.pack(magic, crc, own, begin, count, 0))
     again = Store(store.directory, 4 * MIB, "oldest")
     left = keys(publish(again).segments) if field != "length" else keys(again.newest(2 * MIB))
     again.close()

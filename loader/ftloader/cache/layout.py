@@ -1,0 +1,153 @@
+"""How a segment's bytes are laid out.
+
+    head | record | record | ... | rows | keys | trailer
+
+A record is a header (lengths, checksums, time), the key and the sample. Headers are written in the order of the file,
+so that what was left of a segment by a crash can be walked from its begin. A row is what the header says, and where the
+sample is. The trailer says where the rows begin, and is the last that is written; a segment with a valid one is sealed.
+Its last byte is set when all before it has reached the disk (``fdatasync``).
+
+All numbers are little-endian, checksums are CRC-32 (``zlib.crc32``).
+
+With ``FORMATS["tfrecord"]`` the samples are in a file beside it, a TFRecord file that has nothing else once the segment
+is sealed. The checksums of samples are CRC-32C then.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ftloader.cache import tfrecord
+from ftloader.cache.disk import read_all
+from ftloader.cache.errors import CacheError, DamagedSegmentError
+
+FORMATS = {"segment": 1, "tfrecord": 2}
+"""Where samples are: the version in a segment's head."""
+TFRECORD = FORMATS["tfrecord"]
+FRAME = tfrecord.HEADER + tfrecord.FOOTER
+
+HEAD = struct.Struct("<8sI4x")  # magic, version
+RECORD = struct.Struct("<IIIIQd")  # magic, checksum of what follows and the key, of the sample, lengths, time
+TRAILER = struct.Struct("<8sIIQQQ")  # magic, checksum of rows and keys, its own, begin of the rows, rows, 1 if synced
+_MAGIC, _RECORD_MAGIC, _TRAILER_MAGIC = b"ftcache\n", 0x44524352, b"ftsealed"
+ROW = np.dtype([("offset", "<u8"), ("length", "<u8"), ("crc", "<u4"), ("key", "<u4"), ("time", "<f8")])
+
+
+def head(version: int) -> bytes:
+    return HEAD.pack(_MAGIC, version)
+
+
+def record_header(key: bytes, length: int, crc: int, when: float) -> bytes:
+    """What comes before a sample, the key included."""
+    rest = struct.pack("<IIQd", crc, len(key), length, when) + key
+    return struct.pack("<II", _RECORD_MAGIC, zlib.crc32(rest)) + rest
+
+
+def end(table: np.ndarray, keys: list[str], begin: int) -> bytes:
+    """What comes behind the samples, at *begin*."""
+    index = table.tobytes() + b"".join(map(encoded, keys))
+    parts = zlib.crc32(index), begin, len(table)
+    return index + TRAILER.pack(_TRAILER_MAGIC, parts[0], zlib.crc32(repr(parts).encode()), *parts[1:], 0)
+
+
+def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
+    """(rows, keys, where the records end, whether all of it was synced); None without a valid trailer."""
+    at = os.fstat(fd).st_size - TRAILER.size
+    if at < HEAD.size:
+        return None
+    magic, crc, own, begin, count, synced = TRAILER.unpack(os.pread(fd, TRAILER.size, at))
+    if magic != _TRAILER_MAGIC or own != zlib.crc32(repr((crc, begin, count)).encode()):
+        return None
+    if not HEAD.size <= begin <= at or count * ROW.itemsize > at - begin:
+        return None
+    index = bytearray(at - begin)
+    read_all(fd, memoryview(index), begin)
+    if zlib.crc32(index) != crc:
+        return None
+    rows = np.frombuffer(index, ROW, count)
+    ends = np.cumsum(rows["key"], dtype=np.int64) + count * ROW.itemsize
+    if count and ends[-1] != len(index):
+        return None
+    begins = ends - rows["key"]
+    try:
+        keys = tuple(_decoded(index[first:last]) for first, last in zip(begins.tolist(), ends.tolist()))
+    except UnicodeDecodeError:
+        return None
+    return rows, keys, begin, synced == 1
+
+
+def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
+    """(row, key) of each record up to the first whose header is not valid."""
+    at, size, data = HEAD.size, os.fstat(fd).st_size, tfrecord.HEADER
+    inline = version != TFRECORD
+    while at + RECORD.size <= size:
+        header = os.pread(fd, RECORD.size, at)
+        magic, check, crc, key_length, length, when = RECORD.unpack(header)
+        if magic != _RECORD_MAGIC or at + RECORD.size + key_length + length * inline > size:
+            return
+        key = os.pread(fd, key_length, at + RECORD.size)
+        if zlib.crc32(header[8:] + key) != check:
+            return
+        try:
+            name = _decoded(key)
+        except UnicodeDecodeError:
+            return
+        at += RECORD.size + key_length
+        yield (at if inline else data, length, crc, key_length, when), name
+        at += length * inline
+        data += length + FRAME
+
+
+def is_framed(fd: int, offset: int, length: int, crc: int) -> bool:
+    """Whether the lengths and checksums around a record of a TFRecord file are right. The file has *length* bytes from
+    *offset* on."""
+    if offset < tfrecord.HEADER:
+        return False
+    before = os.pread(fd, tfrecord.HEADER, offset - tfrecord.HEADER)
+    return before == tfrecord.header(length) and os.pread(fd, tfrecord.FOOTER, offset + length) == tfrecord.footer(crc)
+
+
+def version_of(fd: int, name: str) -> int:
+    """What the head of segment *name* says; 0 where a crash came before it was written.
+
+    Raises ``DamagedSegmentError`` if the end is one of ours and the head is not, ``CacheError`` if it is of another
+    program or version.
+    """
+    found = os.pread(fd, HEAD.size, 0)
+    magic, version = HEAD.unpack(found.ljust(HEAD.size, b"\0"))
+    if magic == _MAGIC and version in FORMATS.values():
+        return version
+    if magic != _MAGIC and (end := read_end(fd)) is not None and (any(found) or end[3]):
+        raise DamagedSegmentError(f"{name} has an overwritten head")
+    if any(found):
+        what = f"of version {version}" if magic == _MAGIC else "of another program"
+        raise CacheError(f"{name} is {what}; this is version 1 or 2")
+    return 0
+
+
+def is_inline(fd: int) -> bool:
+    """Whether the samples are in the segment itself, as its end says: in a TFRecord file the first is at 12."""
+    end = read_end(fd)
+    return end is not None and len(end[0]) > 0 and bool(end[0]["offset"][0] >= HEAD.size)
+
+
+def checksum(version: int, data: Any, before: int = 0) -> int:
+    """What ``SegmentWriter.begin`` wants of a sample; *before* is that of what comes before *data* in it."""
+    return (tfrecord.crc32c if version == TFRECORD else zlib.crc32)(data, before)
+
+
+def encoded(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")
+
+
+def _decoded(key: bytes | bytearray) -> str:
+    return key.decode("utf-8", "surrogatepass")
+
+
+def needs(key: bytes, length: int) -> int:
+    """What a sample takes of a segment: the record, its row, and the key once more."""
+    return RECORD.size + ROW.itemsize + 2 * len(key) + length

@@ -1,0 +1,106 @@
+"""Files in the cache's directory that are not the cache's, or not what the cache wrote."""
+
+import os
+
+import pytest
+
+from ftloader.cache import CacheError, CorruptSampleError, segment, sharing
+from ftloader.cache.store import Store
+from tests.unit.loader.cache.test_store import MIB, add, keys, publish
+
+
+def test_files_of_others_are_left_alone(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    directory = tmp_path / "data"
+    directory.mkdir()
+    for name in ("train-00000.tfrecord", "notes.segment"):
+        (directory / name).write_text(name)
+    store = Store(str(directory), 4 * MIB, "oldest")
+    add(store, 1)
+    store.close()
+    assert [(directory / name).read_text() for name in ("train-00000.tfrecord", "notes.segment")] == [
+        "train-00000.tfrecord",
+        "notes.segment",
+    ]
+    (directory / "writer").unlink()
+    (directory / "writer").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic link"):
+        Store(str(directory), 4 * MIB, "oldest")
+    assert victim.read_text() == "precious"
+
+
+def test_pins_of_others_are_left_alone(store):
+    for name in ("board.pins", "0123abcd.pins"):
+        open(os.path.join(store.directory, name), "w").close()
+    ours = os.path.join(store.directory, "0123456789abcdef.pins")  # of a reader that died
+    open(ours, "w").close()
+    assert sharing.pinned_by_readers(store.directory) == set()
+    assert not os.path.exists(ours) and {"board.pins", "0123abcd.pins"} < set(os.listdir(store.directory))
+
+
+@pytest.mark.parametrize("name", ["writer", "turn", "turn.new"])
+def test_small_files_of_others_are_not_overwritten(tmp_path, name):
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(CacheError, match=f"{name} is of another program. Take another directory"):
+        Store(str(tmp_path), 4 * MIB, "oldest")
+    assert (tmp_path / name).read_text() == "precious" and os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("text", ["[]", "5", '{"segments": 5}', '{"segments": [[1]]}', "[" * 70_000, "\x89\x00"])
+def test_a_damaged_snapshot_is_none(store, text):
+    add(store, 1)
+    store.close()
+    with open(os.path.join(store.directory, "writer"), "w") as file:
+        file.write(text)
+    assert sharing.published(store.directory) == {}
+    again = Store(store.directory, 4 * MIB, "oldest")
+    assert keys(publish(again).segments) == [1]
+    again.close()
+
+
+def test_the_largest_number_of_a_segment(store):
+    open(os.path.join(store.directory, f"{10**10 - 1}-0123abcd{segment.SUFFIX}"), "w").close()
+    store.close()
+    for number in (1, 2):
+        again = Store(store.directory, 4 * MIB, "oldest")
+        assert keys(again.newest(4 * MIB)) == list(range(1, number))
+        add(again, number)
+        again.close()
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_link_in_a_segment_s_place_is_not_followed(store, tmp_path, sealed):
+    add(store, 1)
+    snapshot = publish(store)
+    store.close()
+    (name,) = segment.names_in(store.directory)
+    path, victim = os.path.join(store.directory, name), tmp_path / "victim"
+    os.rename(path, victim)
+    if not sealed:
+        os.truncate(victim, os.stat(victim).st_size - 20)
+    before = victim.read_bytes()
+    os.symlink(victim, path)
+    with pytest.raises(CorruptSampleError, match="symbolic"):
+        snapshot.segments[0].read(0)
+    with pytest.raises(CacheError, match="symbolic"):
+        segment.load(store.directory, name)
+    with pytest.raises(OSError, match="symbolic"):
+        Store(store.directory, 4 * MIB, "oldest")
+    assert victim.read_bytes() == before
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_in_a_segment_s_place_is_not_waited_for(store):
+    add(store, 1)
+    snapshot = publish(store)
+    store.close()
+    one = snapshot.segments[0]
+    os.unlink(one.path)
+    os.mkfifo(one.path)
+    with pytest.raises(CorruptSampleError, match="shorter than it should be"):
+        one.read(0)
+    with pytest.raises(CacheError, match="cannot be read"):
+        segment.load(store.directory, one.name)
+    with pytest.raises(OSError):
+        Store(store.directory, 4 * MIB, "oldest")
