@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from operator import length_hint
 from typing import Any
 
@@ -28,7 +29,7 @@ from ftloader.torch_private import pin_memory
 from ftloader.trial import Trial
 
 _PIECES_PER_WORKER = 2  # a piece is so small a part of what is left
-_LOOK_AGAIN = 16  # batches that had no slots, until one is looked at: samples may grow
+_LOOK_AGAIN = 17  # batches that had no slots, until one is looked at: samples may grow. A prime: batches may alternate
 _RAGGED = 2  # batches not like the one before, after which each batch's first sample is asked
 _SHORTEST_PIECE = 200e-6  # seconds; claiming one takes some microseconds, or more where threads meet at the lock
 
@@ -47,8 +48,9 @@ class Builder:
     """How the batches of one iterator are made; shared by its workers.
 
     ``expected`` is what the latest batch looked like, ``seconds`` what loading one of its samples took, ``kept_whole``
-    counts batches without slots, ``misjudged`` those that were not like the one before. They are written by whoever
-    finishes a batch and read without a lock: a wrong guess costs some time.
+    counts batches without slots, ``misjudged`` those that were not like the one before, ``some_have_slots`` says
+    whether some had slots without a trial. They are written by workers and read without a lock: a wrong guess costs
+    some time.
     """
 
     recipe: Recipe
@@ -59,15 +61,23 @@ class Builder:
     pin_device: str | None
 
     def __post_init__(self) -> None:
-        self.can_have_slots = is_torchs_collation(self.recipe.collate_fn)
-        self.expected: Layout | Mode = Mode.UNKNOWN if self.can_have_slots else Mode.WHOLE
+        self.expected: Layout | Mode = Mode.UNKNOWN
         self.seconds = math.inf
         self.kept_whole = self.misjudged = 0
+        self.some_have_slots = False
+
+    @cached_property
+    def can_have_slots(self) -> bool:
+        """Asked first by a worker, so after ``worker_init_fn``, which may register functions with torch's collation."""
+        return is_torchs_collation(self.recipe.collate_fn)
 
     def helpers(self, samples: int) -> int:
         """How many workers are to build a batch of so many *samples* together."""
         pieces = min(samples, samples * self.seconds / _SHORTEST_PIECE)
         return min(self.workers, max(1, int(pieces)))
+
+    def expect(self, looks: Layout | Mode) -> None:
+        self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED and looks is not Mode.WHOLE else looks
 
     def collate(self, samples: list) -> Any:
         batch = self.recipe.collate_fn(samples)
@@ -76,6 +86,9 @@ class Builder:
 
 class Assembly:
     """One batch in the making.
+
+    The epoch is checked after user code and before any lock: in a child that user code forked, where the epoch is
+    cancelled, another worker may hold the lock for ever.
 
     ``_lock`` guards the claims (``_next``, ``_working``), what they took, the failure and the choice of ``_slots``. A
     position of ``_samples`` or of the slots belongs to the worker that claimed it until it has ended its piece, then to
@@ -99,7 +112,8 @@ class Assembly:
         self._slots: Slots | None = None
         self._undecided = builder.expected is not Mode.WHOLE
         self._seconds: list[float] = []  # for a sample, of each piece
-        self._trial = False  # whether the choice of slots or not is part of a trial
+        self._tried = 0  # bytes of a sample, where the choice of slots or not is part of a trial
+        self._stacks = False  # whether a trial has shown that slots do not pay
         self._cpu = 0.0  # seconds so far
 
     def build(self) -> Fetched | Failure | None:
@@ -113,17 +127,11 @@ class Assembly:
             while piece is not None:
                 began, cpu = time.perf_counter(), time.thread_time()
                 self._load(piece)
-                self._check()
+                self.epoch.check()
                 piece = self._claim((time.perf_counter() - began) / len(piece), time.thread_time() - cpu)
         finally:
             leave_sample()
         return self._finish() if self._is_mine_to_finish() else None
-
-    def _check(self) -> None:
-        """After user code and before any lock: in a child that it forked, where the epoch is cancelled, another worker
-        may hold the lock for ever."""
-        if self.epoch.cancelled:
-            raise Cancelled
 
     # Claims
 
@@ -169,7 +177,7 @@ class Assembly:
                 rest = iter(keys)
                 this_thread.loading.enter_all(epoch, keys, rest)
                 loaded = [dataset[key] for key in rest if not epoch.cancelled]
-                self._check()
+                self.epoch.check()
                 samples[piece.start : piece.stop] = loaded
                 return
             here = this_thread.loading
@@ -186,13 +194,13 @@ class Assembly:
                     sample = policy.resolve(error, index[position])
                     if sample is SKIP:
                         sample = Skipped.because_of(error, index[position])
-                self._check()
+                self.epoch.check()
                 self._keep(position, sample)
                 sample = None  # the next one may take its memory, which is in the caches
         except Cancelled:
             raise
         except BaseException as error:
-            self._check()
+            self.epoch.check()
             if rest is not None:
                 position = piece.stop - 1 - length_hint(rest)
             annotate_sample(error, index[position])
@@ -208,7 +216,7 @@ class Assembly:
     def _keep(self, position: int, sample: Any) -> None:
         """Puts *sample* where it belongs: into its slot, or as it is into the list."""
         if self._slots is None and self._undecided and type(sample) is not Skipped:
-            self._open_slots(Layout.of(sample))
+            self._open_slots(Layout.of(sample) if self._builder.can_have_slots else None)
         if self._slots is not None and self._slots.write(position, sample):
             self._samples[position] = _IN_SLOTS
         else:
@@ -220,7 +228,11 @@ class Assembly:
         with self._lock:
             if self._undecided and self._failed_at >= 0:
                 if layout is not None:
-                    wanted, self._trial = builder.trial.choose(layout.nbytes, layout.slots)
+                    wanted, on_trial = builder.trial.choose(layout.nbytes, layout.slots)
+                    self._tried = layout.nbytes if on_trial else 0
+                    self._stacks = not (wanted or on_trial)
+                    if wanted and not on_trial:
+                        builder.some_have_slots = True
                     try:
                         if wanted:
                             self._slots = Slots(layout, len(self._index), builder.buffers, builder.pin_device)
@@ -234,45 +246,48 @@ class Assembly:
     # The batch
 
     def _finish(self) -> Fetched | Failure:
-        self._check()
+        self.epoch.check()
         if self._failure is not None:
             failure, self._failure = Failure(self._failure), None
             return failure
         self._builder.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
         self._cpu -= time.thread_time()
         fetched = self._collate()
-        if self._trial:
+        if self._tried:
             cpu = self._cpu + time.thread_time()
-            self._builder.trial.add(self._slots is not None, cpu / len(self._index))
+            self._builder.trial.add(self._slots is not None, cpu, len(self._index) * self._tried)
         return fetched
 
     def _collate(self) -> Fetched:
         skipped = tuple(s for s in self._samples if type(s) is Skipped)
         if self._slots is not None and all(s is _IN_SLOTS for s in self._samples):
             try:
-                self._slots.collate_columns()
+                self._slots.collate_columns(self._builder.recipe.collate_fn)
             except Exception:
                 pass  # collated as a whole below, it raises torch's own error
             else:
-                ragged = self._builder.misjudged >= _RAGGED
-                self._builder.expected = Mode.UNKNOWN if ragged else self._slots.layout
+                self._builder.expect(self._slots.layout)
                 return Fetched(self._slots)
         samples = self._remaining()
         if not samples and skipped:
             return Fetched(EMPTY, skipped)
-        if self._builder.can_have_slots:
-            self._builder.expected = self._expected_next(samples)
+        self._builder.expect(self._expected_next(samples))
         return Fetched(self._builder.collate(samples), skipped)
 
     def _expected_next(self, samples: list) -> Layout | Mode:
         """What the next batch may look like, after one that was collated whole."""
         builder = self._builder
+        if not builder.can_have_slots:
+            return Mode.WHOLE
         if self._slots is not None and len(samples) == len(self._samples):
             builder.misjudged += 1
             return Mode.UNKNOWN  # not like the one before, so its first sample tells more than these
         builder.kept_whole += 1
-        if self._slots is None and builder.expected is not Mode.UNKNOWN and builder.kept_whole % _LOOK_AGAIN:
-            return builder.expected  # which nobody needed; looking costs a few percent of small samples
+        if builder.kept_whole % _LOOK_AGAIN:  # looking costs up to a tenth of small samples
+            if self._stacks and not builder.some_have_slots:
+                return Mode.WHOLE
+            if self._slots is None and builder.expected is not Mode.UNKNOWN:
+                return builder.expected
         return Layout.of(samples[0]) or Mode.WHOLE
 
     def _remaining(self) -> list:

@@ -88,7 +88,7 @@ class BufferPool:
         with self._lock:
             self._most = max(self._most, self._batches * per_batch)
             self._taken += 1
-            buffer = self._find(nbytes)
+            buffer = next((b for b in self._buffers if b.storage.nbytes() == nbytes and b.is_free()), None)
             if buffer is None:
                 if len(self._buffers) >= self._most:
                     # Rather one of a size that is no longer asked for than one in use.
@@ -102,12 +102,6 @@ class BufferPool:
             if self._taken % (4 * self._most) == 0:
                 self._tidy_up()
             return buffer
-
-    def _find(self, nbytes: int) -> Buffer | None:
-        for buffer in self._buffers:
-            if buffer.storage.nbytes() == nbytes and buffer.is_free():
-                return buffer
-        return None
 
     def _tidy_up(self) -> None:
         """Forgets what nobody has asked for in a long time, and what another process maps."""

@@ -16,8 +16,8 @@ _AUTOCAST = ("cpu", "cuda")
 class ConsumerModes:
     """The modes of the thread that makes this; immutable, so workers share it.
 
-    ``inference_mode`` becomes ``no_grad``: batches come out as ordinary tensors, as those of worker processes, which
-    are rebuilt by whoever takes them.
+    ``inference_mode`` becomes ``no_grad``: batches come out as ordinary tensors. Those of worker processes are rebuilt
+    by whoever takes them, as inference tensors if that is in ``inference_mode``.
     """
 
     def __init__(self) -> None:

@@ -6,13 +6,16 @@ workers and shards it by (number of workers, worker id). Threads need the same t
 which thread builds which batch is not fixed.
 
 torch walks a graph by pickling it with hooks that are attributes of the classes, so two threads that walk, copy or
-pickle graphs at the same time disturb each other. The lock of this module is held around everything of the kind that
-this package does, in the main thread too. It is re-entrant, since the walk calls methods of the user's pipes.
+pickle graphs at the same time disturb each other. The lock of this module is held around each of torch's steps of a
+walk, whoever walks, and around copies and starts of processes that this package makes. It is re-entrant, since these
+call methods of the user's pipes. It is not held around ``iter(pipe)``, a sampler or ``worker_init_fn``, which may wait
+for the workers of a loader over another pipe.
 """
 
 import contextlib
 import copy
 import inspect
+import types
 from typing import Any
 
 import torch
@@ -21,9 +24,23 @@ from torch.utils.data.graph import traverse_dps
 from torch.utils.data.graph_settings import apply_random_seed, get_all_graph_pipes
 
 from ftloader import fork_locks
-from ftloader.torch_private import DataPipeSerializationWrapper, sharding_worker_init_fn, share_dist_seed
+from ftloader.torch_private import (
+    DataPipeSerializationWrapper,
+    graph,
+    list_connected_datapipes,
+    sharding_worker_init_fn,
+    share_dist_seed,
+)
 
 _graphs = fork_locks.rlock()
+
+
+def _list_connected_datapipes(*arguments: Any) -> list:
+    with _graphs:
+        return list_connected_datapipes(*arguments)
+
+
+graph._list_connected_datapipes = _list_connected_datapipes
 
 
 def is_data_pipe(dataset: Any) -> bool:
@@ -31,8 +48,8 @@ def is_data_pipe(dataset: Any) -> bool:
 
 
 def exclusive(dataset: Any) -> contextlib.AbstractContextManager:
-    """A block in which *dataset*, if it is a data pipe, may be walked, copied or pickled. For any other dataset it
-    costs and excludes nothing."""
+    """A block in which *dataset*, if it is a data pipe, may be copied or pickled. For any other dataset it costs and
+    excludes nothing."""
     return _graphs if is_data_pipe(dataset) else contextlib.nullcontext()
 
 
@@ -41,22 +58,25 @@ def needs_processes(dataset: Any) -> bool:
     if not isinstance(dataset, MapDataPipe):
         return False
     try:
-        with _graphs:
-            pipes = get_all_graph_pipes(traverse_dps(_unwrapped(dataset)))
+        pipes = get_all_graph_pipes(traverse_dps(_unwrapped(dataset)))
     except Exception:
         return False  # torch cannot walk it: nor could it be sharded in a process
     return any(inspect.ismethod(getattr(pipe, "apply_sharding", None)) for pipe in pipes)
 
 
-def own_copy(dataset: Any) -> Any:
-    """The data pipe that one worker thread uses: a deep copy of an ``IterDataPipe``, a ``MapDataPipe`` itself. Raises
-    ``TypeError`` if some pipe of the graph cannot be copied."""
+def own_copy(dataset: Any, *functions: Any) -> tuple[Any, ...]:
+    """The data pipe that one worker thread uses, a deep copy of an ``IterDataPipe``, a ``MapDataPipe`` itself; and the
+    functions that come with it, where they are methods of a pipe of the graph those of its copy.
+
+    Raises ``TypeError`` if some pipe of the graph cannot be copied.
+    """
     if isinstance(dataset, MapDataPipe):
-        return dataset
+        return dataset, *functions
+    copies: dict[int, Any] = {}
     inner = _unwrapped(dataset)
     try:
         with _graphs:
-            duplicate = copy.deepcopy(inner)
+            duplicate = copy.deepcopy(inner, copies)
     except Exception as error:
         raise TypeError(
             f"the data pipe {inner} cannot be copied with copy.deepcopy(), and each worker "
@@ -64,15 +84,19 @@ def own_copy(dataset: Any) -> Any:
             "an open file, a generator) a __getstate__ that leaves it out, or use "
             "worker_method='process'"
         ) from error
-    return duplicate if inner is dataset else type(dataset)(duplicate)
+    of_copies = (
+        types.MethodType(function.__func__, copies[id(function.__self__)])
+        if isinstance(function, types.MethodType) and id(function.__self__) in copies
+        else function
+        for function in functions
+    )
+    return duplicate if inner is dataset else type(dataset)(duplicate), *of_copies
 
 
 def seed(dataset: Any, shared_seed: int | None) -> None:
     """Seeds the shufflers of a worker's own ``IterDataPipe`` for an epoch, with torch's seed for it, the same for all
     workers and ranks (``_shared_seed`` of the iterator)."""
-    if not isinstance(dataset, IterDataPipe) or shared_seed is None:
-        return
-    with _graphs:
+    if isinstance(dataset, IterDataPipe) and shared_seed is not None:
         apply_random_seed(dataset, torch.Generator().manual_seed(shared_seed))
 
 
@@ -88,8 +112,7 @@ def shard(dataset: Any, world_size: int, rank: int, worker_id: int) -> None:
     """Shards a worker's own ``IterDataPipe``, over the ranks first, then over the workers; to be called where
     ``get_worker_info()`` answers for the worker. Raises ``RuntimeError`` if two pipes on one path are to be sharded."""
     if isinstance(dataset, IterDataPipe):
-        with _graphs:
-            sharding_worker_init_fn(None, world_size, rank, worker_id)
+        sharding_worker_init_fn(None, world_size, rank, worker_id)
 
 
 def _unwrapped(dataset: Any) -> Any:

@@ -21,7 +21,7 @@ from ftloader.shared_handles import SharedHandles
 from ftloader.state.keeper import StateKeeper
 from ftloader.strict_random import Watch
 from ftloader.thread_iterator import ThreadDataLoaderIter
-from ftloader.thread_worker import own_datasets
+from ftloader.thread_worker import Own, own_of_each
 from ftloader.torch_private import BaseDataLoaderIter, DatasetKind
 from ftloader.trial import Trial
 
@@ -41,9 +41,9 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
               shared and need not be picklable.
             - ``"process"``: torch's own worker processes.
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes; processes also
-              if ``multiprocessing_context`` is given, and for iterable-style datasets that cannot be copied. The logger
-              ``ftloader`` is told why. With threads it warns once of a file, cursor or reader among a map-style
-              dataset's attributes, and of samples that use the global random generators.
+              if ``multiprocessing_context`` is given, and for iterable-style datasets that cannot be copied, or whose
+              functions cannot. The logger ``ftloader`` is told why. With threads it warns once of a file, cursor or
+              reader among a map-style dataset's attributes, and of samples that use the global random generators.
         on_error: what becomes of a sample whose loading raises an ``Exception``: ``"raise"`` (default) raises it,
             ``"skip"`` leaves the sample out, a callable ``on_error(error, index)`` that returns a sample to use instead
             or ``ftloader.SKIP``. See ``ftloader.on_error``. What was left out is counted and described in the attribute
@@ -64,8 +64,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     - A map-style dataset is one object for all workers, so its ``__getitem__`` runs in several threads at once and must
       be thread-safe (PEP 703 describes what the interpreter guarantees without the GIL). An iterable-style dataset is
-      copied in depth for each worker, but for functions, read-only arrays, memory maps and tensors in shared memory
-      (``ftloader.own_copy``); an ``IterDataPipe`` is seeded and sharded too, as torch does it for processes.
+      copied in depth for each worker, with ``worker_init_fn`` and ``collate_fn`` and what they hold, but for functions
+      without a closure, read-only arrays, memory maps and tensors in shared memory (``ftloader.own_copy``); an
+      ``IterDataPipe`` is seeded and sharded too, as torch does it for processes. ``collate_fn`` for a map-style dataset
+      is one object too, called by several threads at once.
     - ``get_worker_info()``, torch's own function included, answers per worker thread; threads that a dataset starts by
       itself see None.
     - ``random``, ``numpy.random`` and torch's default generator are shared by all threads and are not seeded by the
@@ -112,8 +114,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self._watch = Watch()  # used if strict
         self._shared_handles, self._worker_draws = SharedHandles(), WorkerDraws()  # used with "auto"
         self._buffers: tuple[tuple[int, bool], BufferPool, Trial] | None = None  # and what they were made for
-        with data_pipes.exclusive(dataset):
-            super().__init__(dataset, *args, **kwargs)
+        super().__init__(dataset, *args, **kwargs)
 
     def __setattr__(self, attr: str, val: Any) -> None:
         # Here rather than in properties: torch's class guards attributes this way too,
@@ -181,7 +182,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         """What the iterators of all epochs have in common: the memory of batches, and how they are collated."""
         wanted = batches, pinned
         if self._buffers is None or self._buffers[0] != wanted:
-            self._buffers = wanted, BufferPool(batches, pinned), Trial(warm_up=batches // 2 + 1)
+            self._buffers = wanted, BufferPool(batches, pinned), Trial(warm_up=batches)
         return self._buffers[1:]
 
     def _get_iterator(self) -> BaseDataLoaderIter:
@@ -190,15 +191,16 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             if self.worker_method == "thread":
                 return ThreadDataLoaderIter(self)
             if self.worker_method == "auto":
-                against, datasets = self._reason_against_threads()
+                against, owned = self._reason_against_threads()
                 choice = "threads: the GIL is off" if against is None else f"processes: {against}"
                 logging.getLogger("ftloader").info("worker_method='auto' takes %s", choice)
                 if against is None:
                     if self._dataset_kind == DatasetKind.Map:
                         self._shared_handles.look_at(self.dataset)
-                    return ThreadDataLoaderIter(self, datasets)
-        with data_pipes.exclusive(self.dataset):
-            return SerialDataLoaderIter(self) if self.num_workers == 0 else ProcessDataLoaderIter(self)
+                    return ThreadDataLoaderIter(self, owned)
+        if self.num_workers == 0:
+            return SerialDataLoaderIter(self)
+        return ProcessDataLoaderIter(self)
 
     def _advice(self) -> tuple[SharedHandles | None, WorkerDraws | None]:
         """What looks for things to warn of where threads were not asked for by name."""
@@ -212,8 +214,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             return "multiprocessing_context is given"
         return "the GIL is on" if sys._is_gil_enabled() else None
 
-    def _reason_against_threads(self) -> tuple[str | None, list | None]:
-        """Why "auto" takes processes; else what the worker threads' datasets are, unless they are to be copied later.
+    def _reason_against_threads(self) -> tuple[str | None, list[Own] | None]:
+        """Why "auto" takes processes; else what the worker threads use, unless it is to be copied later.
         Anew for each iterator, since a dataset may open a file meanwhile."""
         if (reason := self._plain_reason_against_threads()) is not None:
             return reason, None
@@ -221,11 +223,12 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             return "this MapDataPipe has a pipe that is to be sharded by worker", None
         # The iterator loads a state into the dataset, and seeds a data pipe, before the copies are made.
         early = not data_pipes.is_data_pipe(self.dataset) and not self._states.is_loaded
+        original = Own(self.dataset, self.collate_fn, self.worker_init_fn)
         try:
-            datasets = own_datasets(self.dataset, self._dataset_kind, self.num_workers if early else 1)
+            owned = own_of_each(original, self._dataset_kind, self.num_workers if early else 1)
         except TypeError as error:
             return str(error), None
-        return None, datasets if early else None
+        return None, owned if early else None
 
     def check_worker_number_rationality(self) -> None:
         """Warns, as torch's class does, if there are more workers than usable CPUs."""

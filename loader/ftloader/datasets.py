@@ -204,16 +204,14 @@ class DatasetFolder(torch.utils.data.Dataset):
         self.target_transform = target_transform
         self.loader = loader
         self.extensions = extensions
-        classes, class_to_idx = self.find_classes(self.root)
+        self.classes, self.class_to_idx = self.find_classes(self.root)
         samples = self.make_dataset(
             self.root,
-            class_to_idx=class_to_idx,
+            class_to_idx=self.class_to_idx,
             extensions=extensions,
             is_valid_file=is_valid_file,
             allow_empty=allow_empty,
         )
-        self.classes = classes
-        self.class_to_idx = class_to_idx
         self.samples: Sequence[tuple[str, int]] = samples
         self.targets: Sequence[int] = (
             Targets(samples.table) if isinstance(samples, Samples) else [s[1] for s in samples]

@@ -8,7 +8,7 @@ user code is never mistaken for it), and the question, between two samples, whet
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import length_hint
 from types import GeneratorType
 from typing import Any, Final, Protocol
@@ -39,6 +39,7 @@ class Exhausted(Exception):
     """This worker's share of an iterable dataset has ended."""
 
 
+@dataclass(eq=False, slots=True)
 class Epoch:
     """One pass over the data, as the workers see it.
 
@@ -52,13 +53,10 @@ class Epoch:
         shared_seed: what the shufflers of data pipes are seeded with (an int64); None for any other dataset.
     """
 
-    __slots__ = ("base_seed", "cancelled", "number", "shared_seed")
-
-    def __init__(self, base_seed: int = 0, number: int = 0, shared_seed: int | None = None) -> None:
-        self.base_seed = base_seed
-        self.number = number
-        self.shared_seed = shared_seed
-        self.cancelled = False
+    base_seed: int = 0
+    number: int = 0
+    shared_seed: int | None = None
+    cancelled: bool = field(default=False, init=False)
 
     def check(self) -> None:
         """Raises ``Cancelled`` if the epoch is no longer wanted."""

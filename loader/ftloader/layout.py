@@ -15,21 +15,32 @@ import numpy as np
 import torch
 
 from ftloader.torch_private import collate as _torch_collate
+from ftloader.torch_private import collation_name
 
 SMALLEST_SLOT = 4096
 """Bytes. A smaller array has no slot: copying it there costs more than torch's stacking."""
 SMALLEST_SAMPLE = 16384
 """Bytes in slots, below which samples have no layout."""
 
-_TORCHS_COLLATE_FUNCTIONS = dict(_torch_collate.default_collate_fn_map)
+_TORCHS_COLLATE_FUNCTIONS = {
+    torch.Tensor: "collate_tensor_fn",
+    np.ndarray: "collate_numpy_array_fn",
+    (np.bool_, np.number, np.object_): "collate_numpy_scalar_fn",
+    float: "collate_float_fn",
+    int: "collate_int_fn",
+    str: "collate_str_fn",
+    bytes: "collate_str_fn",
+}
 
 
 def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
-    """Whether *collate_fn* is torch's ``default_collate``, and nobody has registered other types or functions with
-    it."""
+    """Whether *collate_fn* is torch's ``default_collate``, and nobody has registered other types or functions with it,
+    or replaced what it calls."""
+    registered = _torch_collate.default_collate_fn_map
     return (
-        collate_fn is _torch_collate.default_collate
-        and _torch_collate.default_collate_fn_map == _TORCHS_COLLATE_FUNCTIONS
+        collation_name(collate_fn) == "default_collate"
+        and collation_name(_torch_collate.collate) == "collate"
+        and {key: collation_name(function) for key, function in registered.items()} == _TORCHS_COLLATE_FUNCTIONS
     )
 
 
@@ -109,7 +120,8 @@ class _Sequence:
         values = [c.nest(leaves, batched) for c in self.children]
         if self.type is list or (self.type is tuple and batched):  # torch makes lists of both
             return values
-        return tuple(values) if self.type is tuple else self.type(*values)
+        # A sample has been through its type's own __new__, which may have changed the values.
+        return self.type(*values) if batched else tuple.__new__(self.type, values)
 
 
 _Node = Slot | Column | _Dict | _Sequence
@@ -201,13 +213,14 @@ def _has_torchs_strides(array: np.ndarray) -> bool:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """A tensor that is just its values: no gradient, no lazy conjugation or negation."""
+    """A tensor that is just its values: no gradient, no names, no lazy conjugation or negation."""
     return (
         tensor.is_cpu
         and tensor.layout is torch.strided
         and not tensor.is_nested  # which has no shape
         and not _is_channels_last(tensor.dim(), tensor.is_contiguous())
         and not tensor.requires_grad
+        and not tensor.has_names()
         and not tensor.is_quantized
         and not tensor.is_conj()
         and not tensor.is_neg()

@@ -1,15 +1,17 @@
-"""Copies in depth of an iterable-style dataset, one for each worker thread.
+"""Copies in depth of an iterable-style dataset and of the functions that come with it, one for each worker thread.
 
 A worker process has a copy of everything, by the fork or by ``pickle``, so code shards, counts and reads in the members
-of its dataset without thinking of other workers. A copy is made here as ``pickle`` makes one (``__reduce_ex__``,
-``__getstate__``), with these exceptions:
+of its dataset without thinking of other workers, and ``worker_init_fn`` and ``collate_fn`` may be methods of the
+dataset, refer to it, or keep something from one batch to the next. A copy is made here as ``pickle`` makes one
+(``__reduce_ex__``, ``__getstate__``), with these exceptions:
 
 - classes, modules and functions are the originals, whether or not they can be found by their name; a function with a
   closure is the same code on a copy of what it closes over;
 - so are an ``object()``, whose identity is all it has, and the process's global random generators;
 - so is memory that no worker can change: arrays that are read-only down to what owns the memory;
-- so is what worker processes share too: memory maps, tensors in shared memory (``share_memory_()``), the events, locks,
-  queues and values of ``multiprocessing``, and arrays on their memory;
+- so is what worker processes share too: memory maps, tensors in shared memory (``share_memory_()``) or on a GPU, the
+  events, locks, queues and values of ``multiprocessing``, and arrays on their memory;
+- so are the parameters of a model, which a ``collate_fn`` may hold: they are large, and workers only read them;
 - a lock becomes a new one, which nobody holds.
 """
 
@@ -20,6 +22,7 @@ import mmap
 import pickle
 import threading
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,32 +37,37 @@ _SHARED_BY_PROCESSES = ("multiprocessing.", "torch.multiprocessing.")
 
 
 class Original:
-    """A dataset as it is now, ready to be copied any number of times. Raises ``TypeError`` if it holds what cannot be
-    copied, such as an open file."""
+    """A dataset and functions as they are now, ready to be copied together any number of times. Raises ``TypeError`` if
+    they hold what cannot be copied, such as an open file."""
 
-    def __init__(self, dataset: Any) -> None:
-        self._type = type(dataset)
+    def __init__(self, dataset: Any, *functions: Callable | None) -> None:
+        self._names = type(dataset).__name__, "worker_init_fn or collate_fn"
         file = io.BytesIO()
         pickler = _Pickler(file)
-        try:
-            pickler.dump(dataset)
-        except Exception as error:
-            raise self._refusal(error) from error
+        for part, name in zip((dataset, functions), self._names, strict=True):
+            try:
+                pickler.dump(part)  # the second refers to what is in the first
+            except Exception as error:
+                raise _refusal(name, error) from error
         self._pickled, self._apart = file.getvalue(), pickler.apart
 
-    def copy(self) -> Any:
-        """A new copy. Raises ``TypeError`` if the pieces cannot be put together again."""
-        try:
-            return _Unpickler(io.BytesIO(self._pickled), self._apart).load()
-        except Exception as error:
-            raise self._refusal(error) from error
+    def copy(self) -> tuple[Any, ...]:
+        """New copies of all. Raises ``TypeError`` if the pieces cannot be put together again."""
+        unpickler, parts = _Unpickler(io.BytesIO(self._pickled), self._apart), []
+        for name in self._names:
+            try:
+                parts.append(unpickler.load())
+            except Exception as error:
+                raise _refusal(name, error) from error
+        return parts[0], *parts[1]
 
-    def _refusal(self, error: Exception) -> TypeError:
-        return TypeError(
-            f"{self._type.__name__} cannot be copied ({type(error).__name__}: {error}), and each worker thread "
-            "needs its own copy of an iterable-style dataset. Open files, connections and generators in "
-            "__iter__, give what holds them a __getstate__ that leaves them out, or use worker_method='process'"
-        )
+
+def _refusal(name: str, error: Exception) -> TypeError:
+    return TypeError(
+        f"{name} cannot be copied ({type(error).__name__}: {error}), and each worker thread needs its own copy of an "
+        "iterable-style dataset and of the functions that come with it. Open files, connections and generators in "
+        "__iter__, give what holds them a __getstate__ that leaves them out, or use worker_method='process'"
+    )
 
 
 class _Shared:
@@ -125,7 +133,8 @@ def _is_shared(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return _lies_on_shared_memory(value)
     if isinstance(value, torch.Tensor):
-        return value.layout is torch.strided and not value.is_nested and value.is_shared()
+        is_parameter = isinstance(value, torch.nn.Parameter)
+        return value.layout is torch.strided and not value.is_nested and (is_parameter or value.is_shared())
     if isinstance(value, _CTYPES):
         return hasattr(value, "_wrapper")  # multiprocessing.sharedctypes made it
     return str(type(value).__module__).startswith(_SHARED_BY_PROCESSES) or any(

@@ -4,6 +4,7 @@ Processes, queues, shared memory, the memory pinning thread, dead worker detecti
 (``_MultiProcessingDataLoaderIter``); see ``process_worker`` for what differs inside a worker.
 """
 
+import contextlib
 import functools
 import multiprocessing.synchronize
 import sys
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ftloader import fork_locks
+from ftloader import data_pipes, fork_locks
 from ftloader.error_notes import annotate
 from ftloader.fetch import EMPTY, Fetched
 from ftloader.process_worker import Task, WorkerStart, answer_what_cannot_be_pickled
@@ -31,39 +32,33 @@ def _one_at_a_time(function: Callable, lock: Any) -> Callable:
 # What torch keeps of its workers' processes is a map in C++ without a lock: without the GIL, two
 # threads that start or end iterators at the same time, torch's own or ours, crash the interpreter.
 _map_of_workers = fork_locks.rlock()  # reentrant, since a signal handler and finalizers look into it
-for _name in ("_set_worker_pids", "_remove_worker_pids", "_error_if_any_worker_fails"):
-    setattr(signal_handling, _name, _one_at_a_time(getattr(signal_handling, _name), _map_of_workers))
-
+_torchs_check = signal_handling._error_if_any_worker_fails
 _TAKING_A_LOCK = {
     function.__code__
     for kind in (threading.Condition, multiprocessing.synchronize.SemLock)
     for function in (kind.__enter__, kind.__exit__)
 }
-
-
 _put_off: list[bool] = []
 """Whether a death was not told. Used in the main thread alone, where signals are handled."""
 
 
-def _except_in_taking_a_lock(error_if_any_worker_fails: Callable) -> Callable:
+def _error_if_any_worker_fails() -> None:
     """What torch's handler of SIGCHLD calls, without an exception where a lock may be half taken.
 
     Raised in ``Condition.__enter__``, it leaves the condition locked for good (CPython 74174). torch's own class then
     waits for its queue for ever when it ends the other workers.
     """
-
-    @functools.wraps(error_if_any_worker_fails)
-    def checked() -> None:
-        interrupted = sys._getframe(1).f_back  # behind the handler
-        if interrupted is not None and interrupted.f_code in _TAKING_A_LOCK:
-            _put_off.append(True)
-        else:
-            error_if_any_worker_fails()
-
-    return checked
+    interrupted = sys._getframe(1).f_back  # behind the handler
+    if interrupted is not None and interrupted.f_code in _TAKING_A_LOCK:
+        _put_off.append(True)
+        return
+    with _map_of_workers:
+        _torchs_check()
 
 
-signal_handling._error_if_any_worker_fails = _except_in_taking_a_lock(signal_handling._error_if_any_worker_fails)
+signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
+for _name in ("_set_worker_pids", "_remove_worker_pids"):
+    setattr(signal_handling, _name, _one_at_a_time(getattr(signal_handling, _name), _map_of_workers))
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
@@ -85,7 +80,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
 
     def __init__(self, loader: Any) -> None:
         self._watch = loader._watch if loader.strict_rng else None
-        super().__init__(loader)  # calls _reset
+        with contextlib.ExitStack() as self._starting:
+            super().__init__(loader)  # sets _worker_init_fn, starts the workers, and calls _reset
         self._queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 
     # torch sets this in its __init__ and passes it to the processes; the attribute of the loader stays the user's.
@@ -100,8 +96,11 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             users = init_fn.args[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
         self._worker_start = WorkerStart(init_fn, self._recipe.policy, self.worker_states(), self._watch)
+        # Not earlier, and not in _reset: a sampler may wait for threads that walk a pipe.
+        self._starting.enter_context(data_pipes.exclusive(self._dataset))
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        self._starting.close()
         self._sampler_error: Exception | None = None
         self._sampler_ended = False
         if first_iter:

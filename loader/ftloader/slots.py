@@ -1,12 +1,12 @@
 """The memory of one batch, into which several workers write their samples."""
 
+from collections.abc import Callable
 from ctypes import memmove
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import default_collate
 
 from ftloader.buffers import BufferPool
 from ftloader.layout import Column, Layout, Slot
@@ -172,18 +172,22 @@ class Slots:
             ]
         )
 
-    def collate_columns(self) -> None:
-        """What is not in slots, by torch's ``default_collate``. Raises what that raises."""
+    def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
+        """What is not in slots, by *collate_fn*: torch's ``default_collate``. Raises what that raises."""
         for leaf, column in zip(self.layout.leaves, self._columns):
             data = None
             if isinstance(leaf, Column):
-                data = default_collate(tuple(column) if leaf.container is tuple else column)
+                data = collate_fn(tuple(column) if leaf.container is tuple else column)
                 if self._pin_device is not None:
                     data = pin_memory(data, self._pin_device)
             self._collated.append(data)
 
     def batch(self) -> Any:
-        """The batch: new tensors on the slots, and the collated columns. Once only."""
+        """The batch: new tensors on the slots, and the collated columns. Once only. In ``inference_mode`` they are
+        ordinary tensors too, as those that workers collate."""
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):
+                return self.batch()
         batch = self.layout.batch(
             [collated if array is None else array.tensor() for array, collated in zip(self._arrays, self._collated)]
         )

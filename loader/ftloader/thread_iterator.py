@@ -34,7 +34,7 @@ from ftloader.fetch import EMPTY, Epoch, Fetched, has_getitems
 from ftloader.messages import Departure, Failure, Result, Task
 from ftloader.slots import Slots
 from ftloader.state.iterator import ResumableDataLoaderIter
-from ftloader.thread_worker import Plan, WorkerContext, own_datasets
+from ftloader.thread_worker import Own, Plan, WorkerContext, own_of_each
 from ftloader.torch_private import DatasetKind
 from ftloader.worker_pool import WorkerPool, WorkerThread
 
@@ -57,7 +57,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         ValueError: if ``prefetch_factor`` is 0.
     """
 
-    def __init__(self, loader: Any, datasets: list | None = None) -> None:
+    def __init__(self, loader: Any, owned: list[Own] | None = None) -> None:
         super().__init__(loader)
         if not loader.prefetch_factor:
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
@@ -71,19 +71,18 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
         # for a certain worker; any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
-        self._start_workers(loader, datasets)
+        self._start_workers(loader, owned)
         if not self._resume.midst:
             data_pipes.draw_as_processes_do(self._dataset, loader.generator, self._pg)
         self._begin_epoch()
 
     # Life
 
-    def _start_workers(self, loader: Any, datasets: list | None = None) -> None:
-        """*datasets*: what ``own_datasets`` gives, if it has been asked already."""
+    def _start_workers(self, loader: Any, owned: list[Own] | None = None) -> None:
+        """*owned*: what ``own_of_each`` gives, if it has been asked already."""
         plan = Plan(
             recipe=self._recipe,
             dataset_kind=self._dataset_kind,
-            worker_init_fn=loader.worker_init_fn,
             num_workers=self._num_workers,
             base_seed=self._base_seed,
             epoch_number=self._epoch_number,
@@ -97,9 +96,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
         )
         # Here, in the consumer, so that no two copies are made at the same time.
-        if datasets is None:
-            datasets = own_datasets(self._dataset, self._dataset_kind, self._num_workers)
-        self._contexts = tuple(WorkerContext(plan, i, dataset) for i, dataset in enumerate(datasets))
+        if owned is None:
+            original = Own(self._dataset, loader.collate_fn, loader.worker_init_fn)
+            owned = own_of_each(original, self._dataset_kind, self._num_workers)
+        self._contexts = tuple(WorkerContext(plan, i, own) for i, own in enumerate(owned))
         # How the workers build a batch together; None if each batch is one worker's.
         self._builder = None
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -37,7 +37,6 @@ class Plan:
 
     recipe: Recipe
     dataset_kind: int
-    worker_init_fn: Callable[[int], Any] | None
     num_workers: int
     base_seed: int
     epoch_number: int
@@ -56,20 +55,29 @@ class Plan:
     pin_memory_device_index: int | None
 
 
+class Own(NamedTuple):
+    """What of the user's a worker uses."""
+
+    dataset: Any
+    collate_fn: Callable[[Any], Any]
+    worker_init_fn: Callable[[int], Any] | None
+
+
 class WorkerContext:
     """The user's side of one worker: its view of the dataset, its info, its fetcher. Made by the consumer, which keeps
     it alive and hands it over with each task; then owned by the worker thread."""
 
-    def __init__(self, plan: Plan, worker_id: int, dataset: Any) -> None:
+    def __init__(self, plan: Plan, worker_id: int, own: Own) -> None:
         self.plan = plan
         self._worker_id = worker_id
-        self._dataset = dataset  # this worker's: see own_datasets
+        self._dataset, collate_fn, self._worker_init_fn = own
+        self._recipe = replace(plan.recipe, collate_fn=collate_fn)
         self._context = own_context()  # the consumer's, as it is now
         self._share = plan.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
         self._info = WorkerInfo(
-            id=worker_id, num_workers=plan.num_workers, seed=plan.base_seed + worker_id, dataset=dataset
+            id=worker_id, num_workers=plan.num_workers, seed=plan.base_seed + worker_id, dataset=own.dataset
         )
 
     def start_up(self) -> None:
@@ -80,11 +88,11 @@ class WorkerContext:
         plan = self.plan
         if plan.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(plan.pin_memory_device_index)
-        with acting_as(self._info), data_pipes.exclusive(self._dataset):  # worker_init_fn may walk the pipes
+        with acting_as(self._info):
             data_pipes.shard(self._dataset, plan.world_size, plan.rank, self._worker_id)
-            if plan.worker_init_fn is not None:
+            if self._worker_init_fn is not None:
                 try:
-                    plan.worker_init_fn(self._worker_id)
+                    self._worker_init_fn(self._worker_id)
                 except StopIteration as error:
                     raise without_stop_iteration(error, "worker_init_fn") from error
 
@@ -128,30 +136,30 @@ class WorkerContext:
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
         plan, dataset, share = self.plan, self._dataset, self._share
         if plan.dataset_kind == DatasetKind.Map:
-            return MapFetcher(plan.recipe, dataset)
+            return MapFetcher(self._recipe, dataset)
         if epoch.shared_seed != plan.shared_seed:
             data_pipes.seed(dataset, epoch.shared_seed)
         if share is not None and epoch.number != plan.epoch_number:
             # The epoch that it is for was left before this worker had a batch.
             share = begun((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
         state = replace(plan.states[self._worker_id], share=share)
-        with data_pipes.exclusive(dataset):
-            return StatefulIterableFetcher(plan.recipe, dataset, self._worker_id, state)
+        return StatefulIterableFetcher(self._recipe, dataset, self._worker_id, state)
 
 
-def own_datasets(dataset: Any, dataset_kind: int, count: int) -> list[Any]:
-    """The dataset objects that *count* workers use.
+def own_of_each(original: Own, dataset_kind: int, count: int) -> list[Own]:
+    """What each of *count* workers uses.
 
-    Map-style: the dataset itself, shared by all workers, which is where threads save the memory that processes spend on
-    copies. Iterable-style: a copy in depth for each worker, as processes have it.
+    Map-style: the original, shared by all workers, which is where threads save the memory that processes spend on
+    copies. Iterable-style: a copy in depth for each worker, as processes have it; of a data pipe, the pipe and its
+    methods.
     Raises ``TypeError`` if it cannot be copied.
     """
-    if data_pipes.is_data_pipe(dataset):
-        return [data_pipes.own_copy(dataset) for _ in range(count)]
+    if data_pipes.is_data_pipe(original.dataset):
+        return [Own(*data_pipes.own_copy(*original)) for _ in range(count)]
     if dataset_kind == DatasetKind.Map:
-        return [dataset] * count
-    original = Original(dataset)
-    return [original.copy() for _ in range(count)]
+        return [original] * count
+    pickled = Original(*original)
+    return [Own(*pickled.copy()) for _ in range(count)]
 
 
 def run_worker(

@@ -6,9 +6,12 @@ iterators have inherited is used where classes derive from them: in ``state/iter
 ``process_iterator.py``.
 """
 
+import types
+from typing import Any
+
 import torch._utils
 import torch.utils.data
-from torch.utils.data import dataloader
+from torch.utils.data import dataloader, graph
 from torch.utils.data._utils import collate, signal_handling, worker
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.datapipes import datapipe
@@ -20,6 +23,7 @@ try:
     DatasetKind = dataloader._DatasetKind
     share_dist_seed = dataloader._share_dist_seed
     sharding_worker_init_fn = dataloader._sharding_worker_init_fn
+    list_connected_datapipes = graph._list_connected_datapipes
     DataPipeSerializationWrapper = datapipe._DataPipeSerializationWrapper
     ExceptionWrapper = torch._utils.ExceptionWrapper
     WorkerInfo = worker.WorkerInfo
@@ -35,4 +39,13 @@ except AttributeError as error:
         "torch of its environments, 2.10.0"
     ) from error
 
-__all__ = ["collate", "pin_memory", "signal_handling", "worker"]
+
+def collation_name(function: Any) -> str | None:
+    """The name of *function* in torch's ``collate`` module; None if it is not of that module. What has replaced a
+    function of torch's may bear its name, but not its globals."""
+    if type(function) is not types.FunctionType or function.__globals__ is not vars(collate):
+        return None
+    return function.__code__.co_name
+
+
+__all__ = ["collate", "graph", "pin_memory", "signal_handling", "worker"]

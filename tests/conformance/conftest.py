@@ -56,6 +56,9 @@ def assert_same(ours, torchs, where="batch"):
         assert (ours.dtype, ours.shape, ours.layout) == (torchs.dtype, torchs.shape, torchs.layout), where
         assert ours.requires_grad == torchs.requires_grad, where
         assert ours.is_leaf == torchs.is_leaf, where
+        if torchs.has_names():
+            assert ours.names == torchs.names, where
+            ours, torchs = ours.rename(None), torchs.rename(None)  # which can be compared
         if torchs.layout is torch.strided:
             assert ours.stride() == torchs.stride(), where
         torch.testing.assert_close(ours, torchs, rtol=0, atol=0, equal_nan=True, msg=lambda text: f"{where}: {text}")

@@ -19,6 +19,13 @@ THREADS = {"num_workers": 2, "worker_method": "thread"}
 Pair = collections.namedtuple("Pair", "a b")
 
 
+class Next(Pair):
+    """Its constructor changes what it is given."""
+
+    def __new__(cls, a, b):
+        return super().__new__(cls, a + 1, b)
+
+
 class OwnTensor(torch.Tensor):
     pass
 
@@ -141,6 +148,12 @@ def test_ragged_inside_of_containers(workers, assert_like_torch):
     assert all(isinstance(outcome, RuntimeError) for outcome in ours)
     assert_like_torch(Rows(rows), workers, batch_size=3, collate_fn=list)
     assert_like_torch(Rows(rows), workers, batch_size=1)
+
+
+def test_a_type_that_changes_its_values_meets_another_dtype(light_workers, assert_like_torch):
+    dtypes = [torch.float32, torch.float32, torch.float64, torch.float32]
+    rows = [Next(t(300, 300, value=v, dtype=dtype), v) for v, dtype in enumerate(dtypes)]
+    assert_like_torch(Rows(rows), light_workers, batch_size=4)
 
 
 def test_samples_that_alias_each_other(light_workers, assert_like_torch):

@@ -220,6 +220,7 @@ ONLY_HERE = {
     "large subclass of Tensor": lambda i: WIDE[i].as_subclass(Own),
     "large conjugated": lambda i: torch.complex(WIDE[i], WIDE[i]).conj(),
     "large negated lazily": lambda i: torch.complex(WIDE[i], WIDE[i]).conj().imag,
+    "large with names": lambda i: WIDE[i].refine_names("height", "width"),
     "large masked array": lambda i: np.ma.masked_array(WIDE[i].numpy(), mask=WIDE[i].numpy() % 2 == 0),
     "large matrix": lambda i: np.asmatrix(WIDE[i].numpy()),
     "large record array": lambda i: np.zeros(5000, dtype=[("a", "i4"), ("b", "f4")]),

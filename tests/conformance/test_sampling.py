@@ -226,6 +226,41 @@ def test_a_generator_as_batch_sampler_gives_one_epoch(workers):
     assert list(dl) == []
 
 
+@pytest.mark.thread_unsafe(reason="forks")
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_batch_size_that_changes_in_the_epoch(drop_last, workers):
+    def batches(cls, **more):
+        dl = cls(range(50), batch_size=2, drop_last=drop_last, **more)
+        found = []
+        for _ in range(2):
+            for batch in dl:
+                found.append(batch.tolist())
+                dl.batch_sampler.batch_size = 5
+            dl.batch_sampler.drop_last = not drop_last
+        return found
+
+    torchs = batches(torch.utils.data.DataLoader, num_workers=workers["num_workers"])
+    assert batches(DataLoader, **workers) == torchs
+
+
+@pytest.mark.parametrize("make", [list, np.array, torch.tensor])
+@pytest.mark.parametrize("batching", ["batch_sampler", "sampler"])
+def test_a_sampler_that_changes_what_it_yielded(make, batching, workers, assert_like_torch):
+    class Reusing:
+        def __iter__(self):
+            batch = make([0, 0])
+            for i in range(0, 20, 2):
+                batch[0], batch[1] = i, i + 1
+                yield batch
+
+    class Sums:
+        def __getitem__(self, index):
+            return int(sum(index)) if batching == "sampler" else int(index)
+
+    arguments = {"batch_size": None} if batching == "sampler" else {}
+    assert_like_torch(Sums(), workers, **{batching: Reusing()}, **arguments)
+
+
 @pytest.mark.parametrize(
     ("arguments", "length"),
     [

@@ -45,8 +45,7 @@ def check_mode(mode: str | None) -> None:
 
 
 def params(mode: str | None) -> Any:
-    """``DecodeParams`` for *mode*; the pixels as they are stored: not turned by EXIF."""
-    check_mode(mode)
+    """``DecodeParams`` for a *mode* that has been checked; the pixels as they are stored: not turned by EXIF."""
     codec = library()
     return codec.DecodeParams(apply_exif_orientation=False, color_spec=getattr(codec.ColorSpec, _COLOR_SPECS[mode]))
 

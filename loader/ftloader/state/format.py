@@ -34,9 +34,10 @@ None), apart from what the user's own ``state_dict()`` methods return. So it sur
 
 import copy
 import inspect
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ftloader.torch_private import DatasetKind
 
@@ -117,14 +118,53 @@ def is_stateful(value: Any) -> bool:
     return True
 
 
+def require_stateful(value: Any, name: str) -> None:
+    """Raises ``ValueError`` unless *value*, of whose kind (*name*) the state holds one's, takes part in states."""
+    if not is_stateful(value):
+        raise ValueError(
+            f"the state holds one of the {name}, but the {name} ({type(value).__name__}) has no state_dict() and "
+            "load_state_dict(): use the dataset that the state was saved with"
+        )
+
+
 def is_iterable(loader: Any) -> bool:
     """Whether the loader's dataset is an iterable-style one."""
     return loader._dataset_kind == DatasetKind.Iterable
 
 
+@dataclass(frozen=True, slots=True)
+class Untaken:
+    """In place of a state that could not be taken, since most programs never ask for it. Those that do copy it."""
+
+    whose: str
+    why: str
+    error: Exception | None = None
+    """Without its traceback, which refers to iterators; None after pickling, which an exception may not survive."""
+
+    def __reduce__(self) -> tuple:
+        return Untaken, (self.whose, self.why)
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        raise RuntimeError(
+            f"the state of {self.whose} could not be taken: {self.why}. Let {self.whose}.state_dict() return what "
+            "copy.deepcopy() can copy, or leave out state_dict() and load_state_dict(): the loader then does without "
+            "them"
+        ) from self.error
+
+
+def state_of(part: Any) -> Any:
+    """A copy of the state of *part*, since that may be its own dictionary, or ``Untaken``."""
+    try:
+        return copy.deepcopy(part.state_dict())
+    except Exception as error:
+        why = "".join(traceback.format_exception_only(error)).strip()
+        error.__cause__ = error.__context__ = None  # whose tracebacks refer to the iterator, as its own does
+        return Untaken(type(part).__name__, why, error.with_traceback(None))
+
+
 def dataset_state(dataset: Any) -> Any:
-    """A copy of the dataset's state, since that may be its own dictionary; None without."""
-    return copy.deepcopy(dataset.state_dict()) if is_stateful(dataset) else None
+    """``state_of`` the dataset; None without."""
+    return state_of(dataset) if is_stateful(dataset) else None
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:

@@ -81,8 +81,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._description = describe_loader(loader)
             self._order = None if is_iterable(loader) else Order(loader, resume)
             quiet = resume.base_seed is not None
-            with data_pipes.exclusive(loader.dataset):
-                super().__init__(_Quiet(loader, resume.midst) if quiet else loader)
+            super().__init__(_Quiet(loader, resume.midst) if quiet else loader)
             self._index_sampler = loader._index_sampler
             if resume.base_seed is not None:
                 self._base_seed = resume.base_seed
@@ -144,8 +143,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         self._resume = NOTHING
         with self._keeper.starting():
             self._order = None if self._order is None else Order(loader, NOTHING)
-            with data_pipes.exclusive(loader.dataset):
-                super()._reset(loader, first_iter)
+            super()._reset(loader, first_iter)
             self._begin_progress(NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"])
 
     def _next_index(self) -> Any:

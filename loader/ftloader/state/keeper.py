@@ -10,14 +10,15 @@ from ftloader.state import samplers
 from ftloader.state.format import (
     NOTHING,
     Resume,
+    Untaken,
     check_fit,
     dataset_state,
     describe_loader,
     is_iterable,
-    is_stateful,
     lives_on,
     make_state,
     parse,
+    require_stateful,
     same,
 )
 from ftloader.state.progress import Progress
@@ -75,7 +76,8 @@ class StateKeeper:
         resume = parse(state)
         check_fit(state, resume, loader)
         _check_samplers(resume, loader)
-        _check_dataset(resume, loader)
+        if any(state is not None for state in (resume.dataset, *(resume.datasets or ()))):
+            require_stateful(loader.dataset, "dataset")
         # At once, since other loaders may draw from them before the next iterator is made.
         OwnGenerators(loader).load(resume.generators or {})
         self._now = (copy.deepcopy(dict(state)), resume), None
@@ -106,6 +108,7 @@ class StateKeeper:
         state = progress.state(OwnGenerators(loader).save)
         if state["loader"]["style"] == "map":
             own = dataset_state(loader.dataset)
+            own = copy.deepcopy(own) if type(own) is Untaken else own  # or an error
             if state["datasets"] is None:
                 state["dataset"] = own
             else:  # of a worker that has not said anything yet, its copy is as the loader's is
@@ -158,13 +161,3 @@ def _check_samplers(resume: Resume, loader: Any) -> None:
         )
     if resume.sampler is not None:
         samplers.check_stateful(index_sampler, resume.sampler["states"])
-
-
-def _check_dataset(resume: Resume, loader: Any) -> None:
-    states = [resume.dataset, *(resume.datasets or ())]
-    if any(state is not None for state in states) and not is_stateful(loader.dataset):
-        raise ValueError(
-            "the state holds one of the dataset, but the dataset "
-            f"({type(loader.dataset).__name__}) has no state_dict() and load_state_dict(): use "
-            "the dataset that the state was saved with"
-        )

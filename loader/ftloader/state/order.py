@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import BatchSampler, RandomSampler
 
@@ -15,6 +16,16 @@ from ftloader.fetch import has_getitems
 from ftloader.state import generators, samplers
 from ftloader.state.format import Resume, is_stateful
 from ftloader.state.progress import Progress
+
+
+class _Around:
+    """torch's ``BatchSampler`` *outer*, whose ``batch_size`` may change meanwhile, around other samples."""
+
+    def __init__(self, samples: Iterator, outer: BatchSampler) -> None:
+        self.sampler, self._outer = samples, outer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._outer, name)
 
 
 class Order:
@@ -135,7 +146,7 @@ class Order:
                 generators.load([(sampler.generator, order["default"])])
         if type(outer) is BatchSampler:
             self._samples = iter(sampler)
-            self._batches = iter(BatchSampler(self._samples, outer.batch_size, outer.drop_last))
+            self._batches = BatchSampler.__iter__(_Around(self._samples, outer))
         else:
             self._samples = self._batches = iter(sampler) if own else torchs
 
@@ -232,7 +243,7 @@ class Order:
         self._drawn += 1
         if self._every and self._drawn % self._every == 0:
             self._take_snapshot()
-        # The sampler may reuse its list for the next batch, while this one is on its way: to a worker thread, or
+        # The sampler may reuse its object for the next batch, while this one is on its way: to a worker thread, or
         # through a queue that pickles it later.
         return _copied(index) if self._copies else index
 
@@ -255,7 +266,11 @@ class Order:
 
 
 def _copied(index: Any) -> Any:
-    return index.copy() if type(index) is list else index
+    if type(index) is int:
+        return index
+    if type(index) in (list, np.ndarray):
+        return index.copy()
+    return index.clone() if type(index) is torch.Tensor else index
 
 
 def _check_order(index: Any, last: Mapping[str, Any]) -> None:

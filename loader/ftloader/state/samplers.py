@@ -30,7 +30,7 @@ from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Su
 
 from ftloader.canonical import canonical_bytes
 from ftloader.state import generators
-from ftloader.state.format import is_iterable, is_stateful
+from ftloader.state.format import is_iterable, is_stateful, state_of
 from ftloader.state.generators import State
 
 _DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
@@ -141,8 +141,8 @@ def digest(index: Any) -> str | None:
 
 
 def states_of(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The states of *parts*: copies, since a state may be the sampler's own dictionary."""
-    return {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
+    """``state_of`` each of *parts*."""
+    return {name: state_of(part) for name, part in parts.items()}
 
 
 def load(index_sampler: Any, states: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ftloader.fetch import Cancelled, Epoch, Exhausted, Fetched, IterableFetcher, MapFetcher, Recipe
-from ftloader.state.format import dataset_state, is_stateful
+from ftloader.state.format import Untaken, dataset_state, is_stateful, require_stateful, state_of
 
 Share = Mapping[str, Any]
 
@@ -116,8 +116,7 @@ class StatefulIterableFetcher:
         due = self._batches == 1 or self._batches % self._every == 0
         if self._parts and due and not self._fetcher.ended:
             fetched.state = {
-                # Copies, since a state may be the dataset's own dictionary.
-                "states": {name: copy.deepcopy(part.state_dict()) for name, part in self._parts.items()},
+                "states": {name: state_of(part) for name, part in self._parts.items()},
                 "position": self._fetcher.position,
             }
         return fetched
@@ -145,11 +144,7 @@ class StatefulMapFetcher:
 
 
 def _load(part: Any, name: str, states: Mapping[str, Any]) -> None:
-    if name not in states:
+    if name not in states or type(states[name]) is Untaken:  # then from what it is
         return
-    if not is_stateful(part):
-        raise ValueError(
-            f"the state holds one of the {name}'s, but the {name} ({type(part).__name__}) has no "
-            "state_dict() and load_state_dict(): use the dataset that the state was saved with"
-        )
+    require_stateful(part, name)
     part.load_state_dict(copy.deepcopy(states[name]))

@@ -16,12 +16,12 @@ import warnings
 import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
-from ftloader import DataLoader
+from ftloader import DataLoader, worker_pool
 from tests.stress.engine import Scenario
 from tests.worker_threads import worker_threads
 
 SIZE = 60
-JOINING = 20.0
+JOINING = 60.0
 """Seconds for worker threads to end, on whatever machine."""
 
 
@@ -62,6 +62,7 @@ class _Storm(Scenario):
     @classmethod
     def set_up(cls):
         # For good: the process is the scenario's own.
+        worker_pool.JOIN_LIMIT = JOINING
         warnings.simplefilter("error", RuntimeWarning)
         warnings.filterwarnings("ignore", "This DataLoader will create")
 

@@ -64,12 +64,13 @@ def test_cheap_samples_are_not_shared_out_in_small_pieces(seconds, helpers, firs
     assert len(assembly._claim(None)) == first_piece
 
 
-def test_both_ways_of_a_trial_give_torchs_batch():
+def test_both_ways_of_a_trial_give_torchs_batch(monkeypatch):
+    monkeypatch.setattr("ftloader.trial._LONG_ENOUGH", 0.0)
     samples = [{"tokens": torch.full((8192,), n), "mask": np.full((64, 64), n), "n": n} for n in range(4)]
     expected = default_collate(samples)
     builder = of_threads(samples)
     ways = set()
-    for _ in range(8):
+    for _ in range(20):
         data = Assembly(builder, Epoch(), [0, 1, 2, 3]).build().data
         ways.add(type(data) is Slots)
         batch = data.batch() if type(data) is Slots else data
@@ -78,22 +79,65 @@ def test_both_ways_of_a_trial_give_torchs_batch():
     assert ways == {True, False}
 
 
+@pytest.mark.parametrize("lengths", [[8192], [8192, 9000, 10_000]])
+def test_once_stacking_is_chosen_few_batches_are_looked_at(lengths, monkeypatch):
+    builder = of_threads([torch.zeros(length) for length in lengths for _ in range(2)])
+    builder.trial._choice, builder.trial._nbytes = False, 4 * 8192  # as after a trial
+    looks = []
+    of = Layout.of
+    monkeypatch.setattr(Layout, "of", lambda sample: looks.append(sample) or of(sample))
+    for number in range(160):
+        first = number % len(lengths) * 2
+        data = Assembly(builder, Epoch(), [first, first + 1]).build().data
+        assert data.shape == (2, lengths[number % len(lengths)])
+    assert 9 <= len(looks) <= 24  # one in seventeen, and again the sample after it
+
+
+@pytest.mark.parametrize("large_first", [False, True])
+def test_large_batches_between_small_ones_that_are_stacked_have_slots(large_first):
+    builder = of_threads([torch.zeros(length) for length in (8192, CERTAIN // 4) for _ in range(2)])
+    builder.trial._choice, builder.trial._nbytes = False, 4 * 8192
+    indices = [[0, 1], [2, 3]][:: -1 if large_first else 1]
+    ways = [type(Assembly(builder, Epoch(), index).build().data) for index in indices * 40][-20:]
+    small, large = (set(ways[parity::2]) for parity in ((1, 0) if large_first else (0, 1)))
+    assert small == {torch.Tensor} and large == {Slots}
+
+
+def tried(trial, slots, stacked, samples=4, values=2, warm_up=0):
+    """Which batches had slots, where a sample in slots takes so many seconds, and a stacked one so many."""
+    ways = []
+    while (way := trial.choose(10_000, values))[1]:
+        ways.append(way[0])
+        cost = slots if way[0] else stacked
+        trial.add(way[0], samples * (100.0 if ways.count(way[0]) <= warm_up else cost), samples)
+    return ways
+
+
 def test_what_is_cheaper_is_chosen():
-    for slots, stacked, choice in ((1.0, 2.0, True), (2.0, 1.0, False), (1.0, 0.97, True), (0.0, 0.0, True)):
+    for slots, stacked, choice in ((1.0, 2.0, True), (2.0, 1.0, False), (1.0, 0.97, True)):
         trial = Trial(warm_up=2)
-        tried = []
-        while (way := trial.choose(10_000, 2))[1]:
-            tried.append(way[0])
-            cost = slots if way[0] else stacked
-            trial.add(way[0], 100 * (2.0 - cost) if len(tried) <= 4 else cost)  # not the first two of either
-        assert tried == [True, False] * 7
+        assert tried(trial, slots, stacked, warm_up=2) == [True] * 10 + [False] * 10
         assert trial.choose(10_000, 2) == (choice, False)
+
+
+def test_samples_that_cost_little_are_tried_for_longer():
+    # Four samples of a millisecond: a tenth of a second has 25 batches.
+    ways = tried(Trial(warm_up=2), 0.001, 0.002)
+    assert 25 <= ways.count(True) <= 26 and 12 <= ways.count(False) <= 14
+
+
+def test_the_cheapest_batch_counts():
+    trial = Trial(warm_up=0)
+    for _ in range(8):
+        trial.add(True, 2.0, 1)
+    for cost in (9.0, 9.0, 9.0, 1.0, 9.0, 9.0, 9.0, 9.0):  # most of them faulted in their memory
+        trial.add(False, cost, 1)
+    assert trial.choose(0, 1) == (False, False)
 
 
 def test_much_larger_samples_are_tried_anew_and_large_ones_never():
     trial = Trial(warm_up=0)
-    while (way := trial.choose(10_000, 1))[1]:
-        trial.add(way[0], 2.0 if way[0] else 1.0)
+    tried(trial, 2.0, 1.0, values=1)
     assert trial.choose(30_000, 1) == (False, False)
     assert trial.choose(50_000, 1) == (True, True)
     assert trial.choose(CERTAIN, 1) == (True, False)

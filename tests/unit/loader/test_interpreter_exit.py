@@ -252,11 +252,11 @@ ftloader.worker_pool.JOIN_LIMIT = %s
 inside = threading.Event()
 entered = threading.Semaphore(0)
 def block():
+    inside.set()
     entered.release()
     %s
 class Stuck(Data):
     def __getitem__(self, index):
-        inside.set()
         block()
 def stuck_iterator(**arguments):
     inside.clear()
@@ -293,13 +293,11 @@ def test_worker_that_never_returns(run, block):
         # User code that is not the dataset's.
         """
 def collate(samples):
-    inside.set()
     block()
 iterator = stuck_iterator(dataset=Data(), collate_fn=collate)
 """,
         """
 def init(worker_id):
-    inside.set()
     block()
 iterator = stuck_iterator(dataset=Data(), worker_init_fn=init)
 """,

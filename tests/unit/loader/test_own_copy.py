@@ -19,12 +19,12 @@ class Holder:
 
 
 def copied(**values):
-    return Original(Holder(**values)).copy()
+    return Original(Holder(**values)).copy()[0]
 
 
 def test_members_are_copied_in_depth_and_keep_their_identity():
     shard = {"done": [1, 2]}
-    one, other = (Original(Holder(a=shard, b=shard)).copy() for _ in range(2))
+    one, other = (Original(Holder(a=shard, b=shard)).copy()[0] for _ in range(2))
     assert one.a is one.b and one.a == shard
     one.a["done"].append(3)
     assert shard == other.a == {"done": [1, 2]}
@@ -185,3 +185,10 @@ def test_what_cannot_be_copied(monkeypatch, caplog, tmp_path):
         assert type(iter(DataLoader(dataset, num_workers=1))).__name__ == "ProcessDataLoaderIter"
     assert "'auto' takes processes" in caplog.text and "Reads" in caplog.text
     dataset.file.close()
+
+
+def test_parameters_of_a_model_stay_the_originals():
+    model = torch.nn.BatchNorm1d(3)
+    copy = copied(model=model)
+    assert copy.model is not model and copy.model.weight is model.weight
+    assert copy.model.running_mean is not model.running_mean

@@ -1,5 +1,4 @@
-"""Proves that "auto" warns of files, cursors and readers among a dataset's attributes, once and by name, of no others,
-and that the logger is told why "auto" chose what it chose."""
+"""Proves that "auto" warns of files, cursors and readers among a dataset's attributes, once, and of no others."""
 
 import copy
 import functools
@@ -235,16 +234,6 @@ def warnings_of(program):
     return [entry for entry in log if issubclass(entry.category, UserWarning)]
 
 
-def test_auto_warns_once_with_name_remedy_and_command(gil_is_off, path, opened):
-    dl = DataLoader(Rows(archive=opened(open(path, "rb"))), 2, num_workers=1)
-    (entry,) = warnings_of(lambda: [list(dl) for _ in range(3)])
-    assert entry.filename == __file__
-    message = str(entry.message)
-    assert message.startswith("dataset.archive is a _io.BufferedReader that all workers")
-    assert "threading.local()" in message and "./twins audit FILE.py:NAME" in message
-    assert "worker_method='process'" in message and "worker_method='thread'" in message
-
-
 class Late(Rows):
     """Opens its file when it loads its first sample, as is usual for worker processes."""
 
@@ -321,24 +310,6 @@ def test_who_shares_nothing_is_not_warned(gil_is_off, tmp_path):
 def test_a_copy_of_the_loader_warns_for_itself(gil_is_off, path, opened):
     dl = DataLoader(Rows(file=opened(open(path))), num_workers=1)
     assert len(warnings_of(lambda: list(dl))) == len(warnings_of(lambda: list(copy.copy(dl)))) == 1
-
-
-# Why
-
-
-@pytest.mark.parametrize(
-    ("gil", "arguments", "why"),
-    [
-        (False, {}, "threads: the GIL is off"),
-        (True, {}, "processes: the GIL is on"),
-        (False, {"multiprocessing_context": "fork"}, "processes: multiprocessing_context is given"),
-    ],
-)
-def test_the_logger_is_told_why(gil, arguments, why, monkeypatch, caplog):
-    monkeypatch.setattr("sys._is_gil_enabled", lambda: gil)
-    with caplog.at_level("INFO", "ftloader"):
-        list(DataLoader(Rows(), num_workers=1, **arguments))
-    assert [record.getMessage() for record in caplog.records] == [f"worker_method='auto' takes {why}"]
 
 
 @pytest.mark.parametrize("arguments", [{"worker_method": "thread", "num_workers": 1}, {"num_workers": 0}], ids=str)

@@ -1,6 +1,7 @@
 """How often samplers and datasets are asked for their state_dict(), and that it is enough."""
 
 import itertools
+import weakref
 
 import pytest
 import torch
@@ -241,3 +242,142 @@ def test_a_state_dict_that_wants_arguments_is_not_called(way):
     torchs = torch.utils.data.DataLoader(OtherMeaning(), batch_size=2, num_workers=loader.num_workers)
     assert contents(loader) == contents(torchs)
     assert loader.state_dict()["dataset"] is None
+
+
+class Stub:
+    """Has the methods, and no state."""
+
+    def __init__(self, returns):
+        self.returns = returns
+
+    def __iter__(self):
+        return iter(range(SIZE))
+
+    def state_dict(self):
+        if not self.returns:
+            raise NotImplementedError("some day")
+        return {"lines": (line for line in "")}
+
+    def load_state_dict(self, state):
+        raise AssertionError
+
+
+class StubSampler(Stub, Sampler):
+    pass
+
+
+class StubStream(Stub, IterableDataset):
+    pass
+
+
+class StubDataset(Stub, Dataset):
+    __iter__ = None
+
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        return index
+
+
+class StubIterator(Stub):
+    def __iter__(self):
+        self.rest = super().__iter__()
+        return self
+
+    def __next__(self):
+        return next(self.rest)
+
+
+class StubsStream(StubStream):
+    """Only its iterator has the methods."""
+
+    state_dict = None
+
+    def __iter__(self):
+        return iter(StubIterator(self.returns))
+
+
+@pytest.mark.thread_unsafe(reason="forks")
+@pytest.mark.parametrize("arguments", [{}, {"snapshot_every_n_steps": 1, "persistent_workers": True}])
+@pytest.mark.parametrize(
+    ("returns", "why", "cause"),
+    [(False, "NotImplementedError: some day", NotImplementedError), (True, "TypeError: cannot pickle", TypeError)],
+)
+@pytest.mark.parametrize("stub", [StubSampler, StubStream, StubDataset, StubsStream])
+@pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+def test_a_state_that_cannot_be_taken_is_an_error_only_if_asked_for(way, stub, returns, why, cause, arguments):
+    data = {"dataset": stub(returns)} if stub is not StubSampler else {"dataset": range(SIZE), "sampler": stub(returns)}
+    if way == "serial":
+        arguments = {name: value for name, value in arguments.items() if name != "persistent_workers"}
+    loader = DataLoader(**data, batch_size=2, **arguments, **WAYS[way])
+    torchs = contents(torch.utils.data.DataLoader(**data, batch_size=2, num_workers=loader.num_workers))
+    whose = "StubIterator" if stub is StubsStream else stub.__name__
+    error = f"the state of {whose} could not be taken: {why}"
+    for _ in range(2):
+        iterator = iter(loader)
+        first = contents(itertools.islice(iterator, 3))
+        with pytest.raises(RuntimeError, match=error) as caught:
+            loader.state_dict()
+        if way == "processes" and stub is not StubSampler:  # that of a worker, as text
+            cause = type(None)
+        assert type(caught.value.__cause__) is cause
+        assert first + contents(iterator) == torchs
+    if stub is not StubsStream:  # whose iterator is gone
+        with pytest.raises(RuntimeError, match=error):
+            loader.state_dict()
+
+
+class Late(Asked):
+    """Has a state once it has begun."""
+
+    def state_dict(self):
+        if self.i == 0:
+            raise AttributeError("not begun")
+        return super().state_dict()
+
+
+@pytest.mark.parametrize("way", ["serial", "threads", param("processes")])
+def test_a_state_that_can_be_taken_later_is_enough(way):
+    def make():
+        return DataLoader(range(SIZE), 2, sampler=Late(), snapshot_every_n_steps=2, **WAYS[way])
+
+    loader = make()
+    iterator = iter(loader)
+    next(iterator)
+    with pytest.raises(RuntimeError, match="the state of Late could not be taken: AttributeError: not begun"):
+        loader.state_dict()
+    next(iterator)
+    state = loader.state_dict()
+    assert resume(make(), state) == contents(iterator)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_program_ends_it_in_a_state_dict_too(error):
+    class Ending(Asked):
+        def state_dict(self):
+            raise error
+
+    with pytest.raises(error):
+        iter(DataLoader(range(SIZE), 2, sampler=Ending()))
+
+
+class Chained(Asked):
+    def state_dict(self):
+        try:
+            return self.nothing
+        except AttributeError:
+            raise NotImplementedError from None
+
+
+def test_what_could_not_be_taken_keeps_no_iterator_alive():
+    loader = DataLoader(range(SIZE), 2, sampler=Chained(), **WAYS["threads"])
+    iterator = weakref.ref(iter(loader))
+    assert iterator() is None
+
+
+def test_workers_that_start_again_need_no_state_that_could_not_be_taken():
+    loader = DataLoader(StubStream(False), batch_size=2, persistent_workers=True, **WAYS["threads"])
+    torchs = contents(loader)
+    loader._iterator.close()
+    assert contents(loader) == torchs

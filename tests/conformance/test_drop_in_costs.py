@@ -1,0 +1,405 @@
+"""The same program with torch's class and with ours, where ours once cost more: what makes the time is counted."""
+
+import functools
+import itertools
+import logging
+import resource
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data as torch_data
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset, Sampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from ftloader import DataLoader, assembly, trial
+from ftloader.slots import Slots
+from ftloader.worker_pool import WorkerPool
+
+pytestmark = [
+    pytest.mark.thread_unsafe(reason="starts processes, and counts what the whole process does"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+
+
+def torchs(*args, **more):
+    return torch_data.DataLoader(*args, **more, multiprocessing_context="fork" if more.get("num_workers") else None)
+
+
+def threads(*args, **more):
+    return DataLoader(*args, **more, worker_method="thread")
+
+
+def seeded(seed=1):
+    return torch.Generator().manual_seed(seed)
+
+
+each_of_ours = pytest.mark.parametrize("ours", [threads, DataLoader], ids=["thread", "auto"])
+
+
+class Rows(Dataset):
+    """``self[i] == make(i)``."""
+
+    def __init__(self, size, make):
+        self.size, self.make = size, make
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        return self.make(index)
+
+
+# 4: several large arrays a sample
+
+each_number_of_leaves = pytest.mark.parametrize("leaves", [1, 2, 4, 8])
+
+
+def images(leaves):
+    pattern = np.random.default_rng(0).integers(0, 255, (256, 256, 3), np.uint8)
+    return Rows(16, lambda index: [pattern + np.uint8(16 * leaf + index) for leaf in range(leaves)])
+
+
+@each_number_of_leaves
+def test_batches_of_several_large_arrays_stay_as_they_were(leaves, assert_same):
+    def program(loader_class):
+        loader = loader_class(images(leaves), 4, num_workers=2, shuffle=True, generator=seeded())
+        return [batch for _ in range(2) for batch in loader]
+
+    expected = program(torchs)
+    assert_same(program(threads), expected)
+    assert_same(program(DataLoader), expected)
+
+
+@each_number_of_leaves
+def test_the_memory_of_several_large_arrays_is_made_and_faulted_in_once(leaves, monkeypatch):
+    def faults(loader_class, epochs):
+        """In each of so many epochs, with iterators of their own. A new thread may be given new memory by glibc."""
+        loader = loader_class(images(leaves), 4, num_workers=2)
+        for _ in range(epochs):
+            before = page_faults()
+            for batch in loader:
+                assert [leaf.shape for leaf in batch] == [(4, 256, 256, 3)] * leaves
+                batch = None
+            yield page_faults() - before
+
+    (expected,) = faults(torchs, 1)
+    made = []
+    allocate = torch.UntypedStorage
+    monkeypatch.setattr(torch, "UntypedStorage", lambda nbytes: made.append(nbytes) or allocate(nbytes))
+    assert min(list(faults(threads, 8))[2:]) < expected / 20
+    # For the batches in the making, the one in hand, and those that the loop and a worker are about to drop.
+    assert len(made) <= leaves * (2 * 2 + 3)
+
+
+def page_faults():
+    """Of this process and of its children that have ended."""
+    return sum(resource.getrusage(who).ru_minflt for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's account of a process's memory")
+@pytest.mark.parametrize("loader_class", [torchs, threads])
+def test_the_memory_of_shapes_that_do_not_come_any_more_is_given_back(loader_class):
+    """The sizes grow and shrink from epoch to epoch, as in progressive resizing."""
+    mebibytes = torch.zeros(16, 1 << 20, dtype=torch.uint8)
+    rows = Rows(24, lambda index: mebibytes[:side])  # no memory but the batches' is taken
+    loader = loader_class(rows, 4, num_workers=1)
+    resident = []
+    for side in (1, 10, 12, *[1] * 6):
+        for batch in loader:
+            assert batch.shape == (4, side, 1 << 20)
+            batch = None
+        resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() >> 20)
+    assert resident[-1] - resident[0] < 64, resident
+
+
+# 5: small tensors, ragged samples, dicts of scalars
+
+
+def bucketed(index):
+    """All samples of a batch of eight have one shape, and no two batches in a row the same."""
+    return {"image": torch.full((64, 64 + index // 8 % 7), index), "label": index}
+
+
+KINDS = {
+    "four small tensors": (lambda i: {name: torch.arange(512) + i for name in "abcd"}, None),
+    "ragged, padded": (lambda i: torch.full((4096 + i % 50,), i), lambda rows: pad_sequence(rows, batch_first=True)),
+    "ragged by batch": (bucketed, None),
+    "scalars": (lambda i: {"id": i, "x": i / 3, "name": f"row {i}", "flag": i % 2 == 0, "y": np.float32(i)}, None),
+}
+BATCHES = 40
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_samples(kind, assert_same, monkeypatch):
+    opened, used = [], []
+    monkeypatch.setattr(assembly, "Slots", lambda *args: opened.append(args) or Slots(*args))
+    batch_of = Slots.batch
+    monkeypatch.setattr(Slots, "batch", lambda slots: used.append(slots) or batch_of(slots))
+    monkeypatch.setattr(trial, "_LONG_ENOUGH", 0)  # both ways are tried within the first epoch, however fast the CPU
+    make, collate_fn = KINDS[kind]
+
+    def program(loader_class):
+        """Of each of two epochs: the batches, how many of them had slots, how many slots were not used."""
+        loader = loader_class(Rows(8 * BATCHES, make), 8, num_workers=2, collate_fn=collate_fn)
+        for _ in range(2):
+            opened.clear(), used.clear()
+            yield list(loader), len(used), len(opened) - len(used)
+
+    counts = []  # of batches with slots, of the threads
+    for torchs_epoch, *epochs in zip(program(torchs), program(threads), program(DataLoader), strict=True):
+        for batches, with_slots, in_vain in epochs:
+            assert_same(batches, torchs_epoch[0])
+            assert with_slots == 0 or kind in ("four small tensors", "ragged by batch")
+            assert in_vain <= 6  # those in the making when the first proved wrong
+        counts.append(epochs[0][1])
+    if kind == "four small tensors":
+        assert 0 < counts[0] < BATCHES  # both ways are tried in the first epoch
+        assert counts[1] in (0, BATCHES)  # and in the second one is taken
+
+
+# 6: who is asked for a state
+
+SIZE = 24
+
+
+class Asked:
+    """Counts how often it is asked for its state."""
+
+    asked = 0
+
+    def state_dict(self):
+        self.asked += 1
+        return {"passes": self.passes}
+
+    def load_state_dict(self, state):
+        self.passes = state["passes"]
+
+
+class Order(Asked, Sampler):
+    """Another one in each pass."""
+
+    passes = 0
+
+    def __len__(self):
+        return SIZE
+
+    def __iter__(self):
+        self.passes += 1
+        yield from np.random.default_rng(self.passes).permutation(SIZE).tolist()
+
+
+class Samples(Asked, Rows):
+    """Each says how often its worker's dataset has been asked."""
+
+    passes = 0
+
+    def __getitem__(self, index):
+        return index, self.asked
+
+
+def asking(loader_class):
+    sampler = Order()
+    return sampler, loader_class(Samples(SIZE, None), 2, sampler=sampler, num_workers=2)
+
+
+@each_of_ours
+def test_nobody_is_asked_for_a_state_that_nobody_wants(ours):
+    def program(loader_class):
+        sampler, loader = asking(loader_class)
+        batches = [batch for _ in range(3) for batch in loader]
+        asked = max(int(asked.max()) for _, asked in batches)
+        return [indices.tolist() for indices, _ in batches], sampler.asked, asked
+
+    order, sampler, dataset = program(ours)
+    expected, *never = program(torchs)
+    same, *each_batch = program(StatefulDataLoader)
+    assert order == expected == same
+    assert never == [0, 0] and sampler == 3 < each_batch[0] and dataset <= 1 < each_batch[1]
+    assert ours is DataLoader or dataset == 0
+
+
+def epoch_of(loader):
+    return [indices.tolist() for indices, _ in loader]
+
+
+@functools.cache
+def torchs_orders():
+    _, loader = asking(torchs)
+    return [epoch_of(loader) for _ in range(3)]
+
+
+@each_of_ours
+@pytest.mark.parametrize("handed_over", [0, 5, 12])
+def test_an_order_that_goes_on_is_torchs(ours, handed_over):
+    expected = torchs_orders()
+    sampler, loader = asking(ours)
+    assert epoch_of(loader) == expected[0]
+    iterator = iter(loader)
+    for indices in expected[1][:handed_over]:
+        assert next(iterator)[0].tolist() == indices
+        state = loader.state_dict()
+    state = loader.state_dict()
+    assert sampler.asked == 2
+    _, loader = asking(ours)
+    loader.load_state_dict(state)
+    assert [epoch_of(loader), epoch_of(loader)] == [expected[1][handed_over:], expected[2]]
+
+
+# 12: one generator for training and validation
+
+
+class Job:
+    """Trains and validates, both shuffled by one generator."""
+
+    def __init__(self, loader_class, seed):
+        generator = seeded(seed)
+        self.train, self.val = (
+            loader_class(range(size), 4, shuffle=True, num_workers=1, generator=generator) for size in (23, 9)
+        )
+
+    def epoch(self, which=slice(None)):
+        return [[batch.tolist() for batch in loader] for loader in (self.train, self.val)[which]]
+
+
+@functools.cache
+def torchs_job():
+    job = Job(torchs, 1)
+    return [job.epoch() for _ in range(4)]
+
+
+@each_of_ours
+@pytest.mark.parametrize("interrupted", ["train", "val"])
+def test_a_generator_that_two_loaders_share(ours, interrupted):
+    expected = torchs_job()
+    job = Job(ours, 1)
+    assert [job.epoch() for _ in range(4)] == expected
+
+    job = Job(ours, 1)
+    assert job.epoch() == expected[0]
+    if interrupted == "val":
+        assert [batch.tolist() for batch in job.train] == expected[1][0]
+    iterator = iter(getattr(job, interrupted))
+    next(iterator)
+    states = job.train.state_dict(), job.val.state_dict()
+
+    job = Job(ours, 2)
+    job.train.load_state_dict(states[0])
+    job.val.load_state_dict(states[1])
+    going_on = slice(["train", "val"].index(interrupted), None)
+    first, *rest = expected[1][going_on]
+    assert job.epoch(going_on) == [first[1:], *rest]
+    assert [job.epoch(), job.epoch()] == expected[2:]
+
+
+# 13: no workers, and many, for tiny samples
+
+
+@pytest.mark.parametrize("batch_size", [1, 8, 64, None])
+def test_without_workers_a_batch_costs_a_few_calls_more_and_a_sample_none(batch_size, assert_same):
+    size = 1024 if batch_size is None else 128 * batch_size
+
+    def calls(loader_class):
+        """What an epoch gives, and the functions of Python's that it calls, which there are no more of by chance."""
+        count = itertools.count()
+        tool, events = sys.monitoring.PROFILER_ID, sys.monitoring.events
+        loader = loader_class(list(range(size)), batch_size, num_workers=0)
+        sys.monitoring.use_tool_id(tool, "calls of an epoch")
+        try:
+            sys.monitoring.register_callback(tool, events.PY_START, lambda *_: next(count))
+            sys.monitoring.set_events(tool, events.PY_START)
+            batches = list(loader)
+        finally:
+            sys.monitoring.set_events(tool, 0)
+            sys.monitoring.free_tool_id(tool)
+        return batches, next(count) / len(batches)
+
+    batches, ours = calls(DataLoader)
+    expected, torchs_calls = calls(torchs)
+    assert_same(batches, expected)
+    assert ours - torchs_calls < 18
+
+
+def test_many_workers_for_tiny_samples(assert_same, monkeypatch):
+    tasks = []
+    put = WorkerPool.put
+    monkeypatch.setattr(WorkerPool, "put", lambda *args: tasks.append(args[1]) or put(*args))
+    monkeypatch.setattr("time.perf_counter", assembly.time.thread_time)  # a sample is not slow because others run
+
+    def program(loader_class, workers):
+        return list(loader_class(range(16 * 1000), 16, num_workers=workers))
+
+    assert_same(program(threads, 64), program(torchs, 2))  # in 64 processes all would wait for these to start
+    # Each of 16 workers is told of one of the first 128 batches. Once it is known what a sample takes, one is.
+    assert len(tasks) < 8 * 1000
+
+
+# 14: a file that is opened late, and shared by threads
+
+
+class Records(Rows):
+    size, file = 64, None
+
+    def __init__(self, path):
+        self.path = path
+
+    def __getitem__(self, index):
+        if self.file is None:
+            self.file = open(self.path, "rb")
+        self.file.seek(4 * index)
+        return int.from_bytes(self.file.read(4))
+
+
+@pytest.fixture
+def records(tmp_path):
+    path = tmp_path / "records"
+    path.write_bytes(b"".join(index.to_bytes(4) for index in range(64)))
+    dataset = Records(path)
+    yield dataset
+    if dataset.file is not None:
+        dataset.file.close()
+
+
+def epochs_and_warnings(loader):
+    epochs, logs = [], []
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as log:
+            warnings.simplefilter("always")
+            epochs.append(torch.cat(list(loader)).tolist())
+        logs.append([entry for entry in log if issubclass(entry.category, UserWarning)])
+    return epochs, logs
+
+
+AS_TORCH = {
+    "worker_method='process'": (False, {"worker_method": "process"}, None),
+    "with the GIL": (True, {}, "processes: the GIL is on"),
+    "with a context": (False, {"multiprocessing_context": "fork"}, "processes: multiprocessing_context is given"),
+}
+
+
+@pytest.mark.parametrize("case", AS_TORCH)
+def test_in_processes_a_file_opened_late_is_each_workers_own(case, records, monkeypatch, caplog):
+    gil, arguments, why = AS_TORCH[case]
+    expected = epochs_and_warnings(torchs(records, 4, num_workers=2))
+    assert expected == ([list(range(64))] * 3, [[], [], []])
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: gil)
+    with caplog.at_level(logging.INFO, "ftloader"):
+        assert epochs_and_warnings(DataLoader(records, 4, num_workers=2, **arguments)) == expected
+    assert caplog.messages == ([f"worker_method='auto' takes {why}"] * 3 if why else [])
+
+
+def test_auto_warns_once_of_a_file_that_threads_share(records, monkeypatch, caplog):
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: False)
+    with caplog.at_level(logging.INFO, "ftloader"):
+        _, ((entry,), *later) = epochs_and_warnings(DataLoader(records, 4, num_workers=2))
+    assert later == [[], []]
+    assert caplog.messages == ["worker_method='auto' takes threads: the GIL is off"] * 3
+    assert entry.filename == __file__
+    message = str(entry.message)
+    assert message.startswith("dataset.file is a _io.BufferedReader that all workers")
+    assert "threading.local()" in message and "./twins audit FILE.py:NAME" in message
+    assert "worker_method='process'" in message and "worker_method='thread'" in message

@@ -1,0 +1,63 @@
+"""A program that replaces parts of torch's collation has the batches that torch's class makes then.
+
+For samples large enough to be copied straight into the batch's memory, without any of these functions.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.thread_unsafe(reason="starts programs")]
+
+PROGRAM = """
+import functools
+import torch
+import torch.utils.data
+from torch.utils.data._utils import collate
+
+def seen(function):
+    # The name and module of the one that it replaces.
+    return functools.wraps(function)(lambda *args, **more: ["seen", function(*args, **more)])
+
+def replace(*_):
+    {replacement}
+
+if {when!r} == "before the import":
+    replace()
+import ftloader
+if {when!r} == "after it":
+    replace()
+
+def batches(loader_class, **more):
+    if {when!r} == "in worker_init_fn":
+        more["worker_init_fn"] = replace
+    return repr(list(loader_class([(torch.full((200, 200), i), i) for i in range(8)], 4, num_workers=2, **more)))
+
+torchs = batches(torch.utils.data.DataLoader, multiprocessing_context="fork")
+ours = batches(ftloader.DataLoader, worker_method="thread")
+assert ours == torchs, ours + " is not " + torchs
+print(torchs)
+"""
+REGISTERED = "collate.default_collate_fn_map[torch.Tensor] = seen(collate.collate_tensor_fn)"
+DEFAULT_COLLATE = "collate.default_collate = seen(collate.default_collate)"
+
+
+@pytest.mark.parametrize(
+    ("when", "replacement", "is_seen"),
+    [
+        ("before the import", REGISTERED, True),
+        ("before the import", DEFAULT_COLLATE, True),
+        ("before the import", "torch.utils.data.default_collate = seen(collate.default_collate)", False),
+        ("after it", REGISTERED, True),
+        ("after it", DEFAULT_COLLATE, True),
+        ("after it", "collate.collate = seen(collate.collate)", True),
+        ("after it", "collate.default_collate_fn_map[tuple] = collate.collate_str_fn", False),
+        ("in worker_init_fn", REGISTERED, True),
+    ],
+)
+def test_a_part_is_replaced(when, replacement, is_seen):
+    program = PROGRAM.format(when=when, replacement=replacement)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ("seen" in done.stdout) is is_seen
