@@ -10,7 +10,7 @@ runs in another container. Importing this package is free: it imports nothing.
 | scenarios | the kinds of work, one file each |
 | rounds | a run: twins, rounds, trials, and what disturbed them |
 | measure, data | what happens inside a trial (`trial`), and what it reads |
-| machine | its load, CPU time, page cache |
+| machine | its load and page cache, and what processes use of it |
 | stats | from figures to ratios, intervals and waterfalls |
 | document | results.json: form, writing, checking |
 | report | terminal, page, summary and pictures |

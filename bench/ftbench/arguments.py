@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.scenario import Scenario
 from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
 from ftbench.stats.waterfall import PRECISION
+
+PROGRAM = "python -m ftbench"
 
 DESCRIPTION = """\
 Measure what removing the GIL does to data loading. From torch's DataLoader with processes on ordinary Python to
@@ -22,13 +27,16 @@ threads without the GIL, one thing is changed at a time, and each step is given 
 measured for JPEG decoding, which releases the GIL, and for text in Python, which holds it, or for your own dataset.
 
 All contestants take turns of a fraction of a second, in several processes each, so that what disturbs one disturbs
-all. The run ends as soon as every step is known to --precision, or when its time is over.
+all. The run ends as soon as the throughput of every step is known to --precision, or when its time is over.
 """
 
-EPILOG = """\
+ENDPOINTS = """\
 A twin's ENDPOINT is a Python executable, or unix:PATH of a `python -m ftbench.trial_server` that runs in
 another container. Without --twin, the Python that runs this is measured alone.
 
+"""
+
+EPILOG = """\
   PROGRAM --quick                            the waterfalls, within five minutes of measuring
   PROGRAM --dataset train.py:train_set       for your own dataset
   PROGRAM --list                             the scenarios and their groups
@@ -48,12 +56,51 @@ class UsageError(Exception):
     """The command line asks for what cannot be done."""
 
 
-def parser(program: str = "python -m ftbench") -> argparse.ArgumentParser:
-    """The command line of a run, as it is typed."""
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    scenarios: tuple[Scenario, ...]
+    quick: bool
+    out: Path
+    data: Path | None
+    rounds: int | None
+    budget: float
+    workers: tuple[int, ...] | None
+    batch_size: int | None
+    configs: tuple[str, ...]
+    twins: dict[str, str]
+    dataset: str | None = None
+    """The user's own dataset as it was named, and its collate_fn."""
+    collate_fn: str | None = None
+    precision: float = PRECISION
+    requirements: tuple[str, ...] = ()
+    """Packages that the user's own dataset needs, and a folder to keep downloads of them in."""
+    cache: Path | None = None
+    stress: bool = False
+    stress_minutes: float | None = None
+
+    def document(self) -> dict:
+        """The options as results.json records them."""
+        return {
+            **vars(self),
+            "scenarios": [s.name for s in self.scenarios],
+            "out": str(self.out),
+            "data": str(self.data) if self.data else None,
+            "cache": str(self.cache) if self.cache else None,
+            "requirements": list(self.requirements),
+            "configs": list(self.configs),
+            "workers": list(self.workers) if self.workers else None,
+            "folders": {name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")},
+        }
+
+
+def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
+    """The command line of a run, as it is typed; with `both`, whoever passes it on gives both twins."""
     result = argparse.ArgumentParser(
         prog=program,
         description=DESCRIPTION,
-        epilog=EPILOG.replace("PROGRAM", program),
+        epilog=("" if both else ENDPOINTS) + EPILOG.replace("PROGRAM", program),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = result.add_argument
@@ -98,7 +145,7 @@ def parser(program: str = "python -m ftbench") -> argparse.ArgumentParser:
     add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")
     add(
         "--budget",
-        type=_seconds,
+        type=number("a number of seconds (1 or more)", 1, 1e6),
         metavar="SECONDS",
         help="time for the whole run (default: the scenarios' own, 1200 without names, --quick 300)",
     )
@@ -107,7 +154,7 @@ def parser(program: str = "python -m ftbench") -> argparse.ArgumentParser:
         type=_percent,
         default=PRECISION,
         metavar="PERCENT",
-        help="end early once every step of the waterfall is known to so much, up and down (default: 5%%)",
+        help="end early once every step's throughput is known to so much, up and down (default: 5%%)",
     )
     add("--workers", type=_workers, metavar="1,2,4", help="numbers of workers (default: 1, 2, 4, ... CPUs)")
     add("--batch-size", type=_positive, metavar="N", help="samples a batch (default: the scenario's)")
@@ -126,7 +173,7 @@ def parser(program: str = "python -m ftbench") -> argparse.ArgumentParser:
     )
     add(
         "--stress-minutes",
-        type=_soak,
+        type=number("a number of minutes (0.01 or more)", 0.01, 1e4),
         metavar="M",
         help="minutes for the thread-safety suite in each configuration: a soak",
     )
@@ -137,44 +184,76 @@ def parser(program: str = "python -m ftbench") -> argparse.ArgumentParser:
         type=_twin,
         default=[],
         metavar="ft|gil=ENDPOINT",
-        help="an interpreter to measure; once for each twin",
+        help=argparse.SUPPRESS if both else "an interpreter to measure; once for each twin",
     )
     return result
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
+def report_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
+    """The command line of `report`."""
+    result = argparse.ArgumentParser(
+        prog=f"{program} report", description="Make the report again from a results.json, beside it, and print it."
+    )
+    result.add_argument("path", type=Path, metavar="PATH", help="a run's directory, or its results.json")
+    result.add_argument(
+        "--markdown", action="store_true", help="write nothing, print a summary in Markdown, to paste into an issue"
+    )
+    return result
 
 
-def _number(text: str) -> float:
-    """NaN if it is none, which lies within no bounds."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+COMPARE = """\
+Put two runs side by side (of two machines, versions or commits) and say what changed beyond the
+noise of both. Ratios within a run have the machine's speed taken out; values have not. A figure
+counts as changed if its p-value, adjusted for the number of figures, is below 0.05, and the change
+is more than 1%.
+"""
 
 
-def _seconds(text: str) -> float:
-    seconds = _number(text)
-    if not 1 <= seconds <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds (1 or more)")
-    return seconds
+def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
+    """The command line of `compare`."""
+    result = argparse.ArgumentParser(
+        prog=f"{program} compare",
+        description=COMPARE,
+        epilog="Exit status: 0 nothing changed beyond the noise, 1 something did (or an outcome of the thread-safety "
+        "suite), 2 the runs cannot be read or "
+        "have nothing in common.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for name, which in (("a", "earlier"), ("b", "later")):
+        result.add_argument(
+            name, type=Path, metavar=name.upper(), help=f"the {which} or other run: its directory or its results.json"
+        )
+    return result
+
+
+def check(arguments: list[str], program: str) -> None:
+    """Refuse what cannot be asked of a program that gives both twins, before it makes them; raises as `parse` does."""
+    if arguments[:1] in (["report"], ["compare"]):
+        (report_parser if arguments[0] == "report" else compare_parser)(program).parse_args(arguments[1:])
+    elif parse(arguments, program, both=True).twin:
+        raise UsageError("--twin is not needed: both are measured. FT_PYTHON=... and GIL_PYTHON=... name others")
+
+
+def number(what: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:
+    """A parser for argparse, of numbers within these bounds; other text "is not" `what`."""
+
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text) if kind is not int or text.isdecimal() else None
+        except ValueError:
+            value = None
+        if value is None or not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return value
+
+    return parse
+
+
+_positive = number("a positive whole number", 1, 1_000_000, int)
 
 
 def _percent(text: str) -> float:
-    percent = _number(text.removesuffix("%"))
-    if not 0.1 <= percent <= 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a precision (0.1% to 100%)")
-    return percent / 100
-
-
-def _soak(text: str) -> float:
-    minutes = _number(text)
-    if not 0 < minutes <= 1e4:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes")
-    return minutes
+    return number("a precision (0.1% to 100%)", 0.1, 100)(text.removesuffix("%")) / 100
 
 
 def _workers(text: str) -> tuple[int, ...]:
@@ -251,13 +330,13 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def parse(arguments: list[str], program: str = "python -m ftbench") -> argparse.Namespace:
+def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> argparse.Namespace:
     """The options of a run; scenarios as a tuple of Scenario.
 
     Raises UsageError for what cannot be measured, and SystemExit for --help (0), --list (0) and what
     argparse refuses (2).
     """
-    command = parser(program)
+    command = parser(program, both)
     # Scenarios may stand before and after options.
     given = command.parse_intermixed_args(arguments)
     if given.list:

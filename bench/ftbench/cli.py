@@ -1,18 +1,16 @@
 """The command line of ``python -m ftbench``."""
 
-from __future__ import annotations
-
-import argparse
 import contextlib
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 
-from ftbench.arguments import UsageError, parse
+from ftbench.arguments import Options, UsageError, compare_parser, parse, report_parser
 from ftbench.data.images import ImageError
 from ftbench.document.results import Results, ResultsError, find, load, write_atomically
 from ftbench.plan.sizing import DoesNotFit
-from ftbench.rounds import trials
+from ftbench.rounds.trials import TrialFailed
 from ftrun.configurations import TWIN, this_twin
 from ftrun.escape import any_locale, terminal
 from ftrun.inline_metadata import MetadataError, dependencies
@@ -20,28 +18,25 @@ from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
 
 
-def report_main(arguments: list[str]) -> int:
-    """``python -m ftbench report PATH``: make PNG, page and tables again from results.json."""
-    result = argparse.ArgumentParser(
-        prog="python -m ftbench report",
-        description="Make the report again from a results.json, beside it, and print it.",
-    )
-    result.add_argument("path", type=Path, metavar="PATH", help="a run's directory, or its results.json")
-    result.add_argument(
-        "--markdown", action="store_true", help="write nothing, print a summary in Markdown, to paste into an issue"
-    )
-    options = result.parse_args(arguments)
-    from ftbench import report
-
+def _read(path: Path) -> dict:
+    """The results.json that was named on the command line; raises UsageError."""
     try:
-        file = find(options.path)
-        document = load(file)
+        return load(path)
     except ResultsError as error:
         raise UsageError(str(error)) from error
+
+
+def report_main(arguments: list[str]) -> int:
+    """``python -m ftbench report PATH``: make PNG, page and tables again from results.json."""
+    options = report_parser().parse_args(arguments)
+    from ftbench.report import page, texts
+
+    document = _read(options.path)
     if options.markdown:
-        print(report.summary(document), end="", flush=True)
+        print(texts.summary(document), end="", flush=True)
         return 0
-    for name, content in report.files(document):
+    file = find(options.path)
+    for name, content in page.files(document):
         try:
             write_atomically(file.parent / name, content)
         except OSError as error:
@@ -49,40 +44,17 @@ def report_main(arguments: list[str]) -> int:
                 f"cannot write {name} beside {file}: {error.strerror}. Copy results.json to a "
                 "directory that you can write to, and report that"
             ) from error
-    report.show(document, file.parent)
+    texts.show(document, file.parent / "report.html")
     return 0
-
-
-COMPARE = """\
-Put two runs side by side (of two machines, versions or commits) and say what changed beyond the
-noise of both. Ratios within a run have the machine's speed taken out; values have not. A figure
-counts as changed if its p-value, adjusted for the number of figures, is below 0.05, and the change
-is more than 1%.
-"""
 
 
 def compare_main(arguments: list[str]) -> int:
     """``python -m ftbench compare A B``: what changed between two runs; returns the exit status."""
-    result = argparse.ArgumentParser(
-        prog="python -m ftbench compare",
-        description=COMPARE,
-        epilog="Exit status: 0 nothing changed beyond the noise, 1 something did (or an outcome of the thread-safety "
-        "suite), 2 the runs cannot be read or "
-        "have nothing in common.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for name, which in (("a", "earlier"), ("b", "later")):
-        result.add_argument(
-            name, type=Path, metavar=name.upper(), help=f"the {which} or other run: its directory or its results.json"
-        )
-    options = result.parse_args(arguments)
+    options = compare_parser().parse_args(arguments)
     from ftbench.report.changes import text
     from ftbench.stats.compare import compare
 
-    try:
-        a, b = load(options.a), load(options.b)
-    except ResultsError as error:
-        raise UsageError(str(error)) from error
+    a, b = _read(options.a), _read(options.b)
     comparison = compare(a, b)
     print(text(comparison, (str(options.a), a), (str(options.b), b)), flush=True)
     if not comparison.changes:
@@ -108,10 +80,8 @@ def run_main(arguments: list[str]) -> int:
     """Measure and report; returns the exit status."""
     given = parse(arguments)
     # What these import (rich, numpy, psutil) is not worth waiting for to see --help.
-    from ftbench import report
     from ftbench.rounds import run
     from ftbench.rounds.controller import WorkDiffers
-    from ftbench.rounds.options import Options
     from ftbench.rounds.progress import Display
     from ftbench.rounds.twins import split_configs
 
@@ -123,25 +93,11 @@ def run_main(arguments: list[str]) -> int:
     configs, skipped = split_configs(given.configs, twins)
     if not configs:
         raise UsageError("nothing to measure: " + "; ".join(f"{s['what']}: {s['why']}" for s in skipped))
-    options = Options(
-        given.scenarios,
-        given.quick,
-        given.out,
-        given.data,
-        given.rounds,
-        given.budget or sum(scenario.share(given.quick) for scenario in given.scenarios),
-        given.workers,
-        given.batch_size,
-        tuple(configs),
-        {name: where for name, where in twins.items() if name in {TWIN[c] for c in configs}},
-        given.dataset,
-        given.collate_fn,
-        given.precision,
-        _requirements(given.requirements, given.dataset),
-        given.cache,
-        given.stress,
-        given.stress_minutes,
-    )
+    given.configs = tuple(configs)
+    given.twins = {name: where for name, where in twins.items() if name in {TWIN[c] for c in configs}}
+    given.budget = given.budget or sum(scenario.share(given.quick) for scenario in given.scenarios)
+    given.requirements = _requirements(given.requirements, given.dataset)
+    options = Options(**{field.name: getattr(given, field.name) for field in fields(Options)})
     try:
         results = Results(options.out.absolute())
     except ResultsError as error:
@@ -159,7 +115,7 @@ def run_main(arguments: list[str]) -> int:
                     status = error.exit_status
                     this.stop(f"interrupted ({error})")
                     shown.note("interrupted; a second Ctrl-C ends at once")
-                except (trials.TrialFailed, WorkDiffers, TwinLost, run.ScenariosFailed, run.StressFailed) as error:
+                except (TrialFailed, WorkDiffers, TwinLost, run.RunFailed) as error:
                     status, why = 1, str(error)
                     this.stop(why)
                 except TwinError as error:
@@ -173,13 +129,18 @@ def run_main(arguments: list[str]) -> int:
                 return status or 1
             this.save()
             assert results.directory, "made by saving"
-            # Whoever read stdout may have gone (| head), which rich answers with SystemExit; the
-            # files are made all the same.
-            with contextlib.suppress(BrokenPipeError, SystemExit):
-                report.show(this.document, results.directory)
-            for name, content in report.files(this.document):
-                results.write(name, content)
-            results.publish()
+            from ftbench.report import page, texts
+
+            written = None
+            try:
+                for name, content in page.files(this.document):
+                    results.write(name, content)
+                written = results.directory / "report.html"
+                results.publish()
+            finally:  # what was measured is shown, whether or not a file could be written
+                # Whoever reads stdout may have gone (| head), which rich answers with SystemExit.
+                with contextlib.suppress(BrokenPipeError, SystemExit):
+                    texts.show(this.document, written)
         finally:
             results.discard_empty_root()
         return status
@@ -195,12 +156,9 @@ def main(arguments: list[str] | None = None) -> int:
         if arguments[:1] == ["compare"]:
             return compare_main(arguments[1:])
         return run_main(arguments)
-    except (UsageError, ImageError, DoesNotFit) as error:
+    except (UsageError, ImageError, DoesNotFit, ResultsError) as error:
         print(f"bench: {terminal(str(error))}", file=sys.stderr)
-        return 2
-    except ResultsError as error:
-        print(f"bench: {terminal(str(error))}", file=sys.stderr)
-        return 1
+        return 1 if isinstance(error, ResultsError) else 2
     except KeyboardInterrupt:  # before anything was begun: see Interruption
         return 130
     except BrokenPipeError:

@@ -5,13 +5,11 @@ to stdout. It first imports what all trials need, while others do the same. Then
 trials have their turns, it says so ({"waiting": true}) and stands still until it is sent a line. It measures and
 reports; what is compared with what is the controller's.
 
-The request: the fields of ftbench.plan.scenario.Task, with the scenario's name, parent (the id of the
+The request: the fields of ftbench.plan.scenario.Task, with the scenario's name, config, parent (the id of the
 process that started it), patience (which is the starter's own) and draw (whether the scenario's picture is wanted
 too). The result: see `measure`.
 While it waits, it says how much CPU time it has used with its children so far: own_seconds.
 """
-
-from __future__ import annotations
 
 import base64
 import json
@@ -20,9 +18,11 @@ import os
 import signal
 import sys
 import sysconfig
+import traceback
+from collections.abc import Iterator
 from dataclasses import fields
 
-from ftbench.machine.cpu_time import cpu_seconds
+from ftbench.machine.usage import cpu_seconds
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Task, TrialError, Turns
 from ftrun.parent_death import die_with_parent
 
@@ -89,12 +89,6 @@ def measure(request: dict) -> Turns:
     }
 
 
-def _ready(request: dict) -> Turns:
-    """The measurement, after a first turn that is none: who has got so far has its imports behind it."""
-    yield
-    return (yield from measure(request))
-
-
 def _positive(name: str, value: float) -> float:
     """A metric's value; raises TrialError if no ratio of it can be taken."""
     if not (math.isfinite(value) and value > 0):
@@ -137,14 +131,15 @@ def main() -> int:
         answer.write(json.dumps(message) + "\n")
         answer.flush()
 
-    turns = _ready(request)
+    result: dict = {}
+
+    def all_turns() -> Iterator[None]:
+        nonlocal result
+        yield  # whoever has got so far has its imports behind it
+        result = yield from measure(request)
+
     try:
-        while True:
-            try:
-                next(turns)
-            except StopIteration as end:
-                result = end.value
-                break
+        for _ in all_turns():
             tell({"waiting": True, "own_seconds": cpu_seconds()})
             if not sys.stdin.readline():
                 raise TrialError("whoever asked for it does not want it any more")
@@ -153,6 +148,10 @@ def main() -> int:
             result.update(check_configuration(request["config"]))
     except TrialError as error:
         print(f"trial: {error}", file=sys.stderr)
+        return 1
+    except SystemExit:
+        # What is loaded asked for it; its status would say nothing.
+        traceback.print_exc()
         return 1
     tell(result)
     return 0

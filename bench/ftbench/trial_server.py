@@ -1,14 +1,12 @@
 """``python -m ftbench.trial_server``: offers this interpreter's trials to a benchmark elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket
 import sys
 
-from ftbench.rounds import stress, trials
-from ftbench.rounds.trial_process import TrialProcess
+from ftbench.rounds import stress
+from ftbench.rounds.trials import TrialFailed, TrialProcess
 from ftrun import environment, server
 from ftrun.child_process import Watch
 from ftrun.configurations import PYTHON_GIL
@@ -74,7 +72,7 @@ class TrialServer(server.Server):
                     return self._turn(request["trial"], trial)
                 trial.close()
                 return {"result": {}}
-        except (trials.TrialFailed, OSError) as error:
+        except (TrialFailed, OSError) as error:
             return {"error": str(error)}
         except KeyError as error:
             return {"error": f"the request lacks {error}"}

@@ -43,3 +43,23 @@ def run_bench(command, environment):
         return subprocess.run(command(*arguments, module=module), **options)
 
     return run
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """``disk(size)``: a directory on a file system that has so many bytes."""
+    mounted = []
+
+    def mount(size):
+        path = tmp_path / f"disk{len(mounted)}"
+        path.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+        mounted.append(path)
+        return path
+
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)

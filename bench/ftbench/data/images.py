@@ -6,12 +6,10 @@ and two first uses at once do not disturb each other: the first rename wins, and
 other's identical images are thrown away.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,17 +44,13 @@ def cache_directory() -> Path:
 
 
 def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
-    """The generated images, made now if the cache has none.
-
-    JPEG, synthesis.WIDTH x synthesis.HEIGHT, `count` of them, the same on every machine but for
-    rounding. Raises ImageError if the cache cannot be written.
-    """
+    """The generated JPEGs (synthesis.photograph), made now if the cache has none; raises ImageError as `cached`."""
 
     def write(path: Path, index: int) -> None:
         synthesis.photograph(SEED + index).save(path, "JPEG", **synthesis.JPEG_SETTINGS)
 
     name = f"v{VERSION}-{synthesis.WIDTH}x{synthesis.HEIGHT}-{count}"
-    return cached(name, "jpg", count, count * 100_000, write, progress)
+    return cached(name, "jpg", count, 100_000, write, progress)
 
 
 def cached(
@@ -64,7 +58,7 @@ def cached(
 ) -> list[Path]:
     """The `count` files of the set `name` in the cache, made by write(path, index) if it has none.
 
-    `size` is about what they take, in bytes. Raises ImageError if the cache cannot be written or
+    `size` is about what one takes, in bytes. Raises ImageError if the cache cannot be written or
     holds an incomplete set.
     """
     finished = cache_directory() / name
@@ -72,9 +66,8 @@ def cached(
         try:
             finished.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=finished.parent) as unfinished:
-                _in_threads(
-                    lambda index: write(Path(unfinished, f"{index:04}.{suffix}"), index), range(count), progress
-                )
+                files = [(Path(unfinished, f"{index:04}.{suffix}"), index) for index in range(count)]
+                _in_threads(lambda file: write(*file), files, progress)
                 # mkdtemp keeps a directory to its owner; the cache may be shared.
                 os.chmod(unfinished, 0o755)
                 try:
@@ -85,7 +78,7 @@ def cached(
         except OSError as error:
             raise ImageError(
                 f"cannot generate the files in {finished.parent}: {error.strerror or error}. "
-                f"Name a writable directory with enough space ({size / 1e6:.0f} MB) in FT_BENCH_CACHE."
+                f"Name a writable directory with enough space ({count * size / 1e6:.0f} MB) in FT_BENCH_CACHE."
             ) from error
     paths = sorted(finished.glob(f"*.{suffix}"))
     if len(paths) != count:
@@ -95,9 +88,8 @@ def cached(
     return paths
 
 
-def _in_threads(work: Callable, items: Iterable, progress: Progress) -> list:
+def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
     """Results of work(item) in order; on an exception no further item is begun."""
-    items = list(items)
     results = []
     pool = ThreadPoolExecutor(cgroup.usable_cpus())
     try:
@@ -115,9 +107,6 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
 
     Raises ImageError if the directory cannot be read or holds none.
     """
-    if not directory.is_dir():
-        what = "is not a directory" if directory.exists() else "does not exist"
-        raise ImageError(f"--data {directory} {what}: name a directory that holds images")
 
     def unreadable(error: OSError) -> None:
         raise ImageError(f"--data: cannot read {error.filename}: {error.strerror}") from error

@@ -2,37 +2,78 @@
 
 The cache is shared by the controller and its trials, in another container too, so a source is made by
 the controller and named to the trials by its paths.
+
+Beside images, what is generated are scientific samples as detectors write them: 16-bit values that no compressor makes
+smaller. Shards hold samples of any size one after the other, without a header; a record is a pickle of one sample with
+what was found in it.
 """
 
-from __future__ import annotations
-
+import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from ftbench.data import images, raw_samples
+import numpy as np
+
+from ftbench.data import images
+
+MIB = 1024 * 1024
+# Few enough for any page cache: where the cache is warm, what is measured is not the disk.
+SHARDS, SHARD_BYTES = 4, 64 * MIB
+# One record: 4 MiB of values, and a list of (row, column, intensity) of the peaks in it.
+RECORDS, RECORD_SHAPE, PEAKS = 24, (2048, 1024), 2000
+SEED = 20261122
+# 4 MiB each, as preprocessed data is kept.
+ARRAY_SHAPE, ARRAY_SEED = (1024, 1024), 20261121
+VERSION = 1
 
 # Begins a step with a title; returns its progress callback.
 Step = Callable[[str], images.Progress]
 
 
-@dataclass(frozen=True)
-class Generated:
-    """Files that are made once and then kept in the cache."""
+def default_arrays(progress: images.Progress, count: int = RECORDS) -> list[Path]:
+    """The generated files of ARRAY_SHAPE float32 values, row after row without a header; as `default_shards`."""
+    rows, columns = ARRAY_SHAPE
 
-    kind: str
-    """What they are, in the plural: "arrays"."""
-    version: int
-    """Raised whenever their bytes would change; part of their name in the cache, as their size is."""
-    make: Callable[[images.Progress], list[Path]]
-    """Gives their paths, made now if the cache has none (images.cached); raises ImageError."""
+    def write(path: Path, index: int) -> None:
+        values = np.random.default_rng([ARRAY_SEED, index]).standard_normal(ARRAY_SHAPE, dtype=np.float32)
+        path.write_bytes(values.tobytes())
+
+    return images.cached(f"arrays-v{VERSION}-{rows}x{columns}-float32-{count}", "bin", count, 4 * MIB, write, progress)
 
 
-# The files that scenarios generate, by the name of their source.
-GENERATED: dict[str, Generated] = {
-    "arrays": Generated("arrays", raw_samples.VERSION, raw_samples.default_arrays),
-    "shards": Generated("shards", raw_samples.VERSION, raw_samples.default_shards),
-    "records": Generated("records", raw_samples.VERSION, raw_samples.default_records),
+def default_shards(progress: images.Progress, count: int = SHARDS, size: int = SHARD_BYTES) -> list[Path]:
+    """The generated shards, `count` files of `size` random bytes; made, and raises ImageError, as images.cached."""
+
+    def write(path: Path, index: int) -> None:
+        path.write_bytes(np.random.default_rng([SEED, index]).bytes(size))
+
+    return images.cached(f"shards-v{VERSION}-{size}-{count}", "bin", count, size, write, progress)
+
+
+def default_records(progress: images.Progress, count: int = RECORDS) -> list[Path]:
+    """The generated records, `count` pickles of {"number", "image", "peaks"}; as `default_shards`.
+
+    The image is an int16 array of RECORD_SHAPE, the peaks a list of PEAKS tuples (row, column, intensity).
+    """
+    rows, columns = RECORD_SHAPE
+
+    def write(path: Path, index: int) -> None:
+        values = np.random.default_rng([SEED, 1000 + index]).bytes(rows * columns * 2)
+        random = np.random.default_rng([SEED, index, PEAKS])
+        place, across = random.uniform(0, rows, PEAKS), random.uniform(0, columns, PEAKS)
+        peaks = zip(place.tolist(), across.tolist(), random.exponential(1000.0, PEAKS).tolist(), strict=True)
+        image = np.frombuffer(values, np.int16).reshape(RECORD_SHAPE)
+        path.write_bytes(pickle.dumps({"number": index, "image": image, "peaks": list(peaks)}, protocol=5))
+
+    name = f"records-v{VERSION}-{rows}x{columns}-int16-{count}"
+    return images.cached(name, "pickle", count, 4 * MIB + 50_000, write, progress)
+
+
+# What makes the files that scenarios generate beside images, by the name of their source; raises ImageError.
+GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
+    "arrays": default_arrays,
+    "shards": default_shards,
+    "records": default_records,
 }
 
 
@@ -49,11 +90,16 @@ class Sources:
         Raises ImageError if they cannot be read or made.
         """
         if name not in self._made:
-            if name in GENERATED:
-                self._made[name] = self._generated(GENERATED[name])
-            else:
-                self._made[name] = {"images": self._images, "nothing": self._nothing}[name]()
+            self._made[name] = self._make(name)
         return self._made[name]
+
+    def _make(self, name: str) -> tuple[list[str], dict]:
+        if name == "nothing":
+            return _described("none", name, [], None)
+        if name == "images":
+            return self._images()
+        paths = GENERATED[name](self._step(f"generating the {name} (once)"))
+        return _described("generated", name, paths, VERSION)
 
     def _images(self) -> tuple[list[str], dict]:
         data = self._data
@@ -73,32 +119,17 @@ class Sources:
             return _described("generated", "images", paths, images.VERSION, resized)
         return _described("own", "images", paths, None, resized, data.absolute())
 
-    def _generated(self, source: Generated) -> tuple[list[str], dict]:
-        paths = source.make(self._step(f"generating the {source.kind} (once)"))
-        return _described("generated", source.kind, paths, source.version)
-
-    @staticmethod
-    def _nothing() -> tuple[list[str], dict]:
-        return [], {
-            "source": "none",
-            "kind": "nothing",
-            "directory": None,
-            "files": 0,
-            "resized": 0,
-            "mean_bytes": 0,
-            "version": None,
-        }
-
 
 def _described(
     source: str, kind: str, paths: list[Path], version: int | None, resized: int = 0, directory: Path | None = None
 ) -> tuple[list[str], dict]:
+    directory = directory or (paths[0].parent if paths else None)
     return [str(p) for p in paths], {
         "source": source,
         "kind": kind,
-        "directory": str(directory or paths[0].parent),
+        "directory": directory and str(directory),
         "files": len(paths),
         "resized": resized,
-        "mean_bytes": round(sum(p.stat().st_size for p in paths) / len(paths)),
+        "mean_bytes": round(sum(p.stat().st_size for p in paths) / max(1, len(paths))),
         "version": version,
     }

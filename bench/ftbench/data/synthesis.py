@@ -9,8 +9,6 @@ constants were fitted against photographs resized to the same size and saved wit
 settings; tests/unit/bench/test_image_realism.py holds them to within 20%.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

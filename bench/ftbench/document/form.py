@@ -30,7 +30,6 @@ Name = A[str, {"pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"}]
 Metric = A[Name, "a metric's name (bench/ftbench/plan/metrics.py, which has its unit)"]
 Checksum = A[str, {"pattern": "^[0-9a-f]{64}$"}]
 Series = A[list[float], {"minItems": 1, "maxItems": DISTRIBUTION_LIMIT}]
-Both = A[list[Positive], {"minItems": 2, "maxItems": 2}]
 Status = Literal["complete", "incomplete"]
 Outcome = Literal["passed", "failed", "crashed", "hung"]
 
@@ -55,6 +54,7 @@ class Options:
     cache: A[str | None, "where downloads are kept"]
     dataset: A[str | None, "--dataset, the user's own; null for the scenarios'"]
     collate_fn: A[str | None, "--collate-fn"]
+    folders: A[dict[Literal["CODE", "DATA"], str], OPTIONAL, "what /code and /data of the containers are in the host"]
 
 
 class Interpreter:
@@ -200,14 +200,10 @@ class Disturbance:
     """What else ran while trials ran (ftbench.machine.disturbance)."""
 
     seconds: A[Positive, "that the figures are means over"]
-    own_cpus: A[NotNegative | None, "CPUs that the trial used"]
+    own_cpus: A[NotNegative, "CPUs that the trial used"]
     other_cpus: A[NotNegative | None, "CPUs that others used of those that it may use; null where not to be told"]
     stolen_cpus: A[NotNegative | None, "CPUs that the hypervisor gave to others (steal time); null where not told"]
     throttled_seconds: A[NotNegative | None, "that its control group stood still for its quota; null without a group"]
-
-
-class TrialDisturbance(Disturbance):
-    own_cpus: A[NotNegative, "CPUs that the trial used"]
 
 
 class RoundDisturbance(Disturbance):
@@ -231,7 +227,7 @@ class Trial:
     torch: A[str, "version of torch"]
     free_threaded: A[bool, "of the interpreter that measured"]
     gil_enabled: A[bool, "at the end of the trial"]
-    disturbance: A[TrialDisturbance, "what else ran while the trial ran"]
+    disturbance: A[Disturbance, "what else ran while the trial ran"]
 
 
 class Round:
@@ -247,12 +243,6 @@ class Range:
     max: A[float, "the highest round"]
 
 
-class Spread:
-    median: A[Positive, "the middle round"]
-    min: A[Positive, "the lowest round"]
-    max: A[Positive, "the highest round"]
-
-
 class Percentiles:
     unit: A[str, "of the values"]
     values: A[Whole, "how many there are in all rounds"]
@@ -262,7 +252,7 @@ class Percentiles:
 class Summary:
     key: A[str, "of the contestant"]
     n: A[Whole, "rounds"]
-    metrics: A[dict[Name, Spread], {"minProperties": 1}, "median, min and max over the rounds, by metric"]
+    metrics: A[dict[Name, Range], {"minProperties": 1}, "median, min and max over the rounds, by metric"]
     distributions: A[dict[str, Percentiles], "of the trials' distributions, by name; none of curves ('over')"]
 
 
@@ -310,7 +300,7 @@ class Scenario(Load):
     case_unit: A[str, "the unit of the cases' values, or empty"]
     cases: A[list[Case], "the conditions that it was measured under, in order; empty if there is but one"]
     picture: A[str | None, OPTIONAL, "some samples as a PNG, in base64; null where the scenario draws none"]
-    contestants: A[list[Contestant], "who took part, given up later or not"]
+    contestants: A[list[Contestant], {"minItems": 1}, "who took part, given up later or not"]
     rounds: A[list[Round], {"minItems": 1}, "finished rounds; in each, every contestant was measured once"]
     analysis: Analysis
 
@@ -354,7 +344,7 @@ class Waterfall(Chain):
     case: A[str, "its name, or empty"]
     workers: A[Count, "of each contestant"]
     cpu_per_1000: A[Chain, "the same in seconds of CPU time for 1,000 samples"]
-    ends: A[dict[str, Both], "time_to_first_batch (s) and pss_mib of start and end"]
+    ends: A[dict[str, A[list[Positive], {"minItems": 2, "maxItems": 2}]], "time_to_first_batch, pss_mib: start and end"]
     missing: A[list[str], "configurations and kinds of workers that were not measured"]
 
 

@@ -1,12 +1,10 @@
 """Whether a results.json is what a run wrote: complete, of this form, consistent in itself, and unchanged.
 
 Three lines of defence, so that a message can say what is wrong and where: the schema (document.schema) knows the form
-of every field; `inconsistencies` recomputes from the rounds what was summed up from them; the seal, SHA-256 sums of
+of every field; `_problems` recomputes from the rounds what was summed up from them; the seal, SHA-256 sums of
 the parts of the document, notices any other change. The seal protects from accidents and from forgetting, not from
 somebody who wants to deceive: whoever can edit the figures can seal them again.
 """
-
-from __future__ import annotations
 
 import functools
 import hashlib
@@ -17,15 +15,20 @@ from dataclasses import asdict
 from statistics import StatisticsError
 
 from ftbench.document.schema import schema
+from ftbench.plan.contestants import Target
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.variants import VARIANTS
-from ftbench.stats.statistics import median, ratio
-from ftbench.stats.waterfall import in_each_process, waterfalls
+from ftbench.stats.statistics import adjust, distributions, ratio, reached, spread
+from ftbench.stats.waterfall import trials_of, waterfalls
 
 # Beside rounding in printing, which JSON has none of, only another machine's libm differs.
 RELATIVE = 1e-9
-# What is computed again of a ratio.
-RATIO = ("mean", "low", "high", "resolution")
+# Rounds that hardly differ have p-values near 0, of which only this much is the same with another libm.
+ABSOLUTE = 1e-9
+
+
+# Verdicts as other benches of this schema version wrote them.
+FORMER = {"a larger part": "larger", "a smaller part": "smaller"}
 
 
 class Inconsistent(Exception):
@@ -69,26 +72,36 @@ def check(document: dict) -> None:
     except fastjsonschema.JsonSchemaException as error:
         # Its message may quote the value, which may be the whole document.
         raise Inconsistent(f"it breaks the schema: {error.message[:300]}") from error
-    for scenario in document["scenarios"]:
-        for problem in inconsistencies(scenario):
-            raise Inconsistent(f"it was changed after it was written: scenario {scenario['name']}: {problem}")
+    for problem in _problems(document):
+        raise Inconsistent(f"it was changed after it was written: {problem}")
+
+
+def _problems(document: dict) -> Iterator[str]:
+    """In what a document of the schema's form disagrees with itself and its seal."""
+    scenarios = document["scenarios"]
+    if len({scenario["name"] for scenario in scenarios}) != len(scenarios):
+        yield "a scenario is there twice"
+    for scenario in scenarios:
+        for problem in _of_scenario(scenario):
+            yield f"scenario {scenario['name']}: {problem}"
+    yield from _verdicts([c for scenario in scenarios for c in scenario["analysis"]["comparisons"]])
     try:
-        found = waterfalls(document["scenarios"])
+        found = waterfalls(scenarios)
     except (KeyError, StatisticsError) as error:
-        raise Inconsistent(
-            f"it was changed after it was written: its scenarios make no waterfalls ({error})"
-        ) from error
-    if found != document["waterfalls"]:
-        raise Inconsistent("it was changed after it was written: its waterfalls are not those of its scenarios")
-    for problem in _inconsistent_stress(document):
-        raise Inconsistent(f"it was changed after it was written: stress: {problem}")
+        yield f"its scenarios make no waterfalls ({error})"
+    else:
+        if not _same(found, document["waterfalls"]):
+            yield "its waterfalls are not those of its scenarios"
+    if "stress" in document:
+        for problem in _stress(document["stress"], document["options"]["configs"]):
+            yield f"stress: {problem}"
     sums = seal(document)
     changed = [name for name in {**sums, **document["seal"]} if sums.get(name) != document["seal"].get(name)]
     if changed:
-        raise Inconsistent(f"it was changed after it was written: {', '.join(changed)}")
+        yield ", ".join(changed)
 
 
-def inconsistencies(scenario: dict) -> Iterator[str]:
+def _of_scenario(scenario: dict) -> Iterator[str]:
     """In what a scenario of the document disagrees with itself; the rounds' own figures are taken as they are."""
     for name in scenario["metrics"]:
         if name not in METRICS:
@@ -103,73 +116,106 @@ def inconsistencies(scenario: dict) -> Iterator[str]:
             yield f"{key}: variant {c['variant']!r} is unknown to this bench"
         if c["case"] not in cases:
             yield f"{key}: there is no case {c['case']!r}"
-    yield from _inconsistent_rounds(scenario, contestants)
-    analysis = scenario["analysis"]
+    for position, one in enumerate(scenario["rounds"], 1):
+        yield from _round(position, one, scenario["metrics"], contestants)
+    analysis, rounds = scenario["analysis"], scenario["rounds"]
+    trials = {key: trials_of(scenario, key) for key in contestants}
+    summed_up = {c["key"] for c in analysis["contestants"]}
     values = {
-        c["key"]: {metric: in_each_process(scenario, c["key"], metric) for metric in scenario["metrics"]}
-        for c in analysis["contestants"]
+        key: {metric: [trial["metrics"][metric] for trial in of] for metric in scenario["metrics"]}
+        for key, of in trials.items()
+        if key in summed_up
     }
+    for key in contestants:
+        if key not in summed_up and len(trials[key]) == len(rounds):
+            yield f"the analysis lacks {key}, which took part in every round"
     for c in analysis["contestants"]:
         if c["key"] not in contestants:
             yield f"the analysis has {c['key']}, which did not take part"
-        elif c["n"] != len(scenario["rounds"]):
-            yield f"{c['key']} is said to have {c['n']} rounds of {len(scenario['rounds'])}"
+        elif c["n"] != len(rounds):
+            yield f"{c['key']} is said to have {c['n']} rounds of {len(rounds)}"
         else:
-            yield from _inconsistent_summary(c, values[c["key"]])
+            yield from _summary(c, values[c["key"]], trials[c["key"]])
     for c in analysis["comparisons"]:
-        yield from _inconsistent_comparison(c, values, contestants)
+        yield from _comparison(c, values)
 
 
-def _inconsistent_rounds(scenario: dict, contestants: dict) -> Iterator[str]:
-    for position, one in enumerate(scenario["rounds"], 1):
-        if one["number"] != position:
-            yield f"round {position} is missing"
-        ran = [trial["contestant"] for trial in one["trials"]]
-        for key in {*ran} - {*contestants}:
-            yield f"round {one['number']} has a trial of {key}, which is no contestant"
-        if len({*ran}) != len(ran):
-            yield f"round {one['number']} has a contestant twice"
-        for trial in one["trials"]:
-            for metric in scenario["metrics"]:
-                if metric not in trial["metrics"]:
-                    yield f"round {one['number']}: {trial['contestant']} has no {metric}"
+def _round(position: int, one: dict, metrics: list[str], contestants: dict) -> Iterator[str]:
+    if one["number"] != position:
+        yield f"round {position} is missing"
+    ran = [trial["contestant"] for trial in one["trials"]]
+    for key in {*ran} - {*contestants}:
+        yield f"round {position} has a trial of {key}, which is no contestant"
+    if len({*ran}) != len(ran):
+        yield f"round {position} has a contestant twice"
+    for trial in one["trials"]:
+        for metric in {*metrics} - {*trial["metrics"]}:
+            yield f"round {position}: {trial['contestant']} has no {metric}"
+        for name, kept in trial["distributions"].items():
+            if "over" in kept and len(kept["over"]["values"]) != len(kept["values"]):
+                yield f"round {position}: {name} of {trial['contestant']} is no curve: a value has no place"
 
 
-def _inconsistent_summary(summary: dict, values: dict[str, list[float]]) -> Iterator[str]:
+def _summary(c: dict, values: dict[str, list[float]], trials: list[dict]) -> Iterator[str]:
     for metric, of in values.items():
-        if len(of) != summary["n"] or metric not in summary["metrics"]:
-            yield f"{summary['key']}: {metric} is not there for every round"
-            continue
-        found = {"median": median(of), "min": min(of), "max": max(of)}
-        yield from _others(f"of {metric} of {summary['key']}", summary["metrics"][metric], found)
+        if len(of) != c["n"] or metric not in c["metrics"]:
+            yield f"{c['key']}: {metric} is not there for every round"
+        else:
+            yield from _others(f"of {metric} of {c['key']}", c["metrics"][metric], spread(of))
+    if not _same(c["distributions"], distributions([trial["distributions"] for trial in trials])):
+        yield f"the distributions of {c['key']} are not those of its rounds"
 
 
-def _inconsistent_comparison(c: dict, values: dict, contestants: dict) -> Iterator[str]:
+def _comparison(c: dict, values: dict[str, dict[str, list[float]]]) -> Iterator[str]:
     for key in (c["numerator"], c["denominator"]):
-        if key not in contestants or key not in values:
+        if key not in values:
             yield f"{c['title']!r} compares {key}, which was not measured in every round"
             return
-    pairs = values[c["numerator"]].get(c["metric"]), values[c["denominator"]].get(c["metric"])
-    if None in pairs or c["n"] != len(pairs[0]):
-        yield f"{c['title']!r}: {c['metric']} was not measured in {c['n']} rounds"
+        if len(values[key].get(c["metric"], ())) != c["n"]:
+            yield f"{c['title']!r}: {c['metric']} was not measured in {c['n']} rounds"
+            return
+    try:
+        found = ratio(values[c["numerator"]][c["metric"]], values[c["denominator"]][c["metric"]])
+    except ValueError as error:
+        yield f"{c['title']!r}: {c['metric']}: {error}"
         return
-    found = asdict(ratio(*pairs))
-    yield from _others(f"of the ratio of {c['metric']} of {c['title']!r}", c, {name: found[name] for name in RATIO})
+    yield from _others(f"of the ratio of {c['metric']} of {c['title']!r}", c, asdict(found))
+    if c["target"]:
+        verdict = reached(found, Target(c["target"]["at"], c["target"]["value"]))
+        yield from _others(f"of the target of {c['title']!r}", c["target"], {"verdict": verdict})
 
 
-def _others(what: str, said: dict, found: Mapping[str, float | None]) -> Iterator[str]:
+def _verdicts(comparisons: list[dict]) -> Iterator[str]:
+    """Which comparisons are judged in another way than their figures, and how many were explored, say."""
+    found = [dict(c) for c in comparisons]
+    adjust([{"comparisons": found}])
+    for c, again in zip(comparisons, found, strict=True):
+        yield from _others(f"of the ratio of {c['metric']} of {c['title']!r}", c, {"q": again["q"]})
+        if FORMER.get(c["verdict"], c["verdict"]) != again["verdict"]:
+            yield f"the verdict of {c['metric']} of {c['title']!r} is {again['verdict']}, not {c['verdict']}"
+
+
+def _others(what: str, said: dict, found: Mapping[str, object]) -> Iterator[str]:
     """Which figures are said to be others than were found."""
     for name, value in found.items():
-        if said[name] != value and not (said[name] and value and math.isclose(said[name], value, rel_tol=RELATIVE)):
+        if not _same(said[name], value):
             yield f"the {name} {what} is said to be {said[name]}, its rounds give {value}"
 
 
-def _inconsistent_stress(document: dict) -> Iterator[str]:
+def _same(said: object, found: object) -> bool:
+    """Whether two parts of documents are equal, their figures as far as another machine's libm allows."""
+    match said, found:
+        case dict(), dict():
+            return said.keys() == found.keys() and all(_same(said[key], found[key]) for key in said)
+        case list(), list():
+            return len(said) == len(found) and all(map(_same, said, found))
+        case int() | float(), int() | float():
+            return math.isclose(said, found, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    return said == found
+
+
+def _stress(part: dict, configs: list[str]) -> Iterator[str]:
     """In what the thread-safety suite's part disagrees with itself and with the options."""
-    part = document.get("stress")
-    if part is None:
-        return
-    configs = document["options"]["configs"]
     seen = set()
     for result in part["results"]:
         name = f"{result['scenario']} in {result['configuration']}"

@@ -5,12 +5,11 @@ Files appear by a rename of a complete, synchronised copy, so that a full disk o
 the file, never half of one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import re
+import shlex
 import tempfile
 from datetime import datetime
 from pathlib import Path
@@ -74,17 +73,18 @@ class Results:
             write_atomically(path, content)
         except OSError as error:
             where = self.directory or self.root
-            kept = (
-                sorted(p.name for p in self.directory.iterdir() if not p.name.startswith(".")) if self.directory else []
-            )
+            there = self.directory.iterdir() if self.directory else ()
+            kept = sorted(p.name for p in there if not p.name.startswith("."))
             state = f"intact there: {', '.join(kept)}" if kept else "nothing of this run was saved"
+            what = "Make room or name another directory with --out DIR, then run again."
+            if name != "results.json" and "results.json" in kept:  # what was measured is safe
+                what = f"Make room, then make the report: ./twins bench report {shlex.quote(str(where))}"
             if self.directory and not kept:
                 with contextlib.suppress(OSError):
                     self.directory.rmdir()
             raise ResultsError(
                 f"cannot write {name} to {where}: {error.strerror or error} ({state}; earlier "
-                "results are untouched). Make room or name another directory with --out DIR, "
-                "then run again."
+                f"results are untouched). {what}"
             ) from error
         return path
 
@@ -136,10 +136,7 @@ class Results:
 
 
 def find(path: Path) -> Path:
-    """The results.json that a path names: the file, or that of a run's directory or of its latest run.
-
-    Raises ResultsError.
-    """
+    """The results.json that a path names: the file, or that of a run's directory or latest run; raises ResultsError."""
     if not path.is_dir():
         return path
     for file in (path / "results.json", path / "latest" / "results.json"):
@@ -168,33 +165,28 @@ def load(path: Path) -> dict:
                 f"{error.lineno}): copy it again, or repeat the run"
             ) from error
         raise ResultsError(f"{path} is not JSON: {error}") from error
-    except UnicodeEncodeError as error:
-        raise ResultsError(f"{path} is not a results.json: it holds what is no text (surrogates)") from error
-    except RecursionError as error:
-        raise ResultsError(f"{path} is not a results.json: it is nested too deeply") from error
-    except ValueError as error:  # a number of more than 4,300 digits, or one that is none: NaN, 1e999
-        raise ResultsError(f"{path} is not a results.json: {error}") from error
+    except (RecursionError, ValueError) as error:
+        # Surrogates; a number of more than 4,300 digits, or one that is none: NaN, 1e999.
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ResultsError(f"{path} is not a results.json: {why}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
-        raise ResultsError(
-            f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}"
-            + (
-                f": use the bench that wrote it{_writer(document)}, or repeat the run"
-                if isinstance(version, int)
-                else ": a results.json of ./twins bench is wanted"
-            )
-        )
+        what = "a results.json of ./twins bench is wanted"
+        if isinstance(version, int):
+            what = f"use the bench that wrote it{_writer(document)}, or repeat the run"
+        raise ResultsError(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {what}")
     try:
         check(document)
     except (Inconsistent, OverflowError) as error:  # an integer that no float holds
         raise ResultsError(
-            f"{path} is not a results.json that can be trusted: {error}. Restore the file, or repeat the run"
+            f"{path} is not a results.json that can be trusted: {error}. Restore the file, use the bench that wrote "
+            f"it{_writer(document)}, or repeat the run"
         ) from error
     return document
 
 
 def _writer(document: dict) -> str:
-    """Which commit wrote a document of another version, if it says so."""
+    """Which commit wrote a document that this bench cannot read, if it says so."""
     with contextlib.suppress(KeyError, TypeError):
         return f" (commit {document['environment']['revision']['commit'][:12]})"
     return ""

@@ -30,7 +30,7 @@ def _of(kind: Any, definitions: dict[str, dict]) -> dict:
         return found
     if origin is Literal:
         return {"enum": [*arguments]}
-    if origin in (list, tuple):
+    if origin is list:
         return {"type": "array", "items": _of(arguments[0], definitions)}
     if origin is dict:
         names, values = (_of(argument, definitions) for argument in arguments)

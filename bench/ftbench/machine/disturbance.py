@@ -6,16 +6,16 @@ groups (Documentation/admin-guide/cgroup-v2.rst) and getrusage(2) for what the t
 is not there to read is None, never zero.
 """
 
-from __future__ import annotations
-
+import contextlib
 import os
-import resource
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from statistics import fmean
+from typing import Annotated, TypedDict
 
+from ftbench.machine.usage import own_seconds
 from ftrun import cgroup
 
 # From these on a round is marked, each a part of the CPU time that the benchmark could have used. Kernel
@@ -47,26 +47,21 @@ class Counters:
 def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None, float | None]:
     """(busy, stolen) seconds of these CPUs; None where /proc/stat has no such lines or counts nothing."""
     busy = stolen = 0.0
-    found = 0
+    names = {f"cpu{number}" for number in cpus}
     for line in (cgroup.read(proc / "stat") or "").splitlines():
         name, *fields = line.split()
-        if not (name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in cpus and len(fields) >= 8):
-            continue
-        user, nice, system, _idle, _iowait, irq, softirq, steal = (int(f) * TICK for f in fields[:8])
-        busy += user + nice + system + irq + softirq
-        stolen += steal
-        found += 1
+        if name in names and len(fields) >= 8:
+            user, nice, system, _idle, _iowait, irq, softirq, steal = (int(f) * TICK for f in fields[:8])
+            busy += user + nice + system + irq + softirq
+            stolen += steal
     # Some sandboxes show the lines with nothing but zeros.
-    return (busy, stolen) if found and busy else (None, None)
+    return (busy, stolen) if busy else (None, None)
 
 
 def counters() -> Counters:
     """The counters now."""
-    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     busy, stolen = cpu_times(os.sched_getaffinity(0))
-    return Counters(
-        time.monotonic(), busy, stolen, cgroup.throttled_seconds(), sum(u.ru_utime + u.ru_stime for u in usage)
-    )
+    return Counters(time.monotonic(), busy, stolen, cgroup.throttled_seconds(), own_seconds())
 
 
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
@@ -112,79 +107,63 @@ def together(parts: Sequence[Mapping]) -> dict:
     }
 
 
-@dataclass(frozen=True)
-class State:
+class State(TypedDict):
     """The machine between rounds."""
 
     # What is said of each field stands in the JSON schema of results.json (ftbench.document.form).
     load: Annotated[
-        tuple[Annotated[float, {"minimum": 0}], ...] | None,
+        list[Annotated[float, {"minimum": 0}]] | None,
         {"minItems": 3, "maxItems": 3},
         "load average over 1, 5 and 15 minutes, of the whole machine (proc_loadavg(5))",
     ]
     affinity: Annotated[int, {"minimum": 1}, "CPUs that the process may use"]
     quota: Annotated[float | None, {"minimum": 0}, "CPUs that the control group leaves it; null for all"]
     frequency_mhz: Annotated[
-        float | None, {"minimum": 0}, "mean of those CPUs; in a virtual machine it may be a mere name"
+        float | None, {"minimum": 0}, "mean of the usable CPUs; in a virtual machine it may be a mere name"
     ]
     governor: Annotated[str | None, "frequency governor; null where none is to be seen, as in most virtual machines"]
     turbo: Annotated[bool | None, "whether CPUs may exceed their nominal frequency; null where that is not to be seen"]
 
-    def document(self) -> dict:
-        """The state as results.json has it."""
-        return {**asdict(self), "load": list(self.load) if self.load else None}
 
-
-def state(sys: Path = Path("/sys/devices/system/cpu"), proc: Path = Path("/proc")) -> State:
+def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
     """The state of the machine now."""
     try:
-        load = tuple(round(value, 2) for value in os.getloadavg())
+        load = [round(value, 2) for value in os.getloadavg()]
     except OSError:
         load = None
     cpus = os.sched_getaffinity(0)
-    found = (cgroup.read(sys / f"cpu{n}/cpufreq/scaling_governor") for n in cpus)
-    return State(
-        load,
-        len(cpus),
-        cgroup.cpu_quota(),
-        _frequency(cpus, sys, proc),
-        ", ".join(sorted({governor for governor in found if governor is not None})) or None,
-        _turbo(sys),
-    )
+    governors = {cgroup.read(sys / f"cpu{n}/cpufreq/scaling_governor") for n in cpus}
+    return {
+        "load": load,
+        "affinity": len(cpus),
+        "quota": cgroup.cpu_quota(),
+        "frequency_mhz": _frequency(),
+        "governor": ", ".join(sorted(filter(None, governors))) or None,
+        "turbo": _turbo(sys),
+    }
 
 
-def _frequency(cpus: set[int], sys: Path, proc: Path) -> float | None:
-    found = [
-        int(text) / 1000
-        for n in cpus
-        if (text := cgroup.read(sys / f"cpu{n}/cpufreq/scaling_cur_freq") or "").isdecimal()
-    ]
-    if not found:
-        number = None
-        for line in (cgroup.read(proc / "cpuinfo") or "").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "processor" and value.strip().isdecimal():
-                number = int(value)
-            elif name.strip() == "cpu MHz" and number in cpus:
-                found.append(float(value))
-    return round(sum(found) / len(found), 1) if found else None
+def _frequency() -> float | None:
+    """The mean of the CPUs that may be used, in MHz; None if the system does not say."""
+    import psutil
+
+    each: list = []
+    with contextlib.suppress(NotImplementedError, OSError, ValueError):
+        each = psutil.cpu_freq(percpu=True)
+    found = [each[cpu].current for cpu in os.sched_getaffinity(0) if cpu < len(each) and each[cpu].current]
+    return round(fmean(found), 1) if found else None
 
 
 def _turbo(sys: Path) -> bool | None:
-    no_turbo = cgroup.read(sys / "intel_pstate/no_turbo")
-    if no_turbo in ("0", "1"):
-        return no_turbo == "0"
-    boost = cgroup.read(sys / "cpufreq/boost")
-    return boost == "1" if boost in ("0", "1") else None
+    no_turbo = {"0": True, "1": False}.get(cgroup.read(sys / "intel_pstate/no_turbo") or "")
+    boost = {"1": True, "0": False}.get(cgroup.read(sys / "cpufreq/boost") or "")
+    return boost if no_turbo is None else no_turbo
 
 
 def of_round(before: State, after: State, trials: Mapping[str, Mapping]) -> dict:
-    """A round's disturbance for results.json; `trials` are those of `together`, by contestant.
-
-    `marks` says what disturbed it, one text each, none if nothing did.
-    """
-    found = {"before": before.document(), "after": after.document(), **together(list(trials.values()))}
-    return {**found, "marks": marks(found, before.affinity)}
+    """A round's disturbance for results.json; `trials` are those of `together`, by contestant."""
+    found = {"before": before, "after": after, **together(list(trials.values()))}
+    return {**found, "marks": marks(found, before["affinity"])}
 
 
 def marks(found: Mapping, usable: float) -> list[str]:
@@ -214,7 +193,7 @@ def warning(scenario: str, rounds: Sequence[Mapping]) -> str | None:
     )
 
 
-def about_machine(before: Mapping) -> list[str]:
+def about_machine(before: State) -> list[str]:
     """What a run's first state says about the machine that makes figures vary, for the report's warnings."""
     result = []
     if before["governor"] not in (None, "performance"):

@@ -6,8 +6,6 @@ much is left is what mincore(2) says. Linux only; the functions hold nothing and
 any thread.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

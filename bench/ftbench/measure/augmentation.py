@@ -4,8 +4,6 @@ Every random number belongs to its sample (ftloader.sample_rng), so that the sam
 any number of workers, threads or processes. Imported by trials alone.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from typing import Any
@@ -103,10 +101,7 @@ AUGMENTATIONS = {"light": light, "heavy": heavy}
 
 
 class Augmented:
-    """Decoded by Pillow, augmented, standardised: sample i is a (3, 224, 224) float32 array.
-
-    Immutable after construction, so threads may share it.
-    """
+    """Decoded by Pillow, augmented, standardised: sample i is a (3, 224, 224) float32 array."""
 
     def __init__(self, paths: list[str], amount: str):
         self._paths, self._augment = tuple(paths), AUGMENTATIONS[amount]
@@ -122,29 +117,25 @@ class Augmented:
 
 
 def picture(paths: list[str], amount: str, seed: int) -> bytes:
-    """The beginning of the first batch as a PNG: each image as it is, and augmented below.
-
-    The samples are those that every contestant loads first, by a loader without workers.
-    """
+    """The beginning of every contestant's first batch as a PNG: each image as it is, and augmented below."""
     paths = paths[:PICTURED]
-    rows: dict[str, list[Image.Image]] = {"original": [], amount: []}
+    originals = []
     for path in paths:
         with Image.open(path) as file:
-            rows["original"].append(file.convert("RGB"))
-    for one in first_batch(Augmented(paths, amount), len(paths), seed).numpy():
-        pixels = np.clip(one.transpose(1, 2, 0) * DEVIATION + MEAN, 0, 1) * 255
-        rows[amount].append(Image.fromarray(pixels.round().astype(np.uint8)))
-    sheet = Image.new("RGB", (MARGIN + len(paths) * THUMBNAIL, len(rows) * THUMBNAIL), "white")
+            originals.append(file.convert("RGB"))
+    batch = first_batch(Augmented(paths, amount), len(paths), seed).numpy()
+    pixels = np.clip(batch.transpose(0, 2, 3, 1) * DEVIATION + MEAN, 0, 1) * 255
+    augmented = map(Image.fromarray, pixels.round().astype(np.uint8))
+    sheet = Image.new("RGB", (MARGIN + len(paths) * THUMBNAIL, 2 * THUMBNAIL), "white")
     draw = ImageDraw.Draw(sheet)
-    for row, (name, images) in enumerate(rows.items()):
+    for row, (name, images) in enumerate((("original", originals), (amount, augmented))):
         draw.text((6, row * THUMBNAIL + THUMBNAIL // 2 - 6), name, fill="black")
         for column, image in enumerate(images):
             small = image.resize((THUMBNAIL - 2, THUMBNAIL - 2), Image.Resampling.BILINEAR)
             sheet.paste(small, (MARGIN + column * THUMBNAIL + 1, row * THUMBNAIL + 1))
-    file = io.BytesIO()
     # A palette's 256 colours are enough to look at, in a quarter of the bytes.
-    sheet.quantize(256).save(file, "PNG", optimize=True)
-    return file.getvalue()
+    sheet.quantize(256).save(png := io.BytesIO(), "PNG", optimize=True)
+    return png.getvalue()
 
 
 def first_batch(dataset: Augmented, batch_size: int, seed: int) -> Any:

@@ -20,6 +20,41 @@ class Rows(list):
     """What `rows` left of the samples of a batch."""
 
 
+class Seen:
+    """Checksums of the batches that a measurement took. Used by one thread."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.rows: list[int] = []
+
+    def take(self, batch: Any) -> None:
+        """Note the next batch: some rows of it, of the first one every byte as well."""
+        if self.first is None:
+            self.first = whole(batch)
+        self.rows.append(part(batch))
+
+    def result(self, samples: int, last: int) -> dict:
+        """What a measurement of so many samples, `last` of them in the last batch, gives beside its metrics."""
+        return {
+            "samples": samples,
+            "batches": len(self.rows),
+            "last_batch": last,
+            "first_batch": self.first,
+            "rows": self.rows,
+        }
+
+
+def by_batch(result: Mapping) -> dict[str, int]:
+    """A trial's checksums by batch, in words: the same batch of every contestant has the same name."""
+    found = {} if result["first_batch"] is None else {"first": result["first_batch"]}
+    # Who has more workers measures more batches a turn, and each turn begins anew.
+    a_turn = max(1, len(result["rows"]) // max(1, len(result.get("turn_seconds", ()))))
+    for number, checksum in enumerate(result["rows"]):
+        turn, batch = divmod(number, a_turn)
+        found[f"measured batch {batch} of turn {turn + 1}"] = checksum
+    return found
+
+
 def rows(sample: Any) -> Any:
     """A copy of every CHECKED_ROWS-th row of one sample, a numpy array of at least one dimension."""
     return sample[::CHECKED_ROWS].copy()

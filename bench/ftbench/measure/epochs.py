@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from ftbench.machine.cpu_time import cpu_seconds
+from ftbench.machine.usage import cpu_seconds, tree_usage
 from ftbench.measure import checksums
-from ftbench.measure.memory import memory_pss_mib
+from ftbench.measure.loaders import open_loader
 from ftbench.plan.scenario import Task, Turns
 from ftbench.stats.statistics import typical
 
@@ -29,9 +29,7 @@ def measure(task: Task, **options: object) -> Turns:
     first batch's every byte (`first_batch`) and of some rows of each batch of the turns (`rows`); turn_seconds, and
     turn_began (seconds since 1970).
     """
-    from ftbench.measure.loaders import open_loader
-
-    batch_size, dataset = task.batch_size, task.dataset()
+    batch_size, dataset, seen = task.batch_size, task.dataset(), checksums.Seen()
     # Batches before and after those that are timed.
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
@@ -40,16 +38,16 @@ def measure(task: Task, **options: object) -> Turns:
         epoch = loader.epoch(task.warmup_batches * batch_size)
         batch = next(epoch)
         time_to_first_batch = time.perf_counter() - begin
-        first = checksums.whole(batch)
-        pss = memory_pss_mib()
+        seen.first = checksums.whole(batch)
+        pss = tree_usage().pss
         # Reading the page tables of many workers takes long; twice more is enough.
         step = max(1, task.warmup_batches // 2)
         for number, batch in enumerate(epoch, 1):  # noqa: B007, let go of below
             if number % step == 0:
-                pss = max(pss, memory_pss_mib())
+                pss = max(pss, tree_usage().pss)
         del epoch
 
-    found, turn_seconds, turn_began, timed, last, cpu = [], [], [], 0, 0, 0.0
+    turn_seconds, turn_began, timed, last, cpu = [], [], 0, 0, 0.0
     for turn in range(task.turns):
         # Nothing is held while others have their turns and the time is taken.
         batch = ()
@@ -57,7 +55,7 @@ def measure(task: Task, **options: object) -> Turns:
         with open_loader(task, dataset, persistent=False, **options) as loader:
             for number, batch in enumerate(loader.epoch((before + task.batches + after) * batch_size), 1):
                 # Of all of them: who has more workers begins to take the time later.
-                found.append(checksums.part(batch))
+                seen.take(batch)
                 if number == before:
                     turn_began.append(time.time())
                     cpu -= cpu_seconds()
@@ -69,21 +67,20 @@ def measure(task: Task, **options: object) -> Turns:
                         cpu += cpu_seconds()
                         last = checksums.length(batch)
             if turn == task.turns - 1:
-                pss = max(pss, memory_pss_mib())
+                pss = max(pss, tree_usage().pss)
     throughput = task.batches * batch_size / typical(turn_seconds)
+    samples = task.batches * batch_size * task.turns
     return {
         "metrics": {
             "throughput": throughput,
             "overhead_us": 1e6 / throughput,
-            "cpu_per_1000": 1000 * cpu / (task.turns * task.batches * batch_size),
+            "cpu_per_1000": 1000 * cpu / samples,
             "time_to_first_batch": time_to_first_batch,
             "pss_mib": pss,
         },
-        "samples": task.batches * batch_size * task.turns,
+        **seen.result(samples, last),
+        # Those alone that were timed.
         "batches": timed,
-        "last_batch": last,
-        "first_batch": first,
-        "rows": found,
         "turn_seconds": turn_seconds,
         "turn_began": turn_began,
     }

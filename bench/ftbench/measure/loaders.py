@@ -3,7 +3,7 @@
 All take samples 0, 1, 2, ... in order, beginning again at the dataset's end, and give batches of
 torch's default_collate in that order, so that every contestant's batches can be compared. All get
 the same number of workers; what else they run (a reading, sorting or event loop thread) is theirs.
-Memory is not pinned, unless a scenario asks for it.
+Memory is not pinned, unless a scenario asks for it. What they are made of is imported when they are opened.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch.utils.data
-from torch.utils.data import default_collate
-
 from ftbench.measure.bare_loop import BareLoop
 from ftbench.plan.scenario import Task
 from ftrun.parent_death import worker_init
 
 
-class EpochSampler(torch.utils.data.Sampler):
+class EpochSampler:
     """Indices `first`, `first` + 1, ... over `count` samples, beginning again after `length`.
 
     `count` and `first` are set between epochs by the consumer's thread.
@@ -42,71 +39,63 @@ class Batch:
     """Builds a batch from its indices, in a peer's worker. Shared by them; holds nothing that changes."""
 
     def __init__(self, dataset: Any):
-        self._dataset = dataset
+        from torch.utils.data import default_collate
+
+        self._dataset, self._collate = dataset, default_collate
 
     def __call__(self, indices: list[int]) -> Any:
-        """The collated samples of these indices."""
-        return default_collate([self._dataset[index] for index in indices])
+        return self._collate([self._dataset[index] for index in indices])
 
 
 class Repeated:
-    """An iterable that is asked for an iterator for each epoch."""
+    """A loader that is started anew for each epoch by `start`, over what its sampler then has."""
 
-    def __init__(self, iterable: Any, sampler: EpochSampler):
-        self._iterable, self._sampler = iterable, sampler
+    def __init__(self, start: Callable[[], Iterator], sampler: EpochSampler):
+        self._start: Callable[[], Iterator] | None = start
+        self._sampler = sampler
 
     def epoch(self, samples: int, first: int = 0) -> Iterator:
         """An iterator over the batches of so many samples, from the first one on."""
+        assert self._start
         self._sampler.count, self._sampler.first = samples, first
-        return iter(self._iterable)
+        return self._start()
 
     def close(self) -> None:
         """Let the loader go; its iterator ends the workers."""
-        self._iterable = None
+        self._start = None
 
 
-def _data_loader(kind: type, task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeated:
-    """A DataLoader of torch's, or one that is called as that is."""
-    sampler = EpochSampler(len(dataset))
-    return Repeated(
-        kind(
-            dataset,
-            batch_size=task.batch_size,
-            sampler=sampler,
-            num_workers=task.workers,
-            prefetch_factor=task.prefetch_factor,
-            persistent_workers=persistent,
-            **options,
-        ),
-        sampler,
-    )
-
-
-def _loader(task: Task, dataset: Any, persistent: bool, method: str, start: str | None = None, **more: Any) -> Repeated:
-    """This project's DataLoader, with further arguments of it; `start` is the start method of its processes."""
-    from ftloader import DataLoader
-
-    init = worker_init if method == "process" else None
-    options = {"worker_method": method, "multiprocessing_context": start, "worker_init_fn": init, **more}
-    return _data_loader(DataLoader, task, dataset, persistent, **options)
-
-
-def _serial(task: Task, dataset: Any, _persistent: bool) -> Repeated:
-    """This project's DataLoader without workers: samples are loaded by whoever asks for a batch."""
-    from ftloader import DataLoader
-
-    sampler = EpochSampler(len(dataset))
-    return Repeated(DataLoader(dataset, batch_size=task.batch_size, sampler=sampler), sampler)
-
-
-def _torch(task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeated:
-    """torch.utils.data.DataLoader with worker processes.
+def _torch(task: Task, dataset: Any, persistent: bool, kind: type | None = None, **options: Any) -> Repeated:
+    """torch.utils.data.DataLoader with worker processes, or one that is called as that is; `options` come first.
 
     https://pytorch.org/docs/2.10/data.html: persistent_workers keeps the processes and their dataset
     between epochs; prefetch_factor is the number of batches loaded in advance by each worker (its
     default is 2, which is what all get here). The start method is the platform's.
     """
-    return _data_loader(torch.utils.data.DataLoader, task, dataset, persistent, worker_init_fn=worker_init, **options)
+    from torch.utils.data import DataLoader
+
+    kind, sampler = kind or DataLoader, EpochSampler(len(dataset))
+    usual = {
+        "num_workers": task.workers,
+        "prefetch_factor": task.prefetch_factor,
+        "persistent_workers": persistent,
+        "worker_init_fn": worker_init,
+    }
+    loader = kind(dataset, batch_size=task.batch_size, sampler=sampler, **{**usual, **options})
+    return Repeated(loader.__iter__, sampler)
+
+
+def _ours(task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeated:
+    """This project's DataLoader."""
+    from ftloader import DataLoader
+
+    return _torch(task, dataset, persistent, DataLoader, **options)
+
+
+_processes = functools.partial(_ours, worker_method="process")
+_threads = functools.partial(_ours, worker_method="thread", worker_init_fn=None)
+# Samples are loaded by whoever asks for a batch.
+_serial = functools.partial(_ours, num_workers=0, prefetch_factor=None, persistent_workers=False, worker_init_fn=None)
 
 
 def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
@@ -121,28 +110,10 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
     sampler = EpochSampler(len(dataset))
     node = Batcher(SamplerWrapper(sampler), batch_size=task.batch_size, drop_last=False)
     node = ParallelMapper(node, map_fn=Batch(dataset), num_workers=task.workers, in_order=True, method="thread")
-    return Repeated(Loader(Prefetcher(node, prefetch_factor=2 * task.workers)), sampler)
+    return Repeated(Loader(Prefetcher(node, prefetch_factor=2 * task.workers)).__iter__, sampler)
 
 
-class _Pipelines:
-    """A new spdl pipeline for each epoch, as `build` makes it from the epoch's sampler."""
-
-    def __init__(self, build: Callable[[EpochSampler], Any], length: int):
-        self._build, self._length = build, length
-
-    def epoch(self, samples: int, first: int = 0) -> Iterator:
-        """Run a pipeline to its end, or until the iterator is closed."""
-        sampler = EpochSampler(self._length)
-        sampler.count, sampler.first = samples, first
-        pipeline = self._build(sampler)
-        with pipeline.auto_stop():
-            yield from pipeline.get_iterator()
-
-    def close(self) -> None:
-        """Each pipeline has ended with its epoch."""
-
-
-def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> _Pipelines:
+def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> Repeated:
     """spdl.pipeline whose stage builds a whole batch, in as many threads as there are workers.
 
     https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html: the
@@ -157,36 +128,43 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> 
     spdl.dataloader.DataLoader, whose settings these are.
     """
     from spdl.pipeline import PipelineBuilder
+    from torch.utils.data import BatchSampler, default_collate
 
+    sampler = EpochSampler(len(dataset))
     stage = {"concurrency": task.workers, "output_order": "input"}
 
-    def build(sampler: EpochSampler) -> Any:
+    def start() -> Iterator:
+        """Run a new pipeline to its end, or until the iterator is closed."""
         new = PipelineBuilder()
         if singly:
             built = new.add_source(sampler).pipe(dataset.__getitem__, **stage).aggregate(task.batch_size)
             built = built.pipe(default_collate, **stage)
         else:
-            batches = torch.utils.data.BatchSampler(sampler, task.batch_size, drop_last=False)
+            batches = BatchSampler(sampler, task.batch_size, drop_last=False)
             built = new.add_source(batches).pipe(Batch(dataset), **stage)
         ended = built.add_sink(buffer_size=task.prefetch_factor * task.workers)
-        return ended.build(num_threads=task.workers, max_failures=0, use_thread_output_queue=True)
+        pipeline = ended.build(num_threads=task.workers, max_failures=0, use_thread_output_queue=True)
+        with pipeline.auto_stop():
+            yield from pipeline.get_iterator()
 
-    return _Pipelines(build, len(dataset))
+    return Repeated(start, sampler)
 
 
-def _stack(samples: list) -> Any:
-    """torch's default_collate under another name, which the loader leaves the whole batch to."""
-    return default_collate(samples)
+def _stacking(task: Task, dataset: Any, persistent: bool, **options: Any) -> Any:
+    """With torch's default_collate under another name, which the loader leaves the whole batch to."""
+    from torch.utils.data import default_collate
+
+    return _threads(task, dataset, persistent, collate_fn=lambda samples: default_collate(samples), **options)
 
 
 OPEN: dict[str, Callable[..., Any]] = {
-    "loader-thread": functools.partial(_loader, method="thread"),
-    "loader-process": functools.partial(_loader, method="process"),
-    "loader-spawn": functools.partial(_loader, method="process", start="spawn"),
-    "loader-forkserver": functools.partial(_loader, method="process", start="forkserver"),
+    "loader-thread": _threads,
+    "loader-process": _processes,
+    "loader-spawn": functools.partial(_processes, multiprocessing_context="spawn"),
+    "loader-forkserver": functools.partial(_processes, multiprocessing_context="forkserver"),
     # The same loader; the dataset decodes with ftloader.decode.
-    "loader-decode": functools.partial(_loader, method="thread"),
-    "loader-stack": functools.partial(_loader, method="thread", collate_fn=_stack),
+    "loader-decode": _threads,
+    "loader-stack": _stacking,
     "serial": _serial,
     "torch-process": _torch,
     "nodes-thread": _nodes,

@@ -6,17 +6,22 @@ whole. It is the contest of the main job; ftbench.stats.waterfall makes its figu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from ftbench.plan.contest import CASE, COUNT, IMPORTANCE, WITHOUT_CASES, Comparison, Contest, Entry
-from ftbench.plan.contestants import Contestant, Pair, plural
+from ftbench.plan.contestants import Contestant, Pair
 from ftbench.plan.scenario import Case
 
 STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
 PROCESSES, THREADS = "loader-process", "loader-thread"
 REMOVED = "the GIL removed"
+CHANGES = {
+    ("gil", "ft-gil"): "the free-threaded build, GIL on",
+    ("ft-gil", "ft"): REMOVED,
+    ("gil", "ft"): "the free-threaded build, GIL removed",
+}
 
 
 @dataclass(frozen=True)
@@ -29,11 +34,7 @@ class Cell:
 
 
 def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
-    """The chain through these configurations (of "gil", "ft-gil" and "ft"), as long as they allow.
-
-    It begins with torch's loader and goes on with this one, in the first configuration; then the threads go
-    through all of them.
-    """
+    """The chain through these configurations (of "gil", "ft-gil" and "ft"), as long as they allow."""
     configs = [config for config in ("gil", "ft-gil", "ft") if config in configs]
     first = configs[0]
     chain = [
@@ -41,13 +42,8 @@ def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
         Cell(first, PROCESSES, "this loader, still processes"),
         Cell(first, THREADS, "threads instead of processes" + ("" if first == "ft" else ", GIL on")),
     ]
-    for before, after in zip(configs, configs[1:]):  # noqa: B905, Python 3.9 reads this
-        change = {
-            ("gil", "ft-gil"): "the free-threaded build, GIL on",
-            ("ft-gil", "ft"): REMOVED,
-            ("gil", "ft"): "the free-threaded build, GIL removed",
-        }[before, after]
-        chain.append(Cell(after, THREADS, change))
+    for before, after in zip(configs, configs[1:]):
+        chain.append(Cell(after, THREADS, CHANGES[before, after]))
     return tuple(chain)
 
 
@@ -84,22 +80,13 @@ class Chain(Contest):
                     for cell in cells({c.config for c in there.values()})
                     if (c := there.get(Contestant(cell.config, cell.variant, count, case.name).key))
                 ]
-                result += _steps(chain, f", {case.title}" if case.name else "", asked=count == counts[0])
+                both = [(STEP, after, before) for before, after in zip(chain, chain[1:])]
+                if both:
+                    both.insert(0, (TOTAL, chain[-1], chain[0]))
+                asked = count == counts[0]
+                result += [Pair(kind, self._title(a, b), a.key, b.key, asked=asked) for kind, a, b in both]
         for c in there.values():
-            one = Contestant(c.config, c.variant, 1, c.case)
+            one = replace(c, workers=1)
             if c.workers > 1 and one.key in there:
-                title = f"{c.config} {plural(c.variant)}: {c.workers} workers / 1 worker"
-                result.append(Pair(SCALING, title, c.key, one.key, first_only=True))
+                result.append(Pair(SCALING, self._title(c, one), c.key, one.key, first_only=True))
         return result
-
-
-def _steps(chain: Sequence[Contestant], where: str, asked: bool) -> list[Pair]:
-    if len(chain) < 2:
-        return []
-
-    def pair(kind: str, a: Contestant, b: Contestant) -> Pair:
-        title = f"{a.config} {plural(a.variant)} / {b.config} {plural(b.variant)}, x{a.workers}{where}"
-        return Pair(kind, title, a.key, b.key, asked=asked)
-
-    steps = [pair(STEP, after, before) for before, after in zip(chain, chain[1:])]  # noqa: B905
-    return [pair(TOTAL, chain[-1], chain[0]), *steps]

@@ -27,12 +27,8 @@ class Entry:
 
     def contestant(self, workers: int, case: str) -> Contestant:
         """It, with so many workers under this case."""
-        return Contestant(
-            self.config,
-            self.variant,
-            workers if self.workers is None else self.workers,
-            case if self.case is None else self.case,
-        )
+        workers = workers if self.workers is None else self.workers
+        return Contestant(self.config, self.variant, workers, case if self.case is None else self.case)
 
 
 @dataclass(frozen=True)
@@ -55,22 +51,19 @@ class Comparison:
     """What a quick run has of it: "most" workers, "ends" (the most and the fewest), or "" for nothing."""
     measures: bool = True
     """Whether its entries take part for its sake; else it is made where others bring them."""
-    metrics: tuple[str, ...] | None = None
     first_only: bool = False
+    """Of the scenario's first metric alone."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The one or two."""
         return (self.numerator, self.denominator) if self.denominator else (self.numerator,)
 
 
 def at_least(value: float) -> Target:
-    """The ratio should be at least this."""
     return Target("least", value)
 
 
 def at_most(value: float) -> Target:
-    """The ratio should be at most this."""
     return Target("most", value)
 
 
@@ -140,16 +133,9 @@ class Contest:
         for comparison in comparisons:
             for count in counts if comparison.every_count else [most]:
                 for a, b in made(comparison, count):
-                    pair = Pair(
-                        comparison.kind,
-                        self._title(a, b) + (f": {comparison.why}" if comparison.why else ""),
-                        a.key,
-                        b.key,
-                        metrics=comparison.metrics,
-                        target=comparison.target,
-                        first_only=comparison.first_only,
-                        asked=comparison.target is not None,
-                    )
+                    title = self._title(a, b) + (f": {comparison.why}" if comparison.why else "")
+                    target, first_only = comparison.target, comparison.first_only
+                    pair = Pair(comparison.kind, title, a.key, b.key, target, first_only, target is not None)
                     pairs.setdefault((a.key, b.key), pair)
         return list(pairs.values())
 
@@ -173,13 +159,17 @@ def _importance(comparison: Comparison, position: int) -> int:
     return 0 if position == 0 else 1 if comparison.target else 1 + position
 
 
-FT, GIL = Entry("ft", "loader-thread"), Entry("gil", "loader-process")
+# This project's loader in every configuration, and whom it is compared with most.
+THREADS = {config: Entry(config, "loader-thread") for config in CONFIGS}
+PROCESSES = {config: Entry(config, "loader-process") for config in CONFIGS}
+OURS = tuple(who[config] for config in CONFIGS for who in (THREADS, PROCESSES))
+FT, GIL = THREADS["ft"], PROCESSES["gil"]
+TORCH, SPAWN = Entry("gil", "torch-process"), Entry("gil", "loader-spawn")
+NODES, SPDL = Entry("ft", "nodes-thread"), Entry("ft", "spdl")
+
 HEADLINE = Comparison(FT, GIL, why="threads without the GIL against processes with it", kind="headline")
-EFFECT_OF_THE_GIL = Comparison(FT, Entry("ft-gil", "loader-thread"), why="effect of the GIL", kind="gil", quick="")
-METHODS = tuple(
-    Comparison(Entry(config, "loader-thread"), Entry(config, "loader-process"), kind="method", quick="")
-    for config in ("ft", "gil")
-)
+EFFECT_OF_THE_GIL = Comparison(FT, THREADS["ft-gil"], why="effect of the GIL", kind="gil", quick="")
+METHODS = tuple(Comparison(THREADS[config], PROCESSES[config], kind="method", quick="") for config in ("ft", "gil"))
 # What a scenario compares that has no reason for other comparisons.
 USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
@@ -190,9 +180,7 @@ def with_every_count(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...
 
 
 def grid(
-    cases: tuple[Case, ...] = (),
-    threads: str = "loader-thread",
-    processes: str = "loader-process",
+    cases: tuple[Case, ...] = WITHOUT_CASES,
     first: tuple[Comparison, ...] = (),
     more: tuple[Comparison, ...] = (),
     quick: str = "most",
@@ -203,23 +191,20 @@ def grid(
     after these; `quick` is what a quick run has of those beside the headline.
     """
 
-    def comparison(kind: str, a: Entry, b: Entry, importance: int, why: str = "", quick: str = quick) -> Comparison:
+    def comparison(kind: str, a: Entry, b: Entry, importance: int, why: str = "") -> Comparison:
         return Comparison(a, b, None, why, kind, importance, every_count=True, quick=quick)
 
-    thread = {config: Entry(config, threads) for config in CONFIGS}
-    process = {config: Entry(config, processes) for config in CONFIGS}
     scaling = (
-        Comparison(entry, replace(entry, workers=1), kind="scaling", every_count=True, measures=False, first_only=True)
-        for both in zip(thread.values(), process.values())  # noqa: B905, Python 3.9 reads this
-        for entry in both
+        Comparison(who, replace(who, workers=1), kind="scaling", every_count=True, measures=False, first_only=True)
+        for who in OURS
     )
     return Contest(
         (
             *first,
-            comparison("headline", thread["ft"], process["gil"], 0, HEADLINE.why, "ends"),
-            comparison("gil", thread["ft"], thread["ft-gil"], 0, EFFECT_OF_THE_GIL.why),
-            comparison("build", thread["ft-gil"], thread["gil"], 1, "cost of the free-threaded build"),
-            *(comparison("method", thread[c], process[c], 2 if c == "ft-gil" else 1) for c in CONFIGS),
+            replace(comparison("headline", FT, GIL, 0, HEADLINE.why), quick="ends"),
+            comparison("gil", FT, THREADS["ft-gil"], 0, EFFECT_OF_THE_GIL.why),
+            comparison("build", THREADS["ft-gil"], THREADS["gil"], 1, "cost of the free-threaded build"),
+            *(comparison("method", THREADS[c], PROCESSES[c], 2 if c == "ft-gil" else 1) for c in CONFIGS),
             *scaling,
             *more,
         ),

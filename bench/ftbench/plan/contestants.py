@@ -54,19 +54,20 @@ class Pair:
     title: str
     numerator: str
     denominator: str
-    metrics: tuple[str, ...] | None = None
-    """The metrics that are compared; None for all that the scenario measures."""
     target: Target | None = None
     """Of the scenario's first metric."""
     first_only: bool = False
     """Whether the scenario's first metric alone is compared, whatever it is."""
     asked: bool = False
-    """Whether it is a question that the run was made for; all others are explored, and corrected for their number."""
+    """Whether it is a question that the run was made for; all others are explored, and corrected for their number.
+
+    Of the scenario's first metric, and for steps of a waterfall of CPU time as well.
+    """
 
 
 def plural(variant: str) -> str:
-    """A variant's workers in words: "loader threads"."""
-    return VARIANTS[variant].title
+    """A variant's workers in words, "loader threads"; its name if this bench does not know it."""
+    return VARIANTS[variant].title if variant in VARIANTS else variant
 
 
 def worker_counts(cpus: int) -> list[int]:

@@ -72,7 +72,7 @@ METRICS = {
         _slow("epoch_seconds", "Time per epoch", "s"),
         Metric("operation_ns", "Time of an operation", "ns", "longer", "shorter", ",.1f", "lower"),
         Metric("step_over_max", "Step over max(load, train)", MAX, "worse", "better", ".2f", "lower", "1"),
-        Metric("step_over_sum", "Step over load + train", SUM, "a larger part", "a smaller part", ".2f", "lower"),
+        Metric("step_over_sum", "Step over load + train", SUM, "larger", "smaller", ".2f", "lower"),
         Metric("scaling", "Scaling over one worker", ONE, "better", "worse", ".2f", "higher", "workers"),
         Metric("utilisation", "Utilisation", "%", "busier", "less busy", ".0f", "higher"),
     )

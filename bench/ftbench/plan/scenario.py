@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from ftbench.plan.contest import Contest
 
 
+# No trial takes so many seconds; one that does is stuck.
+PATIENCE = 300.0
+
+OWN = "dataset"
+"""The name of the scenario that measures the user's own dataset."""
+
+
 @dataclass(frozen=True)
 class Amount:
     """How much work makes one measurement."""
@@ -51,10 +58,6 @@ class Case:
     quick: Amount | None = None
 
 
-def always() -> str | None:
-    """Nothing hinders the scenario."""
-
-
 @dataclass(frozen=True)
 class Scenario:
     """One kind of data loading work."""
@@ -69,7 +72,7 @@ class Scenario:
     dataset: Callable[[Task], Any]
     """Builds the map-style dataset of a trial."""
     measure: Callable[[Task], dict | Turns]
-    """Runs in the trial's process: measure.epochs, measure.memory or its own.
+    """Runs in the trial's process: measure.epochs or its own.
 
     Gives its result at once, or in turns with other trials: "metrics" (by name, positive numbers, at least those
     of the scenario) and "samples" (how many were loaded). Where batches are loaded, also "batches", "last_batch"
@@ -92,13 +95,11 @@ class Scenario:
     """What its dataset reads, by its name in ftbench.data.sources; "nothing" for nothing."""
     question: str = ""
     """The question that it answers, for the list of scenarios and the head of a report."""
-    cases: tuple[Case, ...] = ()
-    """The conditions that it is measured under; none if there is but one."""
     case_axis: str = ""
     """What the cases differ in: "sample size"."""
     case_unit: str = ""
     """The unit of the cases' values: "bytes"."""
-    unavailable: Callable[[], str | None] = always
+    unavailable: Callable[[], str | None] = lambda: None
     """Says, in the trial's process, why the scenario cannot run there, and what to do; None if it can."""
     note: str | Callable[[], str | None] = ""
     """What every output has to say of it ("CPU backend: no GPU here"); a function is asked in the trial's process."""
@@ -111,25 +112,22 @@ class Scenario:
 
     Kept in the run's directory as NAME-samples.png.
     """
-
     same_work: bool = True
     """Whether contestants that give different samples make the comparison void; else they are told of."""
-
-    patience: float = 300.0
+    patience: float = PATIENCE
     """Seconds after which a trial that has not come to its next turn is taken to hang."""
-
     batched: bool = True
     """Whether it loads batches, so that --batch-size means something to it."""
 
     @property
     def takes_data(self) -> bool:
         """Whether it reads images, and so the user's own (--data)."""
-        return "images" in (self.source, *(case.source for case in self.cases))
+        return "images" in (self.source, *(case.source for case in self.every_case))
 
     @property
     def every_case(self) -> tuple[Case, ...]:
-        """Its cases; one without a name if it has none."""
-        return self.cases or (Case("", ""),)
+        """The conditions that it is measured under; one without a name or a title if it has none."""
+        return self.contest.cases
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
         """The amount of a full or a quick run."""
@@ -137,7 +135,6 @@ class Scenario:
         return of_case or (self.quick if quick else self.full)
 
     def share(self, quick: bool) -> float:
-        """The seconds of a full or a quick run."""
         return self.quick_seconds if quick else self.seconds
 
     def case(self, name: str) -> Case:
@@ -177,11 +174,8 @@ class Task:
     """The name of the scenario's case, "" if it has none."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of its case."""
-    config: str = ""
-    """The configuration that measures: "gil", "ft-gil" or "ft"."""
     turns: int = 1
     """How many times `batches` are measured."""
 
     def dataset(self) -> Any:
-        """The dataset of the trial."""
         return self.scenario.dataset(self)

@@ -1,7 +1,5 @@
 """Two runs side by side, as text on a terminal or in a pipe."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ftbench.plan.metrics import METRICS
@@ -16,10 +14,6 @@ def _head(name: str, where: str, document: dict) -> Iterator[str]:
     yield f"   {words.machine(document)}"
     for line in words.builds(document):
         yield f"   {line}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def text(comparison: Comparison, a: tuple[str, dict], b: tuple[str, dict]) -> str:
@@ -60,7 +54,7 @@ def _block(title: str, changes: list) -> Iterator[str]:
         far = max(max(c.ratio, 1 / c.ratio) for c in rest)
         why = "too few rounds to tell" if untold else "no change that can be told from noise"
         yield (
-            f"  {'unknown  ' if untold else 'unchanged'} {_count(len(rest), 'figure')} of {METRICS[metric].noun}, "
+            f"  {'unknown  ' if untold else 'unchanged'} {words.count(len(rest), 'figure')} of {METRICS[metric].noun}, "
             f"at most {words.change(far)} apart: {why}"
         )
 
@@ -80,15 +74,15 @@ def conclusion(comparison: Comparison) -> str:
     if not comparison.changes:
         return "Nothing could be compared."
     changed = comparison.beyond_noise
-    of = _count(len(comparison.changes), "figure")
+    of = words.count(len(comparison.changes), "figure")
     if not any(c.low is not None for c in comparison.changes):
         return f"Of {of} none can be told from noise: three rounds are needed in both runs."
     if not changed:
         return f"Of {of} none changed beyond the noise; that is not to say that nothing changed."
     values = [c for c in changed if not c.is_ratio]
     better = sum(c.better for c in values)
-    ratios = _count(len(changed) - len(values), "ratio")
+    ratios = words.count(len(changed) - len(values), "ratio")
     return (
         f"Of {of} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
-        f"{_count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
+        f"{words.count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
     )

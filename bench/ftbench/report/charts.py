@@ -1,249 +1,358 @@
-"""Which charts a scenario gets, and what they show; ftbench.report.figures draws them."""
+"""Which charts a scenario gets, and what they show; ftbench.report.pictures draws them.
 
-from __future__ import annotations
+Beside its metrics a trial keeps values under a name: those that follow something are curves over it, many without an
+order are distributions, and a few are a measurement like any other.
+"""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
-from ftbench.plan.metrics import Metric
-from ftbench.report import figures, series, tables, within_trials, words
-from ftbench.report.chart import Chart
-from ftbench.report.chart import name as _name
-from ftbench.report.series import Measured
-from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW
+from ftbench.plan.metrics import METRICS, Metric
+from ftbench.report import tables, words
+from ftbench.report.pictures import MOST_MARKS, Axis, Bars, Boxes, Chart, Curves, Line, Ratios, Row, Rows
+from ftbench.report.tables import Measured, Table
+from ftbench.stats.statistics import median
 
 # More contestants of one number of workers than this are named at their bars, not in a legend.
 MOST_SERIES = 6
 # More curves than this are drawn in a chart for each number of workers.
 MOST_LINES = 8
-# Metrics that are shown on request where they are not what the scenario is about.
-BY_THE_WAY = frozenset({"time_to_first_batch", "pss_mib", "worker_setup", "operation_ns", "step_over_sum"})
 # Charts of single cases that are shown without being asked for.
 MOST_FACETS = 4
+# Of more distributions, those of the most workers have the picture; the table has all.
+MOST_BOXES = 30
+# With fewer values a trial, a 99th percentile is one value, and a box hides how few they are.
+FEWEST = 30
+# Metrics that are shown on request where they are not what the scenario is about.
+BY_THE_WAY = frozenset({"time_to_first_batch", "pss_mib", "worker_setup", "operation_ns", "step_over_sum"})
+# Units that a mark on an axis has room for.
+SHORT_UNITS = ("bytes", "B", "seconds", "s")
+# What kept values are, by their name; without an entry here the name itself has to do.
+TITLES = {
+    "step": "Time of a step",
+    "step-alone": "Time of a step with no loader at work",
+    "taking": "Time to take a batch",
+    "rate": "Batches that the loop took",
+    "rate-alone": "Batches of the loader alone",
+    "operation": "Time of an operation, all workers at it",
+    "operation-alone": "Time of an operation, one worker at it",
+    "loss": "Loss of the training",
+    "epoch": "Time of each epoch",
+    "pss_mib": "Memory (PSS)",
+    "uss_mib": "Memory of their own (USS)",
+    "samples-of-an-epoch": "Samples that an epoch has",
+    "samples-there": "Samples in the cache",
+}
+RANGES = "Bars: median; lines: from the lowest round to the highest."
 
 
 def charts(scenario: dict) -> list[Chart]:
-    """All charts of a scenario: its own metric, the ratios, distributions, then whatever else was measured."""
+    """All charts of a scenario: its own metric, the ratios, what trials kept, then whatever else was measured."""
     first, *others = (words.metric_of(name) for name in scenario["metrics"])
-    return [
-        *_of_a_metric(scenario, first),
-        *_ratios(scenario, first, words.pictured(scenario)),
-        *within_trials.charts(scenario),
-        *(
-            chart
-            for metric in others
-            for chart in _of_a_metric(scenario, metric, metric.noun if metric.name in BY_THE_WAY else "")
-        ),
-        *(
-            chart
-            for metric in others
-            for chart in _ratios(scenario, metric, _same_pairs(scenario, metric), metric.noun)
-        ),
-    ]
+    found = [*_measured(scenario, first), *_ratios(scenario, first), *_kept(scenario)]
+    for metric in others:
+        found += _measured(scenario, metric, metric.noun if metric.name in BY_THE_WAY else "")
+    for metric in others:
+        found += _ratios(scenario, metric, metric.noun)
+    return found
 
 
-def _same_pairs(scenario: dict, metric: Metric) -> list[dict]:
-    """The comparisons of another metric between those whose ratios are pictured."""
-    pairs = {(c["numerator"], c["denominator"]) for c in words.pictured(scenario)}
-    return [c for c in words.comparisons(scenario, metric.name) if (c["numerator"], c["denominator"]) in pairs]
+def _title(name: str) -> str:
+    """What values kept under this name are."""
+    return TITLES.get(name) or words.capital(words.metric_of(name).title.replace("-", " "))
 
 
-def _hover(metric: Metric, m: Measured, case: str = "") -> str:
-    deviation = "" if m.deviation is None else f"\nmean {metric.write(m.mean)} ± {metric.write(m.deviation)}"
-    rounds = ", ".join(metric.write(v) for v in m.values[:8]) + (", ..." if len(m.values) > 8 else "")
+def _name(*parts: object) -> str:
+    return words.slug("-".join(str(part) for part in parts if part))
+
+
+def _measured(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
+    """Charts of what was measured: curves over an axis of cases or over workers, else bars."""
+    found = tables.contestants(scenario, metric.name)
+    if not found:
+        return
+    table = tables.measured(scenario, metric)
+    alt = f" {metric.noun} in {metric.unit}: " + "; ".join(
+        f"{words.full_title(scenario, m.contestant)} {metric.write(m.median)}" for m in found
+    )
+
+    def chart(number: int, which: str, caption: str, kind: str, picture: Rows | Curves, own: str = "") -> Chart:
+        title = f"{metric.title}{which}: {metric.best} is better"
+        return Chart(
+            _name(scenario["name"], metric.name, number), title, caption, kind + alt, picture, table, folded or own
+        )
+
+    counts = sorted({m.workers for m in found})
+    cases = list(dict.fromkeys(m.case for m in found))
+    if _on_an_axis(scenario):
+        some = counts if len(_by(found, lambda m: (*m.series, m.workers))) > MOST_LINES else [None]
+        caption = "Medians; lines from the lowest round to the highest."
+        for number, count in enumerate(reversed(some)):
+            of = [m for m in found if count in (None, m.workers)]
+            which = words.workers(count) if count is not None and len(some) > 1 else ""
+            picture = _over_cases(scenario, metric, of, counts)
+            scales = " Logarithmic scales." if picture.logarithmic else ""
+            yield chart(
+                number, which and f" with {which}", caption + scales, "Curves of", picture, which if number else ""
+            )
+    elif len(counts) <= 2 and 0 not in counts:
+        yield chart(0, "", RANGES, "Bars of", _bars(scenario, metric, found))
+    else:  # with and without workers is a curve, be it a short one
+        if len(cases) > 1:
+            most = [m for m in found if m.workers == counts[-1]]
+            yield chart(0, f" with {words.workers(counts[-1])}", RANGES, "Bars of", _bars(scenario, metric, most))
+        caption = "Mean over the rounds; lines: one standard deviation either way."
+        for number, case in enumerate(cases, len(cases) > 1):
+            which = words.case_title(scenario, case)
+            picture = _over_workers(scenario, metric, [m for m in found if m.case == case], counts)
+            own = "more cases" if number >= MOST_FACETS else ""
+            yield chart(number, which and f", {which}", caption, "Curves over the number of workers of", picture, own)
+
+
+def _by[T](found: Sequence[Measured], key: Callable[[Measured], T]) -> dict[T, list[Measured]]:
+    groups: dict[T, list[Measured]] = {}
+    for m in found:
+        groups.setdefault(key(m), []).append(m)
+    return groups
+
+
+def _hover(scenario: dict, metric: Metric, m: Measured) -> str:
+    deviation = f"\nmean {metric.write(m.mean)} ± {metric.write(m.deviation)}" if len(m.values) > 1 else ""
+    rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (", ..." if len(m.values) > 8 else "")
     return (
-        f"{m.title}{f', {case}' if case else ''}\nmedian {metric.write(m.median)} {metric.unit}"
+        f"{words.full_title(scenario, m.contestant)}\nmedian {metric.write(m.median)} {metric.unit}"
         f"\n{metric.write(m.low)} to {metric.write(m.high)}{deviation}\nrounds: {rounds}"
     )
 
 
-def _of_a_metric(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
-    found = series.measured(scenario, metric.name)
-    if not found:
-        return
-    best = f"{metric.best} is better"
-    counts = sorted({m.workers for m in found})
-    table = tables.measured(scenario, metric, found)
-    name, title = _name(scenario["name"], metric.name), f"{metric.title}: {best}"
-    alt = f"{metric.noun} in {metric.unit}: " + "; ".join(
-        f"{m.title}{f' at {series.case_title(scenario, m.case)}' if m.case else ''} {metric.write(m.median)}"
-        for m in found
-    )
-    if series.on_an_axis(scenario):
-        lines = _by_case(scenario, metric, found, counts)
-        axis = figures.Axis(*series.axis_of_cases(scenario))
-        groups = [("", lines)]
-        if len(lines) > MOST_LINES and len(counts) > 1:
-            of = _workers_of(found)
-            groups = [
-                (words.workers(n), [line for line, w in zip(lines, of, strict=True) if w == n])
-                for n in reversed(counts)
-            ]
-        wide = series.logarithmic([m.median for m in found])
-        for number, (which, some) in enumerate(groups):
-            yield Chart(
-                f"{name}{f'-{number}' if number else ''}",
-                f"{metric.title}{f' with {which}' if which else ''}: {best}",
-                "Medians; lines from the lowest round to the highest." + (" Logarithmic scales." if wide else ""),
-                "Curves of " + alt,
-                figures.curves(some, axis, metric.unit, logarithmic=wide, ideal=_ideal(metric, axis, found)),
-                table,
-                folded or (which if number else ""),
-            )
-    elif len(counts) > 2 or 0 in counts:  # with and without workers is a curve, be it a short one
-        axis = figures.Axis("workers", counts, [str(n) for n in counts], min(counts) > 0 and len(counts) > 3)
-        cases = list(dict.fromkeys(m.case for m in found))
-        if len(cases) > 1:
-            most = [m for m in found if m.workers == counts[-1]]
-            yield Chart(
-                name,
-                f"{metric.title} with {words.workers(counts[-1])}: {best}",
-                "Bars: median; lines: from the lowest round to the highest.",
-                "Bar chart of " + alt,
-                _bars(scenario, metric, most),
-                table,
-                folded,
-            )
-        for number, case in enumerate(cases, len(cases) > 1):
-            which = series.case_title(scenario, case)
-            own = [m for m in found if m.case == case]
-            yield Chart(
-                f"{name}{f'-{number}' if number else ''}",
-                f"{title}{f' ({which})' if which else ''}",
-                "Mean over the rounds; lines: one standard deviation either way.",
-                "Curves over the number of workers of " + alt,
-                figures.curves(_by_workers(metric, own), axis, metric.unit, ideal=_ideal(metric, axis, own)),
-                table,
-                folded or ("more cases" if number >= MOST_FACETS else ""),
-            )
-    else:
-        yield Chart(
-            name,
-            title,
-            "Bars: median; lines: from the lowest round to the highest.",
-            "Bar chart of " + alt,
-            _bars(scenario, metric, found),
-            table,
-            folded,
-        )
-
-
-def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> go.Figure:
+def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> Bars:
     counts = {m.workers for m in found}
-    own_names = len({m.series for m in found}) > MOST_SERIES
-    groups: dict[str, list[figures.Bar]] = {}
-    for m in sorted(found, key=lambda m: m.workers) if not scenario["cases"] else found:
-        case = series.case_title(scenario, m.case)
-        workers = words.workers(m.workers)
-        heading = ", ".join(part for part in (case, "" if own_names and len(counts) > 1 else workers) if part)
-        label = m.title if own_names else words.label(m.config, m.variant)
-        groups.setdefault(heading, []).append(
-            figures.Bar(
-                m.config, m.variant, label, m.median, m.low, m.high, metric.write(m.median), _hover(metric, m, case)
-            )
-        )
+    named = len({m.series for m in found}) > MOST_SERIES
+    groups: dict[str, list[Row]] = {}
+    for m in found if scenario["cases"] else sorted(found, key=lambda m: m.workers):
+        workers = "" if named and len(counts) > 1 else words.workers(m.workers)
+        heading = ", ".join(filter(None, (words.case_title(scenario, m.case), workers)))
+        label = words.own_title(m.contestant) if named else ""
+        hover = _hover(scenario, metric, m)
+        row = Row(label, m.median, m.low, m.high, hover, *m.series, text=metric.write(m.median))
+        groups.setdefault(heading, []).append(row)
     ideal = {"workers": max(counts), "1": 1}.get(metric.ideal) if len(counts) == 1 or metric.ideal == "1" else None
-    return figures.bars(list(groups.items()), metric.unit, own_names, ideal)
+    return Bars(list(groups.items()), metric.unit, ideal)
 
 
-def _ideal(metric: Metric, axis: figures.Axis, found: Sequence[Measured]) -> list[tuple[float, float]]:
-    """The line that nothing can be better than: as many times the best of one worker as there are workers."""
-    if metric.ideal == "1":
-        return [(x, 1) for x in axis.values]
-    one = 1.0 if metric.ideal else max((m.mean for m in found if m.workers == 1), default=0.0)
-    scales = axis.title == "workers" and metric.best == "higher" and metric.unit != "%"
-    return [(n, n * one) for n in axis.values] if scales and one else []
+def _on_an_axis(scenario: dict) -> bool:
+    """Whether the cases are values of a quantity, so that a curve can join them."""
+    values = [case["value"] for case in scenario["cases"]]
+    return len(values) > 1 and None not in values and len(set(values)) == len(values)
 
 
-def _curves_of(found: Sequence[Measured]) -> dict[tuple, list[Measured]]:
-    """The contestants of each curve over cases, by configuration, variant and number of workers."""
-    curves: dict[tuple, list[Measured]] = {}
-    for m in found:
-        curves.setdefault((m.config, m.variant, m.workers), []).append(m)
-    return curves
-
-
-def _workers_of(found: Sequence[Measured]) -> list[int]:
-    return [workers for _, _, workers in _curves_of(found)]
-
-
-def _by_case(scenario: dict, metric: Metric, found: Sequence[Measured], counts: list[int]) -> list[figures.Line]:
-    place = series.places(scenario)
+def _over_cases(scenario: dict, metric: Metric, found: Sequence[Measured], counts: Sequence[int]) -> Curves:
+    places = {case["name"]: case["value"] for case in scenario["cases"]}
+    unit, title, values = scenario["case_unit"], scenario["case_axis"] or "case", sorted(places.values())
+    wide = min(values) > 0 and (unit in SHORT_UNITS or words.far_apart(values))
+    if unit and unit not in SHORT_UNITS:  # a mark has no room for it
+        title, unit = f"{title}, {unit}", ""
     lines = []
-    for (config, variant, workers), own in _curves_of(found).items():
-        own.sort(key=lambda m: place[m.case])
-        number = f", x{workers}" if len(counts) > 1 else ""
-        lines.append(
-            figures.Line(
-                config,
-                variant,
-                words.label(config, variant) + number,
-                [place[m.case] for m in own],
-                [m.median for m in own],
-                [m.low for m in own],
-                [m.high for m in own],
-                [_hover(metric, m, series.case_title(scenario, m.case)) for m in own],
-                counts.index(workers),
-            )
-        )
-    return lines
+    for (config, variant, workers), own in _by(found, lambda m: (*m.series, m.workers)).items():
+        own.sort(key=lambda m: places[m.case])
+        name = words.label(config, variant) + (f", x{workers}" if len(counts) > 1 else "")
+        points = [(places[m.case], m.median, m.low, m.high, _hover(scenario, metric, m)) for m in own]
+        x, y, low, high, hover = zip(*points, strict=True)
+        lines.append(Line(config, variant, name, x, y, low, high, hover, counts.index(workers)))
+    ideal = [(x, 1.0) for x in values] if metric.ideal == "1" else []
+    axis = Axis(title, values, [words.quantity(value, unit) for value in values], wide)
+    far = words.far_apart([end for m in found for end in (m.low, m.high)])
+    return Curves(lines, axis, metric.unit, far, ideal=ideal)
 
 
-def _by_workers(metric: Metric, found: Sequence[Measured]) -> list[figures.Line]:
-    lines: dict[tuple[str, str], list[Measured]] = {}
-    for m in found:
-        lines.setdefault(m.series, []).append(m)
-    return [
-        figures.Line(
-            config,
-            variant,
-            words.label(config, variant),
-            [m.workers for m in own],
-            [m.mean for m in own],
-            [m.mean - (m.deviation or 0) for m in own],
-            [m.mean + (m.deviation or 0) for m in own],
-            [_hover(metric, m) for m in own],
-        )
-        for (config, variant), own in lines.items()
-    ]
+def _over_workers(scenario: dict, metric: Metric, found: Sequence[Measured], counts: Sequence[int]) -> Curves:
+    lines = []
+    for series, own in _by(found, lambda m: m.series).items():
+        points = [
+            (m.workers, m.mean, m.mean - m.deviation, m.mean + m.deviation, _hover(scenario, metric, m)) for m in own
+        ]
+        x, y, low, high, hover = zip(*points, strict=True)
+        lines.append(Line(*series, words.label(*series), x, y, low, high, hover))
+    # What nothing can be better than: as many times the best of one worker as there are workers.
+    one = 1.0 if metric.ideal else max((m.mean for m in found if m.workers == 1), default=0.0)
+    ideal = [(n, one if metric.ideal == "1" else n * one) for n in counts]
+    if metric.ideal != "1" and (metric.best != "higher" or metric.unit == "%" or not one):
+        ideal = []
+    axis = Axis("workers", counts, [str(n) for n in counts], min(counts) > 0 and len(counts) > 3)
+    return Curves(lines, axis, metric.unit, ideal=ideal)
 
 
-def _ratios(scenario: dict, metric: Metric, chosen: Sequence[dict], folded: str = "") -> Iterator[Chart]:
+def _ratios(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
+    """The ratios that a picture has room for: of another metric than the scenario's, between the same."""
+    every = words.comparisons(scenario, metric.name)
+    pairs = {(c["numerator"], c["denominator"]) for c in words.pictured(scenario)}
+    chosen = [c for c in every if (c["numerator"], c["denominator"]) in pairs]
     if not chosen:
         return
-    about = {c["key"]: c for c in scenario["contestants"]}
-    name = _name(scenario["name"], metric.name, "ratios")
-    question = (
-        "Who is faster, and is it certain?"
-        if metric.name == "throughput"
-        else f"{metric.title}: who is better, and is it certain?"
-    )
-    caption = f"Ratios of {metric.noun} within rounds, with 95% confidence intervals."
-    alt = f"Ratios of {metric.noun}: " + "; ".join(
-        f"{words.title_with_case(scenario, c)} {words.short(scenario, c)}" for c in chosen
-    )
-    table = tables.ratios(scenario, words.comparisons(scenario, metric.name))
-    groups: dict[str, list[figures.Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for c in chosen:
-        case = series.case_title(scenario, about[c["numerator"]]["case"])
-        wanted = words.target(c)
-        groups.setdefault(case, []).append(
-            figures.Row(
-                (words.title if _within_a_case(scenario, c) else words.title_with_case)(scenario, c),
-                c["mean"],
-                c["low"],
-                c["high"],
-                c["verdict"] not in (NO_DIFFERENCE, TOO_FEW),
-                words.times(c["mean"]),
-                f"{c['title']}\n{words.short(scenario, c)}" + (f"\ntarget {wanted}" if wanted else ""),
-                c["target"]["value"] if wanted else None,
-            )
-        )
+        a, b = words.pair(scenario, c)
+        title = (words.title if a["case"] == b["case"] else words.title_with_case)(scenario, c)
+        hover, said = f"{c['title']}\n{words.times(c['mean'])} ({words.interval(c)})", words.short(c)
+        target = None
+        if wanted := words.target(c):
+            hover, said, target = f"{hover}\ntarget {wanted}", f"{said}; target {wanted}", c["target"]["value"]
+        shown = words.shown(c)
+        row = Row(title, c["mean"], c["low"], c["high"], hover, detail=said, shown=shown, target=target)
+        groups.setdefault(words.case_of(scenario, c), []).append(row)
+    about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
     yield Chart(
-        name, question, caption, alt, figures.ratios(list(groups.items()), f"ratio of {metric.noun}"), table, folded
+        _name(scenario["name"], metric.name, "ratios"),
+        f"{about}, and is it certain?",
+        f"Ratios of {metric.noun} within rounds, with 95% confidence intervals.",
+        f"Ratios of {metric.noun}: "
+        + "; ".join(f"{words.title_with_case(scenario, c)} {words.short(c)}" for c in chosen),
+        Ratios(list(groups.items()), f"ratio of {metric.noun}"),
+        tables.ratios(scenario, every),
+        folded,
     )
 
 
-def _within_a_case(scenario: dict, comparison: dict) -> bool:
-    return len({words.contestant(scenario, comparison[side])["case"] for side in ("numerator", "denominator")}) == 1
+@dataclass(frozen=True)
+class Kept:
+    """What a contestant's trials kept under one name, by round."""
+
+    contestant: dict
+    rounds: tuple[dict, ...]
+
+    @property
+    def pooled(self) -> list[float]:
+        """The values of all rounds, in order of size."""
+        return sorted(value for kept in self.rounds for value in kept["values"])
+
+    def curve(self) -> tuple[Sequence[float], list[float], list[float], list[float]]:
+        """Places, and of the rounds the median, lowest and highest there, as far as all rounds have it."""
+        at_each = list(zip(*(kept["values"] for kept in self.rounds), strict=False))
+        x = self.rounds[0]["over"]["values"][: len(at_each)]
+        return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
+
+
+def kept(scenario: dict) -> dict[tuple[str, bool], list[Kept]]:
+    """What trials kept, by name and whether it is a curve: of each contestant, in the order of the charts."""
+    found: dict[tuple[str, bool], dict[str, list[dict]]] = {}
+    for one in scenario["rounds"]:
+        for trial in one["trials"]:
+            for name, values in trial["distributions"].items():
+                of_name = found.setdefault((name, "over" in values), {})
+                of_name.setdefault(trial["contestant"], []).append(values)
+    order = [m.contestant for m in tables.contestants(scenario, scenario["metrics"][0])]
+    return {what: [Kept(c, tuple(of[c["key"]])) for c in order if c["key"] in of] for what, of in found.items()}
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all values do not exceed.
+
+    Always one of the values: definition 1 of Hyndman and Fan, "Sample quantiles in statistical packages",
+    The American Statistician 50, 1996.
+    """
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _kept(scenario: dict) -> list[Chart]:
+    """The charts of everything that the scenario's trials kept, the most telling first."""
+    every = [(name, curves, entries) for (name, curves), entries in kept(scenario).items() if entries]
+    found = [c for name, curves, entries in every if curves for c in _courses(scenario, name, entries)]
+    for name, curves, entries in every:
+        many = max(len(each.pooled) for each in entries) >= FEWEST * len(scenario["rounds"])
+        if not curves and (many or name not in METRICS):
+            # One of what the scenario is about is shown, the others on request.
+            about = many and entries[0].rounds[0]["unit"] == words.metric(scenario).unit
+            first = about and all(chart.folded for chart in found)
+            found.append(_pooled(scenario, name, entries, many, "" if first else _title(name)))
+    return found
+
+
+def _courses(scenario: dict, name: str, entries: Sequence[Kept]) -> Iterator[Chart]:
+    """Curves over the course of a trial, a chart for each case; one curve if all are the same."""
+    unit, over = entries[0].rounds[0]["unit"], entries[0].rounds[0]["over"]["title"]
+    label = _title(name)
+    titles = [words.full_title(scenario, each.contestant) for each in entries]
+    curves = [each.curve() for each in entries]
+    table = Table(
+        ("contestant", f"first {over}", f"{unit} there", "at the end", "largest of any round"),
+        tuple(
+            (title, f"{x[0]:,g}", f"{middle[0]:.4g}", f"{middle[-1]:.4g}", f"{max(high):.4g}")
+            for title, (x, middle, _, high) in zip(titles, curves, strict=True)
+        ),
+        frozenset(range(1, 5)),
+    )
+    alt = f"{label} in {unit} over {over}: " + "; ".join(f"{row[0]} from {row[2]} to {row[3]}" for row in table.rows)
+
+    def chart(number: int, title: str, caption: str, lines: Sequence[Line], folded: str = "") -> Chart:
+        most = max(value for _, _, _, high in curves for value in high)
+        picture = Curves(lines, Axis(over), unit, most=most)
+        return Chart(_name(scenario["name"], name, "curve", number), title, caption, alt, picture, table, folded)
+
+    def line(title: str, about: dict, curve: tuple, name: str) -> Line:
+        x, middle, low, high = curve
+        hover = [f"{title}\n{over} {at:,g}\n{y:.4g} {unit}" for at, y in zip(x, middle, strict=True)]
+        return Line(about["config"], about["variant"], name, x, middle, low, high, hover)
+
+    if len(entries) > 1 and all(curve == curves[0] for curve in curves) and curves[0][2] == curves[0][3]:
+        title = f"all {len(entries)} contestants"
+        caption = "In every round of every contestant the same values, to the last digit kept."
+        all_of_them = {"config": "", "variant": "loader-thread"}
+        yield chart(0, f"{label}: the same for all", caption, [line(title, all_of_them, curves[0], title)])
+        return
+    several = len({each.contestant["workers"] for each in entries}) > 1
+    how = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
+    caption = f"By {over}: medians of the rounds; {how}: from the lowest round to the highest."
+    for number, case in enumerate(dict.fromkeys(each.contestant["case"] for each in entries)):
+        own = [
+            (title, each.contestant, curve)
+            for title, each, curve in zip(titles, entries, curves, strict=True)
+            if each.contestant["case"] == case
+        ]
+        most = max(c["workers"] for _, c, _ in own)
+        lines = []
+        for title, c, curve in own:
+            # With cases, those of the most workers have the picture; the table has all.
+            if not case or c["workers"] == most:
+                count = f", x{c['workers']}" if several and not case and c["workers"] else ""
+                lines.append(line(title, c, curve, words.label(c["config"], c["variant"]) + count))
+        which = [words.case_title(scenario, case), words.workers(most) if most else ""] if case else []
+        heading = ": ".join(filter(None, (label, ", ".join(filter(None, which)))))
+        yield chart(number, heading, caption, lines, "" if number < MOST_FACETS else f"more of {label}")
+
+
+def _pooled(scenario: dict, name: str, entries: Sequence[Kept], many: bool, folded: str) -> Chart:
+    """The values of all rounds together: their median and how far they reach, of many values as boxes."""
+    unit, title = entries[0].rounds[0]["unit"], _title(name)
+    analysed = {c["key"]: c["distributions"].get(name) for c in scenario["analysis"]["contestants"]}
+    most = max(each.contestant["workers"] for each in entries)
+    groups: dict[str, list[Row]] = {}
+    cells, said = [], []
+    for each in entries:
+        c, values, full = each.contestant, each.pooled, words.full_title(scenario, each.contestant)
+        ends = (0.01, 0.99) if many else (0, 1)
+        low, first, middle, third, high = (quantile(values, share) for share in (ends[0], 0.25, 0.5, 0.75, ends[1]))
+        reach = f"{low:.4g} to {high:.4g}{' (1% to 99%)' if many else ''}"
+        said.append(f"{full} median {middle:.4g}, {reach}")
+        cells.append((full, (analysed[c["key"]] or {}).get("percentiles", {}), values))
+        if len(entries) <= MOST_BOXES or c["workers"] == most:
+            text = f"{middle:.3g} · {high:.3g}" if many else f"{middle:.4g}"
+            hover = f"{full}\nmedian {middle:.4g} {unit}\n{reach}"
+            who = words.own_title(c), middle, low, high, hover, c["config"], c["variant"]
+            row = Row(*who, text=text, quartiles=(first, third))
+            groups.setdefault(words.case_title(scenario, c["case"]), []).append(row)
+    caption = "Median; lines: from the lowest value to the highest."
+    if many:
+        caption = (
+            "Boxes: the middle half, with the median; lines: from 1% to 99%; figures beside them: median · "
+            "99th percentile. The table has each round's own percentiles."
+        )
+    return Chart(
+        _name(scenario["name"], name),
+        f"{title}: all of them, not only the median" if many else title,
+        f"All rounds together. {caption}",
+        f"{title} in {unit}: " + "; ".join(said),
+        (Boxes if many else Bars)(list(groups.items()), unit),
+        tables.pooled(unit, cells),
+        folded,
+    )

@@ -1,124 +1,309 @@
-"""What comparisons say, in sentences: one by one, and many in one sentence."""
+"""What a run found: its waterfalls, and what other comparisons say, in sentences and as charts; and what to use."""
 
-from __future__ import annotations
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-from ftbench.report import series, words
-from ftbench.stats.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, TOO_FEW, median
+from ftbench.measure.checksums import by_batch
+from ftbench.plan.chain import REMOVED, THREADS, TODAY
+from ftbench.plan.contestants import plural
+from ftbench.plan.variants import VARIANTS
+from ftbench.report import words
+from ftbench.report.pictures import Bars, Chart, Ratios, Row
+from ftbench.report.tables import Table
+from ftbench.stats.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, TOO_FEW, Ratio, median, ratio
+from ftbench.stats.statistics import WITNESS as CPU
+from ftbench.stats.statistics import verdict as verdict_of
+from ftbench.stats.waterfall import in_each_process, trials_of, typical_of
 
 # A scenario's conclusion.
 MOST_SENTENCES = 3
+PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "ft-gil": "free-threaded Python, GIL on"}
 # So many outcomes have a middle that is worth a word.
 FEWEST_TYPICAL = 3
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A scenario's comparison that answers one of the questions."""
+class Step:
+    """A place of the chain: what changed, and what came of it."""
 
-    scenario: dict
-    comparison: dict
-
-    @property
-    def where(self) -> str:
-        """The scenario, with its case."""
-        c = words.contestant(self.scenario, self.comparison["numerator"])
-        case = series.case_title(self.scenario, c["case"])
-        return f"{self.scenario['name']}, {case}" if case else self.scenario["name"]
-
-    @property
-    def result(self) -> str:
-        """ "21% faster (18% to 25%)"."""
-        return words.short(self.scenario, self.comparison)
-
-    @property
-    def advantage(self) -> float:
-        """The ratio, turned so that above 1 the first is better."""
-        best = words.metric_of(self.comparison["metric"]).best
-        return self.comparison["mean"] if best == "higher" else 1 / self.comparison["mean"]
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The ratio's interval, turned alike."""
-        low, high = self.comparison["low"], self.comparison["high"]
-        if low is None:
-            return None
-        return (low, high) if words.metric_of(self.comparison["metric"]).best == "higher" else (1 / high, 1 / low)
-
-    @property
-    def outcome(self) -> str:
-        """ "better", "worse", "same" or "unknown" (too few rounds)."""
-        if self.comparison["verdict"] == TOO_FEW:
-            return "unknown"
-        if self.comparison["verdict"] == NO_DIFFERENCE:
-            return "same"
-        return "better" if self.advantage > 1 else "worse"
+    name: str
+    contestant: dict
+    value: float
+    """Samples a second there, by the ratios of the steps so far."""
+    before: float
+    """Where its bar begins: where the step before ended; nothing at the start and for the whole."""
+    ratio: float | None
+    """None at the start."""
+    throughput: str
+    """In words, "" at the start."""
+    cpu: str
+    dots: tuple[float, ...]
+    """Samples a second in each process."""
 
 
-def tell(
-    found: Sequence[Finding],
-    ours: str,
-    theirs: str,
-    before: str = "",
-    where: Callable[[Finding], str] = lambda finding: finding.where,
-) -> str:
-    """Several comparisons in a sentence: how many went which way, and the extremes; `where` says of one which it is."""
-    outcomes = {name: [f for f in found if f.outcome == name] for name in ("better", "worse", "same", "unknown")}
-    number = len(found)
-    if len(outcomes["unknown"]) == number:
-        low, high = (words.times(which(f.comparison["mean"] for f in found)) for which in (min, max))
+def scenario_of(document: dict, fall: dict) -> dict:
+    """The scenario that a waterfall is of."""
+    return next(s for s in document["scenarios"] if s["name"] == fall["scenario"])
+
+
+def steps(document: dict, fall: dict) -> list[Step]:
+    """The chain from its start to its end, and the whole."""
+    scenario = scenario_of(document, fall)
+    about, cpu_about = words.metric_of("throughput"), words.metric_of(CPU)
+    start, value = fall["start"], fall["start"]["value"]
+
+    def step(key: str, name: str, before: float, change: dict | None = None, cpu: dict | None = None) -> Step:
+        ratio, said = (change["ratio"], words.outcome(about, change)) if change else (None, "")
+        # The column says what it is of.
+        cpu_said = words.outcome(cpu_about, cpu).replace(" CPU time", "") if cpu else ""
+        dots = tuple(in_each_process(scenario, key, "throughput"))
+        return Step(name, words.contestant(scenario, key), value, before, ratio, said, cpu_said, dots)
+
+    found = [step(start["contestant"], start["name"], 0.0)]
+    for change, cpu in zip(fall["steps"], fall[CPU]["steps"], strict=True):
+        before, value = value, value * change["ratio"]
+        found.append(step(change["contestant"], change["name"], before, change, cpu))
+    return [*found, step(fall["steps"][-1]["contestant"], "in all", 0.0, fall["total"], fall[CPU]["total"])]
+
+
+def waterfall_table(document: dict, fall: dict) -> Table:
+    """The chain as a table, a step in a line."""
+    cells = [
+        (step.name, f"x {step.ratio:.2f}" if step.ratio else "", f"{step.value:.0f}", step.throughput, step.cpu)
+        for step in steps(document, fall)
+    ]
+    return Table(("what changes", "factor", "samples/s", "throughput", "CPU time"), tuple(cells), frozenset({1, 2}))
+
+
+def waterfall_chart(document: dict, fall: dict) -> Chart:
+    """The chain as bars from where each step begins to where it ends, with a dot for each process."""
+    chain = steps(document, fall)
+    rows = []
+    for step in chain:
+        hover = "one process each: " + ", ".join(f"{dot:.0f}" for dot in step.dots) + " samples/s"
+        text = f"x {step.ratio:.2f} · {step.value:.0f}/s" if step.ratio else f"{step.value:.0f}/s"
+        who = step.contestant["config"], step.contestant["variant"]
+        rows.append(
+            Row(step.name, step.value, None, None, hover, *who, step.throughput, text, step.before, dots=step.dots)
+        )
+    return Chart(
+        f"waterfall-{words.slug(fall['workload'])}",
+        waterfall_title(document, fall),
+        "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
+        "Dots: one process each.",
+        f"Waterfall of {fall['workload']}: "
+        + "; ".join(f"{step.name} {step.throughput or f'{step.value:.0f}/s'}" for step in chain),
+        Bars([("", rows)], "samples/s"),
+        waterfall_table(document, fall),
+    )
+
+
+def waterfall_title(document: dict, fall: dict) -> str:
+    """What was loaded and by how many workers."""
+    scenario = scenario_of(document, fall)
+    what = ", ".join(filter(None, (scenario["description"], words.case_title(scenario, fall["case"]))))
+    return words.capital(f"{what}: {words.workers(fall['workers'])}")
+
+
+def sentence(document: dict, fall: dict) -> str:
+    """The whole, and the last step, in a sentence."""
+    about, chain = words.metric_of("throughput"), steps(document, fall)
+    start, last, end = chain[0], chain[-2], chain[-1]
+    against = "torch's DataLoader with processes"
+    if start.contestant["variant"] != TODAY:
+        against = words.describe(scenario_of(document, fall), start.contestant["key"], with_case=False)
+    who = {
+        "gil": "threads with the GIL",
+        "ft-gil": "threads in the free-threaded build, GIL on",
+        "ft": "threads without the GIL",
+    }[end.contestant["config"]]
+    if end.contestant["key"] in other_work(scenario_of(document, fall), start.contestant["key"]):
+        return f"{fall['workload']}: {who} gave other samples than {against}, so their speeds are not compared."
+    text = (
+        f"{fall['workload']}: {who} against {against}: {end.throughput}, "
+        f"{about.write(end.value)} against {about.write(start.value)} samples/s"
+    )
+    if last.name == REMOVED:  # and nothing else besides, which could not be measured on the way
+        text += f"; removing the GIL by itself: {last.throughput}"
+    return text + "."
+
+
+def beside(document: dict, fall: dict) -> list[str]:
+    """What stands below the chain, in sentences: both ends, what would settle an undecided step, what is missing."""
+    scenario, cpu, about = scenario_of(document, fall), fall[CPU], words.metric_of(CPU)
+    parts = [
+        f"CPU time for 1,000 samples {about.write(cpu['start']['value'])} s to {about.write(cpu['end'])} s, "
+        f"{words.outcome(about, cpu['total'])}"
+    ]
+    for name, (start, end) in fall["ends"].items():
+        metric = words.metric_of(name)
+        parts.append(f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} {metric.unit}")
+    found = [f"From first to last: {'; '.join(parts)}."]
+    changes = [*fall["steps"], {"name": "in all", **fall["total"]}]
+    undecided = [f"{each['name']}: {more}" for each in changes if (more := words.settles(scenario, each))]
+    if undecided:
+        found.append(f"Undecided: {'; '.join(undecided)}.")
+    if fall["missing"]:
+        titles = {**words.CONFIG_TITLES, "ft": "threads without the GIL"}
+        missing = ", ".join(titles.get(each, each) for each in fall["missing"])
+        found.append(f"Missing here: {missing}. The steps that need them are not in this chain.")
+        found += _failures(document, fall)
+    return found
+
+
+def _failures(document: dict, fall: dict) -> list[str]:
+    """Why contestants of a chain could not be measured, in sentences."""
+    scenario = scenario_of(document, fall)
+    # As ftbench.rounds.controller says it.
+    said = {
+        f"the trial of {c['title']} failed: ": c["variant"]
+        for c in scenario["contestants"]
+        if (c["workers"], c["case"]) == (fall["workers"], fall["case"])
+    }
+    whys = [each["why"] for each in document["skipped"] if each["what"] == scenario["name"]]
+    failed = {why: variant for why in whys for start, variant in said.items() if why.startswith(start)}
+    found = [words.capital(why.rstrip(".")) + "." for why in failed]
+    target = document["options"].get("dataset")
+    if target and THREADS in failed.values():
+        found.append(f"./twins audit {target} looks for what is not safe under threads.")
+    return found
+
+
+def advice(document: dict, fall: dict) -> tuple[str, str]:
+    """What to use for a workload in words, and the line of code for it, "" where too little was measured.
+
+    That is the best that was measured of those who gave the same samples as the chain's start, which is kept if the
+    best is not told apart from it.
+    """
+    scenario, workload, start = scenario_of(document, fall), fall["workload"], fall["start"]["contestant"]
+    number = len(scenario["rounds"])
+    if number < FEWEST_ROUNDS:
+        few = f"{words.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
+        return f"Too little was measured to advise for {workload}: {few}.", ""
+    titles, others = {c["key"]: c for c in scenario["contestants"]}, other_work(scenario, start)
+    of_case = [c["key"] for c in scenario["analysis"]["contestants"] if titles[c["key"]]["case"] == fall["case"]]
+    # The free-threaded build with its GIL on is there to be compared, not to be used.
+    usable = [key for key in of_case if titles[key]["config"] != "ft-gil" and key not in others]
+    about = words.metric_of("throughput")
+
+    def against(key: str) -> Ratio:
+        return ratio(*(in_each_process(scenario, of, about.name) for of in (key, start)))
+
+    # A noisy one must not hide another that is surely faster than what people have.
+    faster = [key for key in usable if key != start and verdict_of(against(key), about) == about.above]
+    best = max(faster or usable, key=lambda key: typical_of(scenario, key, "throughput"), default=start)
+
+    def say(key: str) -> str:
+        who = titles[key]
         return (
-            f"{before}{ours} and {theirs} met in {number} comparisons ({low} to {high}), all of too few rounds "
+            f"{plural(who['variant'])} in {PYTHONS[who['config']]}, num_workers={who['workers']} "
+            f"({typical_of(scenario, key, 'throughput'):.0f} samples/s)"
+        )
+
+    text = f"Best measured here for {workload}: {say(best)}."
+    if best != start and verdict_of(against(best), about) == NO_DIFFERENCE:
+        text = (
+            f"Keep {say(start)} for {workload}: the best measured here, {say(best)}, is not told apart from it "
+            f"({words.outcome(about, {**asdict(against(best)), 'verdict': NO_DIFFERENCE})})."
+        )
+        best = start
+    if others:
+        text += f" Left out, for they gave other samples: {', '.join(titles[key]['title'] for key in others)}."
+    who = titles[best]
+    ours = who["variant"].startswith("loader")
+    method = f', worker_method="{"process" if VARIANTS[who["variant"]].processes else "thread"}"' if ours else ""
+    return text, (
+        f"from {'ftloader' if ours else 'torch.utils.data'} import DataLoader; "
+        f"DataLoader(dataset, ..., num_workers={who['workers']}{method})"
+    )
+
+
+def other_work(scenario: dict, reference: str) -> list[str]:
+    """The contestants of its case that gave other samples than the reference, by their checksums.
+
+    Nobody if the reference gives other ones from round to round: then none can be checked.
+    """
+    case = words.contestant(scenario, reference)["case"]
+    wanted = [by_batch(trial) for trial in trials_of(scenario, reference)]
+    if any(sums != wanted[0] for sums in wanted):
+        return []
+    return [
+        c["key"]
+        for c in scenario["contestants"]
+        if c["case"] == case
+        and any(
+            wanted[0].get(name, checksum) != checksum
+            for trial in trials_of(scenario, c["key"])
+            for name, checksum in by_batch(trial).items()
+        )
+    ]
+
+
+def advantage(comparison: dict) -> tuple[float, float | None, float | None]:
+    """The ratio and its interval, turned so that above 1 the first is better."""
+    mean, low, high = (comparison[name] for name in ("mean", "low", "high"))
+    if words.metric_of(comparison["metric"]).best == "higher":
+        return mean, low, high
+    return 1 / mean, high and 1 / high, low and 1 / low
+
+
+def outcome(comparison: dict) -> str:
+    """How the first did: "better", "worse", "same" or "unknown" (too few rounds)."""
+    if comparison["verdict"] in (TOO_FEW, NO_DIFFERENCE):
+        return "unknown" if comparison["verdict"] == TOO_FEW else "same"
+    return "better" if advantage(comparison)[0] > 1 else "worse"
+
+
+def _tell(scenario: dict, found: Sequence[dict], ours: str, theirs: str) -> str:
+    """Comparisons of one metric under several cases in a sentence: how many went which way, and the extremes."""
+    about, number = words.metric_of(found[0]["metric"]), len(found)
+    outcomes = {name: [c for c in found if outcome(c) == name] for name in ("better", "worse", "same", "unknown")}
+    if len(outcomes["unknown"]) == number:
+        low, high = (words.directed(about, which(c["mean"] for c in found)) for which in (min, max))
+        return (
+            f"{ours} and {theirs} met in {number} comparisons ({low} to {high}), all of too few rounds "
             f"for a verdict ({FEWEST_ROUNDS} are needed)."
         )
     parts = []
-    for name, verb in (("better", "did better"), ("worse", "did worse")):
-        if outcomes[name]:
-            extreme = (max if name == "better" else min)(outcomes[name], key=lambda f: f.advantage)
-            most = "most" if len(outcomes[name]) > 1 else "namely"
-            if len(outcomes[name]) >= FEWEST_TYPICAL:
-                middle = median([max(f.advantage, 1 / f.advantage) for f in outcomes[name]])
-                most = f"typically by a factor of {middle:.{1 if middle < 10 else 0}f}, {most}"
-            count = "all" if len(outcomes[name]) == number else len(outcomes[name])
-            parts.append(f"{verb} in {count} ({most} {extreme.result} in {where(extreme)})")
+    for name, extreme_of in (("better", max), ("worse", min)):
+        those = outcomes[name]
+        if those:
+            extreme = extreme_of(those, key=lambda c: advantage(c)[0])
+            most = "most" if len(those) > 1 else "namely"
+            if len(those) >= FEWEST_TYPICAL:
+                most = f"typically {words.directed(about, median([c['mean'] for c in those]))}, {most}"
+            count = "all" if len(those) == number else len(those)
+            parts.append(f"did {name} in {count} ({most} {words.short(extreme)} in {words.case_of(scenario, extreme)})")
     if outcomes["same"]:
         count = "any" if len(outcomes["same"]) == number else len(outcomes["same"])
         parts.append(f"were not shown to differ in {count}")
     if outcomes["unknown"]:
         parts.append(f"had too few rounds in {len(outcomes['unknown'])}")
     listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
-    return f"{before}of {number} comparisons with {theirs}, {ours} {listed}."
+    return f"of {number} comparisons with {theirs}, {ours} {listed}."
+
+
+def _who(scenario: dict, comparison: dict, with_case: bool) -> tuple[str, str, str]:
+    """What both have, as the beginning of a sentence, and who they are."""
+    a, b = words.pair(scenario, comparison)
+    same = a["workers"] == b["workers"]
+    before = f"With {words.workers(a['workers'])}, " if same and a["workers"] else ""
+    ours, theirs = (words.describe(scenario, c["key"], with_workers=not same, with_case=with_case) for c in (a, b))
+    return before, ours, theirs
 
 
 def conclusion(scenario: dict, comparison: dict) -> str:
     """One comparison of the scenario's metric, as a sentence."""
-    pair = [words.contestant(scenario, comparison[side]) for side in ("numerator", "denominator")]
-    same_case, same_workers = (pair[0][what] == pair[1][what] for what in ("case", "workers"))
-    if not same_case and all(pair[0][what] == pair[1][what] for what in ("config", "variant", "workers")):
-        return _of_cases(scenario, comparison, *pair)
-    a, b = (words.describe(scenario, c["key"], not same_workers, not same_case) for c in pair)
-    head = f"with {words.workers(pair[0]['workers'])}, " if same_workers and pair[0]["workers"] else ""
-    case = series.case_title(scenario, pair[0]["case"]) if same_case else ""
+    a, b = words.pair(scenario, comparison)
+    before, ours, theirs = _who(scenario, comparison, with_case=a["case"] != b["case"])
+    case = words.case_title(scenario, a["case"]) if a["case"] == b["case"] else ""
     more = words.settles(scenario, comparison)
     after = f" ({more})" if more else ""
     target = f"; target {words.target(comparison)}" if comparison["target"] else ""
     about = words.metric(scenario)
     of = "" if about.above in ("faster", "more memory") else f"{about.noun} "
-    return words.capital(
-        f"{head}{a} against {b}{f', {case}' if case else ''}: {of}{words.short(scenario, comparison)}{after}{target}."
-    )
-
-
-def _of_cases(scenario: dict, comparison: dict, a: dict, b: dict) -> str:
-    """One contestant under two cases, as a sentence."""
-    who = words.describe(scenario, a["key"], with_case=False)
-    cases = " against ".join(series.case_title(scenario, c["case"]) for c in (a, b))
-    return (
-        f"{words.capital(who)} with {words.workers(a['workers'])}, {cases}: {words.metric(scenario).noun} "
-        f"{words.short(scenario, comparison)}."
-    )
+    said = f"{of}{words.short(comparison)}{after}{target}"
+    return words.capital(f"{before}{ours} against {theirs}{f', {case}' if case else ''}: {said}.")
 
 
 def verdict(scenario: dict) -> list[str]:
@@ -137,8 +322,7 @@ def _chosen(scenario: dict, found: Sequence[dict]) -> list[list[dict]]:
     """Comparisons in groups of one question each: two of the most important kind, one of each other, then the rest."""
     kinds: dict[str, dict[tuple, list[dict]]] = {}
     for c in found:
-        pair = [words.contestant(scenario, c[side]) for side in ("numerator", "denominator")]
-        who = tuple((p["config"], p["variant"], p["workers"]) for p in pair)
+        who = tuple((p["config"], p["variant"], p["workers"]) for p in words.pair(scenario, c))
         kinds.setdefault(c["kind"], {}).setdefault(who, []).append(c)
     # How a contestant scales is in the charts; threads against processes is what a headline says, too.
     left_out = {"scaling"} | ({"method"} if "headline" in kinds else set())
@@ -154,19 +338,61 @@ def _chosen(scenario: dict, found: Sequence[dict]) -> list[list[dict]]:
 
 
 def _of_group(scenario: dict, group: Sequence[dict]) -> str:
-    first = group[0]
-    pair = [words.contestant(scenario, first[side]) for side in ("numerator", "denominator")]
-    if len(group) == 1 or pair[0]["case"] != pair[1]["case"]:
-        return conclusion(scenario, first)
-    same = pair[0]["workers"] == pair[1]["workers"]
-    ours, theirs = (words.describe(scenario, c["key"], with_workers=not same, with_case=False) for c in pair)
-    before = f"With {words.workers(pair[0]['workers'])}, " if same and pair[0]["workers"] else ""
-    return words.capital(
-        tell(
-            [Finding(scenario, c) for c in group],
-            ours,
-            theirs,
-            before,
-            lambda f: series.case_title(scenario, words.contestant(scenario, f.comparison["numerator"])["case"]),
-        )
+    a, b = words.pair(scenario, group[0])
+    if len(group) == 1 or a["case"] != b["case"]:
+        return conclusion(scenario, group[0])
+    before, ours, theirs = _who(scenario, group[0], with_case=False)
+    return words.capital(before + _tell(scenario, group, ours, theirs))
+
+
+def others(document: dict) -> list[dict]:
+    """The scenarios without a waterfall."""
+    told = {fall["scenario"] for fall in document["waterfalls"]}
+    return [scenario for scenario in document["scenarios"] if scenario["name"] not in told]
+
+
+def glance(document: dict) -> list[tuple[dict, str]]:
+    """Every scenario without a waterfall, with its most important comparison in words."""
+    return [(scenario, next(iter(verdict(scenario)), "")) for scenario in others(document)]
+
+
+def sentences(document: dict) -> list[str]:
+    """A sentence for each waterfall, and the first conclusion of each scenario without one."""
+    found = [sentence(document, fall) for fall in document["waterfalls"]]
+    return found + [f"{scenario['name']}: {answer}" for scenario, answer in glance(document) if answer]
+
+
+def _meetings(scenario: dict) -> Iterator[tuple[str, dict]]:
+    """Threads without the GIL against processes with it, by the scenario's metric: where, the first of each case."""
+    found: dict[str, dict] = {}
+    for c in words.comparisons(scenario, scenario["metrics"][0]):
+        a, b = words.pair(scenario, c)
+        processes = b["variant"] in VARIANTS and VARIANTS[b["variant"]].processes
+        if processes and (a["config"], b["config"]) == ("ft", "gil") and a["workers"] == b["workers"]:
+            if a["case"] == b["case"] and not VARIANTS[a["variant"]].processes:
+                found.setdefault(words.case_of(scenario, c), c)
+    for case, c in found.items():
+        yield f"{scenario['name']}, {case}" if case else scenario["name"], c
+
+
+def overview(document: dict) -> Chart | None:
+    """Threads without the GIL against processes with it, wherever they met; None if that is in one place at most."""
+    found = [each for scenario in others(document) for each in _meetings(scenario)]
+    if len(found) < 2:
+        return None
+    rows, cells = [], []
+    for where, c in found:
+        ratio, low, high = advantage(c)
+        about, factor, said = words.metric_of(c["metric"]), words.times(ratio), words.short(c)
+        hover = f"{where}\n{c['title']}\n{factor}"
+        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=said, shown=words.shown(c)))
+        cells.append((where, about.title, factor, said))
+    return Chart(
+        "overview",
+        "Threads without the GIL against processes with it",
+        "Right of 1 the threads are better; lines are 95% confidence intervals. Filled: a difference is shown.",
+        "Threads without the GIL against processes with it, above 1 where the threads are better: "
+        + "; ".join(f"{where} {factor}" for where, _, factor, _ in cells),
+        Ratios([("", rows)], "advantage of threads (above 1: better)"),
+        Table(("scenario", "quantity", "advantage of threads", "as measured"), tuple(cells), frozenset({2})),
     )

@@ -1,10 +1,9 @@
 """The thread-safety suite's outcome: in sentences, as a table, and what each failure said."""
 
-from __future__ import annotations
-
-from ftbench.report import repeat, words
+from ftbench.report import repeat
 from ftbench.report.tables import Table
 from ftbench.rounds import stress
+from ftrun.escape import one_line
 
 # Of a failure's text, where there is no room for all of it.
 MOST_LINES = 40
@@ -110,7 +109,7 @@ def failures(document: dict) -> list[tuple[str, str]]:
             f"{twin} python -m pytest tests/stress/test_scenarios.py -k {name.rpartition('.')[2]} "
             f"--seed {each['seed']}{long}"
         )
-        text = "\n".join(words.without_controls(line) for line in "\n".join(each["failures"]).splitlines())
+        text = "\n".join(one_line(line) for line in "\n".join(each["failures"]).splitlines())
         found.append((f"{name} {each['outcome']} in {config}. Again: {again}", text))
     return found
 

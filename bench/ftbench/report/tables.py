@@ -1,14 +1,14 @@
 """Tables of figures: what each chart shows, for reading, copying and screen readers."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.metrics import Metric
-from ftbench.report import series, words
-from ftbench.report.series import Measured
+from ftbench.plan.variants import VARIANTS
+from ftbench.report import words
+from ftbench.stats.waterfall import in_each_process
 
 
 @dataclass(frozen=True)
@@ -32,40 +32,89 @@ def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> 
     )
 
 
-def measured(scenario: dict, metric: Metric, found: Sequence[Measured]) -> Table:
+@dataclass(frozen=True)
+class Measured:
+    """One contestant's values of one metric, in the metric's unit, one for each round."""
+
+    contestant: dict
+    values: tuple[float, ...]
+    median: float
+    low: float
+    high: float
+
+    @property
+    def series(self) -> tuple[str, str]:
+        """Configuration and variant: what has a colour and a hatching of its own."""
+        return self.contestant["config"], self.contestant["variant"]
+
+    @property
+    def case(self) -> str:
+        """The name of the condition it ran under, "" where the scenario has none."""
+        return self.contestant["case"]
+
+    @property
+    def workers(self) -> int:
+        """How many it had."""
+        return self.contestant["workers"]
+
+    @property
+    def mean(self) -> float:
+        """The arithmetic mean over the rounds."""
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation over the rounds (n - 1), 0 of a single one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+
+def contestants(scenario: dict, metric: str) -> list[Measured]:
+    """Whoever took part in all rounds, in the order of cases, configurations, variants and workers."""
+    spreads = {c["key"]: c["metrics"].get(metric) for c in scenario["analysis"]["contestants"]}
+    found = [
+        Measured(c, tuple(in_each_process(scenario, c["key"], metric)), spread["median"], spread["min"], spread["max"])
+        for c in scenario["contestants"]
+        if (spread := spreads.get(c["key"]))
+    ]
+    cases, variants = ["", *(case["name"] for case in scenario["cases"])], [*VARIANTS]
+
+    def place(m: Measured) -> tuple:
+        config, variant = m.series
+        known = variants.index(variant) if variant in variants else len(variants)
+        return cases.index(m.case), CONFIGS.index(config), known, m.workers
+
+    return sorted(found, key=place)
+
+
+def measured(scenario: dict, metric: Metric) -> Table:
     """What contestants measured of a metric."""
     write = metric.write
     return _table(
         [
-            (scenario.get("case_axis") or "case", False, lambda m: series.case_title(scenario, m.case)),
-            ("contestant", False, lambda m: m.title),
+            (scenario.get("case_axis") or "case", False, lambda m: words.case_title(scenario, m.case)),
+            ("contestant", False, lambda m: words.own_title(m.contestant)),
             (f"median, {metric.unit}", True, lambda m: write(m.median)),
             ("lowest", True, lambda m: write(m.low)),
             ("highest", True, lambda m: write(m.high)),
             ("mean", True, lambda m: write(m.mean)),
-            ("standard deviation", True, lambda m: "" if m.deviation is None else write(m.deviation)),
+            ("standard deviation", True, lambda m: write(m.deviation) if len(m.values) > 1 else ""),
             ("rounds", True, lambda m: str(len(m.values))),
         ],
-        found,
+        contestants(scenario, metric.name),
     )
 
 
 def ratios(scenario: dict, comparisons: Sequence[dict]) -> Table:
     """Comparisons with their intervals and verdicts."""
-    about = {c["key"]: c for c in scenario["contestants"]}
     return _table(
         [
-            (
-                scenario.get("case_axis") or "case",
-                False,
-                lambda c: series.case_title(scenario, about[c["numerator"]].get("case", "")),
-            ),
+            (scenario.get("case_axis") or "case", False, lambda c: words.case_of(scenario, c)),
             ("comparison", False, lambda c: c["title"]),
             ("ratio", True, lambda c: words.times(c["mean"])),
             ("95% CI", True, words.interval),
             ("could have seen", True, lambda c: words.change(c["resolution"]) if c["resolution"] else ""),
             ("p, adjusted", True, lambda c: "" if c["q"] is None else words.probability(c["q"])),
-            ("verdict", False, lambda c: words.short(scenario, c)),
+            ("verdict", False, lambda c: words.short(c)),
             ("target", False, words.target),
         ],
         comparisons,
@@ -77,15 +126,15 @@ def outcomes(scenario: dict, comparisons: Sequence[dict]) -> Table:
     return _table(
         [
             ("comparison", False, lambda c: words.title_with_case(scenario, c)),
-            (f"{words.metric(scenario).noun} (95% confidence interval)", False, lambda c: words.short(scenario, c)),
+            (f"{words.metric(scenario).noun} (95% confidence interval)", False, lambda c: words.short(c)),
             ("target", False, words.target),
         ],
         comparisons,
     )
 
 
-def spreads(unit: str, entries: Sequence[tuple[str, dict, Sequence[float]]]) -> Table:
-    """Distributions: `entries` are (name, percentiles as the analysis has them, values in order of size).
+def pooled(unit: str, entries: Sequence[tuple[str, dict, Sequence[float]]]) -> Table:
+    """Values of all rounds: `entries` are (name, percentiles as the analysis has them, values in order of size).
 
     Percentiles are those of each round: their median, and from the lowest round to the highest.
     """
@@ -104,35 +153,8 @@ def spreads(unit: str, entries: Sequence[tuple[str, dict, Sequence[float]]]) -> 
             (f"median, {unit}", True, percentile("50")),
             ("90%", True, percentile("90")),
             ("99%", True, percentile("99")),
+            ("smallest", True, lambda e: f"{e[2][0]:.4g}"),
             ("largest", True, lambda e: f"{e[2][-1]:.4g}"),
-        ],
-        entries,
-    )
-
-
-def curves(unit: str, over: str, entries: Sequence[tuple[str, float, float, float, float]]) -> Table:
-    """Curves: `entries` are (name, where it begins, first, last and largest value)."""
-    return _table(
-        [
-            ("contestant", False, lambda e: e[0]),
-            (f"first {over}", True, lambda e: f"{e[1]:,g}"),
-            (f"{unit} there", True, lambda e: f"{e[2]:.4g}"),
-            ("at the end", True, lambda e: f"{e[3]:.4g}"),
-            ("largest of any round", True, lambda e: f"{e[4]:.4g}"),
-        ],
-        entries,
-    )
-
-
-def few(unit: str, entries: Sequence[tuple[str, Sequence[float]]]) -> Table:
-    """Few values: `entries` are (name, values in order of size)."""
-    return _table(
-        [
-            ("contestant", False, lambda e: e[0]),
-            ("values", True, lambda e: str(len(e[1]))),
-            (f"median, {unit}", True, lambda e: f"{statistics.median_low(e[1]):.4g}"),
-            ("lowest", True, lambda e: f"{e[1][0]:.4g}"),
-            ("highest", True, lambda e: f"{e[1][-1]:.4g}"),
         ],
         entries,
     )

@@ -1,30 +1,22 @@
 """Sentences and labels that terminal, picture and page have in common."""
 
-from __future__ import annotations
-
 import base64
 import math
 import re
+from collections.abc import Iterable
 
 from ftbench.plan.contestants import CONFIG_TITLES, plural
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.plan.variants import VARIANTS
 from ftbench.stats.statistics import NEGLIGIBLE, NO_DIFFERENCE, TOO_FEW
-from ftrun.escape import one_line
 
-# With no more CPUs than these, contention between workers hardly shows.
-FEW_CPUS = 4
 # Of more disturbed rounds only so many are told one by one.
 MOST_ROUNDS = 5
-# From this factor on, "by a factor of 2.6" is read more easily than "160% faster".
-FACTOR = 2.5
 # More than so many times the rounds that a run had is no advice.
 MOST_MORE = 10
-
-
-def without_controls(text: str) -> str:
-    """One line of text, of which a terminal obeys nothing."""
-    return one_line(str(text))
+# Nor is more than a day.
+MOST_MINUTES = 24 * 60
+# Units of time, in seconds.
+SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 
 
 def capital(sentence: str) -> str:
@@ -32,9 +24,9 @@ def capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def probability(p: float) -> str:
-    """A p-value: "0.012", "<0.001"."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+def count(number: int, noun: str) -> str:
+    """So many of something: "1 round", "5 rounds"."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def slug(name: str) -> str:
@@ -44,49 +36,48 @@ def slug(name: str) -> str:
 
 def times(value: float) -> str:
     """A ratio: "1.43x"."""
-    return f"{_figure(value)}x"
+    return f"{figure(value)}x"
 
 
-def _figure(value: float) -> str:
+def figure(value: float) -> str:
+    """A ratio in figures."""
     # Two rounds can give intervals over many powers of ten, whose digits say nothing.
     if value < 0.1:
         return f"{value:.3f}" if value >= 0.001 else "<0.001"
     return ">100" if value > 100 else f"{value:.2f}"
 
 
+def probability(value: float) -> str:
+    """A p-value in figures."""
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+
+
 def interval(comparison: dict) -> str:
     """A ratio's confidence interval, or a dash where one round gives none."""
     if comparison["low"] is None:
         return "-"
-    return f"{_figure(comparison['low'])} to {_figure(comparison['high'])}"
+    return f"{figure(comparison['low'])} to {figure(comparison['high'])}"
 
 
-def change(ratio: float, factor: bool = False) -> str:
-    """How far a ratio is from 1, without a direction: "57%"; as a factor "3.4"."""
-    far = max(ratio, 1 / ratio)
-    if factor:
-        return "more than 100" if far > 100 else f"{far:.1f}"
+def change(ratio: float) -> str:
+    """How far a ratio is from 1, without a direction: "57%"."""
     part = abs(ratio - 1)
-    if 0.995 < part < 1:
+    if ratio < 0.005:
         return "more than 99%"
+    if part > 99:
+        return "more than 9,900%"
     return f"{100 * part:.1f}%" if part < 0.0095 else f"{100 * part:,.0f}%"
 
 
-def as_factor(ratio: float) -> bool:
-    """Whether a ratio is told as a factor."""
-    return max(ratio, 1 / ratio) >= FACTOR
-
-
 def directed(metric: Metric, ratio: float) -> str:
-    """A ratio in words: "57% faster", "14% less memory", "faster by a factor of 3.4"."""
-    word = metric.above if ratio > 1 else metric.below
-    return f"{word} by a factor of {change(ratio, True)}" if as_factor(ratio) else f"{change(ratio)} {word}"
+    """A ratio in words: "57% faster", "14% less memory"."""
+    return f"{change(ratio)} {metric.above if ratio > 1 else metric.below}"
 
 
-def span(low: float, high: float, factor: bool) -> str:
-    """An interval on one side of 1 in words, as what it belongs to: "48% to 66%", as factors "2.4 to 4.1"."""
+def span(low: float, high: float) -> str:
+    """An interval on one side of 1 in words: "48% to 66%"."""
     near, far = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
-    return f"{change(near, factor)} to {change(far, factor)}"
+    return f"{change(near)} to {change(far)}"
 
 
 def outcome(metric: Metric, c: dict) -> str:
@@ -99,15 +90,24 @@ def outcome(metric: Metric, c: dict) -> str:
         return f"{directed(metric, mean)} (too few rounds to be sure)"
     low, high = c["low"], c["high"]
     if c["verdict"] != NO_DIFFERENCE:
-        return f"{directed(metric, mean)} ({span(low, high, as_factor(mean))})"
-    if low <= 1 <= high:
+        return f"{directed(metric, mean)} ({span(low, high)})"
+    if low <= 1 <= high and not _negligible(low, high):
         return f"between {change(low)} {metric.below} and {change(high)} {metric.above}"
-    if max(high, 1 / low) <= NEGLIGIBLE or max(mean, 1 / mean) <= NEGLIGIBLE:
+    if _negligible(mean):
         return f"the same within {change(max(high, 1 / low))}"
-    return f"{directed(metric, mean)} ({span(low, high, as_factor(mean))}), not certain among so many comparisons"
+    return f"{directed(metric, mean)} ({span(low, high)}), not certain among so many comparisons"
 
 
-def short(scenario: dict, comparison: dict) -> str:
+def _negligible(*ratios: float) -> bool:
+    return all(max(ratio, 1 / ratio) <= NEGLIGIBLE for ratio in ratios)
+
+
+def shown(comparison: dict) -> bool:
+    """Whether a difference is shown."""
+    return comparison["verdict"] not in (NO_DIFFERENCE, TOO_FEW)
+
+
+def short(comparison: dict) -> str:
     """A comparison's outcome: "57% faster (48% to 66%)"; see `outcome`."""
     return outcome(metric_of(comparison["metric"]), comparison)
 
@@ -115,24 +115,25 @@ def short(scenario: dict, comparison: dict) -> str:
 def more_minutes(scenario: dict, c: dict) -> int | None:
     """How long a run would settle an undecided comparison; None if nothing is open, 0 if it would take too long.
 
-    So many rounds as make the interval as narrow as the ratio is far from 1.
+    So many rounds as would show a difference of this size in eight of ten such runs, as `resolution` has it.
     """
     mean = c["mean"] if "mean" in c else c["ratio"]
-    if c["verdict"] != NO_DIFFERENCE or c["low"] is None or not c["low"] <= 1 <= c["high"]:
+    if c["verdict"] != NO_DIFFERENCE or not c["low"] <= 1 <= c["high"] or _negligible(c["low"], c["high"]):
         return None
-    half, far = math.log(c["high"] / c["low"]) / 2, abs(math.log(mean))
-    if far * math.sqrt(MOST_MORE) < half:
+    seen, far = math.log(c["resolution"]), abs(math.log(mean))
+    if far * math.sqrt(MOST_MORE) < seen:
         return 0
-    more = ((half / far) ** 2 - 1) * sum(one["seconds"] for one in scenario["rounds"])
-    return max(1, math.ceil(more / 60))
+    more = ((seen / far) ** 2 - 1) * sum(one["seconds"] for one in scenario["rounds"]) / 60
+    return max(1, math.ceil(more)) if more <= MOST_MINUTES else 0
 
 
 def settles(scenario: dict, c: dict) -> str | None:
     """What would settle an undecided comparison: "5 more minutes would settle it"; None where nothing is open."""
     minutes = more_minutes(scenario, c)
     if minutes == 0:
-        return f"less than {change(c['resolution'])} cannot be seen in {rounds(scenario)}"
-    return f"{minutes} more minute{'s' if minutes != 1 else ''} would settle it" if minutes else None
+        about, seen = metric_of(c.get("metric", "throughput")), min(c["resolution"], 100.0)
+        return f"less than {directed(about, seen)} or {directed(about, 1 / seen)} cannot be seen in {rounds(scenario)}"
+    return f"{count(minutes, 'more minute')} would settle it" if minutes else None
 
 
 def comparisons(scenario: dict, metric: str) -> list[dict]:
@@ -150,18 +151,13 @@ def metric(scenario: dict) -> Metric:
     return metric_of(scenario["metrics"][0])
 
 
-def workers_of(variant: str) -> str:
-    """A variant's workers in words, the variant's name if this bench does not know it."""
-    return plural(variant) if variant in VARIANTS else variant
-
-
 # For legends, which a phone has little room for.
 SHORT_TITLES = {"gil": "GIL build", "ft-gil": "free-threaded, GIL on", "ft": "free-threaded"}
 
 
 def label(config: str, variant: str) -> str:
     """A series of a chart: "free-threaded, GIL on: loader threads"."""
-    return f"{SHORT_TITLES[config]}: {workers_of(variant)}"
+    return f"{SHORT_TITLES[config]}: {plural(variant)}"
 
 
 def pictured(scenario: dict) -> list[dict]:
@@ -198,16 +194,64 @@ def title(scenario: dict, comparison: dict) -> str:
 
 def title_with_case(scenario: dict, comparison: dict) -> str:
     """Who is compared in which case, without the remark why."""
-    a, b = (contestant(scenario, comparison[side]).get("case") for side in ("numerator", "denominator"))
-    if a != b:
+    a, b = pair(scenario, comparison)
+    if a["case"] != b["case"]:
         return comparison["title"]  # what follows a colon may say which cases
-    case = next((f", {each['title']}" for each in scenario["cases"] if each["name"] == a), "")
-    return title(scenario, comparison) + case
+    return ", ".join(filter(None, (title(scenario, comparison), case_of(scenario, comparison))))
 
 
-def workers(count: int) -> str:
+def case_of(scenario: dict, comparison: dict) -> str:
+    """The case of a comparison's first contestant in words, "" for none."""
+    return case_title(scenario, contestant(scenario, comparison["numerator"])["case"])
+
+
+def case_title(scenario: dict, name: str) -> str:
+    """A case in words, "" for no case."""
+    return next((case["title"] for case in scenario["cases"] if case["name"] == name), name)
+
+
+def own_title(contestant: dict) -> str:
+    """A contestant's title without its case, which is told beside it, in its own words."""
+    return contestant["title"].replace(f" ({contestant['case']})", "")
+
+
+def full_title(scenario: dict, contestant: dict) -> str:
+    """A contestant's title with its case in words."""
+    return ", ".join(filter(None, (own_title(contestant), case_title(scenario, contestant["case"]))))
+
+
+def far_apart(values: Iterable[float]) -> bool:
+    """Whether values are so far apart that only a logarithmic axis shows them all."""
+    values = list(values)
+    return min(values) > 0 and max(values) / min(values) >= 10
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value of the axis of cases: "64 KiB", "4 MiB", "5 ms", "1,000 names"."""
+    if unit in ("bytes", "B"):
+        binary = value and value % 1024 == 0
+        step, units = (1024, ("B", "KiB", "MiB", "GiB", "TiB")) if binary else (1000, ("B", "kB", "MB", "GB", "TB"))
+        power = 0
+        while value and value % step == 0 and power < 4:
+            value, power = value / step, power + 1
+        return f"{value:,.0f} {units[power]}"
+    return amount(value, "s") if unit in ("seconds", "s") else f"{value:,g} {unit}".strip()
+
+
+def amount(value: float, unit: str) -> str:
+    """A round value on an axis: times and bytes in the prefix that suits them, else the figure alone."""
+    if unit in SECONDS:
+        seconds = value * SECONDS[unit]
+        name = next((name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)), "ns" if value else "s")
+        return f"{seconds / SECONDS[name]:,.3g} {name}"
+    if unit == "MiB" and value >= 1024 and value % 1024 == 0:
+        return f"{value / 1024:g} GiB"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+
+
+def workers(number: int) -> str:
     """So many workers: "1 worker", "no workers"."""
-    return f"{count or 'no'} worker{'s' if count != 1 else ''}"
+    return count(number, "worker") if number else "no workers"
 
 
 def contestant(scenario: dict, key: str) -> dict:
@@ -215,12 +259,17 @@ def contestant(scenario: dict, key: str) -> dict:
     return next(c for c in scenario["contestants"] if c["key"] == key)
 
 
+def pair(scenario: dict, comparison: dict) -> tuple[dict, dict]:
+    """Who is compared with whom."""
+    return contestant(scenario, comparison["numerator"]), contestant(scenario, comparison["denominator"])
+
+
 def describe(scenario: dict, key: str, with_workers: bool = False, with_case: bool = True) -> str:
     """A contestant in words: "loader threads in the free-threaded build"."""
     c = contestant(scenario, key)
     number = f" x{c['workers']}" if with_workers and c["workers"] else ""
-    case = next((f" ({case['title']})" for case in scenario["cases"] if with_case and case["name"] == c["case"]), "")
-    return f"{workers_of(c['variant'])}{number} in the {CONFIG_TITLES[c['config']]}{case}"
+    case = case_title(scenario, c["case"]) if with_case else ""
+    return f"{plural(c['variant'])}{number} in the {CONFIG_TITLES[c['config']]}{f' ({case})' if case else ''}"
 
 
 def target(comparison: dict) -> str:
@@ -236,9 +285,10 @@ def resolution(scenario: dict) -> str:
     found = [c["resolution"] for c in comparisons(scenario, metric(scenario).name) if c["resolution"]]
     if not found:
         return "One round cannot tell a difference from noise."
+    ends = dict.fromkeys((change(min(found)), change(max(found))))
     return (
         f"The smallest difference that these {len(scenario['rounds'])} rounds could have shown is "
-        f"{change(min(found))} to {change(max(found))}, by comparison."
+        f"{' to '.join(ends)}{', depending on the comparison' if len(ends) > 1 else ''}."
     )
 
 
@@ -247,7 +297,7 @@ def state(document: dict) -> str | None:
     if document["status"] == "complete":
         return None
     rounds = sum(len(s["rounds"]) for s in document["scenarios"])
-    return f"INCOMPLETE: {document['reason']}; {rounds} finished round{'s' if rounds != 1 else ''} reported"
+    return f"INCOMPLETE: {document['reason']}; {count(rounds, 'finished round')} reported"
 
 
 def builds(document: dict) -> list[str]:
@@ -269,13 +319,17 @@ def picture(scenario: dict) -> bytes | None:
     return content if content.startswith(b"\x89PNG\r\n\x1a\n") else None
 
 
+def usable(document: dict) -> int:
+    """How many CPUs a run could use."""
+    return min(twin["cpu"]["usable"] for twin in document["environment"]["twins"].values())
+
+
 def machine(document: dict) -> str:
     """Processor, memory, system, in a line. Twins share a machine; the first one speaks."""
     e = next(iter(document["environment"]["twins"].values()))
     where = f"{e['os']['container']} container" if e["os"]["container"] else "no container"
-    usable = min(t["cpu"]["usable"] for t in document["environment"]["twins"].values())
     return (
-        f"{e['cpu']['model']}, {usable} of {e['cpu']['count']} CPUs usable, "
+        f"{e['cpu']['model']}, {usable(document)} of {e['cpu']['count']} CPUs usable, "
         f"{e['memory']['total'] / 2**30:.0f} GiB, {e['os']['name']}, Linux {e['os']['kernel']}, {where}"
     )
 
@@ -294,8 +348,8 @@ def work(scenario: dict) -> str:
         parts.append(f"{scenario['case_axis']}: {' · '.join(case['title'] for case in scenario['cases'])}")
     else:
         parts.append(
-            f"batches of {scenario['batch_size']}, {scenario['batches_per_worker']} a worker and "
-            + (f"turn, {scenario['turns']} turns a trial" if scenario["turns"] > 1 else "trial")
+            f"batches of {scenario['batch_size']}, {scenario['batches_per_worker']} for each worker in a "
+            + (f"turn, {scenario['turns']} turns in a trial" if scenario["turns"] > 1 else "trial")
         )
     if data["source"] != "none":
         source = (
@@ -307,8 +361,7 @@ def work(scenario: dict) -> str:
 
 def rounds(scenario: dict) -> str:
     """How often everything was measured: "5 rounds"."""
-    number = len(scenario["rounds"])
-    return f"{number} round{'s' if number != 1 else ''}"
+    return count(len(scenario["rounds"]), "round")
 
 
 def disturbed(scenario: dict) -> list[str]:
@@ -324,27 +377,3 @@ def disturbed(scenario: dict) -> list[str]:
     which = "; ".join(f"round {n}: {', '.join(marks)}" for n, marks in found[:MOST_ROUNDS])
     more = f"; and {len(found) - MOST_ROUNDS} more" if len(found) > MOST_ROUNDS else ""
     return [f"{len(found)} of {number} rounds {'was' if len(found) == 1 else 'were'} disturbed ({which}{more})."]
-
-
-def limits(document: dict) -> list[str]:
-    """What this machine cannot show, in sentences."""
-    e = next(iter(document["environment"]["twins"].values()))
-    usable = min(t["cpu"]["usable"] for t in document["environment"]["twins"].values())
-    found = []
-    if usable <= FEW_CPUS:
-        found.append(
-            f"{usable} CPUs cannot show what many workers do to each other: contention for locks, for "
-            "reference counts and for memory grows with their number."
-        )
-    if e["cpu"]["quota"] is not None:
-        found.append(
-            f"A cgroup limits this run to the time of {e['cpu']['quota']:g} of {e['cpu']['count']} CPUs; it "
-            "is held back whenever it has used its share."
-        )
-    elif e["cpu"]["affinity"] < e["cpu"]["count"]:
-        found.append(
-            f"This run may use {e['cpu']['affinity']} of {e['cpu']['count']} CPUs; the others' load is not its own."
-        )
-    if e["os"]["container"]:
-        found.append("It ran in a container: what else the host does shows in the noise alone.")
-    return found

@@ -5,22 +5,24 @@ all did the same work, and hands each finished round to whoever iterates; what b
 (files, display) is not its business.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from statistics import fmean
 
 from ftbench.machine.disturbance import State, state
+from ftbench.measure.checksums import by_batch
 from ftbench.plan.contestants import Contestant, reduce
+from ftbench.plan.variants import VARIANTS
 from ftbench.rounds.endpoints import Endpoint, Trial
 from ftbench.rounds.progress import Display
 from ftbench.rounds.trials import TrialFailed
 from ftbench.rounds.work import Work
+from ftbench.stats import allocation
 from ftbench.stats.allocation import Costs
 from ftbench.stats.statistics import FEWEST_ROUNDS
 from ftrun.configurations import TWIN
@@ -31,6 +33,12 @@ from ftrun.interruption import Interruption
 # both builds (ranks up to ESSENTIAL; of the peers, those with a target) take part if three rounds fit.
 ESSENTIAL = 1
 PLANNED_ROUNDS = 4
+# What contestants are chosen by, before it is planned how many turns those who take part have.
+USUAL_TURNS = 8
+# A warm-up trial has the page cache against it, later ones the luck of the draw.
+CAUTION = 1.1
+
+Ranked = Sequence[tuple[int, Contestant]]
 
 
 class WorkDiffers(Exception):
@@ -41,39 +49,23 @@ class Unavailable(Exception):
     """The scenario says that it cannot run here; the message is its reason."""
 
 
-@dataclass
 class SameWork:
     """Compares every trial's checksums with those of the first trial of its case that had them."""
 
-    first_batch: tuple[str, int] | None = None
-    rows: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
-    """By turn and batch of the turn: who has more workers measures more batches a turn, and each turn begins anew."""
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, int]] = {}
+        """By batch, in words: who had it first, and its checksum."""
 
     def check(self, title: str, result: Mapping) -> None:
         """Raise WorkDiffers if a batch of this trial is not that of an earlier one."""
-        if result["first_batch"] is not None:
-            if self.first_batch is None:
-                self.first_batch = (title, result["first_batch"])
-            self._compare(title, "first", self.first_batch, result["first_batch"])
-        rows = result["rows"]
-        a_turn = max(1, len(rows) // max(1, len(result.get("turn_seconds", ()))))
-        for number, checksum in enumerate(rows):
-            turn, batch = place = divmod(number, a_turn)
-            self._compare(
-                title,
-                f"measured batch {batch} of turn {turn + 1}",
-                self.rows.setdefault(place, (title, checksum)),
-                checksum,
-            )
-
-    @staticmethod
-    def _compare(title: str, batch: str, reference: tuple[str, int], checksum: int) -> None:
-        if reference[1] != checksum:
-            raise WorkDiffers(
-                f"{title} and {reference[0]} gave different samples ({batch}: CRC-32 {checksum:08x} and "
-                f"{reference[1]:08x}). If the files did not change meanwhile, this is a defect in a decoder "
-                "or loader: please report it with both twins' descriptions (./twins info --json)."
-            )
+        for name, checksum in by_batch(result).items():
+            who, wanted = self._seen.setdefault(name, (title, checksum))
+            if checksum != wanted:
+                raise WorkDiffers(
+                    f"{title} and {who} gave different samples ({name}: CRC-32 {checksum:08x} and {wanted:08x}). If "
+                    "the files did not change meanwhile, this is a defect in a decoder or loader: please report it "
+                    "with both twins' descriptions (./twins info --json)."
+                )
 
 
 @dataclass
@@ -113,6 +105,10 @@ class Controller:
         """Who gave other samples than others, where the scenario lets that pass."""
         self.failed: dict[str, str] = {}
         """Why contestants could not be measured, by key; they are left out from then on."""
+        self.repeated: dict[str, str] = {}
+        """Why trials were run a second time in a round, by the contestant's key: nobody has a third one."""
+        self._hung: set[str] = set()
+        """The keys of those that failed because they hang."""
 
     def _start(self, contestant: Contestant, draw: bool = False) -> Trial:
         self._interruption.check()
@@ -133,52 +129,61 @@ class Controller:
             self.differences.append(str(error))
         return result
 
-    def _heat(
-        self, contestants: Sequence[Contestant], begins: Callable[[Contestant, int], None], seconds: dict[str, float]
-    ) -> Iterator[tuple[Contestant, dict]]:
-        """Yield (contestant, result): all trials are started, then each has its turns, in a new order each time.
-
-        `begins` is told whenever one starts or has a turn; `seconds` takes up by key what each took in all.
-        """
+    def _heat(self, contestants: Sequence[Contestant]) -> tuple[dict[str, dict], dict[str, float]]:
+        """(results, seconds that each took) by key: all trials are started, then each has its turns, in a new order."""
+        results: dict[str, dict] = {}
         with contextlib.ExitStack() as stack:
             trials: dict[str, Trial] = {}
-            left = list(contestants)
             begun = time.monotonic()
             # All of them import at the same time, before anything is measured.
-            for contestant in left:
-                begins(contestant, 0)
+            for contestant in contestants:
+                self._observer.trial(contestant, 0)
                 trial = self._try(contestant, functools.partial(self._start, contestant))
                 if trial is not None:
                     trials[contestant.key] = stack.enter_context(contextlib.closing(trial))
-            for contestant in left:
+            for contestant in contestants:
                 if contestant.key in trials:
                     self._try(contestant, trials[contestant.key].go_on)
-            imports = (time.monotonic() - begun) / len(left)
-            seconds.update((contestant.key, imports) for contestant in left)
-            # The first turn is the warm-up.
-            for turn in itertools.count():
-                left = [contestant for contestant in left if contestant.key not in self.failed]
-                if not left:
-                    return
-                for contestant in list(left):
+            seconds = dict.fromkeys((c.key for c in contestants), (time.monotonic() - begun) / len(contestants))
+            turn = 0  # the warm-up
+            while left := [c for c in contestants if c.key not in results and c.key not in self.failed]:
+                if turn:
+                    self._order.shuffle(left)
+                for contestant in left:
                     if turn:
-                        begins(contestant, turn)
+                        self._observer.trial(contestant, turn)
                     self._interruption.check()
                     started = time.monotonic()
                     result = self._try(contestant, trials[contestant.key].go_on)
                     seconds[contestant.key] += time.monotonic() - started
                     if result is not None:
-                        left.remove(contestant)
-                        yield contestant, self._checked(contestant, result)
-                self._order.shuffle(left)
+                        results[contestant.key] = self._checked(contestant, result)
+                turn += 1
+        return results, seconds
 
     def _try[T](self, contestant: Contestant, act: Callable[[], T]) -> T | None:
         """What `act` gives; None if the contestant fails in it, and has failed from then on."""
         try:
             return act()
         except TrialFailed as error:
-            self.failed[contestant.key] = f"the trial of {contestant.title} failed: {error}"
+            why = f"the trial of {contestant.title} failed: {error.why}"
+            # What it said the first time is known.
+            known = self.repeated.get(contestant.key) == why
+            self._observer.note(why if known else f"the trial of {contestant.title} failed: {error}")
+            self.failed[contestant.key] = why
+            if error.hangs:
+                self._hung.add(contestant.key)
             return None
+
+    def _again(self, heat: Sequence[Contestant]) -> list[Contestant]:
+        """Who failed in this heat and has another try in the same round; those that hang take too long for one.
+
+        So a round is complete if what went wrong was a matter of chance, such as another process's need of memory.
+        """
+        again = [c for c in heat if c.key in self.failed and c.key not in self._hung | self.repeated.keys()]
+        for contestant in again:
+            self.repeated[contestant.key] = self.failed.pop(contestant.key)
+        return again
 
     def warm_up(self, contestants: Sequence[Contestant]) -> Costs:
         """Run one trial of each twin that is not counted, and tell what trials cost on this machine.
@@ -188,19 +193,24 @@ class Controller:
         trial without turns has all its time in `turn`.
         """
         found: list[Costs] = []
+        hung: set[bool] = set()
         for twin in dict.fromkeys(TWIN[contestant.config] for contestant in contestants):
             # The first of the most workers that can be measured.
             of_twin = [contestant for contestant in contestants if TWIN[contestant.config] == twin]
             for contestant in sorted(of_twin, key=lambda c: -c.workers):
+                processes = VARIANTS[contestant.variant].processes
+                if processes in hung and not found:
+                    continue  # its like hang, and nobody does not: nobody has to wait for this one too
                 self._observer.warm_up(contestant)
                 costs = self._try(contestant, functools.partial(self._costs, contestant))
                 if costs is not None:
                     found.append(costs)
                     break
+                if contestant.key in self._hung:
+                    hung.add(processes)
         if not found:
             raise TrialFailed(next(iter(self.failed.values())))
-        mean = sum(each.turn for each in found) / len(found)
-        return Costs(min(each.imports for each in found), min(each.warm_up for each in found), mean)
+        return Costs(min(c.imports for c in found), min(c.warm_up for c in found), fmean(c.turn for c in found))
 
     def _costs(self, contestant: Contestant) -> Costs:
         """Of a trial that is not counted, which may draw the scenario's picture."""
@@ -212,11 +222,29 @@ class Controller:
         times.append(time.monotonic())
         self.picture = self._checked(contestant, result).get("picture", self.picture)
         imports, first, *turns = (after - before for before, after in itertools.pairwise(times))
-        return Costs(imports, first, sum(turns) / len(turns)) if turns else Costs(imports, 0.0, first)
+        return Costs(imports, first, fmean(turns)) if turns else Costs(imports, 0.0, first)
+
+    def plan(
+        self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
+    ) -> tuple[list[tuple[int, Contestant]], list[Contestant], float]:
+        """(who takes part, who is given up, seconds of a trial) for a budget; trials are given their turns.
+
+        `costs` are those of `warm_up`. With `everybody`, nobody is given up.
+        """
+        at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
+        trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
+        kept, given_up = choose(ranked, seconds, trial_seconds, self._fewest)
+        if everybody:
+            kept, given_up = [c for _, c in ranked], []
+        if self.work.takes_turns:
+            turns = allocation.turns(seconds / CAUTION, len(kept), costs, at_once)
+            self.work = self.work.with_turns(turns)
+            trial_seconds = costs.trial(turns, at_once) * CAUTION
+        return [(rank, c) for rank, c in ranked if c in kept], given_up, trial_seconds
 
     def rounds(
         self,
-        ranked: Sequence[tuple[int, Contestant]],
+        ranked: Ranked,
         deadline: float,
         trial_seconds: float,
         most: int | None,
@@ -228,85 +256,58 @@ class Controller:
         tell is `enough`, or the next would end after `deadline` (time.monotonic()); if the fewest will not fit,
         because the machine has become slower, the later ones go without the contestants of the highest ranks.
 
-        A contestant whose trial fails is left out from then on (`failed`). Raises TrialFailed if none is left, and
-        Interrupted, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
+        A contestant whose trial fails a second time is left out from then on (`failed`). Raises TrialFailed if none
+        is left, and Interrupted, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
         """
         fewest = self._fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1].key not in self.failed), key=lambda each: each[0])
-        contestants = [c for _, c in ranked]
         # Of each contestant the longest so far: the last round is the one that must not overrun.
-        longest = dict.fromkeys((c.key for c in contestants), trial_seconds)
+        longest = {c.key: trial_seconds for _, c in ranked}
         number = 0
+
+        def left(now: float) -> tuple[float, int]:
+            """(seconds that the next round will take, how many are to come, as far as can be told)."""
+            expected = sum(longest[c.key] for _, c in ranked)
+            fitting = int(max(0.0, deadline - now) // max(expected, 1e-3))
+            return expected, (max(fewest - number, fitting) if most is None else most - number)
+
         while most is None or number < most:
             begin = time.monotonic()
-            expected = sum(longest[c.key] for c in contestants)
-            if number >= fewest and (begin + expected > deadline or (most is None and enough())):
+            expected, to_come = left(begin)
+            if number >= fewest and (begin + expected > deadline or enough()):
                 return
             number += 1
             before = state()
+            contestants = [c for _, c in ranked]
             # Who is alive together does not change from round to round, who comes first does.
             heats = self.work.heats(contestants)
             self._order.shuffle(heats)
+            turns = {c.key: self.work.cases[c.case].turns for c in contestants}
+            self._observer.round(number, number - 1 + to_come, turns, begin + to_come * expected)
+            results: dict[str, dict] = {}
             for heat in heats:
                 self._order.shuffle(heat)
-            begins = self._telling(
-                number, begin, expected, self._last_round(begin, expected, number, fewest, most, deadline), contestants
-            )
-            results: dict[str, dict] = {}
-            took: dict[str, float] = {}
-            for heat in heats:
-                for contestant, result in self._heat(heat, begins, took):
-                    results[contestant.key] = result
+                found, took = self._heat(heat)
+                results |= found
+                if again := self._again(heat):
+                    heats.append(again)
+                for key, seconds in took.items():
+                    longest[key] = seconds if number == 1 else max(longest[key], seconds)
             if not results:
                 raise TrialFailed(next(iter(self.failed.values())))
             ranked = [(rank, c) for rank, c in ranked if c.key in results]
-            contestants = [c for _, c in ranked]
-            for key, seconds in took.items():
-                longest[key] = seconds if number == 1 else max(longest[key], seconds)
             now = time.monotonic()
             if most is None and number < fewest:
-                contestants, _ = reduce(ranked, (deadline - now) / (fewest - number), lambda c: longest[c.key])
+                kept, _ = reduce(ranked, (deadline - now) / (fewest - number), lambda c: longest[c.key])
                 # Who has missed a round has no more to say in the others.
-                ranked = [(rank, c) for rank, c in ranked if c in contestants]
-            expected = sum(longest[c.key] for c in contestants)
-            rounds = max(number, self._last_round(now, expected, number + 1, fewest, most, deadline))
-            self._observer.round_done(number, rounds, now - begin, (rounds - number) * expected)
+                ranked = [(rank, c) for rank, c in ranked if c in kept]
+            expected, to_come = left(now)
+            self._observer.round_done(number, number + to_come, now - begin, to_come * expected)
             yield Round(number, now - begin, results, before, state())
-
-    def _telling(
-        self, number: int, begin: float, expected: float, rounds: int, contestants: Sequence[Contestant]
-    ) -> Callable[[Contestant, int], None]:
-        """A function that tells the observer of each trial and each of several turns that begins in a round."""
-        turns = {c.key: self.work.cases[c.case].turns for c in contestants}
-        steps = sum(1 + of if of > 1 else 1 for of in turns.values())
-        done = itertools.count()
-
-        def begins(contestant: Contestant, turn: int) -> None:
-            if turn == 0 or turns[contestant.key] > 1:
-                remaining = max(0.0, begin + expected * (rounds - number + 1) - time.monotonic())
-                self._observer.trial(number, rounds, next(done) / steps, len(turns), contestant, turn, remaining)
-
-        return begins
-
-    @staticmethod
-    def _last_round(begin: float, expected: float, number: int, fewest: int, most: int | None, deadline: float) -> int:
-        """The number of the last round, as far as can be told in round `number` (begun at `begin`)."""
-        fitting = number - 1 + int(max(0.0, deadline - begin) // max(expected, 1e-3))
-        return max(fewest, fitting) if most is None else most
-
-
-def measured(
-    rounds: Sequence[Round], contestants: Sequence[Contestant], metrics: Sequence[str]
-) -> dict[str, dict[str, list[float]]]:
-    """values[metric][key] of contestants that took part in all rounds, one value per round."""
-    return {
-        metric: {c.key: [r.results[c.key]["metrics"][metric] for r in rounds] for c in contestants}
-        for metric in metrics
-    }
 
 
 def choose(
-    ranked: Sequence[tuple[int, Contestant]], seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
+    ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Contestant], list[Contestant]]:
     """(kept, given up): the ranked contestants (contestants.candidates) for a budget and at least `fewest` rounds."""
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))

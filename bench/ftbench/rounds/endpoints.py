@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ftbench.rounds import stress, trials
-from ftbench.rounds.trial_process import TrialProcess
-from ftrun.child_process import Stopped
+from ftbench.plan.scenario import PATIENCE
+from ftbench.rounds import stress
+from ftbench.rounds.trials import TrialFailed, TrialProcess
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
 
@@ -23,48 +23,35 @@ class LocalEndpoint(LocalTwin):
     packages: str | None = None
     """A folder of packages that trials find beside the interpreter's own; None for none."""
 
-    def start(self, config: str, request: dict) -> LocalTrial:
+    def _interrupted(self) -> bool:
+        """A callback for ftrun.child_process.Watch; raises Interrupted, and whoever closes the child ends it."""
+        self._interruption.check()
+        return False
+
+    def start(self, config: str, request: dict) -> TrialProcess:
         """A trial that imports what it needs and waits; raises TwinError."""
+        watch = {self._interruption.fileno(): self._interrupted}
         try:
-            return LocalTrial(self.name, config, request, self._interruption, self.packages)
+            return TrialProcess(self.name, config, request, watch, self.packages)
         except OSError as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
         """Run the stress suite (ftbench.rounds.stress); `tell` is called with each line as it comes.
 
-        Raises trials.TrialFailed, TwinError, Interrupted, or what `tell` raises.
+        Raises TrialFailed, TwinError, Interrupted, or what `tell` raises.
         """
         try:
-            stress.run(self.name, config, request, tell, {self._interruption.fileno(): self._interruption.wanted})
-        except Stopped:
-            raise Interrupted(self._interruption.signum) from None
+            stress.run(self.name, config, request, tell, {self._interruption.fileno(): self._interrupted})
         except OSError as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
-
-
-class LocalTrial(TrialProcess):
-    """A trial that is a child of this process."""
-
-    def __init__(
-        self, python: str, config: str, request: dict, interruption: Interruption, packages: str | None = None
-    ):
-        self._interruption = interruption
-        super().__init__(python, config, request, {interruption.fileno(): interruption.wanted}, packages)
-
-    def go_on(self) -> dict | None:
-        """Let it run, as TrialProcess does; raises Interrupted in the place of Stopped."""
-        try:
-            return super().go_on()
-        except Stopped:
-            raise Interrupted(self._interruption.signum) from None
 
 
 class RemoteEndpoint(RemoteTwin):
     """Trials of a `ftbench.trial_server`, asked for over its socket."""
 
     def start(self, config: str, request: dict) -> RemoteTrial:
-        """A trial there that imports what it needs and waits; raises TwinError or trials.TrialFailed."""
+        """A trial there that imports what it needs and waits; raises TwinError or TrialFailed."""
         return RemoteTrial(self, {"op": "trial", "config": config, "request": request})
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
@@ -77,7 +64,7 @@ class RemoteEndpoint(RemoteTwin):
             tell(answer["line"])
             message = None
         if "error" in answer:
-            raise trials.TrialFailed(answer["error"])
+            raise TrialFailed(answer["error"])
 
 
 class RemoteTrial:
@@ -85,7 +72,7 @@ class RemoteTrial:
 
     def __init__(self, endpoint: RemoteEndpoint, request: dict):
         self._endpoint = endpoint
-        self._patience = request["request"].get("patience", trials.TIMEOUT_SECONDS)
+        self._patience = request["request"].get("patience", PATIENCE)
         self._number: int | None = None
         self._number = self._exchange(request).get("waiting")
 
@@ -94,14 +81,11 @@ class RemoteTrial:
         answer = self._endpoint.exchange(request, self._patience + 30)
         if "error" in answer:
             self._number = None
-            raise trials.TrialFailed(answer["error"])
+            raise TrialFailed(answer["error"])
         return answer
 
     def go_on(self) -> dict | None:
-        """Let it run: its result, with what disturbed it (disturbance), or None once it waits for another turn.
-
-        Raises trials.TrialFailed, TwinError or Interrupted.
-        """
+        """As TrialProcess.go_on; raises TrialFailed, TwinError or Interrupted."""
         answer = self._exchange({"op": "turn", "trial": self._number})
         self._number = answer.get("waiting")
         return answer.get("result")
@@ -115,7 +99,7 @@ class RemoteTrial:
 
 
 Endpoint = LocalEndpoint | RemoteEndpoint
-Trial = LocalTrial | RemoteTrial
+Trial = TrialProcess | RemoteTrial
 
 
 def connect(text: str, interruption: Interruption) -> Endpoint:

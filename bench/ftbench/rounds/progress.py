@@ -6,11 +6,14 @@ ends, without control codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import time
+from collections.abc import Callable, Mapping
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ftbench.machine import disturbance
 from ftbench.plan.contestants import Contestant
 from ftrun.escape import terminal
 
@@ -25,10 +28,10 @@ class Display:
     """The state of a run. Owned by the controller's thread."""
 
     def __init__(self, console: Console | None = None):
-        console = console or Console(stderr=True)
+        console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._plain = not console.is_terminal
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[left]}"),
             TimeElapsedColumn(),
@@ -48,7 +51,7 @@ class Display:
 
     def note(self, text: str) -> None:
         """A line that stays."""
-        self._progress.console.print(terminal(text), markup=False, highlight=False, soft_wrap=True)
+        self._progress.console.print(terminal(text), soft_wrap=True)
 
     def _begin(self, title: str) -> None:
         self._progress.reset(self._task, total=None, description=title, left="")
@@ -77,24 +80,38 @@ class Display:
             self.note(f"warming up: {contestant.title}")
         self._begin(", ".join(filter(None, (self._where, f"warming up: {contestant.title}"))))
 
-    def trial(
-        self, number: int, rounds: int, share: float, of: int, contestant: Contestant, turn: int, remaining: float
-    ) -> None:
-        """A trial of the round's `of` begins, or one of its turns, 1, 2, ... (0: it is started).
+    def round(self, number: int, rounds: int, turns: Mapping[str, int], end: float) -> None:
+        """A round begins, of the contestants (by key) that have so many turns each.
 
-        This `share` of the round's steps is done; `remaining` seconds are expected to be left of all rounds.
+        All rounds are expected to end at `end` (time.monotonic()).
         """
-        if self._plain and number == 1 and share == 0:
+        self._number, self._rounds, self._turns, self._end = number, rounds, turns, end
+        self._steps = itertools.count()
+        if self._plain and number == 1:
             about = f"about {rounds} rounds" if rounds != 1 else "one round"
-            self.note(f"measuring: {of} trials a round, {about}, {self._left(remaining)}")
-        where = (self._where, f"round {number} of {rounds}", contestant.title, f"turn {turn}" if turn else "")
+            self.note(f"measuring: {len(turns)} trials a round, {about}, {self._left(self._remaining())}")
+
+    def trial(self, contestant: Contestant, turn: int) -> None:
+        """A trial of the round begins, or one of its turns, 1, 2, ... (0: it is started)."""
+        if turn and self._turns[contestant.key] == 1:
+            return  # its start was told
+        steps = sum(1 + turns if turns > 1 else 1 for turns in self._turns.values())
+        where = (
+            self._where,
+            f"round {self._number} of {self._rounds}",
+            contestant.title,
+            f"turn {turn}" if turn else "",
+        )
         self._progress.update(
             self._task,
-            total=rounds,
-            completed=number - 1 + share,
+            total=self._rounds,
+            completed=self._number - 1 + next(self._steps) / steps,
             description=", ".join(filter(None, where)),
-            left=f"{clock(remaining + self._later)} left",
+            left=f"{clock(self._remaining() + self._later)} left",
         )
+
+    def _remaining(self) -> float:
+        return max(0.0, self._end - time.monotonic())
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
         """A round has ended."""
@@ -105,3 +122,36 @@ class Display:
         """What is left of the scenario, and of the run if there is more to it."""
         whole = f", {clock(remaining + self._later)} of the run" if self._later else ""
         return f"{clock(remaining)} left{whole}"
+
+
+class Notes:
+    """What a reader has to know beside the figures: told at once, and kept in the document's `warnings` and `skipped`.
+
+    Owned by the main thread.
+    """
+
+    def __init__(self, document: dict, display: Display):
+        self._document, self._display = document, display
+
+    def tell(self, text: str) -> None:
+        """Say what the document need not keep."""
+        self._display.note(text)
+
+    def skip(self, what: str, why: str) -> None:
+        """Note what is not measured."""
+        self._document["skipped"].append({"what": what, "why": why})
+        self._display.note(f"left out: {what}: {why}")
+
+    def warn(self, text: str) -> None:
+        """Note what makes figures mean less."""
+        self._document["warnings"].append(text)
+        self._display.note(f"warning: {text}")
+
+    def mark(self, scenario: str, rounds: list[dict]) -> None:
+        """Tell of a round that was disturbed; all of a scenario's are one warning of the document."""
+        latest = rounds[-1]["disturbance"]["marks"]
+        if latest:
+            self._display.note(f"disturbed: {scenario}, round {rounds[-1]['number']}: {', '.join(latest)}")
+        before, now = disturbance.warning(scenario, rounds[:-1]), disturbance.warning(scenario, rounds)
+        if now:
+            self._document["warnings"] = [*(text for text in self._document["warnings"] if text != before), now]

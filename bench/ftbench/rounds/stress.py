@@ -5,12 +5,10 @@ as soon as that has ended. So what ended before an interruption or a crash is kn
 that a scenario's crash or hang is that scenario's alone.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 
-from ftbench.rounds import trials
+from ftbench.rounds.trials import TrialFailed, how_it_ended
 from ftrun.child_process import TimedOut, Watch, supervise
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.project import ROOT
@@ -35,11 +33,11 @@ def seconds(request: dict) -> float:
 def run(python: str, config: str, request: dict, tell: Callable[[dict], None], watch: Watch) -> None:
     """Run the suite with `python` in a configuration; `tell` is given each of its lines.
 
-    `request` has "minutes" (or None) and "seed". Raises trials.TrialFailed if it did not run to its end,
+    `request` has "minutes" (or None) and "seed". Raises TrialFailed if it did not run to its end,
     supervise.Stopped, OSError, or what `tell` raises; nothing is left running then.
     """
     if not (ROOT / "tests" / "stress").is_dir():
-        raise trials.TrialFailed("tests/stress is not here: run bench from a clone of the repository, or in its images")
+        raise TrialFailed("tests/stress is not here: run bench from a clone of the repository, or in its images")
     minutes = [] if request["minutes"] is None else ["--minutes", f"{request['minutes']:g}"]
     rest = bytearray()
 
@@ -61,11 +59,11 @@ def run(python: str, config: str, request: dict, tell: Callable[[dict], None], w
             take,
         )
     except TimedOut as error:
-        raise trials.TrialFailed(f"{error}{last_lines(error.stderr)}") from error
+        raise TrialFailed(f"{error}{last_lines(error.stderr)}") from error
     except ValueError as error:
-        raise trials.TrialFailed(f"its stdout has a line that is none of its own: {error}") from error
+        raise TrialFailed(f"its stdout has a line that is none of its own: {error}") from error
     if outcome.returncode not in (0, SOME_FAILED):
-        raise trials.TrialFailed(trials.how_it_ended(outcome) + last_lines(outcome.stderr))
+        raise TrialFailed(how_it_ended(outcome) + last_lines(outcome.stderr))
 
 
 def begin(minutes: float | None, seed: int = 0) -> dict:
@@ -92,12 +90,12 @@ class Collector:
         self._done = 0
 
     def take(self, line: dict) -> None:
-        """Note a line; raises trials.TrialFailed for one that cannot be."""
+        """Note a line; raises TrialFailed for one that cannot be."""
         part = self._part
         try:
             if "source" in line:
                 if part["source"] not in (None, line["source"]):
-                    raise trials.TrialFailed(
+                    raise TrialFailed(
                         "tests/stress is another version there than in the configurations before: "
                         "rebuild the images, or use the same checkout for both twins"
                     )
@@ -105,9 +103,9 @@ class Collector:
                 return
             result = {name: line[name] for name in FIELDS}
         except KeyError as error:
-            raise trials.TrialFailed(f"a result of tests/stress lacks {error}") from error
+            raise TrialFailed(f"a result of tests/stress lacks {error}") from error
         if result["configuration"] != self._config:
-            raise trials.TrialFailed(f"it ran as {result['configuration']}, not as {self._config}")
+            raise TrialFailed(f"it ran as {result['configuration']}, not as {self._config}")
         result["failures"] = [text[:MOST_CHARACTERS] for text in result["failures"]]
         part["results"].append(result)
         if result["outcome"] != "passed":

@@ -1,14 +1,50 @@
-"""What every trial shares, wherever it runs: its first line of stdin, its answers, how it failed."""
-
-from __future__ import annotations
+"""A trial as those see it that started it: a process that goes on when it is told to, and stands still in between."""
 
 import json
 import os
 
-from ftrun.child_process import Outcome
+from ftbench.machine.disturbance import between, counters, together
+from ftbench.plan.scenario import PATIENCE
+from ftrun.child_process import Child, Outcome, TimedOut, Watch
+from ftrun.configurations import child_environment, command, last_lines
 
-# No trial takes minutes; one that does is stuck. A scenario may be less patient.
-TIMEOUT_SECONDS = 300.0
+HANGS = "it hangs, or "
+
+
+class TrialFailed(Exception):
+    """A trial did not measure; the message's first line says why, the others quote its last words."""
+
+    @property
+    def why(self) -> str:
+        """The first line."""
+        return str(self).partition("\n")[0]
+
+    @property
+    def hangs(self) -> bool:
+        return str(self).startswith(HANGS)
+
+
+def how_it_ended(outcome: Outcome) -> str:
+    """A process's end in words: "exit status 1", "killed by signal 9 (out of memory?)"."""
+    if outcome.returncode >= 0:
+        return f"exit status {outcome.returncode}"
+    likely = {
+        -7: " (bus error: /dev/shm is full; enlarge it with --shm-size, SHM_SIZE in compose)",
+        -9: " (out of memory?)",
+    }
+    return f"killed by signal {-outcome.returncode}{likely.get(outcome.returncode, '')}"
+
+
+def last_words(outcome: Outcome) -> str:
+    """Why a process failed, in a line, and what it wrote in the end if that is more."""
+    quoted = last_lines(outcome.stderr)
+    lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()
+    if outcome.returncode != 1 or not lines:
+        return how_it_ended(outcome) + quoted
+    # An exception stands in the line below the frames of its traceback, which are indented; notes follow it.
+    raised = [line for above, line in zip(lines, lines[1:]) if above.startswith(" ") and not line.startswith(" ")]
+    why = lines[-1] if lines[-1].startswith("trial: ") or not raised else raised[-1]
+    return why.removeprefix("trial: ") + (quoted if len(lines) > 1 else "")
 
 
 def encode(request: dict) -> bytes:
@@ -16,25 +52,57 @@ def encode(request: dict) -> bytes:
     return json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
 
 
-class TrialFailed(Exception):
-    """A trial did not measure; the message says how it ended and quotes its last words."""
-
-
-def how_it_ended(outcome: Outcome) -> str:
-    """A process's end in words: "exit status 1", "killed by signal 9 (out of memory?)"."""
-    if outcome.returncode >= 0:
-        return f"exit status {outcome.returncode}"
-    how = f"killed by signal {-outcome.returncode}"
-    if outcome.returncode == -7:
-        how += " (bus error: /dev/shm is full; enlarge it with --shm-size, SHM_SIZE in compose)"
-    if outcome.returncode == -9:
-        how += " (out of memory?)"
-    return how
-
-
-def decode(line: bytes) -> dict:
-    """A line of a trial's stdout; raises TrialFailed if it is none of its own."""
+def _decode(line: bytes) -> dict:
     try:
         return json.loads(line)
     except ValueError as error:
         raise TrialFailed(f"its stdout has a line that is none of its own: {line[:80]!r}") from error
+
+
+class TrialProcess:
+    """One trial. Owned by one thread; whoever made it has to close it. Raises OSError if it cannot be started.
+
+    It begins at once to import what it needs, and waits for its first turn. What disturbs it is taken while it
+    measures. How others run while it stands still is nothing to it.
+    """
+
+    def __init__(self, python: str, config: str, request: dict, watch: Watch, packages: str | None = None):
+        self._watch = watch
+        self._next = encode(request)
+        self._patience = request.get("patience", PATIENCE)
+        self._own_seconds = 0.0
+        self._disturbed: list[dict] = []
+        self._measures = False
+        more = [packages] if packages else []
+        self._child = Child(command(python, "ftbench.trial"), child_environment(config, paths=more))
+
+    def go_on(self) -> dict | None:
+        """Let it run; its result with what disturbed it (disturbance.together), None once it waits again.
+
+        The first time it comes as far as its imports. Raises TrialFailed, or what Child.ask does if a watched file
+        descriptor's callback wants its end.
+        """
+        before = counters()
+        try:
+            line = self._child.ask(self._next, self._watch, self._patience)
+            answer = _decode(line) if line is not None else None
+            if answer is not None and "waiting" in answer:
+                self._next = b"\n"
+                used = answer["own_seconds"]
+                if self._measures:
+                    self._disturbed.append(between(before, counters(), used - self._own_seconds))
+                self._measures, self._own_seconds = True, used
+                return None
+            outcome = self._child.finish(b"", self._watch, self._patience)
+        except TimedOut as error:
+            raise TrialFailed(f"{HANGS}{error}{last_lines(error.stderr)}") from error
+        if outcome.returncode != 0 or answer is None:
+            no_result = f"no result on its stdout{last_lines(outcome.stderr)}"
+            raise TrialFailed(last_words(outcome) if outcome.returncode else no_result)
+        # It has been waited for: counted among the children of this process with all that it has ever used.
+        disturbed = [*self._disturbed, between(before, counters(), -self._own_seconds)]
+        return {**answer, "disturbance": together(disturbed)}
+
+    def close(self) -> None:
+        """Kill it, if it still runs, and what it started."""
+        self._child.close()

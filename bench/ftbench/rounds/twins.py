@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,12 +14,9 @@ from ftrun.overlay import OverlayError, Overlays, absent
 from ftrun.twin import TwinError
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
+# What only some variants need.
+PEERS = sorted({name for variant in variants.VARIANTS.values() for name in variant.packages})
 OLDEST = (3, 13)
-
-
-def peers() -> list[str]:
-    """The distributions that only some variants need."""
-    return sorted({name for variant in variants.VARIANTS.values() for name in variant.packages})
 
 
 @dataclass
@@ -28,6 +25,8 @@ class Twins:
 
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     environments: dict[str, dict] = field(default_factory=dict)
+    lacking: dict[str, str] = field(default_factory=dict)
+    """Why a twin cannot have the packages that the user's own dataset needs."""
 
     def __enter__(self) -> Twins:
         return self
@@ -56,12 +55,14 @@ class Twins:
             )
         self.environments[twin] = {"endpoint": endpoint.name, **found}
 
-    def add_packages(self, requirements: list[str], cache: Path | None, work: Path, interruption: Interruption) -> dict:
-        """Install what a dataset needs beside a twin's own packages, into `work`; returns why twins cannot have it.
+    def add_packages(
+        self, requirements: Sequence[str], cache: Path | None, work: Path, interruption: Interruption
+    ) -> None:
+        """Install what a dataset needs beside a twin's own packages, into `work`; `lacking` says who cannot have it.
 
         Raises TwinError if they run in other containers, and Interrupted.
         """
-        overlays, failed = Overlays(cache or work, work, interruption), {}
+        overlays = Overlays(cache or work, work, interruption)
         pins: list[str] = []
         # The free-threaded twin first: fewer wheels fit it, and the other then takes the same versions.
         for twin, endpoint in sorted(self.endpoints.items()):
@@ -77,8 +78,7 @@ class Twins:
             try:
                 endpoint.packages, pins = overlays.make(endpoint.python, requirements, installed, pins)
             except OverlayError as error:
-                failed[twin] = str(error)
-        return failed
+                self.lacking[twin] = str(error)
 
     def check_source(self, ours: str) -> None:
         """Raise TwinError if a twin would run another version of the benchmark."""
@@ -93,23 +93,27 @@ class Twins:
         """In what else than the GIL the twins differ, for the report's warnings."""
         if len(self.environments) < 2:
             return []
-        ft, gil = self.environments["ft"], self.environments["gil"]
-        found = []
-        for what, of in (
-            ("Python", lambda e: e["interpreter"]["version"]),
-            ("build", lambda e: e["interpreter"]["build"] + (" with LTO" if e["interpreter"]["lto"] else "")),
-            ("compiler", lambda e: e["interpreter"]["compiler"]),
-            *((name, lambda e, name=name: e["packages"].get(name)) for name in (*NEEDED, *peers())),
-        ):
-            if of(ft) != of(gil):
-                found.append(f"the twins differ in more than the GIL: {what} is {of(ft)} in ft and {of(gil)} in gil")
-        return found
+        about = {twin: self._about(twin) for twin in ("ft", "gil")}
+        return [
+            f"the twins differ in more than the GIL: {what} is {of_ft} in ft and {about['gil'][what]} in gil"
+            for what, of_ft in about["ft"].items()
+            if of_ft != about["gil"][what]
+        ]
 
-    def lacks(self, twin: str, variant: str) -> str | None:
-        """Why a variant cannot be measured in a twin, None if it can."""
+    def _about(self, twin: str) -> dict[str, str | None]:
+        python, packages = self.environments[twin]["interpreter"], self.environments[twin]["packages"]
+        return {
+            "Python": python["version"],
+            "build": python["build"] + (" with LTO" if python["lto"] else ""),
+            "compiler": python["compiler"],
+            **{name: packages.get(name) for name in (*NEEDED, *PEERS)},
+        }
+
+    def lacks(self, twin: str, variant: str) -> str:
+        """Why a variant cannot be measured in a twin; empty if it can."""
         missing = variants.missing(variant, self.environments[twin]["packages"])
         if not missing:
-            return None
+            return ""
         return (
             f"{', '.join(missing)} not installed in the {twin} twin; install docker/requirements.lock there, "
             "or use ./twins, which does"
@@ -128,14 +132,11 @@ def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[lis
     """(measurable configurations, skipped ones with the reason)."""
     kept, skipped = [], []
     for config in configs:
-        if TWIN[config] in twins:
+        twin = TWIN[config]
+        if twin in twins:
             kept.append(config)
-        else:
-            kind = "free-threaded interpreter" if TWIN[config] == "ft" else "interpreter with the GIL"
-            skipped.append(
-                {
-                    "what": f"configuration {config}",
-                    "why": f"no {kind} was given (--twin {TWIN[config]}=...; ./twins bench and the images give both)",
-                }
-            )
+            continue
+        kind = "free-threaded interpreter" if twin == "ft" else "interpreter with the GIL"
+        why = f"no {kind} was given (--twin {twin}=...; ./twins bench and the images give both)"
+        skipped.append({"what": f"configuration {config}", "why": why})
     return kept, skipped

@@ -98,10 +98,10 @@ class Work:
     def document(self, cases: set[str]) -> dict:
         """The same of these cases, as results.json has it; beside a scenario's cases stands what its first one does."""
         found = {name: work for name, work in self.cases.items() if name in cases}
-        about = [self.scenario.case(name) for name in found]
+        # The first case alone is as good as none if it has no name.
+        about = [self.scenario.case(name) for name in found] if any(found) else []
         return {
             **next(iter(found.values())).document(),
-            # The first case alone is as good as none if it has no name.
             "cases": [
                 {
                     "name": case.name,
@@ -111,7 +111,6 @@ class Work:
                     **found[case.name].document(),
                 }
                 for case in about
-                if any(found)
             ],
         }
 

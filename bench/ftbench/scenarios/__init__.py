@@ -1,9 +1,12 @@
 """The scenarios that can be measured, by name, and their groups.
 
-A scenario is one file of this package (or of a group's package) that makes a ftbench.plan.scenario.Scenario,
-entered below. It says what a sample is, how much of it makes a measurement and who takes part; it
+A scenario is a ftbench.plan.scenario.Scenario that a file of this package makes, entered below; the file of a group
+makes several. It says what a sample is, how much of it makes a measurement and who takes part; it
 knows nothing of rounds, statistics or reports. The modules are imported by the controller, which has
 no torch, so whatever a dataset needs is imported when the trial builds it.
+
+A dataset changes nothing after its construction, so threads may share it. It keeps no modules, since start methods
+other than fork pickle it.
 """
 
 from __future__ import annotations
@@ -55,17 +58,10 @@ GROUPS: dict[str, str] = {group.NAME: group.DESCRIPTION for group in (nvimgcodec
 
 
 def find(name: str) -> Scenario:
-    """A scenario by its name, also one that no command line names: the user's own, the suite's own test.
-
-    Raises KeyError.
-    """
+    """A scenario by its name, also one that no command line names: the user's, the suite's test; raises KeyError."""
     return {**SCENARIOS, **{each.name: each for each in (trust.SCENARIO, own.SCENARIO, own.LOOK)}}[name]
 
 
 def members(name: str) -> list[Scenario]:
     """The scenarios that a name on the command line stands for: one, a group's, or all; none if unknown."""
-    if name == "all":
-        return list(SCENARIOS.values())
-    if name in GROUPS:
-        return [scenario for scenario in SCENARIOS.values() if scenario.group == name]
-    return [SCENARIOS[name]] if name in SCENARIOS else []
+    return [each for each in SCENARIOS.values() if name and name in ("all", each.group, each.name)]

@@ -8,37 +8,33 @@ gives the same bits, whoever loads which sample.
 from __future__ import annotations
 
 from ftbench.measure import epochs
-from ftbench.plan.contest import FT, GIL, Comparison, Entry, grid
+from ftbench.plan.contest import FT, GIL, PROCESSES, THREADS, Comparison, Entry, grid
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.scenario import Amount, Scenario, Task, Turns
 
 SIDE = 224
 SEED = 20261121
-REPEATS = 5
 
 NAME = "augment"
 DESCRIPTION = "when do workers pay? light and heavy augmentation with 0, 1, ... workers"
 
-SERIAL, THREADS, PROCESSES = "serial", "loader-thread", "loader-process"
 
-
-def _workers_bring(config: str, variant: str) -> Comparison:
+def _workers_bring(who: Entry) -> Comparison:
     """Against loading without any; a quick run has the headline's two curves alone."""
-    who, curve = Entry(config, variant), (config, variant) in ((FT.config, FT.variant), (GIL.config, GIL.variant))
+    importance, quick = (0, "ends") if who in (FT, GIL) else (4 if who.config == "ft-gil" else 2, "")
     return Comparison(
         who,
-        Entry(config, SERIAL, 0),
-        None,
-        "what workers bring",
-        "workers",
-        0 if curve else 4 if config == "ft-gil" else 2,
+        Entry(who.config, "serial", workers=0),
+        why="what workers bring",
+        kind="workers",
+        importance=importance,
         every_count=True,
-        quick="ends" if curve else "",
-        metrics=("throughput",),
+        quick=quick,
+        first_only=True,
     )
 
 
-WORKERS = tuple(_workers_bring(config, variant) for config in reversed(CONFIGS) for variant in (THREADS, PROCESSES))
+WORKERS = tuple(_workers_bring(who[config]) for config in reversed(CONFIGS) for who in (THREADS, PROCESSES))
 
 
 def measure(task: Task) -> Turns:
@@ -49,7 +45,7 @@ def measure(task: Task) -> Turns:
     return epochs.measure(task)
 
 
-def _scenario(amount: str, sample: str, full: Amount, quick: Amount, seconds: float, quick_seconds: float) -> Scenario:
+def _scenario(amount: str, done: str, full: Amount, quick: Amount, seconds: float) -> Scenario:
     def dataset(task: Task):
         from ftbench.measure.augmentation import Augmented
 
@@ -63,8 +59,9 @@ def _scenario(amount: str, sample: str, full: Amount, quick: Amount, seconds: fl
     return Scenario(
         name=f"{NAME}-{amount}",
         group=NAME,
+        question=f"When do workers pay for {amount} augmentation?",
         description=f"JPEG decoding with Pillow, then {amount} random augmentation to 224x224 float32",
-        sample=sample,
+        sample=f"one 640x408 JPEG decoded, {done}",
         sample_bytes=3 * SIDE * SIDE * 4,
         source="images",
         dataset=dataset,
@@ -74,28 +71,19 @@ def _scenario(amount: str, sample: str, full: Amount, quick: Amount, seconds: fl
         full=full,
         quick=quick,
         seconds=seconds,
-        quick_seconds=quick_seconds,
-        question=f"When do workers pay for {amount} augmentation?",
-        repeats=REPEATS,
+        quick_seconds=120,
+        repeats=5,
         picture=picture,
     )
 
 
-SCENARIOS: tuple[Scenario, ...] = (
-    _scenario(
-        "light",
-        "one 640x408 JPEG decoded, cropped at random and standardised",
-        Amount(64, batches_per_worker=5, turns=3),
-        Amount(32, batches_per_worker=4, turns=3),
-        450,
-        120,
-    ),
+SCENARIOS = (
+    _scenario("light", "cropped at random and standardised", Amount(64, 5, turns=3), Amount(32, 4, turns=3), 450),
     _scenario(
         "heavy",
-        "one 640x408 JPEG decoded, mapped, cropped, blurred, coloured, with noise, and standardised",
-        Amount(32, batches_per_worker=3, turns=3),
-        Amount(32, batches_per_worker=2, turns=2),
+        "mapped, cropped, blurred, coloured, with noise, and standardised",
+        Amount(32, 3, turns=3),
+        Amount(32, 2, turns=2),
         500,
-        120,
     ),
 )

@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ftbench.machine.usage import tree_usage
+from ftbench.measure.loaders import open_loader
 from ftbench.plan.contest import USUAL, Contest
 from ftbench.plan.scenario import Amount, Scenario, Task
 
@@ -26,6 +28,14 @@ FETCHERS = 4
 # An epoch has at most half of it: 128 samples, which is reached soon, and then the oldest are evicted.
 BUDGET = 256 * MIB
 PREFIX = "ft-bench-cache-"
+# What is kept of each epoch, with its unit.
+CURVES = {
+    "samples-of-an-epoch": "samples",
+    "samples-there": "samples",
+    "stall-before-an-epoch": "s",
+    "into-the-cache": "MB/s",
+    "out-of-the-cache": "MB/s",
+}
 
 
 class Shards:
@@ -52,14 +62,13 @@ class Shards:
         return data
 
 
-def _directory() -> str:
-    """A new directory for a cache; removes those of trials that were killed."""
+def _remove_left() -> None:
+    """Remove the directories of trials that were killed."""
     import psutil
 
     for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if not psutil.pid_exists(int(left.name.removeprefix(PREFIX).partition("-")[0])):
             shutil.rmtree(left, ignore_errors=True)
-    return tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
 
 
 def measure(task: Task) -> dict:
@@ -72,41 +81,34 @@ def measure(task: Task) -> dict:
     """
     import numpy
 
-    from ftbench.measure.loaders import open_loader
-    from ftbench.measure.memory import memory_pss_mib
     from ftloader.cache import GrowingCache, RawArray
 
-    directory, taken, first = _directory(), 0, 0.0
-    samples: list[int] = []
-    there: list[int] = []
-    stalls: list[float] = []
+    taken, first = 0, 0.0
     ends: list[float] = []
-    fetched: list[float] = []
-    read: list[float] = []
-    try:
+    curves: list[tuple[float, ...]] = []
+    _remove_left()
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", ignore_cleanup_errors=True) as directory:
         begin = time.perf_counter()
         with GrowingCache(
-            Shards(task.paths), directory, BUDGET, FETCHERS, decode=RawArray(numpy.int16), min_samples=task.batch_size
+            task.dataset(), directory, BUDGET, FETCHERS, decode=RawArray(numpy.int16), min_samples=task.batch_size
         ) as cache:
+            epoch_began, before = begin, cache.statistics()
             while taken < task.batches:
-                epoch_began, before = time.perf_counter(), cache.statistics()
-                cache.set_epoch(len(samples))
+                cache.set_epoch(len(ends))
                 wanted = min(len(cache) // task.batch_size, task.batches - taken)
                 with open_loader(task, cache, persistent=False) as loader:
                     for number, _ in enumerate(loader.epoch(wanted * task.batch_size)):
                         if not number:
-                            stalls.append(time.perf_counter() - epoch_began)
+                            stall = time.perf_counter() - epoch_began
                         first = first or time.perf_counter() - begin
                         taken += 1
-                seconds = time.perf_counter() - epoch_began
-                samples.append(len(cache))
-                there.append(cache.statistics().samples)
-                ends.append(time.perf_counter() - begin)
-                fetched.append((cache.statistics() - before).fetched_bytes / seconds / 1e6)
-                read.append(wanted * task.batch_size * SAMPLE_BYTES / seconds / 1e6)
-            seconds, pss = time.perf_counter() - begin, memory_pss_mib()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+                now, end = cache.statistics(), time.perf_counter()
+                seconds = end - epoch_began
+                fetched, read = (now - before).fetched_bytes, wanted * task.batch_size * SAMPLE_BYTES
+                curves.append((len(cache), now.samples, stall, fetched / seconds / 1e6, read / seconds / 1e6))
+                ends.append(end - begin)
+                epoch_began, before = end, now
+            seconds, pss = time.perf_counter() - begin, tree_usage().pss
     over = {"title": "seconds", "values": ends}
     return {
         "metrics": {
@@ -117,18 +119,10 @@ def measure(task: Task) -> dict:
         "samples": taken * task.batch_size,
         "batches": taken,
         "distributions": {
-            "samples-of-an-epoch": {"unit": "samples", "values": samples, "over": over},
-            "samples-there": {"unit": "samples", "values": there, "over": over},
-            "stall-before-an-epoch": {"unit": "s", "values": stalls, "over": over},
-            "into-the-cache": {"unit": "MB/s", "values": fetched, "over": over},
-            "out-of-the-cache": {"unit": "MB/s", "values": read, "over": over},
+            name: {"unit": unit, "values": values, "over": over}
+            for (name, unit), values in zip(CURVES.items(), zip(*curves, strict=True), strict=True)
         },
     }
-
-
-def _dataset(task: Task) -> Shards:
-    """The source; the dataset is made of it by the measurement."""
-    return Shards(task.paths)
 
 
 SCENARIO = Scenario(
@@ -138,7 +132,8 @@ SCENARIO = Scenario(
     sample="1 MiB of int16",
     sample_bytes=SAMPLE_BYTES,
     source="shards",
-    dataset=_dataset,
+    # The source; the measurement makes the dataset of it.
+    dataset=lambda task: Shards(task.paths),
     measure=measure,
     metrics=("gb_per_s", "time_to_first_batch", "pss_mib"),
     contest=Contest(USUAL),

@@ -7,58 +7,51 @@ bits, and every output says so.
 
 from __future__ import annotations
 
-from ftbench.plan.contest import Comparison, Entry, grid
-from ftbench.plan.contestants import CONFIGS
+from dataclasses import replace
+
+from ftbench.measure import gpu
+from ftbench.plan.contest import OURS, Comparison, grid
 from ftbench.plan.scenario import Amount, Case, Task
-from ftbench.scenarios import pillow
-from ftbench.scenarios.nvimgcodec import decoding, gpu, images
+from ftbench.scenarios import nvimgcodec, pillow
 
 CASES = (Case("pillow", "Pillow", {"decoder": "pillow"}), Case("nvimgcodec", "nvImageCodec", {"decoder": "nvimgcodec"}))
-
-
 # One decoder against the other, which load the same images, for everybody who has both.
 BY_DECODER = tuple(
     Comparison(
-        Entry(config, variant, case="nvimgcodec"),
-        Entry(config, variant, case="pillow"),
+        replace(who, case="nvimgcodec"),
+        replace(who, case="pillow"),
         kind="case",
         every_count=True,
         measures=False,
-        metrics=("throughput",),
+        first_only=True,
     )
-    for config in CONFIGS
-    for variant in ("loader-thread", "loader-process")
+    for who in OURS
 )
 
 
 def dataset(task: Task):
     """Pillow's dataset or nvImageCodec's, by the task's case."""
-    if task.parameters["decoder"] == "pillow":
-        return pillow.PillowDataset(task.paths)
-    return images.dataset(task)
+    return (pillow if task.parameters["decoder"] == "pillow" else nvimgcodec).dataset(task)
 
 
 def note() -> str:
     """Which of nvImageCodec's backends was measured, and where the batches ended."""
-    if gpu.device() is None:
-        return gpu.backend_note()
-    return f"{gpu.backend_note()}; Pillow's batches are copied to it"
+    return nvimgcodec.backend_note() + ("; Pillow's batches are copied to it" if gpu.device() else "")
 
 
 SCENARIO = pillow.of_images(
     name="combined",
+    question="Which decoder, and which workers for it?",
     description="JPEG decoding with Pillow and with nvImageCodec, 640x408, into uint8 batches",
     dataset=dataset,
-    measure=decoding.measure,
-    metrics=("throughput", "worker_setup", "time_to_first_batch", "pss_mib"),
+    measure=nvimgcodec.measure,
+    metrics=nvimgcodec.METRICS,
     contest=grid(CASES, more=BY_DECODER),
+    case_axis="decoder",
     full=Amount(batch_size=512, batches_per_worker=3),
     quick=Amount(batch_size=64, batches_per_worker=4),
     seconds=900,
     quick_seconds=150,
-    question="Which decoder, and which workers for it?",
-    unavailable=gpu.without_nvimgcodec,
+    unavailable=nvimgcodec.without_nvimgcodec,
     note=note,
-    cases=CASES,
-    case_axis="decoder",
 )

@@ -11,10 +11,14 @@ To see one kind by hand, run its loop (ftbench.scenarios.contention.KINDS) in on
 
 from __future__ import annotations
 
+import functools
+import mmap
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -70,9 +74,6 @@ def _unrolled(statement: str, first: str = "pass") -> Callable[[Any, int], None]
 
 
 _dict = _unrolled("_ = shared[key]", 'key = "key500"')
-_attribute = _unrolled("_ = shared.value")
-_reference = _unrolled("_ = shared")
-_allocate = _unrolled("bytearray(64)")
 
 
 def _lock(holder: Holder, operations: int) -> None:
@@ -86,8 +87,6 @@ PAGES_BYTES = 1 << 20
 
 
 def _pages(_nothing: None, operations: int) -> None:
-    import mmap
-
     content = bytes(PAGES_BYTES)
     for _ in range(operations):
         with mmap.mmap(-1, PAGES_BYTES) as memory:
@@ -99,110 +98,76 @@ def _table() -> dict:
     return {f"key{number}": number % 100 for number in range(1000)}
 
 
-def _table_of_one() -> dict:
-    # All values are one object, which every read counts a reference to.
-    one = object()
-    return {f"key{number}": one for number in range(1000)}
-
-
+# The most important first: no contention, and the most.
 KINDS: dict[str, Kind] = {
     "private": Kind("reads of a dict of its own", _table, _dict, private=True),
+    "reference": Kind("references to one shared object, made and dropped", object, _unrolled("_ = shared")),
     "dict": Kind("reads of one shared dict, immortal values", _table, _dict),
-    "dict-object": Kind("reads of one shared dict whose values are one object", _table_of_one, _dict),
-    "attribute": Kind("attribute look-ups on one shared object", Holder, _attribute),
-    "reference": Kind("references to one shared object, made and dropped", object, _reference),
+    "dict-object": Kind(
+        "reads of one shared dict whose values are one object", lambda: dict.fromkeys(_table(), object()), _dict
+    ),
+    "attribute": Kind("attribute look-ups on one shared object", Holder, _unrolled("_ = shared.value")),
     "lock": Kind("one shared lock, taken, a count raised, let go", Holder, _lock, weight=5),
-    "allocation": Kind("64 bytes allocated and freed", lambda: None, _allocate, weight=2),
+    "allocation": Kind("64 bytes allocated and freed", lambda: None, _unrolled("bytearray(64)"), weight=2),
     "pages": Kind("1 MiB mapped, filled and unmapped", lambda: None, _pages, weight=5000),
 }
 
 
-class Threads:
-    """Worker threads, and what each run of them took. Used by one thread."""
+class Workers:
+    """Threads or processes that do operations of a kind, from a common start. Used by one thread, which is the first.
 
-    def __init__(self, kind: Kind, workers: int):
-        self._kind, self.workers = kind, workers
-        self._shared = None if kind.private else kind.make()
+    Threads share what the operation is done to, unless the kind is private; processes are forked and have their own.
+    """
 
-    def run(self, operations: int) -> list[tuple[float, float]]:
-        """(begin, end) of each worker, perf_counter seconds, all starting together."""
-        start = threading.Barrier(self.workers)
-        # Each thread writes its own place, and they are read after join().
-        spans: list[Any] = [None] * self.workers
+    def __init__(self, kind: Kind, workers: int, processes: bool):
+        fork = multiprocessing.get_context("fork")
+        barrier = fork.Barrier if processes else threading.Barrier
+        starts = {count: barrier(count) for count in (1, workers)}
+        shared = None if processes or kind.private else kind.make()
+        begin = functools.partial(_begin, kind, shared, starts, processes)
+        self._pool: Executor = (
+            ProcessPoolExecutor(workers, fork, begin) if processes else ThreadPoolExecutor(workers, initializer=begin)
+        )
+        try:
+            self.run(0, workers)  # starts them all
+        except BaseException:
+            self.close()
+            raise
 
-        def work(place: int) -> None:
-            try:
-                state = self._kind.make() if self._kind.private else self._shared
-                spans[place] = _timed(self._kind, state, operations, start)
-            except BaseException as error:
-                spans[place] = error
-                start.abort()
-
-        threads = [threading.Thread(target=work, args=(place,)) for place in range(self.workers)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for span in spans:
-            if isinstance(span, BaseException):
-                raise span
-        return spans
+    def run(self, operations: int, workers: int) -> list[tuple[float, float]]:
+        """(begin, end) of each, of one worker or of all; perf_counter is one clock for all processes of a machine."""
+        # Each waits for the others, so that nobody takes two.
+        running = [self._pool.submit(_timed, operations, workers) for _ in range(workers)]
+        return [each.result() for each in running]
 
     def close(self) -> None:
-        """The threads have ended with their run."""
+        if isinstance(self._pool, ProcessPoolExecutor):
+            for child in multiprocessing.active_children():  # of which a trial has no others; one may hang
+                child.terminate()
+        self._pool.shutdown()
 
 
-class Processes:
-    """Worker processes that wait for runs. Used by one thread; forked while no other thread runs."""
-
-    def __init__(self, kind: Kind, workers: int):
-        context = multiprocessing.get_context("fork")
-        self.workers = workers
-        start = context.Barrier(workers)
-        self._workers = []
-        for _ in range(workers):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(kind, start, theirs))
-            process.start()
-            theirs.close()
-            self._workers.append((process, ours))
-
-    def run(self, operations: int) -> list[tuple[float, float]]:
-        """As Threads.run; perf_counter is one clock for all processes of a machine (CLOCK_MONOTONIC)."""
-        for _, connection in self._workers:
-            connection.send(operations)
-        spans = []
-        for process, connection in self._workers:
-            if not connection.poll(GONE_SECONDS):
-                raise RuntimeError(f"worker process {process.pid} does not answer")
-            spans.append(connection.recv())
-        return spans
-
-    def close(self) -> None:
-        """End the processes, wherever they are: they own nothing that others would miss."""
-        for process, connection in self._workers:
-            process.terminate()
-            process.join()
-            connection.close()
+# What a worker has: its loop, the state it is done to, the starts.
+_mine = threading.local()
 
 
-def _serve(kind: Kind, start: Any, connection: Any) -> None:
-    """A worker process: runs until it is ended."""
-    die_with_parent()
-    state = kind.make()
-    while True:
-        connection.send(_timed(kind, state, connection.recv(), start))
+def _begin(kind: Kind, shared: Any, starts: Mapping[int, Any], processes: bool) -> None:
+    if processes:
+        die_with_parent()
+    _mine.loop, _mine.starts = kind.loop, starts
+    _mine.state = kind.make() if shared is None else shared
 
 
-def _timed(kind: Kind, state: Any, operations: int, start: Any) -> tuple[float, float]:
-    start.wait(GONE_SECONDS)
-    begin = time.perf_counter()
-    kind.loop(state, operations)
-    return begin, time.perf_counter()
-
-
-# By variant (ftbench.plan.variants).
-WORKERS: dict[str, type[Threads | Processes]] = {"bare-thread": Threads, "bare-process": Processes}
+def _timed(operations: int, workers: int) -> tuple[float, float]:
+    loop, state, start = _mine.loop, _mine.state, _mine.starts[workers]
+    try:
+        start.wait(GONE_SECONDS)
+        begin = time.perf_counter()
+        loop(state, operations)
+        return begin, time.perf_counter()
+    except BaseException:
+        start.abort()
+        raise
 
 
 def seconds(spans: list[tuple[float, float]]) -> float:
@@ -221,45 +186,28 @@ def measure(task: Task) -> dict:
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
-    alone: list[float] = []
-    together: list[float] = []
-    each_alone: list[float] = []
-    each_together: list[float] = []
-    # Processes first of all: forking is for a process with one thread.
-    one, many = WORKERS[task.variant](kind, 1), WORKERS[task.variant](kind, task.workers)
-    try:
+    # By whether all are at it: the time of each run, and of an operation by each worker (ns).
+    runs: dict[bool, list[float]] = {False: [], True: []}
+    each: dict[bool, list[float]] = {False: [], True: []}
+    with closing(Workers(kind, task.workers, processes=task.variant == "bare-process")) as workers:
         for repetition in range(REPETITIONS + 1):
-            for workers, totals, each in ((one, alone, each_alone), (many, together, each_together)):
-                spans = workers.run(operations)
+            for together, count in ((False, 1), (True, task.workers)):
+                spans = workers.run(operations, count)
                 if repetition:  # the first warms caches and lets the interpreter specialise its bytecode
-                    totals.append(seconds(spans))
-                    each += [(end - begin) / operations * 1e9 for begin, end in spans]
-    finally:
-        one.close()
-        many.close()
-    took = median(together)
+                    runs[together].append(seconds(spans))
+                    each[together] += [(end - begin) / operations * 1e9 for begin, end in spans]
+    took = median(runs[True])
     return {
-        "metrics": {"operation_ns": took / operations * 1e9, "scaling": task.workers * median(alone) / took},
+        "metrics": {"operation_ns": took / operations * 1e9, "scaling": task.workers * median(runs[False]) / took},
         "distributions": {
-            "operation": {"unit": "ns", "values": each_together},
-            "operation-alone": {"unit": "ns", "values": each_alone},
+            "operation": {"unit": "ns", "values": each[True]},
+            "operation-alone": {"unit": "ns", "values": each[False]},
         },
         "samples": operations * task.workers * REPETITIONS,
     }
 
 
 CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.items())
-# What stays: no contention, and the most.
-ENDS_FIRST = tuple(sorted(CASES, key=lambda case: case.name not in ("private", "reference")))
-
-
-def dataset(task: Task) -> None:
-    """Nothing is loaded."""
-
-
-def workers(cpus: int) -> Iterable[int]:
-    """One worker alone is part of every trial, so two and more."""
-    return [count for count in worker_counts(cpus) if count > 1] or [1]
 
 
 def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
@@ -284,16 +232,16 @@ SCENARIO = Scenario(
     description="small operations on what threads share, by one worker and by many; processes share nothing",
     sample="one operation",
     sample_bytes=1,
-    dataset=dataset,
+    dataset=lambda _: None,
     measure=measure,
     metrics=("scaling", "operation_ns"),
-    contest=Contest(comparisons, ENDS_FIRST, order=(COUNT, IMPORTANCE, CASE)),
-    cases=CASES,
+    contest=Contest(comparisons, CASES, order=(COUNT, IMPORTANCE, CASE)),
     case_axis="operation",
     full=Amount(batch_size=100_000, batches_per_worker=10),
     quick=Amount(batch_size=100_000, batches_per_worker=3),
     seconds=600,
     quick_seconds=240,
-    workers=workers,
+    # One worker alone is part of every trial, so two and more.
+    workers=lambda cpus: worker_counts(cpus)[1:] or [1],
     batched=False,
 )

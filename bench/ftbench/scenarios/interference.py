@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median, quantiles
-from typing import Any
 
 from ftbench.measure import checksums
-from ftbench.measure.training_step import PythonStep, workers_beside
-from ftbench.plan.contest import Comparison, Entry, grid
-from ftbench.plan.contestants import CONFIGS
+from ftbench.measure.loaders import open_loader
+from ftbench.plan.contest import FT, GIL, OURS, THREADS, Comparison, Entry, grid
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Amount, Case, Task
 from ftbench.scenarios.pillow import of_images
 from ftrun import cgroup
@@ -24,6 +23,32 @@ from ftrun import cgroup
 # Steps for each batch per worker of the amount; a 99th percentile needs some hundreds.
 STEPS_PER_BATCH = 20
 WARM_UP_STEPS = 20
+RECORDS = 400
+
+
+class PythonStep:
+    """Bookkeeping in plain Python, as loops do between their calls of torch. Used by one thread.
+
+    Records, running means, counters and a line of a log for each: some milliseconds of bytecode, reference
+    counts and small allocations, in which the GIL, where there is one, is held.
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque = deque(maxlen=1000)
+        self._means: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._number = 0
+
+    def __call__(self) -> None:
+        for _ in range(RECORDS):
+            self._number += 1
+            record: dict = {"step": self._number, "loss": 1 / self._number, "rate": 0.1 * 0.99 ** (self._number % 100)}
+            self._recent.append(record)
+            for name, value in record.items():
+                mean = self._means.get(name, 0.0)
+                self._means[name] = mean + 0.01 * (value - mean)
+                self._counts[name] = self._counts.get(name, 0) + 1
+            record["line"] = f"step {record['step']} loss {record['loss']:.4f} rate {record['rate']:.5f}"
 
 
 def measure(task: Task) -> dict:
@@ -39,13 +64,18 @@ def measure(task: Task) -> dict:
     `step-alone` (ms), `taking` (ms that taking a batch took, waiting included), and `rate` and `rate-alone`
     (batches/s, one value each).
     """
-    from ftbench.measure.loaders import open_loader
-
     rate = task.parameters["rate"]
     steps = STEPS_PER_BATCH * (task.batches // task.workers)
-    step = PythonStep()
+    step, seen = PythonStep(), checksums.Seen()
     with open_loader(task, task.dataset(), persistent=True) as loader:
-        first, found, last, period = _alone(loader, task)
+        batches = loader.epoch((task.batches + 1) * task.batch_size)
+        # The first batch has the workers' start in it, and comes with others behind it: it is not counted.
+        seen.first = checksums.whole(next(batches))
+        begin = time.perf_counter()
+        for batch in batches:
+            seen.take(batch)
+        period, last = (time.perf_counter() - begin) / len(seen.rows), len(batch)
+        del batches, batch
         # The workers wait for the next epoch.
         _timed_steps(step, WARM_UP_STEPS)
         alone = _timed_steps(step, steps)
@@ -78,12 +108,8 @@ def measure(task: Task) -> dict:
             "step_p99_ms": quantiles(times, n=100, method="inclusive")[98] * 1e3,
         },
         "distributions": distributions,
-        "samples": task.batches * task.batch_size,
-        "batches": len(found),
-        "last_batch": last,
-        "first_batch": first,
-        "rows": found,
         "note": note(task.workers, cgroup.usable_cpus()),
+        **seen.result(task.batches * task.batch_size, last),
     }
 
 
@@ -92,19 +118,6 @@ def note(workers: int, cpus: int) -> str:
     if workers < cpus:
         return ""
     return f"{workers} workers and the loop share {cpus} CPU{'s' if cpus != 1 else ''}: it is slowed by that alone"
-
-
-def _alone(loader: Any, task: Task) -> tuple[int, list[int], int, float]:
-    """(checksum of the first batch, of parts of all, length of the last, seconds a batch) of an epoch."""
-    found, first, batch, begin = [], 0, (), 0.0
-    # The first batch has the workers' start in it, and comes with others behind it: it is not counted.
-    for number, batch in enumerate(loader.epoch((task.batches + 1) * task.batch_size)):
-        if number == 0:
-            first = checksums.whole(batch)
-            begin = time.perf_counter()
-        else:
-            found.append(checksums.part(batch))
-    return first, found, len(batch), (time.perf_counter() - begin) / len(found)
 
 
 def _timed_steps(step: PythonStep, steps: int) -> list[float]:
@@ -125,54 +138,36 @@ def _with_batches(
     times = []
     due = time.perf_counter()
     for _ in range(steps):
-        now = time.perf_counter()
-        if now >= due:
+        if time.perf_counter() >= due:
             for _ in range(at_once):
                 begin = time.perf_counter()
                 next(batches)
                 taken.append(time.perf_counter() - begin)
             # A loop that had to wait does not make up for it.
             due = max(due + at_once * period, time.perf_counter())
-        begin = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - begin)
+        times += _timed_steps(step, 1)
     return times
 
 
-IDLE = Case("idle", "loader idle", {"rate": 0.0}, 0.0)
-HALF = Case("half", "half rate", {"rate": 0.5}, 0.5)
 FULL = Case("full", "full rate", {"rate": 1.0}, 1.0)
+HALF = Case("half", "half rate", {"rate": 0.5}, 0.5)
+IDLE = Case("idle", "loader idle", {"rate": 0.0}, 0.0)
+CASES = (FULL, HALF, IDLE)
 
 
-ALWAYS = (("ft", "loader-thread"), ("gil", "loader-process"), ("ft-gil", "loader-thread"))
-
-
-def _slowed(case: Case, config: str, variant: str) -> Comparison:
+def _slowed(who: Entry, case: Case) -> Comparison:
     """Loading at this rate against the same contestant not loading: what the scenario is about."""
-    who = Entry(config, variant)
     # Idle stays as long as loading does in the grid.
-    importance = 0 if (config, variant) in ALWAYS and case is FULL else 2 if config == "ft-gil" else 1
+    always = who in (FT, GIL, THREADS["ft-gil"]) and case is FULL
     return Comparison(
         replace(who, case=case.name),
         replace(who, case=IDLE.name),
         kind="interference",
-        importance=importance,
+        importance=0 if always else 2 if who.config == "ft-gil" else 1,
         every_count=True,
-        quick="ends" if (config, variant) in ALWAYS[:2] else "most",
+        quick="ends" if who in (FT, GIL) else "most",
     )
 
-
-# Who the comparison of builds is about comes first.
-SLOWED = tuple(
-    _slowed(case, config, variant)
-    for case in (FULL, HALF)
-    for config, variant in dict.fromkeys(
-        (*ALWAYS[:2], *((config, variant) for config in CONFIGS for variant in ("loader-thread", "loader-process")))
-    )
-)
-
-
-CASES = (FULL, HALF, IDLE)
 
 SCENARIO = of_images(
     name="interference",
@@ -180,13 +175,16 @@ SCENARIO = of_images(
     description="steps of a Python-heavy loop in the main thread while JPEGs are loaded at a part of the full rate",
     measure=measure,
     metrics=("step_median_ms", "step_p99_ms"),
-    contest=grid(CASES, first=SLOWED),
-    cases=CASES,
+    # Who the comparison of builds is about comes first.
+    contest=grid(
+        CASES, first=tuple(_slowed(who, case) for case in (FULL, HALF) for who in dict.fromkeys((FT, GIL, *OURS)))
+    ),
     case_axis="loading rate",
     case_unit="of the full rate",
     full=Amount(batch_size=32, batches_per_worker=25),
     quick=Amount(batch_size=16, batches_per_worker=15),
     seconds=600,
     quick_seconds=270,
-    workers=workers_beside,
+    # The training loop has the last CPU.
+    workers=lambda cpus: [max(1, cpus - 1)],
 )

@@ -20,14 +20,12 @@ from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
 SAMPLE_BYTES = 100_000
 # So few that the server keeps all of them in memory.
 LENGTH = 1024
-WORKERS = (2, 4, 8, 16, 32, 64)
 
 
 class RemoteSamples:
     """``fsspec.filesystem("http").cat_file(url)``: sample i is a uint8 numpy array of what the address holds.
 
-    fsspec keeps one file system for each process and thread. Immutable after construction, so threads may
-    share it.
+    fsspec keeps one file system for each process and thread.
     """
 
     def __init__(self, address: str):
@@ -45,11 +43,6 @@ class RemoteSamples:
         return numpy.frombuffer(data, numpy.uint8).copy()
 
 
-def dataset(task: Task) -> RemoteSamples:
-    """Samples of the server that `measure` has started."""
-    return RemoteSamples(str(task.parameters.get("address", "")))
-
-
 def measure(task: Task) -> Turns:
     """Start the server and measure as ftbench.measure.epochs does."""
     # Before workers are forked, which then have not to import it each.
@@ -58,11 +51,8 @@ def measure(task: Task) -> Turns:
     from ftbench.data.slow_server import slow_server
 
     with slow_server(task.parameters["delay"], SAMPLE_BYTES) as server:
-        return (
-            yield from epochs.measure(
-                dataclasses.replace(task, parameters={**task.parameters, "address": server.address})
-            )
-        )
+        parameters = {**task.parameters, "address": server.address}
+        return (yield from epochs.measure(dataclasses.replace(task, parameters=parameters)))
 
 
 def _case(milliseconds: int, quick_batches: int) -> Case:
@@ -85,17 +75,17 @@ SCENARIO = Scenario(
     description="samples of 100 kB from a web server that answers late, read through fsspec",
     sample="100,000 bytes from a web server",
     sample_bytes=SAMPLE_BYTES,
-    dataset=dataset,
+    # Of the server that the measurement has started.
+    dataset=lambda task: RemoteSamples(task.parameters["address"]),
     measure=measure,
     metrics=("throughput", "time_to_first_batch", "pss_mib"),
     note="fsspec's requests all go through one thread of a process, which its loader threads share",
     contest=Contest(with_every_count(USUAL), CASES, quick_cases=("50-ms", "5-ms", "200-ms")),
-    cases=CASES,
     case_axis="delay of the first byte",
     case_unit="s",
     full=Amount(batch_size=8, batches_per_worker=8),
     quick=Amount(batch_size=8, batches_per_worker=4),
     seconds=900,
     quick_seconds=215,
-    workers=lambda cpus: sorted({*WORKERS, cpus}) if cpus <= max(WORKERS) else (*WORKERS, cpus),
+    workers=lambda cpus: sorted({2, 4, 8, 16, 32, 64, cpus}),
 )

@@ -8,21 +8,24 @@ at once. Threads have nothing to copy.
 
 from __future__ import annotations
 
-from ftbench.measure import memory
-from ftbench.plan.contest import EFFECT_OF_THE_GIL, FT, GIL, METHODS, Comparison, Contest, Entry, with_every_count
+from ftbench.machine.usage import Usage, tree_usage
+from ftbench.measure import checksums
+from ftbench.measure.loaders import open_loader
+from ftbench.plan.contest import EFFECT_OF_THE_GIL, FT, GIL, METHODS, SPAWN, Comparison, Contest, with_every_count
 from ftbench.plan.scenario import Amount, Case, Scenario, Task
 
 NAMES = 1_000_000
 # Prime, so that the samples are names from all over the list, no name twice, as with shuffling.
 STRIDE = 611_953
 LONGEST_NAME = 87
+# Looks at the memory in an epoch, evenly spaced; the last is at its last batch.
+LOOKS = 24
 
 
 class FileNames:
     """1,000,000 file names; sample i is the length of one of them, from anywhere among them.
 
-    Kept in a list of str, or with `as_array` in a numpy array of fixed-width bytes. Immutable after
-    construction, so threads may share it.
+    Kept in a list of str, or with `as_array` in a numpy array of fixed-width bytes.
     """
 
     def __init__(self, as_array: bool):
@@ -43,9 +46,33 @@ class FileNames:
         return len(self._names[index * STRIDE % NAMES])
 
 
-def dataset(task: Task) -> FileNames:
-    """The names, kept as the case says."""
-    return FileNames(task.parameters["kept"] == "array")
+def measure(task: Task) -> dict:
+    """Run one epoch and look at the memory on the way, the last time at its last batch with the workers up.
+
+    Returns the metrics pss_mib and uss_mib, the largest of what was seen; as distributions of the same names
+    the curves that were seen, over the samples loaded; checksums as ftbench.measure.epochs.
+    """
+    samples = task.batches * task.batch_size
+    looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}
+    seen = checksums.Seen()
+    usage: list[Usage] = []
+    done: list[int] = []
+    with open_loader(task, task.dataset(), persistent=True) as loader:
+        for number, batch in enumerate(loader.epoch(samples)):
+            seen.take(batch)
+            if number in looks:
+                usage.append(tree_usage())
+                done.append((number + 1) * task.batch_size)
+    pss, uss = [one.pss for one in usage], [one.uss for one in usage]
+    over = {"title": "samples loaded", "values": done}
+    return {
+        "metrics": {"pss_mib": max(pss), "uss_mib": max(uss)},
+        **seen.result(samples, len(batch)),
+        "distributions": {
+            "pss_mib": {"unit": "MiB", "values": pss, "over": over},
+            "uss_mib": {"unit": "MiB", "values": uss, "over": over},
+        },
+    }
 
 
 CASES = (
@@ -53,16 +80,14 @@ CASES = (
     Case("array", "numpy array", {"kept": "array"}, dataset_bytes=NAMES * LONGEST_NAME),
 )
 
-SPAWN = Entry("gil", "loader-spawn")
-
 SCENARIO = Scenario(
     name="memory",
     question="copy-on-access: how much memory does a list of a million file names take, times N workers?",
     description="memory of the whole process tree over an epoch that looks at up to 1,000,000 file names",
     sample="the length of a file name",
     sample_bytes=8,
-    dataset=dataset,
-    measure=memory.measure,
+    dataset=lambda task: FileNames(task.parameters["kept"] == "array"),
+    measure=measure,
     metrics=("pss_mib", "uss_mib"),
     contest=Contest(
         with_every_count(
@@ -76,7 +101,6 @@ SCENARIO = Scenario(
         ),
         CASES,
     ),
-    cases=CASES,
     case_axis="names kept in",
     # Of a full run every name is looked at once with two workers, and again with more.
     full=Amount(batch_size=1000, batches_per_worker=500),

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import pickle
 import time
+from dataclasses import replace
 from typing import Any
 
 from ftbench.measure import checksums, epochs
 from ftbench.plan.chain import Chain
-from ftbench.plan.scenario import Amount, Case, Scenario, Task, TrialError, Turns
+from ftbench.plan.scenario import OWN, Amount, Case, Scenario, Task, TrialError, Turns
 
-NAME = "dataset"
 # Seconds of work for one worker that make a turn, and the batch that people use if samples are not too dear for it.
 TURN_SECONDS, BATCH_SIZE = 0.3, 32
 # What a batch costs beside its samples, with processes.
 BATCH_SECONDS = 0.001
 LOOKED_AT = 8
-# A trial is taken to hang if it takes longer than this and so many times what one thread alone would.
-PATIENCE, PATIENCE_TIMES = 60.0, 3
+# A trial is taken to hang if it takes longer than this and so many times what one thread alone would; the look at the
+# dataset, of which nothing is known, if it takes longer than that.
+PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
+
+
+def _named(name: str, find: str) -> Any:
+    """What the user's file has by this name; raises TrialError with the user's own traceback."""
+    from ftrun import target
+
+    try:
+        return getattr(target, find)(name)
+    except target.TargetError as error:
+        lacking = isinstance(error.__cause__, ModuleNotFoundError)
+        more = "; name it with --requirements FILE or in the file's inline metadata" if lacking else ""
+        raise TrialError(f"{error}{more}") from error
 
 
 def dataset(task: Task):
-    """The dataset that the task's target names; raises TrialError with the user's own traceback."""
+    """The dataset that the task's target names; raises TrialError if it is none that can be measured."""
     import torch.utils.data
 
-    from ftrun import target
-
     name = task.parameters["target"]
-    try:
-        found = target.load(name)
-    except target.TargetError as error:
-        raise TrialError(str(error)) from error
+    found = _named(name, "load")
     if isinstance(found, torch.utils.data.IterableDataset):
         raise TrialError(
             f"{name} is iterable-style: it hands out its samples itself, so contestants cannot be given the same work. "
@@ -40,6 +50,8 @@ def dataset(task: Task):
         length = len(found)
     except (TypeError, NotImplementedError) as error:
         raise TrialError(f"{name} has no length: give it __len__, so that samples can be chosen") from error
+    except (ValueError, OverflowError) as error:  # negative, or more than an index can hold
+        raise TrialError(f"{name} has no usable length: {error}") from error
     if not length:
         raise TrialError(f"{name} is empty: where is its data? (in a container, below /data)")
     return found
@@ -48,20 +60,24 @@ def dataset(task: Task):
 def _options(task: Task) -> dict:
     """What the loaders are given beside the dataset."""
     name = task.parameters.get("collate_fn")
-    if not name:
-        return {}
-    from ftrun import target
-
-    try:
-        return {"collate_fn": target.find(name)}
-    except target.TargetError as error:
-        raise TrialError(str(error)) from error
+    return {"collate_fn": _named(name, "find")} if name else {}
 
 
 def measure(task: Task) -> Turns:
     """ftbench.measure.epochs, with the user's collate_fn; what that makes of a batch may have any length."""
     result = yield from epochs.measure(task, **_options(task))
     return {**result, "last_batch": task.batch_size}
+
+
+def _default_collate(samples: list, name: str) -> Any:
+    """The batch that torch makes of samples; raises TrialError."""
+    from torch.utils.data import default_collate
+
+    try:
+        return default_collate(samples)
+    except (RuntimeError, TypeError) as error:
+        why = str(error).partition("\n")[0]
+        raise TrialError(f"samples of {name} cannot be made into a batch: {why}; name a --collate-fn") from error
 
 
 def _unsendable(batch: Any) -> str:
@@ -74,16 +90,12 @@ def _unsendable(batch: Any) -> str:
 
 
 def look(task: Task) -> dict:
-    """Load some samples twice: their time, their size in a batch, whether they are the same again and can be sent.
-
-    And how long the dataset took to open.
-    """
-    from torch.utils.data import default_collate
-
+    """Open the dataset and load some samples twice: time, size in a batch, the same again, can they be sent?"""
     begin = time.perf_counter()
     found = dataset(task)
     opening = time.perf_counter() - begin
-    collate = _options(task).get("collate_fn", default_collate)
+    usual = functools.partial(_default_collate, name=task.parameters["target"])
+    collate = _options(task).get("collate_fn", usual)
     indices = range(min(LOOKED_AT, len(found)))
     seconds, sums, size = [], [], 0
     for _ in range(2):
@@ -107,47 +119,35 @@ def look(task: Task) -> dict:
     }
 
 
+def amount(seconds: float, batch_size: int | None) -> Amount:
+    """How much makes a turn of samples that take so long."""
+    # A power of two, so that two runs of one dataset seldom differ in it.
+    size = batch_size or 2 ** round(math.log2(min(BATCH_SIZE, max(1, TURN_SECONDS / 3 / seconds))))
+    return Amount(size, max(2, round(TURN_SECONDS / (size * seconds + BATCH_SECONDS))), turns=10)
+
+
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
     """The scenario of this target before anybody has looked at it."""
-    parameters = {"target": target, "collate_fn": collate_fn}
+    cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
+    unknown = Amount(batch_size=BATCH_SIZE, batches_per_worker=4, turns=10)
     return Scenario(
-        name=NAME,
+        name=OWN,
+        question="Your own dataset: threads or processes, with or without the GIL?",
         description=f"samples of {target}",
         sample=f"a sample of {target}",
         sample_bytes=1,
         dataset=dataset,
         measure=measure,
         metrics=epochs.METRICS,
-        contest=Chain((Case("", target, parameters),)),
-        full=Amount(batch_size=BATCH_SIZE, batches_per_worker=4, turns=10),
-        quick=Amount(batch_size=BATCH_SIZE, batches_per_worker=4, turns=10),
+        contest=Chain(cases),
+        full=unknown,
+        quick=unknown,
         seconds=600,
         quick_seconds=240,
-        question="Your own dataset: threads or processes, with or without the GIL?",
-        cases=(Case("", target, parameters),),
         same_work=False,
     )
 
 
-def amount(seconds: float, batch_size: int | None) -> Amount:
-    """How much makes a turn of samples that take so long."""
-    size = batch_size or max(1, min(BATCH_SIZE, round(TURN_SECONDS / 3 / seconds)))
-    return Amount(size, max(2, round(TURN_SECONDS / (size * seconds + BATCH_SECONDS))), turns=10)
-
-
 # As trials look them up: what they load is in the parameters of the case.
 SCENARIO = scenario("")
-LOOK = Scenario(
-    name="dataset-look",
-    description="a look at the user's own dataset",
-    sample="a sample",
-    sample_bytes=1,
-    dataset=dataset,
-    measure=look,
-    metrics=("overhead_us",),
-    contest=Chain(),
-    full=Amount(batch_size=1, batches_per_worker=1),
-    quick=Amount(batch_size=1, batches_per_worker=1),
-    seconds=10,
-    quick_seconds=10,
-)
+LOOK = replace(SCENARIO, name="dataset-look", measure=look, metrics=("overhead_us",), patience=LOOK_PATIENCE)

@@ -10,7 +10,7 @@ have, which makes the pictures smaller.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 from ftbench.measure import epochs
 from ftbench.plan.chain import Chain
@@ -26,16 +26,13 @@ GRID = 8
 class PillowDataset:
     """Decoded RGB images: sample i is a (408, 640, 3) uint8 numpy array.
 
-    Immutable after construction, so threads may share it. Images of another size are resized
-    after decoding (bilinear), which all contestants then do alike.
+    Images of another size are resized after decoding (bilinear), which all contestants then do alike.
     """
 
     def __init__(self, paths: list[str]):
-        # Imported here: the controller reads this module, but decodes nothing.
         import numpy
         from PIL import Image
 
-        # No modules: a start method other than fork pickles the dataset.
         self._array, self._open = numpy.array, Image.open
         self._bilinear, self._nearest = Image.Resampling.BILINEAR, Image.Resampling.NEAREST
         self._paths = tuple(paths)
@@ -106,16 +103,14 @@ def dataset(task: Task) -> PillowDataset:
     return DATASETS[task.parameters.get("pixels", "all")](task.paths)
 
 
-def of_images(**fields: Any) -> Scenario:
-    """A scenario of these images: `fields`, and what all such scenarios have in common where they say nothing."""
-    common: dict[str, Any] = {
-        "sample": "one 640x408 JPEG decoded to RGB uint8",
-        "sample_bytes": HEIGHT * WIDTH * 3,
-        "source": "images",
-        "dataset": dataset,
-    }
-    return Scenario(**{**common, **fields})
-
+# A scenario of these images: what all such scenarios have in common where they say nothing.
+of_images = functools.partial(
+    Scenario,
+    sample="one 640x408 JPEG decoded to RGB uint8",
+    sample_bytes=HEIGHT * WIDTH * 3,
+    source="images",
+    dataset=dataset,
+)
 
 SCENARIO = of_images(
     name="pillow",
@@ -128,6 +123,5 @@ SCENARIO = of_images(
     seconds=600,
     quick_seconds=150,
     question="Where the GIL is released already, as in decoding with Pillow: threads or processes?",
-    cases=CASES,
     case_axis="what is done with the pixels",
 )

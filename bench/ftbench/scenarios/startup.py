@@ -11,7 +11,8 @@ import sys
 import time
 
 from ftbench.measure import checksums
-from ftbench.plan.contest import FT, GIL, METHODS, Comparison, Contest, Entry
+from ftbench.measure.loaders import open_loader
+from ftbench.plan.contest import FT, GIL, METHODS, PROCESSES, SPAWN, Comparison, Contest, Entry
 from ftbench.plan.scenario import Amount, Case, Scenario, Task
 
 MIB = 1024 * 1024
@@ -20,10 +21,7 @@ ITEM_BYTES = 8
 
 
 class Table:
-    """A table of int64 that the dataset holds in memory, `size` bytes; sample i is a row of 1024 values.
-
-    As annotations or features of all samples are kept. Read only after construction, so threads may share it.
-    """
+    """A table of int64, `size` bytes in memory, as annotations of all samples are kept; sample i is a row of 1024."""
 
     def __init__(self, size: int):
         import numpy
@@ -37,11 +35,6 @@ class Table:
         return self._rows[index]
 
 
-def dataset(task: Task) -> Table:
-    """A table of the case's size."""
-    return Table(task.parameters["bytes"])
-
-
 def measure(task: Task) -> dict:
     """Two epochs of a loader without persistent workers, then two of one with them.
 
@@ -50,11 +43,8 @@ def measure(task: Task) -> dict:
     end of the old workers and the start of the new ones, or neither. Checksums of the first epoch's batches, and
     then of the other epochs' first ones.
     """
-    from ftbench.measure.loaders import open_loader
-
-    data = task.dataset()
-    samples = task.batches * task.batch_size
-    first, rows, gaps, started = 0, [], {}, []
+    data, samples = task.dataset(), task.batches * task.batch_size
+    seen, started, gaps = checksums.Seen(), [], []
     for persistent in (False, True):
         with open_loader(task, data, persistent) as loader:
             begin = time.perf_counter()
@@ -62,23 +52,19 @@ def measure(task: Task) -> dict:
                 if number == 0:
                     started.append(time.perf_counter() - begin)
                 if not persistent:
-                    first = first if number else checksums.whole(batch)
-                    rows.append(checksums.part(batch))
+                    seen.take(batch)
                 if number == task.batches - 1:
                     last, begin = len(batch), time.perf_counter()
             epoch = loader.epoch(samples)
             batch = next(epoch)
-            gaps[persistent] = time.perf_counter() - begin
-            rows.append(checksums.part(batch))
+            gaps.append(time.perf_counter() - begin)
+            seen.rows.append(checksums.part(batch))
             del epoch
     _end_fork_server()
     return {
-        "metrics": {"time_to_first_batch": started[0], "epoch_gap": gaps[False], "epoch_gap_persistent": gaps[True]},
-        "samples": samples,
-        "batches": len(rows) - 2,
-        "last_batch": last,
-        "first_batch": first,
-        "rows": rows,
+        "metrics": {"time_to_first_batch": started[0], "epoch_gap": gaps[0], "epoch_gap_persistent": gaps[1]},
+        **seen.result(samples, last),
+        "batches": len(seen.rows) - 2,
     }
 
 
@@ -93,13 +79,10 @@ def _end_fork_server() -> None:
 
 
 def _case(name: str, size: int) -> Case:
-    title = name.replace("-", " ")
-    return Case(name, f"a dataset of {title}", {"bytes": size}, float(size), dataset_bytes=size)
+    return Case(name, f"a dataset of {name.replace('-', ' ')}", {"bytes": size}, float(size), dataset_bytes=size)
 
 
 CASES = (_case("1-MiB", MIB), _case("256-MiB", 256 * MIB), _case("32-MiB", 32 * MIB), _case("1-GiB", 1024 * MIB))
-
-SPAWN = Entry("gil", "loader-spawn")
 
 SCENARIO = Scenario(
     name="startup",
@@ -107,7 +90,7 @@ SCENARIO = Scenario(
     description="time to the first batch and between epochs, workers started in every way",
     sample="one row of 1024 int64",
     sample_bytes=VALUES * ITEM_BYTES,
-    dataset=dataset,
+    dataset=lambda task: Table(task.parameters["bytes"]),
     measure=measure,
     metrics=("time_to_first_batch", "epoch_gap", "epoch_gap_persistent"),
     contest=Contest(
@@ -116,13 +99,12 @@ SCENARIO = Scenario(
             Comparison(FT, SPAWN, None, "against spawned processes"),
             Comparison(FT, Entry("gil", "loader-forkserver"), None, "against a fork server"),
             Comparison(SPAWN, GIL, None, "spawn against fork"),
-            Comparison(Entry("ft", "loader-process"), GIL, None, "forked processes of both builds", quick=""),
+            Comparison(PROCESSES["ft"], GIL, None, "forked processes of both builds", quick=""),
             METHODS[0],
         ),
         CASES,
         quick_cases=("1-MiB", "256-MiB"),
     ),
-    cases=CASES,
     case_axis="size of the dataset object",
     case_unit="bytes",
     # More than is prefetched, so that an epoch ends with workers that have had something to do.

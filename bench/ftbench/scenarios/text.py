@@ -24,12 +24,10 @@ UNKNOWN = 1
 class Texts:
     """Token ids and attention mask of text i: two int64 tensors of LENGTH values.
 
-    Written by a generator with a fixed seed, so that every trial has the same texts. Nothing is written after
-    construction, so threads may share it.
+    Written by a generator with a fixed seed, so that every trial has the same texts.
     """
 
     def __init__(self):
-        # Imported here: the controller reads this module and has no torch. No module is kept: see PillowDataset.
         import torch
 
         self._tensor = torch.tensor

@@ -6,7 +6,6 @@ What is copied from here is `Quadrants`, a dataset whose augmentation is the sam
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 import time
@@ -15,7 +14,10 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import Any
 
-from ftbench.plan.contest import Comparison, Contest, Entry
+from ftbench.machine.usage import cpu_seconds
+from ftbench.measure.checksums import whole
+from ftbench.measure.loaders import open_loader
+from ftbench.plan.contest import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, Contest, Entry
 from ftbench.plan.scenario import Amount, Scenario, Task
 from ftrun import cgroup
 
@@ -42,8 +44,6 @@ def measure(task: Task) -> dict:
     """
     import torch
 
-    from ftbench.measure.loaders import open_loader
-
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # Read by cuBLAS when it starts: https://pytorch.org/docs/2.10/notes/randomness.html
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -53,20 +53,21 @@ def measure(task: Task) -> dict:
     torch.manual_seed(SEED)
     model = network().to(device)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-    use = AcceleratorUse() if device.type == "cuda" else CPUUse()
+    accelerator = Accelerator() if device.type == "cuda" else None
+    busy = accelerator.busy if accelerator else cpus_busy
 
     per_epoch = steps_per_epoch(task) * task.batch_size
     checksums: list[int] = []
     losses, times, used = [], [], []
     with open_loader(task, task.dataset(), persistent=True) as loader:
         for number in range(EPOCHS):
-            use.start()
-            begin = time.perf_counter()
+            before, begin = busy(), time.perf_counter()
             batches = _noted(loader.epoch(per_epoch, number * per_epoch), checksums)
-            of_epoch = list(train(model, optimiser, use.steps(batches), device))
+            steps = accelerator.steps(batches) if accelerator else batches
+            of_epoch = list(train(model, optimiser, steps, device))
             losses += torch.stack(of_epoch).tolist()  # waits for the accelerator
             times.append(time.perf_counter() - begin)
-            used.append(use.stop(times[-1]))
+            used.append((busy() - before) / times[-1] * 100)
     return {
         "metrics": {"epoch_seconds": median(times[1:]), "utilisation": median(used[1:])},
         "distributions": {
@@ -92,49 +93,25 @@ def note(device: str) -> str:
 
 
 def _noted(batches: Iterable, checksums: list[int]) -> Iterator:
-    """The batches (images, labels), with the checksum of each kept."""
-    for images, labels in batches:
-        checksums.append(zlib.crc32(labels.numpy(), zlib.crc32(images.numpy())))
-        yield images, labels
+    """The batches, with the checksum of each kept."""
+    for batch in batches:
+        checksums.append(whole(batch))
+        yield batch
 
 
-class CPUUse:
-    """What this process and its workers have of the CPUs. Used by one thread."""
-
-    def start(self) -> None:
-        """An epoch begins."""
-        self._begin = self._seconds()
-
-    def steps(self, batches: Iterable) -> Iterable:
-        """The batches of the epoch's steps."""
-        return batches
-
-    def stop(self, seconds: float) -> float:
-        """The epoch has ended after so many seconds; returns the percentage that was used."""
-        return (self._seconds() - self._begin) / (seconds * cgroup.usable_cpus()) * 100
-
-    @staticmethod
-    def _seconds() -> float:
-        import psutil
-
-        # In steps of 10 ms for the workers; this process has a finer clock.
-        total = time.process_time()
-        for process in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                total += times.user + times.system
-        return total
+def cpus_busy() -> float:
+    """The CPU time of this process and its workers so far, as part of what all usable CPUs have (s)."""
+    return cpu_seconds() / cgroup.usable_cpus()
 
 
-class AcceleratorUse:
+class Accelerator:
     """How long a CUDA device has a step to work on, by its own clock (CUDA events). Used by one thread."""
 
-    def start(self) -> None:
-        """An epoch begins."""
+    def __init__(self) -> None:
         self._spans: list[list[Any]] = []
 
     def steps(self, batches: Iterable) -> Iterator:
-        """The batches of the epoch's steps; the device notes when it comes to a step and when it has done it."""
+        """The batches of an epoch's steps; the device notes when it comes to a step and when it has done it."""
         import torch
 
         for batch in batches:
@@ -145,12 +122,12 @@ class AcceleratorUse:
             span[1].record()
             self._spans.append(span)
 
-    def stop(self, seconds: float) -> float:
-        """The epoch has ended after so many seconds; returns the percentage of them."""
+    def busy(self) -> float:
+        """The time of all steps so far (s)."""
         import torch
 
         torch.cuda.synchronize()
-        return sum(begin.elapsed_time(end) for begin, end in self._spans) / (seconds * 1e3) * 100
+        return sum(begin.elapsed_time(end) for begin, end in self._spans) / 1e3
 
 
 SIDE = 64
@@ -161,7 +138,7 @@ class Quadrants:
 
     Sample k is (uint8 tensor (3, 64, 64), int 0 to 3). Epoch e has the samples e * `per_epoch` and following: a
     shuffle of the images of its own, and crops of their own, both drawn from the seed and k alone. So a sample
-    is the same whoever loads it and when. Immutable after construction, so threads may share it.
+    is the same whoever loads it and when.
     """
 
     def __init__(self, paths: list[str], per_epoch: int, epochs: int, seed: int):
@@ -169,7 +146,6 @@ class Quadrants:
         import torch
         from PIL import Image
 
-        # No modules: a start method other than fork pickles the dataset.
         self._open, self._bilinear = Image.open, Image.Resampling.BILINEAR
         self._generator, self._array, self._tensor = numpy.random.default_rng, numpy.array, torch.from_numpy
         self._paths, self._seed = tuple(paths), seed
@@ -226,13 +202,6 @@ def train(network, optimiser, batches: Iterable, device):
         yield loss.detach()
 
 
-def dataset(task: Task) -> Quadrants:
-    """The images of the task's source, in epochs of as many batches as a worker has in others."""
-    return Quadrants(task.paths, steps_per_epoch(task) * task.batch_size, EPOCHS, SEED)
-
-
-OURS, TORCH = Entry("ft", "loader-thread"), Entry("gil", "torch-process")
-
 SCENARIO = Scenario(
     name="training",
     question="does a whole training get faster?",
@@ -240,22 +209,20 @@ SCENARIO = Scenario(
     sample="one 640x408 JPEG decoded, cropped, resized to 64x64, with its label",
     sample_bytes=3 * SIDE * SIDE + 8,
     source="images",
-    dataset=dataset,
+    dataset=lambda task: Quadrants(task.paths, steps_per_epoch(task) * task.batch_size, EPOCHS, SEED),
     measure=measure,
     metrics=("epoch_seconds", "utilisation"),
     contest=Contest(
         (
-            Comparison(OURS, TORCH, None, "in all, against torch's processes"),
-            Comparison(OURS, Entry("gil", "loader-process"), None, "the same loader with processes"),
-            Comparison(OURS, Entry("ft-gil", "loader-thread"), None, "effect of the GIL"),
-            Comparison(
-                Entry("ft-gil", "loader-thread"), Entry("gil", "loader-thread"), None, "cost of the free-threaded build"
-            ),
-            Comparison(Entry("gil", "loader-thread"), Entry("gil", "loader-process"), None, "where the GIL is"),
-            Comparison(OURS, Entry("ft", "nodes-thread")),
-            Comparison(OURS, Entry("ft", "spdl")),
-            Comparison(OURS, Entry("ft", "serial", workers=1), None, "what the workers bring"),
-            Comparison(Entry("gil", "loader-process"), TORCH),
+            Comparison(FT, TORCH, None, "in all, against torch's processes"),
+            Comparison(FT, GIL, None, "the same loader with processes"),
+            Comparison(FT, THREADS["ft-gil"], None, "effect of the GIL"),
+            Comparison(THREADS["ft-gil"], THREADS["gil"], None, "cost of the free-threaded build"),
+            Comparison(THREADS["gil"], GIL, None, "where the GIL is"),
+            Comparison(FT, NODES),
+            Comparison(FT, SPDL),
+            Comparison(FT, Entry("ft", "serial", workers=1), None, "what the workers bring"),
+            Comparison(GIL, TORCH),
             Comparison(Entry("gil", "serial", workers=1)),
         )
     ),

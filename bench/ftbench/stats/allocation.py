@@ -5,8 +5,6 @@ processes; each further process costs its start. The textbook's answer for two l
 Techniques", 3rd edition 1977, section 10.6) is taken with Student's t, since processes are few.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

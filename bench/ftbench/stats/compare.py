@@ -11,21 +11,22 @@ adjusted for the number of all changes that were looked at (Benjamini and Hochbe
 more than ftbench.stats.statistics.NEGLIGIBLE.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean, geometric_mean
 
 from ftbench.plan.metrics import METRICS
-from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, NEGLIGIBLE, adjusted, logarithms, variance
-from ftbench.stats.waterfall import in_each_process, typical_of
+from ftbench.plan.scenario import OWN
+from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, NEGLIGIBLE, adjusted, logarithms
+from ftbench.stats.waterfall import in_each_process
 
-# What a comparison of values supposes to be the same in both runs, with its name for people.
+# What a comparison of values supposes to be the same in both runs, with its name for people. Not the turns: they are
+# planned from what the machine cost meanwhile, and each is measured for itself.
 WORK = {
     "batch_size": "batch size",
     "batches_per_worker": "batches a worker",
-    "turns": "turns a trial",
     "sample_bytes": "bytes a sample",
     "parameters": "parameters",
 }
@@ -81,7 +82,6 @@ class Comparison:
     left_out: list[tuple[str, str]] = field(default_factory=list)
     """(what, why): not in both runs, or not the same work."""
     changes: list[Change] = field(default_factory=list)
-    same_machine: bool = True
     outcomes: list[str] = field(default_factory=list)
     """Scenarios of the thread-safety suite whose outcome changed, in words."""
 
@@ -94,19 +94,27 @@ class Comparison:
 def compare(a: dict, b: dict) -> Comparison:
     """Compare two documents (ftbench.document.results.load)."""
     result = Comparison(_differences(a, b), [*_cautions("A", a), *_cautions("B", b)])
-    result.same_machine = not any(what in ("processor", "CPUs usable", "memory") for what, _, _ in result.differences)
-    if not result.same_machine:
+    if any(what in ("processor", "CPUs usable", "memory") for what, _, _ in result.differences):
         result.cautions.append("A and B ran on different machines: values compare these, and only ratios the software")
-    in_a, in_b = ({s["name"]: s for s in document["scenarios"]} for document in (a, b))
-    for name in {**in_a, **in_b}:
-        if name not in in_a or name not in in_b:
-            result.left_out.append((name, f"measured in {'A' if name in in_a else 'B'} alone"))
-            continue
-        _scenario(result, in_a[name], in_b[name])
+    scenarios = [{s["name"]: s for s in document["scenarios"]} for document in (a, b)]
+    for name in _in_both(result, "", "measured", scenarios):
+        _scenario(result, *(of[name] for of in scenarios))
     _stress(result, a.get("stress"), b.get("stress"))
     for position, q in enumerate(adjusted([c.p for c in result.changes])):
         result.changes[position] = replace(result.changes[position], q=q)
     return result
+
+
+def _in_both(
+    result: Comparison, where: str, done: str, both: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
+) -> list[str]:
+    """The keys that A and B have; notes those of one run alone, after the words of `where`."""
+    a, b = both
+    for run, alone in (("A", [key for key in a if key not in b]), ("B", [key for key in b if key not in a])):
+        if alone:
+            what = ", ".join(titles.get(key, key) for key in alone)
+            result.left_out.append((f"{where}: {what}".strip(": "), f"{done} in {run} alone"))
+    return [key for key in a if key in b]
 
 
 def _stress(result: Comparison, a: dict | None, b: dict | None) -> None:
@@ -115,83 +123,59 @@ def _stress(result: Comparison, a: dict | None, b: dict | None) -> None:
         if a or b:
             result.left_out.append(("thread-safety suite", f"run in {'A' if a else 'B'} alone"))
         return
-    in_a, in_b = ({(r["scenario"], r["configuration"]): r for r in part["results"]} for part in (a, b))
-    for key in {**in_a, **in_b}:
-        scenario, config = key
-        if key not in in_a or key not in in_b:
-            result.left_out.append(
-                (f"thread-safety suite: {scenario} in {config}", f"run in {'A' if key in in_a else 'B'} alone")
-            )
-        elif in_a[key]["outcome"] != in_b[key]["outcome"]:
-            result.outcomes.append(f"{scenario} in {config}: {in_a[key]['outcome']} in A, {in_b[key]['outcome']} in B")
+    outcomes = [{f"{r['scenario']} in {r['configuration']}": r["outcome"] for r in of["results"]} for of in (a, b)]
+    for key in _in_both(result, "thread-safety suite", "run", outcomes):
+        in_a, in_b = (of[key] for of in outcomes)
+        if in_a != in_b:
+            result.outcomes.append(f"{key}: {in_a} in A, {in_b} in B")
     for name, part in (("A", a), ("B", b)):
         if part["status"] != "complete":
             result.cautions.append(f"{name}'s thread-safety suite is incomplete: {part['reason']}")
 
 
 def _scenario(result: Comparison, a: dict, b: dict) -> None:
-    name = a["name"]
+    name, both = a["name"], (a, b)
     cases = _comparable_cases(result, a, b)
-    values_a, values_b = ({c["key"]: c for c in s["contestants"]} for s in (a, b))
-    summed_up = [{c["key"] for c in s["analysis"]["contestants"]} for s in (a, b)]
-    both = [key for key in values_a if key in values_b and key in summed_up[0] and key in summed_up[1]]
-    for where, ours, theirs in (("A", values_a, summed_up[1]), ("B", values_b, summed_up[0])):
-        alone = [c["title"] for key, c in ours.items() if key not in theirs]
-        if alone:
-            result.left_out.append((f"{name}: {', '.join(alone)}", f"measured in {where} alone"))
+    titles = {c["key"]: c["title"] for s in (b, a) for c in s["contestants"]}
+    of_case = {c["key"] for c in a["contestants"] if c["case"] in cases}
+    measured = [{c["key"]: c for c in s["analysis"]["contestants"]} for s in both]
+    keys = _in_both(result, name, "measured", measured, titles)
+    pairs = [{(c["metric"], c["numerator"], c["denominator"]): c for c in s["analysis"]["comparisons"]} for s in both]
     for metric in (m for m in a["metrics"] if m in b["metrics"]):
-        found = [
-            [
-                c
-                for c in s["analysis"]["comparisons"]
-                if c["metric"] == metric and values_a.get(c["numerator"], {}).get("case") in cases
-            ]
-            for s in (a, b)
-        ]
-        in_b = {(c["numerator"], c["denominator"]): c for c in found[1]}
-        pairs = [
-            (c, in_b[c["numerator"], c["denominator"]]) for c in found[0] if (c["numerator"], c["denominator"]) in in_b
-        ]
-        logs = [
-            [logarithms(*(in_each_process(s, c[side], metric) for side in ("numerator", "denominator"))) for c in of]
-            for s, of in ((a, [x for x, _ in pairs]), (b, [y for _, y in pairs]))
-        ]
-        for at, (x, y) in enumerate(pairs):
-            result.changes.append(
-                Change(
-                    name, x["title"].split(":")[0], metric, True, x["mean"], y["mean"], *welch(logs[0][at], logs[1][at])
-                )
-            )
-        for key in both:
-            if values_a[key]["case"] in cases:
-                x, y = (in_each_process(s, key, metric) for s in (a, b))
-                result.changes.append(
-                    Change(
-                        name,
-                        values_a[key]["title"],
-                        metric,
-                        False,
-                        typical_of(a, key, metric),
-                        typical_of(b, key, metric),
-                        *welch([math.log(v) for v in x], [math.log(v) for v in y]),
-                    )
-                )
+        values = [{key: in_each_process(s, key, metric) for key in keys} for s in both]
+        for pair, in_a in pairs[0].items():
+            of_metric, numerator, denominator = pair
+            in_b = pairs[1].get(pair)
+            if in_b and of_metric == metric and numerator in of_case:
+                logs = [logarithms(of[numerator], of[denominator]) for of in values]
+                title = in_a["title"].split(":")[0]
+                result.changes.append(Change(name, title, metric, True, in_a["mean"], in_b["mean"], *welch(*logs)))
+        for key in keys:
+            if key in of_case:
+                logs = [[math.log(value) for value in of[key]] for of in values]
+                x, y = (geometric_mean(of[key]) for of in values)
+                result.changes.append(Change(name, titles[key], metric, False, x, y, *welch(*logs)))
 
 
 def _comparable_cases(result: Comparison, a: dict, b: dict) -> set[str]:
     """The names of the cases whose work is the same in both; notes why the others are left out."""
-    in_a, in_b = ({case["name"]: case for case in s["cases"]} or {"": s} for s in (a, b))
+    cases = [{case["name"]: case for case in s["cases"]} or {"": s} for s in (a, b)]
     same = set()
-    for name in {**in_a, **in_b}:
-        where = f"{a['name']}: {name}" if name else a["name"]
-        if name not in in_a or name not in in_b:
-            result.left_out.append((where, f"measured in {'A' if name in in_a else 'B'} alone"))
-            continue
-        x, y = in_a[name], in_b[name]
-        other = [(title, x.get(key), y.get(key)) for key, title in WORK.items()]
+    for name in _in_both(result, a["name"], "measured", cases):
+        x, y = (of[name] for of in cases)
+        work = dict(WORK)
+        if a["name"] == OWN:  # whose batches are as many as a time that was measured asks for
+            title = work.pop("batches_per_worker")
+            if x["batches_per_worker"] != y["batches_per_worker"]:
+                in_each = f"{x['batches_per_worker']} in A and {y['batches_per_worker']} in B"
+                result.cautions.append(f"{OWN}: {title} in a turn are {in_each}, chosen from measured times")
+        other = [(title, x.get(key), y.get(key)) for key, title in work.items()]
+        if a["name"] == OWN:  # wherever the files lie
+            other.append(("dataset", *(s["description"].rpartition("/")[2] for s in (a, b))))
         other += [(title, x["dataset"][key], y["dataset"][key]) for key, title in DATA.items()]
         different = [f"{title} is {u} in A and {v} in B" for title, u, v in other if u != v]
         if different:
+            where = f"{a['name']}: {name}" if name else a["name"]
             result.left_out.append((where, f"not the same work: {'; '.join(different)}"))
         else:
             same.add(name)
@@ -203,57 +187,24 @@ def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, 
 
     Without FEWEST_ROUNDS in both, the ratio alone is given.
     """
-    difference = math.fsum(b) / len(b) - math.fsum(a) / len(a)
+    ratio = math.exp(fmean(b) - fmean(a))
     if min(len(a), len(b)) < FEWEST_ROUNDS:
-        return math.exp(difference), None, None, None
-    from scipy.special import stdtr, stdtrit
+        return ratio, None, None, None
+    if len({*a}) == len({*b}) == 1:  # certain whatever they say
+        return ratio, ratio, ratio, float(ratio == 1)
+    from scipy.stats import ttest_ind
 
-    part_a, part_b = variance(a) / len(a), variance(b) / len(b)
-    error = math.sqrt(part_a + part_b)
-    if not error:
-        same = math.exp(difference)
-        return same, same, same, float(difference == 0)
-    freedom = (part_a + part_b) ** 2 / (part_a**2 / (len(a) - 1) + part_b**2 / (len(b) - 1))
-    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
-    return (
-        math.exp(difference),
-        math.exp(difference - half),
-        math.exp(difference + half),
-        2 * float(stdtr(freedom, -abs(difference) / error)),
-    )
+    with warnings.catch_warnings():  # that one of them does not vary at all
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = ttest_ind(b, a, equal_var=False)
+    low, high = (math.exp(end) for end in found.confidence_interval(CONFIDENCE))
+    return ratio, low, high, float(found.pvalue)
 
 
 def _differences(a: dict, b: dict) -> list[tuple[str, str, str]]:
     """What differs in the environments and options of two runs."""
-
-    def first(document: dict) -> dict:
-        return next(iter(document["environment"]["twins"].values()))
-
-    looked_at: list[tuple[str, Callable[[dict], object]]] = [
-        (
-            "commit",
-            lambda d: (
-                d["environment"]["revision"]["commit"][:12]
-                + (" with changes" if d["environment"]["revision"]["dirty"] else "")
-            ),
-        ),
-        ("sources of loader and bench", lambda d: d["environment"]["source"][:12]),
-        ("processor", lambda d: first(d)["cpu"]["model"]),
-        ("CPUs usable", lambda d: min(t["cpu"]["usable"] for t in d["environment"]["twins"].values())),
-        # The kernel keeps some memory for itself, not always as much.
-        ("memory", lambda d: f"{first(d)['memory']['total'] / 2**30:.0f} GiB"),
-        (
-            "system",
-            lambda d: (
-                f"{first(d)['os']['name']}, Linux {first(d)['os']['kernel']}, "
-                f"container: {first(d)['os']['container'] or 'none'}"
-            ),
-        ),
-        ("GPU", lambda d: ", ".join(first(d)["gpu"]["devices"]) or "none"),
-        ("--quick", lambda d: "yes" if d["options"]["quick"] else "no"),
-        ("--data", lambda d: d["options"]["data"] or "generated"),
-    ]
-    found = [(what, str(of(a)), str(of(b))) for what, of in looked_at if of(a) != of(b)]
+    in_a, in_b = _described(a), _described(b)
+    found = [(what, in_a[what], in_b[what]) for what in in_a if in_a[what] != in_b[what]]
     twins_a, twins_b = a["environment"]["twins"], b["environment"]["twins"]
     for twin in sorted({*twins_a, *twins_b}):
         if twin not in twins_a or twin not in twins_b:
@@ -262,6 +213,26 @@ def _differences(a: dict, b: dict) -> list[tuple[str, str, str]]:
             continue
         found += _twin_differences(twin, twins_a[twin], twins_b[twin])
     return found
+
+
+def _described(document: dict) -> dict[str, str]:
+    """What a run ran on and was asked for, in words."""
+    environment, options = document["environment"], document["options"]
+    revision, twins = environment["revision"], list(environment["twins"].values())
+    first = twins[0]
+    system = first["os"]
+    return {
+        "commit": revision["commit"][:12] + (" with changes" if revision["dirty"] else ""),
+        "sources of loader and bench": environment["source"][:12],
+        "processor": first["cpu"]["model"],
+        "CPUs usable": str(min(twin["cpu"]["usable"] for twin in twins)),
+        # The kernel keeps some memory for itself, not always as much.
+        "memory": f"{first['memory']['total'] / 2**30:.0f} GiB",
+        "system": f"{system['name']}, Linux {system['kernel']}, container: {system['container'] or 'none'}",
+        "GPU": ", ".join(first["gpu"]["devices"]) or "none",
+        "--quick": "yes" if options["quick"] else "no",
+        "--data": options["data"] or "generated",
+    }
 
 
 def _twin_differences(twin: str, a: dict, b: dict) -> Iterator[tuple[str, str, str]]:

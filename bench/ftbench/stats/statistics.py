@@ -24,8 +24,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean, geometric_mean, median, quantiles, stdev
 from typing import Annotated
 
+from ftbench.plan.chain import STEP, TOTAL
 from ftbench.plan.contestants import Pair, Target
 from ftbench.plan.metrics import METRICS, Metric
 
@@ -36,6 +38,9 @@ FEWEST_ROUNDS = 3
 PERCENTILES = (50, 90, 99)
 # Memory repeats to a tenth of a percent, and a difference of as little, however certain, is none to people.
 NEGLIGIBLE = 1.01
+
+# What the waterfall is of beside the first metric.
+WITNESS = "cpu_per_1000"
 
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few rounds"
@@ -68,41 +73,32 @@ def typical(seconds: Sequence[float]) -> float:
     What else a machine does makes turns longer and never shorter (Chen and Revels, "Robust benchmarking in noisy
     environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest would be a matter of luck.
     """
-    logs = sorted(math.log(each) for each in seconds)
-    kept = logs[: (len(logs) + 1) // 2]
-    return math.exp(math.fsum(kept) / len(kept))
+    return geometric_mean(sorted(seconds)[: (len(seconds) + 1) // 2])
 
 
 def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
-    """The logarithms of the ratios of paired positive measurements.
-
-    Raises ValueError for no pairs, unequal lengths or values that are not positive.
-    """
+    """The logarithms of the ratios of pairs; raises ValueError for none, unequal lengths or what is not positive."""
     if len(numerators) != len(denominators) or not numerators:
         raise ValueError("ratio() needs as many numerators as denominators, and at least one")
     if min(*numerators, *denominators) <= 0:
         raise ValueError("ratio() needs positive measurements")
-    return [math.log(a / b) for a, b in zip(numerators, denominators, strict=True)]
+    ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    if not all(0 < each < math.inf for each in ratios):
+        raise ValueError("no float holds these ratios")
+    return [math.log(each) for each in ratios]
 
 
-def variance(values: Sequence[float]) -> float:
-    """The sample variance of at least two values."""
-    mean = math.fsum(values) / len(values)
-    return math.fsum((x - mean) ** 2 for x in values) / (len(values) - 1)
-
-
-def ratio(numerators: Sequence[float], denominators: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
+def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
     """Summarise the ratios of paired positive measurements; raises ValueError as `logarithms` does."""
     logs = logarithms(numerators, denominators)
-    n = len(logs)
-    mean = math.fsum(logs) / n
+    n, mean = len(logs), fmean(logs)
     if n == 1:
         return Ratio(math.exp(mean), None, None, 1)
     # The import costs more than the rest of this module; most of what imports it only wants names.
     from scipy.special import stdtr, stdtrit
 
-    error = math.sqrt(variance(logs) / n)
-    quantile = float(stdtrit(n - 1, (1 + confidence) / 2))
+    error = stdev(logs) / math.sqrt(n)
+    quantile = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
     half = quantile * error
     # Rounds that agree to the last digit, in a simulation say, are certain whatever they say.
     p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error else float(mean == 0)
@@ -140,23 +136,8 @@ def reached(r: Ratio, target: Target) -> str:
     return MET if r.high <= target.value else MISSED if r.low > target.value else UNCLEAR
 
 
-def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The value below which so many percent of the values lie, between two of them linearly."""
-    ordered = sorted(values)
-    at = (len(ordered) - 1) * percent / 100
-    below = math.floor(at)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
-
-
-def _summary(values: Sequence[float]) -> dict:
+def spread(values: Sequence[float]) -> dict:
+    """The median and the ends of a contestant's rounds."""
     return {"median": median(values), "min": min(values), "max": max(values)}
 
 
@@ -172,10 +153,11 @@ def distributions(rounds: Sequence[Mapping[str, dict]]) -> dict:
         having = [of[name] for of in rounds if name in of]
         if "over" in having[0]:
             continue
+        cuts = [quantiles(of["values"], n=100, method="inclusive") for of in having]
         found[name] = {
             "unit": having[0]["unit"],
             "values": sum(len(of["values"]) for of in having),
-            "percentiles": {f"{p}": _summary([percentile(of["values"], p) for of in having]) for p in PERCENTILES},
+            "percentiles": {f"{p}": spread([of[p - 1] for of in cuts]) for p in PERCENTILES},
         }
     return found
 
@@ -192,56 +174,50 @@ def analyse(
     Returns {"contestants": [...], "comparisons": [...]}, as ftbench.document.form describes them. Verdicts are
     those of the scenario alone: `adjust` makes those of a run.
     """
-    metrics = [METRICS[name] for name in measured]
+    first = next(iter(measured))
     comparisons = []
-    for metric in metrics:
-        values = measured[metric.name]
+    for metric, values in measured.items():
         for pair in pairs:
-            if pair.metrics is not None and metric.name not in pair.metrics:
-                continue
-            if pair.first_only and metric is not metrics[0]:
+            if pair.first_only and metric != first:
                 continue
             r = ratio(values[pair.numerator], values[pair.denominator])
-            target = None
-            if pair.target is not None and metric is metrics[0]:
-                target = {**asdict(pair.target), "verdict": reached(r, pair.target)}
+            target = pair.target if metric == first else None
             comparisons.append(
                 {
                     "kind": pair.kind,
                     "title": pair.title,
-                    "asked": pair.asked and metric is metrics[0],
+                    "asked": pair.asked and (metric == first or metric == WITNESS and pair.kind in (STEP, TOTAL)),
                     "numerator": pair.numerator,
                     "denominator": pair.denominator,
-                    "metric": metric.name,
+                    "metric": metric,
                     **asdict(r),
-                    "q": r.p,
-                    "verdict": verdict(r, metric),
-                    "target": target,
+                    "target": target and {**asdict(target), "verdict": reached(r, target)},
                 }
             )
-    contestants = []
-    for key, first in measured[metrics[0].name].items():
-        contestants.append(
-            {
-                "key": key,
-                "n": len(first),
-                "metrics": {metric.name: _summary(measured[metric.name][key]) for metric in metrics},
-                "distributions": distributions(trials[key]) if trials else {},
-            }
-        )
+    contestants = [
+        {
+            "key": key,
+            "n": len(rounds),
+            "metrics": {metric: spread(values[key]) for metric, values in measured.items()},
+            "distributions": distributions(trials[key]) if trials else {},
+        }
+        for key, rounds in measured[first].items()
+    ]
     found = {"contestants": contestants, "comparisons": comparisons}
     adjust([found])
     return found
 
 
 def adjust(analyses: Iterable[dict]) -> None:
-    """Adjust the p-values of all explored comparisons of these analyses together, and their verdicts with them.
+    """Write the adjusted p-values (q) of all comparisons of these analyses, and the verdicts with them.
 
-    Comparisons of fewer than FEWEST_ROUNDS rounds, which show nothing anyway, do not count.
+    What was asked keeps its own p-value; explored comparisons are adjusted together, but for those of fewer than
+    FEWEST_ROUNDS rounds, which show nothing anyway.
     """
-    explored = [c for analysis in analyses for c in analysis["comparisons"] if not c["asked"]]
-    found = adjusted([c["p"] if c["n"] >= FEWEST_ROUNDS else None for c in explored])
-    for c, q in zip(explored, found, strict=True):
-        c["q"] = q
+    comparisons = [c for analysis in analyses for c in analysis["comparisons"]]
+    explored = [c for c in comparisons if not c["asked"]]
+    found = iter(adjusted([c["p"] if c["n"] >= FEWEST_ROUNDS else None for c in explored]))
+    for c in comparisons:
+        c["q"] = c["p"] if c["asked"] else next(found)
         r = Ratio(c["mean"], c["low"], c["high"], c["n"], c["p"], c["resolution"])
-        c["verdict"] = verdict(r, METRICS[c["metric"]], q)
+        c["verdict"] = verdict(r, METRICS[c["metric"]], c["q"])

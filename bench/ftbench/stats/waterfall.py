@@ -23,13 +23,9 @@ ENDS = ("time_to_first_batch", "pss_mib")
 
 def waterfalls(scenarios: Sequence[dict]) -> list[dict]:
     """Of each scenario and case with a chain, as results.json has it; the most workers' alone."""
-    found = []
-    for scenario in scenarios:
-        for case in scenario["cases"] or [{"name": "", "title": ""}]:
-            one = _of_case(scenario, case)
-            if one is not None:
-                found.append(one)
-    return found
+    whole = [{"name": "", "title": ""}]
+    found = (_of_case(scenario, case) for scenario in scenarios for case in scenario["cases"] or whole)
+    return [one for one in found if one]
 
 
 def _of_case(scenario: dict, case: dict) -> dict | None:
@@ -83,10 +79,14 @@ def _of_case(scenario: dict, case: dict) -> dict | None:
     }
 
 
+def trials_of(scenario: dict, key: str) -> list[dict]:
+    """A contestant's trials, one a round that it took part in."""
+    return [trial for one in scenario["rounds"] for trial in one["trials"] if trial["contestant"] == key]
+
+
 def in_each_process(scenario: dict, key: str, metric: str) -> list[float]:
     """What a contestant measured in each of its processes."""
-    trials = (trial for one in scenario["rounds"] for trial in one["trials"])
-    return [trial["metrics"][metric] for trial in trials if trial["contestant"] == key]
+    return [trial["metrics"][metric] for trial in trials_of(scenario, key)]
 
 
 def typical_of(scenario: dict, key: str, metric: str) -> float:
@@ -102,11 +102,13 @@ def _ratio(comparison: dict) -> dict:
 
 
 def precise(analysis: dict, precision: float) -> bool:
-    """Whether every question that was asked is answered as precisely; never in a scenario that asks none.
+    """Whether every question of throughput that was asked is answered as precisely; never where none is asked.
 
     Only how wide the intervals are is looked at, never on which side of 1 they lie.
     """
-    asked = [c for c in analysis["comparisons"] if c["asked"] and c["kind"] in (STEP, TOTAL)]
+    asked = [
+        c for c in analysis["comparisons"] if c["asked"] and c["metric"] == "throughput" and c["kind"] in (STEP, TOTAL)
+    ]
     if not asked or min(c["n"] for c in asked) < FEWEST_TO_STOP:
         return False
     return max(math.log(c["high"] / c["low"]) / 2 for c in asked) <= math.log1p(precision)

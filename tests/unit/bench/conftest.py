@@ -17,6 +17,7 @@ from ftbench.data import synthesis
 from ftbench.document.results import load
 from ftbench.plan.contest import Contest
 from ftbench.plan.contestants import Contestant, Pair
+from ftbench.plan.scenario import Case
 from ftbench.scenarios import SCENARIOS
 
 
@@ -74,6 +75,10 @@ class Few:
 
     contest: Contest
     contestants: tuple[Contestant, ...]
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        return self.contest.cases
 
     def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
         real = {c for _, c in self.contest.candidates(configs, workers, quick)}

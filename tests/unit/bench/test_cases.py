@@ -20,7 +20,7 @@ CASES = (
     Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
     Case("4-MiB", "4 MiB samples", {"rows": 1024}, 4 << 20, sample_bytes=4 << 20),
 )
-SCENARIO = replace(SCENARIOS["pillow"], cases=CASES, case_axis="sample size", case_unit="bytes", contest=grid(CASES))
+SCENARIO = replace(SCENARIOS["pillow"], case_axis="sample size", case_unit="bytes", contest=grid(CASES))
 
 
 class Endpoint(Script):
@@ -60,13 +60,6 @@ def test_a_grid_has_every_case_and_compares_within_them():
     assert pairs[1].title.startswith("ft loader threads / gil loader processes, x2, 4 MiB samples:")
 
 
-def test_a_grid_of_other_variants():
-    contest = grid(processes="torch-process")
-    contestants = [c for _, c in contest.candidates(("gil", "ft"), [2], quick=False)]
-    assert {c.variant for c in contestants} == {"loader-thread", "torch-process"}
-    assert contest.pairs(contestants)[0].denominator == "gil/torch-process/2"
-
-
 def test_entries_with_cases_and_workers_of_their_own():
     a = Entry("ft", "loader-thread", case="200-ms", workers=64)
     b = Entry("ft", "loader-thread", case="200-ms")
@@ -97,7 +90,7 @@ def test_trials_get_what_belongs_to_their_case():
     assert set(only.results) == {c.key for _, c in ranked}
     found = {(r["case"], r["paths"][0], r["batch_size"], r["batches"], r["parameters"]["rows"]) for r in endpoint.ran}
     assert found == {("64-KiB", "small", 256, 8, 16), ("4-MiB", "large", 8, 6, 1024)}
-    names = {*Task.__dataclass_fields__, "patience"}
+    names = {*Task.__dataclass_fields__, "config", "patience"}
     assert all(name in names for r in endpoint.ran for name in r)
 
 

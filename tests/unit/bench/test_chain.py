@@ -59,7 +59,8 @@ def test_the_steps_multiply_to_the_whole_to_the_last_digit():
     # What the run is made for is the most workers' chain; how it scales is explored.
     assert {c["numerator"].split("/")[2] for c in comparisons if c["asked"]} == {"2"}
     assert {c["kind"] for c in comparisons if c["asked"]} == {STEP, TOTAL}
-    assert {c["metric"] for c in comparisons if c["asked"]} == {"throughput"}
+    assert {c["metric"] for c in comparisons if c["asked"]} == {"throughput", "cpu_per_1000"}
+    assert all(c["q"] == c["p"] for c in comparisons if c["asked"])
     scaling = [c for c in comparisons if c["kind"] == "scaling"]
     assert scaling and all(c["metric"] == "throughput" and c["denominator"].endswith("/1") for c in scaling)
 

@@ -8,6 +8,7 @@ import math
 import os
 import random
 import subprocess
+import warnings
 
 import pytest
 from scipy import stats
@@ -76,6 +77,9 @@ def test_welch_is_scipys():
     )
     assert welch([0.0] * 3, [0.0] * 3) == (1, 1, 1, 1)
     assert welch([0.0] * 2, [1.0] * 9)[1:] == (None, None, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert welch([0.5] * 3, [0.5, 0.51, 0.52])[0] == pytest.approx(math.exp(0.01))  # one that repeats to the digit
 
 
 def test_what_differs_is_said_and_other_work_is_not_compared(document):
@@ -98,6 +102,28 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
     assert "different machines" in said
     assert f"not the same work: batch size is {a['scenarios'][0]['batch_size']} in A and 77 in B" in said
     assert comparison.changes == [] and "Nothing could be compared" in said
+
+
+def test_what_is_planned_from_measured_times_forbids_nothing(document):
+    a, b = simulated(document, 1), simulated(document, 2)
+    in_a, in_b = a["scenarios"][0], b["scenarios"][0]
+    in_b["turns"] = in_a["turns"] + 3
+    usual = compare(a, b)
+    assert usual.changes and usual.left_out == [] and usual.cautions == []
+    # Of an own dataset the batches are planned, too; of all others they are given.
+    in_b["batches_per_worker"] = in_a["batches_per_worker"] + 3
+    assert compare(a, b).changes == []
+    for one, where in ((in_a, "/here"), (in_b, "/there")):
+        one.update(name="dataset", description=f"samples of {where}/mine.py:train")
+    own = compare(a, b)
+    assert len(own.changes) == len(usual.changes) and own.left_out == []
+    (caution,) = own.cautions
+    assert "batches a worker" in caution
+    for key, value, word in (("batch_size", 77, "batch size"), ("description", "samples of /x/b.py:train", "dataset")):
+        changed = copy.deepcopy(b)
+        changed["scenarios"][0][key] = value
+        refused = compare(a, changed)
+        assert refused.changes == [] and f"not the same work: {word} is" in refused.left_out[0][1]
 
 
 def test_scenarios_and_contestants_of_one_run_alone(document):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from ftbench.measure import epochs, loaders
+from ftbench.measure import epochs
 from ftbench.plan.scenario import Task
 from ftbench.stats.statistics import median, typical
 from tests.unit.bench.turns import without_pause
@@ -49,7 +49,7 @@ def test_starting_and_running_empty_belong_to_no_batch(together, monkeypatch):
         loader = Pipeline(seconds, together, start)
         clock = SimpleNamespace(perf_counter=lambda of=loader: of.now, time=time.time)
         monkeypatch.setattr(epochs, "time", clock)
-        monkeypatch.setattr(loaders, "open_loader", lambda *_, of=loader, **__: contextlib.nullcontext(of))
+        monkeypatch.setattr(epochs, "open_loader", lambda *_, of=loader, **__: contextlib.nullcontext(of))
         found.append(without_pause(epochs.measure(Task(Given(0), [], "", WORKERS, BATCH_SIZE, 2, BATCHES, 2, turns=3))))
     plain, more = found
     assert plain["turn_seconds"] == pytest.approx([BATCHES / WORKERS * 0.1] * 3)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import random
 import re
 import runpy
+import statistics
 
 import fastjsonschema
 import pytest
@@ -32,6 +34,21 @@ def test_what_was_written_passes(document):
     check(json.loads(json.dumps(document)))
 
 
+def test_what_another_bench_of_this_schema_wrote_passes():
+    """One whose libm gives other last digits, and one with other words for a verdict."""
+    real = blank()
+    real["scenarios"][0]["metrics"].append("step_over_sum")
+    document = simulated(real, 0, speed={"ft/loader-thread/1": 200.0})
+    fall = document["waterfalls"][0]
+    fall["end"] = math.nextafter(fall["end"], math.inf)
+    verdicts = [c for c in document["scenarios"][0]["analysis"]["comparisons"] if c["verdict"] == "larger"]
+    for c in verdicts:
+        c["verdict"] = "a larger part"
+    document["seal"] = seal(document)
+    assert verdicts
+    check(document)
+
+
 def edits():
     """(name, what is done to the document, what the message says)."""
 
@@ -41,13 +58,36 @@ def edits():
     def comparison(document: dict) -> dict:
         return first(document)["analysis"]["comparisons"][0]
 
+    def explored(document: dict) -> dict:
+        return next(c for c in first(document)["analysis"]["comparisons"] if c["metric"] == "pss_mib")
+
     def summary(document: dict) -> dict:
         return first(document)["analysis"]["contestants"][0]["metrics"]["throughput"]
+
+    def emptied(document: dict) -> None:
+        first(document)["analysis"].update(contestants=[], comparisons=[])
+        document["waterfalls"].clear()
+        document["seal"] = seal(document)
 
     def trial(document: dict) -> dict:
         return first(document)["rounds"][0]["trials"][0]
 
+    def beyond_floats(document: dict) -> None:
+        """Ratios that no float holds, of values that one does."""
+        trials = [trial for one in first(document)["rounds"] for trial in one["trials"]]
+        for side, value in (("numerator", 1e308), ("denominator", 1e-308)):
+            own = [trial["metrics"] for trial in trials if trial["contestant"] == comparison(document)[side]]
+            own[0]["throughput"] = value
+            (spread,) = (
+                c["metrics"]["throughput"]
+                for c in first(document)["analysis"]["contestants"]
+                if c["key"] == comparison(document)[side]
+            )
+            values = [metrics["throughput"] for metrics in own]
+            spread.update(median=statistics.median(values), min=min(values), max=max(values))
+
     return [
+        ("beyond floats", beyond_floats, "throughput: no float holds these ratios"),
         (
             "median",
             lambda d: summary(d).update(median=summary(d)["median"] * 1.01),
@@ -68,13 +108,32 @@ def edits():
         (
             "verdict",
             lambda d: comparison(d).update(verdict="ten times faster"),
-            "changed after it was written: its waterfalls",
+            "the verdict of throughput of .* not ten times faster",
         ),
         (
-            "verdict of no waterfall",
-            lambda d: next(c for c in first(d)["analysis"]["comparisons"] if c["metric"] == "pss_mib").update(q=0.5),
-            "changed after it was written: scenario pillow$",
+            "p-value",
+            lambda d: explored(d).update(p=0.012),
+            "the p of the ratio of pss_mib of .* 0.012, its rounds give",
         ),
+        ("adjusted p-value", lambda d: explored(d).update(q=0.012), "the q of the ratio of pss_mib of .* 0.012"),
+        (
+            "target",
+            lambda d: comparison(d).update(target={"at": "least", "value": 9.0, "verdict": "met"}),
+            "the verdict of the target of .* is said to be met, its rounds give missed",
+        ),
+        (
+            "percentiles",
+            lambda d: trial(d)["distributions"].update(step={"unit": "ms", "values": [1.0]}),
+            "the distributions of .* are not those of its rounds",
+        ),
+        (
+            "curve",
+            lambda d: trial(d)["distributions"].update(
+                loss={"unit": "nats", "values": [2.0], "over": {"title": "step", "values": [1.0, 2.0]}}
+            ),
+            "loss of .* is no curve",
+        ),
+        ("scenario twice", lambda d: d["scenarios"].append(first(d)), "a scenario is there twice"),
         ("stranger", lambda d: comparison(d).update(numerator="ft/loader-thread/99"), "compares ft/loader-thread/99"),
         (
             "trial of a stranger",
@@ -89,6 +148,16 @@ def edits():
             "a contestant twice",
         ),
         ("trial lost", lambda d: first(d)["rounds"][1]["trials"].pop(), "not there for every round"),
+        ("nothing summed up", emptied, "the analysis lacks ft/torch-process/1, which took part in every round"),
+        (
+            "nobody took part",
+            lambda d: (
+                emptied(d),
+                first(d).update(contestants=[]),
+                [one.update(trials=[]) for one in first(d)["rounds"]],
+            ),
+            "breaks the schema: .*contestants",
+        ),
         ("contestant twice", lambda d: first(d)["contestants"].append(first(d)["contestants"][0]), "listed twice"),
         ("metric unknown", lambda d: first(d)["metrics"].append("happiness"), "metric 'happiness' is unknown"),
         ("variant unknown", lambda d: first(d)["contestants"][0].update(variant="magic"), "variant 'magic' is unknown"),
@@ -111,7 +180,7 @@ def test_an_edit_is_noticed_and_named(document, tmp_path, change, message):
     with pytest.raises(Inconsistent, match=message):
         check(edited)
     (tmp_path / "results.json").write_text(json.dumps(edited))
-    with pytest.raises(ResultsError, match="can be trusted: .*Restore the file"):
+    with pytest.raises(ResultsError, match="can be trusted: .*Restore the file, use the bench that wrote it"):
         load(tmp_path)
     # And nothing of the kind is ever written.
     edited.pop("seal", None)

@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ftbench.arguments import choose_scenarios
+from ftbench.arguments import Options, choose_scenarios
 from ftbench.document.results import load
 from ftbench.document.schema import schema
 from ftbench.plan.contest import Comparison, Contest, Entry, at_most
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import findings, words
-from ftbench.rounds import prepare
 from ftbench.rounds import run as runs
 from ftbench.rounds.controller import ESSENTIAL
-from ftbench.rounds.options import Options
+from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.trials import encode
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
@@ -125,7 +124,7 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
             for twin, packages in (("ft", {"torch": "2", "spdl-core": "0.8.0"}), ("gil", everything))
         }
     )
-    ranked = prepare.candidates(options(CONFIGS), SCENARIOS["peers-pillow-128"], CONFIGS, twins, this.notes)
+    ranked = Measurement(SCENARIOS["peers-pillow-128"], options(CONFIGS), twins, this.notes).candidates()
     keys = {c.key for _, c in ranked}
     assert "ft/nodes-thread/2" not in keys and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
     (left_out,) = this.document["skipped"]

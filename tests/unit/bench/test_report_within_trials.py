@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from ftbench import trial
 from ftbench.document.integrity import check
 from ftbench.document.results import load
-from ftbench.report import charts, findings, within_trials, words
+from ftbench.report import charts, findings, words
 from ftbench.stats.statistics import median
 from tests.unit.bench import documents
 
@@ -37,34 +39,48 @@ def kept(scenario: dict, key: str, name: str) -> list[dict]:
 
 def test_a_curve_is_the_median_of_the_rounds_within_their_range(scenario, drawn):
     rounds = [one["values"] for one in kept(scenario, KEY, "pss_mib")]
-    figure = drawn["inside-pss-mib-curve"].figure
-    (line,) = [t for t in figure.data if t.name == "free-threaded: loader threads"]
+    picture = drawn["inside-pss-mib-curve"].picture
+    (line,) = [line for line in picture.lines if line.label == "free-threaded: loader threads"]
     assert list(line.x) == kept(scenario, KEY, "pss_mib")[0]["over"]["values"]
     assert list(line.y) == [median(at) for at in zip(*rounds, strict=True)]
-    band = figure.data[list(figure.data).index(line) - 1]
-    assert list(band.y) == [*map(max, zip(*rounds, strict=True)), *reversed([*map(min, zip(*rounds, strict=True))])]
-    assert len([t for t in figure.data if t.name]) == 6  # of two numbers of workers, the most
+    assert list(line.high) == [*map(max, zip(*rounds, strict=True))]
+    assert list(line.low) == [*map(min, zip(*rounds, strict=True))]
+    assert len(picture.lines) == 6  # of two numbers of workers, the most
     assert "decode only, 2 workers" in drawn["inside-pss-mib-curve"].title
     assert len(drawn["inside-pss-mib-curve"].table.rows) == 2 * 12  # the table has all, of both cases
 
 
 def test_curves_that_are_all_the_same_are_one(scenario, drawn):
     chart = drawn["inside-loss-curve"]
-    (line,) = chart.figure.data
-    assert line.name == "all 24 contestants" and chart.title == "Loss of the training: the same for all"
+    (line,) = chart.picture.lines
+    assert line.label == "all 24 contestants" and chart.title == "Loss of the training: the same for all"
     assert list(line.y) == kept(scenario, KEY, "loss")[0]["values"]
 
 
-def test_a_curve_is_no_distribution(scenario):
-    assert not {"pss_mib", "loss"} & set(within_trials.pooled(scenario))
+def test_what_is_a_curve_of_some_contestants_alone_is_drawn_as_both(scenario):
+    mixed = copy.deepcopy(scenario)
+    for one in kept(mixed, KEY, "loss"):
+        del one["over"]
+    names = {chart.name for chart in charts.charts(mixed)}
+    assert {"inside-loss", "inside-loss-curve"} <= names
+
+
+def test_a_curve_is_no_distribution(scenario, drawn):
+    assert not {"inside-pss-mib", "inside-loss"} & set(drawn)
     (own,) = [c for c in scenario["analysis"]["contestants"] if c["key"] == KEY]
     assert set(own["distributions"]) == {"step", "load", "train", "rate"}
 
 
 def test_single_values_are_bars_on_request(scenario, drawn):
     chart = drawn["inside-rate"]
-    assert chart.folded and {x for t in chart.figure.data if t.type == "bar" for x in t.x} == {100.0, 200.0}
-    assert next(row for row in chart.table.rows if row[0] == "ft loader threads x2, decode only")[1:3] == ("5", "200")
+    assert chart.folded and {row.value for row in chart.picture.rows} == {100.0, 200.0}
+    row = next(row for row in chart.table.rows if row[0] == "ft loader threads x2, decode only")
+    assert dict(zip(chart.table.head, row, strict=True)) == {
+        "contestant": "ft loader threads x2, decode only",
+        "values": "5",
+        **dict.fromkeys(("median, batches/s", "90%", "99%"), "200 (200 to 200)"),
+        **dict.fromkeys(("smallest", "largest"), "200"),
+    }
 
 
 def test_verdict_tells_cases_in_one_sentence(scenario):
@@ -74,7 +90,7 @@ def test_verdict_tells_cases_in_one_sentence(scenario):
         "With 2 workers, of 2 comparisons with loader processes in the GIL build, loader threads "
         "in the free-threaded build did better in all (most "
     )
-    told = {words.short(scenario, c) for c in scenario["analysis"]["comparisons"]}
+    told = {words.short(c) for c in scenario["analysis"]["comparisons"]}
     assert sum(outcome in first and "faster" in outcome for outcome in told) == 1
 
 

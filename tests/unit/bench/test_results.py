@@ -9,7 +9,6 @@ import operator
 import os
 import resource
 import signal
-import subprocess
 
 import fastjsonschema
 import pytest
@@ -79,46 +78,47 @@ def test_a_failing_write_leaves_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_full_disk(tmp_path):
+def test_full_disk(disk):
     """On a real file system of 64 kB that fills up during the run."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a small tmpfs (needs root): {mounted.stderr.strip()}")
-    try:
-        results = Results(tmp_path)
-        results.write("results.json", b'{"rounds": [1]}')
-        with pytest.raises(ResultsError, match=r"No space left.*intact there: results\.json.*Make room") as caught:
-            results.write("results.json", b"x" * 100_000)
-        assert "earlier results are untouched" in str(caught.value)
-        assert json.loads((results.directory / "results.json").read_text()) == {"rounds": [1]}
-        assert [p.name for p in results.directory.iterdir()] == ["results.json"]
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+    directory = disk(64 << 10)
+    results = Results(directory)
+    results.write("results.json", b'{"rounds": [1]}')
+    with pytest.raises(ResultsError, match=r"No space left.*intact there: results\.json.*Make room") as caught:
+        results.write("results.json", b"x" * 100_000)
+    assert "earlier results are untouched" in str(caught.value) and "then run again" in str(caught.value)
+    with pytest.raises(ResultsError, match="Make room, then make the report: ./twins bench report ") as caught:
+        results.write("waterfall.png", b"x" * 100_000)
+    assert str(caught.value).endswith(f" {results.directory}") and "run again" not in str(caught.value)
+    assert json.loads((results.directory / "results.json").read_text()) == {"rounds": [1]}
+    assert [p.name for p in results.directory.iterdir()] == ["results.json"]
 
 
-def test_disk_that_fills_up_during_a_run(run_bench, tiny, finished_run, tmp_path):
+def test_disk_that_fills_up_during_a_run(run_bench, tiny, finished_run, disk):
     """Room for one results.json, not for the next beside it."""
     size = (finished_run[1] / "results.json").stat().st_size
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={int(1.3 * size)}", "tmpfs", str(tmp_path)],
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a small tmpfs (needs root): {mounted.stderr.strip()}")
-    try:
-        done = run_bench(*tiny(tmp_path, "--rounds", 3))
-        assert done.returncode == 1
-        assert "No space left" in done.stderr and "intact there: results.json" in done.stderr
-        assert "Traceback" not in done.stderr
-        (run,) = tmp_path.iterdir()
-        saved = load(run / "results.json")
-        assert saved["status"] == "incomplete"
-        assert 1 <= len(saved["scenarios"][0]["rounds"]) < 3
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+    directory = disk(int(1.3 * size))
+    done = run_bench(*tiny(directory, "--rounds", 3))
+    assert done.returncode == 1
+    assert "No space left" in done.stderr and "intact there: results.json" in done.stderr
+    assert "Traceback" not in done.stderr
+    (run,) = directory.iterdir()
+    saved = load(run / "results.json")
+    assert saved["status"] == "incomplete"
+    assert 1 <= len(saved["scenarios"][0]["rounds"]) < 3
+
+
+def test_disk_without_room_for_the_report(run_bench, tiny, finished_run, disk):
+    """Room for results.json and its successor, not for pictures and page: what was measured is shown and kept."""
+    sizes = {p.name: p.stat().st_size for p in finished_run[1].iterdir()}
+    room = 2 * sizes["results.json"] + sizes["waterfall.png"] // 2
+    assert sum(sizes.values()) > room + 8192
+    directory = disk(room)
+    done = run_bench(*tiny(directory, "--rounds", 2))
+    (run,) = directory.iterdir()
+    assert done.returncode == 1 and "No space left" in done.stderr
+    assert f"./twins bench report {run}" in done.stderr and "run again" not in done.stderr
+    assert "in all" in done.stdout and "report:" not in done.stdout
+    assert load(run / "results.json")["status"] == "complete" and not (run / "report.html").exists()
 
 
 def test_saved_document_is_the_schemas(document):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 
 from ftbench.plan.contestants import CONFIGS, Contestant
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.contention import KINDS, UNROLLED, Kind, Processes, Threads, seconds
+from ftbench.scenarios.contention import KINDS, UNROLLED, Kind, Workers, seconds
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process, and forks")
 SCENARIO = SCENARIOS["contention"]
@@ -38,9 +40,9 @@ def test_some_configurations_alone(configs):
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_runs_in_threads(name):
     kind = KINDS[name]
-    workers = Threads(kind, 3)
-    spans = workers.run(UNROLLED * 2)
-    workers.close()
+    with closing(Workers(kind, 3, processes=False)) as workers:
+        alone, spans = workers.run(UNROLLED, 1), workers.run(UNROLLED * 2, 3)
+    assert len(alone) == 1
     assert len(spans) == 3 and all(begin <= end for begin, end in spans)
     assert seconds(spans) >= max(end - begin for begin, end in spans)
 
@@ -52,16 +54,17 @@ def test_a_shared_lock_loses_no_count():
         holders.append(KINDS["lock"].make())
         return holders[-1]
 
-    Threads(Kind("counted", make, KINDS["lock"].loop), 4).run(500)
+    with closing(Workers(Kind("counted", make, KINDS["lock"].loop), 4, processes=False)) as workers:
+        workers.run(500, 4)
     (holder,) = holders  # one for all
     assert holder.count == 4 * 500
 
 
 def test_private_is_one_each():
     made = []
-    Threads(
-        Kind("private", lambda: made.append(threading.current_thread()) or {}, lambda state, n: None, private=True), 3
-    ).run(10)
+    kind = Kind("private", lambda: made.append(threading.current_thread()) or {}, lambda state, n: None, private=True)
+    with closing(Workers(kind, 3, processes=False)) as workers:
+        workers.run(10, 3)
     assert len(set(made)) == 3
 
 
@@ -78,7 +81,7 @@ def test_what_a_worker_thread_raises_is_raised():
         raise LookupError("nothing there")
 
     with pytest.raises((LookupError, threading.BrokenBarrierError)):
-        Threads(Kind("fails", lambda: None, fail), 2).run(10)
+        Workers(Kind("fails", lambda: None, fail), 2, processes=False)
 
 
 @pytest.mark.timeout(500)
@@ -99,11 +102,10 @@ def test_a_run(run_few, twin):
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_processes_answer_and_end():
-    workers = Processes(KINDS["dict"], 2)
-    try:
-        for _ in range(2):
-            spans = workers.run(UNROLLED)
-            assert len(spans) == 2 and all(begin <= end for begin, end in spans)
-    finally:
-        workers.close()
-    assert all(not process.is_alive() for process, _ in workers._workers)
+    before = multiprocessing.active_children()
+    with closing(Workers(KINDS["dict"], 2, processes=True)) as workers:
+        for count in (1, 2, 2):
+            spans = workers.run(UNROLLED, count)
+            assert len(spans) == count and all(begin <= end for begin, end in spans)
+        started = [process for process in multiprocessing.active_children() if process not in before]
+    assert len(started) == 2 and not any(process.is_alive() for process in started)

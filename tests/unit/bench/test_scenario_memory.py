@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ftbench.measure import memory
+from ftbench.machine import usage
 from ftbench.plan.scenario import Task
 from ftbench.rounds.trials import encode
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.memory import NAMES, FileNames
+from ftbench.scenarios.memory import LOOKS, NAMES, FileNames
 
 SCENARIO = SCENARIOS["memory"]
 pytestmark = [pytest.mark.thread_unsafe(reason="looks at the memory of processes"), pytest.mark.timeout(400)]
@@ -32,10 +32,10 @@ def test_both_ways_of_keeping_names_give_the_same_samples():
 
 def test_a_series_over_the_epoch():
     task = Task(SCENARIO, [], "loader-thread", 2, 5, 2, 60, 2, "list", {"kept": "list"})
-    result = memory.measure(task)
+    result = SCENARIO.measure(task)
     series = result["distributions"]
     assert {name: len(one["values"]) for name, one in series.items()} == dict.fromkeys(
-        ("pss_mib", "uss_mib"), memory.LOOKS + 1
+        ("pss_mib", "uss_mib"), LOOKS + 1
     )
     for name in ("pss_mib", "uss_mib"):
         loaded = series[name]["over"]["values"]
@@ -52,14 +52,14 @@ FILE_MIB = 160
 TELLS = """
 import mmap, sys
 import psutil
-from ftbench.measure import memory
+from ftbench.machine import usage
 with open(sys.argv[1], "rb") as file:
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 for line in sys.stdin:
     sum(mapped[::mmap.PAGESIZE])
     me = psutil.Process()
     theirs = sum(child.memory_full_info().uss for child in me.children())
-    print(memory.tree_usage().pss, me.memory_full_info().pss / memory.MIB, theirs / memory.MIB, flush=True)
+    print(usage.tree_usage().pss, me.memory_full_info().pss / usage.MIB, theirs / usage.MIB, flush=True)
 """
 STARTS = """
 import subprocess
@@ -78,7 +78,7 @@ for other in others:
 def library() -> Iterator[Path]:
     """A file to map. /var/tmp is on a disk, where /tmp may be in memory, whose pages count as shared memory."""
     with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
-        file.write(bytes(FILE_MIB * memory.MIB))
+        file.write(bytes(FILE_MIB * usage.MIB))
         file.flush()
         yield Path(file.name)
 

@@ -11,13 +11,11 @@ import torch
 from PIL import Image
 
 from ftbench.document.results import load
-from ftbench.measure import checksums
+from ftbench.measure import checksums, gpu
 from ftbench.plan.contestants import CONFIGS
-from ftbench.plan.scenario import Task
+from ftbench.plan.scenario import Task, TrialError
 from ftbench.rounds.trials import encode
-from ftbench.scenarios import SCENARIOS, members
-from ftbench.scenarios.nvimgcodec import decoding, gpu
-from ftbench.scenarios.nvimgcodec.images import _resized
+from ftbench.scenarios import SCENARIOS, members, nvimgcodec
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset
 
 pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock")
@@ -50,7 +48,7 @@ def test_images_of_another_size_are_resized_by_torch_as_by_pillow(paths):
     with Image.open(paths[0]) as file:
         for size in ((333, 222), (1000, 700)):
             image = file.resize(size)
-            ours = _resized(torch.from_numpy(numpy.array(image)))
+            ours = nvimgcodec._resized(torch.from_numpy(numpy.array(image)))
             pillows = numpy.asarray(image.resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR))
             assert ours.shape == (HEIGHT, WIDTH, 3) and ours.dtype == torch.uint8
             assert numpy.abs(ours.numpy().astype(int) - pillows).mean() < 1
@@ -63,10 +61,10 @@ def test_another_decoders_rows_are_held_against_pillows(paths):
     batch = numpy.stack([images[index] for index in (3, 4, 5)])
     rows = batch[:, :: checksums.CHECKED_ROWS]
     near = numpy.clip(rows.astype(int) + numpy.random.default_rng(1).integers(-4, 5, rows.shape), 0, 255)
-    reference = decoding.Reference(task)
+    reference = nvimgcodec.Reference(task)
     assert reference.compare(1, near.astype(numpy.uint8)) == checksums.part(torch.from_numpy(batch))
     assert reference.compare(3, rows) == reference.compare(1, rows)  # six images, so batch 3 is batch 1 again
-    with pytest.raises(decoding.PixelsDiffer, match="image 3 differs from Pillow's"):
+    with pytest.raises(TrialError, match="image 3 differs from Pillow's"):
         reference.compare(1, rows[::-1])
 
 
@@ -84,9 +82,9 @@ def test_combined_compares_the_decoders():
 @off_gpu
 def test_without_a_gpu_the_reason_is_told():
     assert gpu.device() is None
-    why = gpu.without_gpu()
+    why = nvimgcodec.without_gpu()
     assert "GPU" in why or "nvidia-smi" in why
-    assert gpu.backend_note().startswith("nvImageCodec's CPU backend") and why in gpu.backend_note()
+    assert nvimgcodec.backend_note().startswith("nvImageCodec's CPU backend") and why in nvimgcodec.backend_note()
     assert SCENARIOS["nvimgcodec-memory"].unavailable() == why
     assert SCENARIOS["nvimgcodec-decode"].unavailable() is None
 
@@ -96,7 +94,7 @@ def test_without_a_gpu_the_reason_is_told():
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_both_decoders_give_the_same_bits_to_threads_and_processes(paths):
     found = [
-        decoding.measure(task_of("combined", case, paths, variant))
+        nvimgcodec.measure(task_of("combined", case, paths, variant))
         for case in ("pillow", "nvimgcodec")
         for variant in ("loader-thread", "loader-process")
     ]
@@ -181,7 +179,7 @@ def test_threads_and_processes_on_the_gpu(command, environment, twin, paths):
     threads, processes = found["loader-thread"], found["loader-process"]
     assert (threads["first_batch"], threads["rows"]) == (processes["first_batch"], processes["rows"])
     for result in found.values():
-        assert result["samples"] == 4 * 3 * decoding.STRETCH_ON_GPU and result["batches"] == 4
+        assert result["samples"] == 4 * 3 * nvimgcodec.STRETCH_ON_GPU and result["batches"] == 4
         assert torch.cuda.get_device_name(0) in result["note"]
     # A CUDA context takes hundreds of MiB, which each process has and threads share.
     assert processes["metrics"]["gpu_mib_per_worker"] > threads["metrics"]["gpu_mib_per_worker"]

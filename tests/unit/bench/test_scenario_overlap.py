@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ftbench.measure.training_step import TorchStep
 from ftbench.plan.contestants import CONFIGS, Contestant
 from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.overlap import EQUAL, _mean_step, note
+from ftbench.scenarios.overlap import EQUAL, TorchStep, _mean_step, note
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process")
 SCENARIO = SCENARIOS["overlap"]
@@ -19,7 +18,9 @@ def test_who_is_compared():
     contestants = [c for _, c in SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(2), quick=False)]
     assert len({c.key for c in contestants}) == len(contestants)
     serial = [c for c in contestants if c.variant == "serial"]
-    assert {c.config for c in serial} == {"gil", "ft"} and {c.case for c in serial} == {c.name for c in SCENARIO.cases}
+    assert {c.config for c in serial} == {"gil", "ft"} and {c.case for c in serial} == {
+        c.name for c in SCENARIO.every_case
+    }
     keys = {c.key for c in contestants}
     for pair in SCENARIO.contest.pairs(contestants):
         assert {pair.numerator, pair.denominator} <= keys

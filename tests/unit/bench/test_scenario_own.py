@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from ftbench.arguments import UsageError, parse
+from ftbench.arguments import Options, UsageError, parse
 from ftbench.document.results import load
 from ftbench.measure import checksums
 from ftbench.plan.chain import cells
 from ftbench.plan.scenario import Task, TrialError
 from ftbench.report import repeat
-from ftbench.rounds import look
-from ftbench.rounds.trials import TrialFailed
+from ftbench.rounds.measurement import Measurement
+from ftbench.rounds.progress import Notes
+from ftbench.rounds.trials import HANGS, TrialFailed
+from ftbench.rounds.twins import Twins
 from ftbench.scenarios import own
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and imports users' files")
@@ -33,7 +37,7 @@ FINE = """
             self.lock, self.square = threading.Lock(), lambda number: number * number
 
         def __len__(self):
-            return 500
+            return 5000
 
         def __getitem__(self, index):
             time.sleep(0.0005)
@@ -83,7 +87,10 @@ NEEDY = """
     train_set = Parsed()
 """
 BAD = """
+    import os
     import random
+    import signal
+    import threading
     import time
     import torch
     from torch.utils.data import Dataset, IterableDataset
@@ -102,6 +109,23 @@ BAD = """
         def __getitem__(self, index):
             raise OSError(f"picture {index} cannot be read")
 
+    class Unsafe(Numbers):
+        def __getitem__(self, index):
+            if threading.current_thread() is not threading.main_thread():
+                raise RuntimeError("not thread-safe")
+            return super().__getitem__(index)
+
+    class Killed(Numbers):
+        def __getitem__(self, index):
+            if threading.current_thread() is not threading.main_thread():
+                try:
+                    os.mkdir(__file__ + "-killed")
+                except FileExistsError:
+                    pass
+                else:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return super().__getitem__(index)
+
     class Drawn(Numbers):
         def __getitem__(self, index):
             return torch.tensor([random.random()])
@@ -114,7 +138,19 @@ BAD = """
         def __getitem__(self, index):
             return torch.tensor([index])
 
+    class Varying(Numbers):
+        def __getitem__(self, index):
+            return torch.zeros(3 + index % 5)
+
+    class Ends(Numbers):
+        def __getitem__(self, index):
+            raise SystemExit("enough")
+
     fine, empty, raises, drawn, stream, endless = Numbers(), Numbers(0), Raises(), Drawn(), Stream(), Endless()
+    unsafe, killed, negative, varying, ends = Unsafe(), Killed(), Numbers(-3), Varying(), Ends()
+
+    def needy():
+        import no_such_package
 
     def fails():
         raise RuntimeError("no licence for this data")
@@ -169,9 +205,10 @@ def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     # All loaded the same, and nothing is held against the dataset.
     assert len({(t["first_batch"], tuple(t["rows"])) for one in scenario["rounds"] for t in one["trials"]}) == 1
     assert not any("audit" in warning for warning in document["warnings"]) and document["skipped"] == []
+    assert scenario["description"] == f"samples of {files['fine_data']}:train_set, which has 5000"
     # In every output, with the advice and its line of code.
     assert str(files["fine_data"]) in done.stdout.replace("\n", "") and "in all" in done.stdout
-    assert "DataLoader(dataset, batch_size=8, num_workers=2" in done.stdout
+    assert "DataLoader(dataset, ..., num_workers=2" in done.stdout
     assert {p.name for p in directory.iterdir()} >= {"waterfall.png", "report.html", "summary.md"}
     assert (directory / "waterfall.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     # And what the page says to repeat it asks for the same.
@@ -189,7 +226,8 @@ def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(run_own, 
     assert len(document["waterfalls"]) == 1
     (warning,) = [warning for warning in document["warnings"] if "not all contestants gave the same samples" in warning]
     assert f"./twins audit {files['racing_data']}:train_set" in warning
-    assert "not safe under threads" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert "not safe under threads" in said and "gave other samples than torch's DataLoader with processes" in said
 
 
 @pytest.mark.timeout(400)
@@ -223,7 +261,39 @@ def test_batches_that_cannot_be_sent_leave_threads(run_own, files):
 def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
     done, directory = run_own(f"{files['bad_data']}:raises", "--rounds", 1)
     assert done.returncode == 1 and not directory.exists()
-    assert "picture 0 cannot be read" in done.stderr and f'{files["bad_data"]}", line' in done.stderr
+    assert "bench: OSError: picture 0 cannot be read\n" in done.stderr
+    # Once, whatever twins said it.
+    assert done.stderr.count(f'{files["bad_data"]}", line') == 1
+
+
+@pytest.mark.timeout(400)
+def test_a_dataset_that_raises_in_threads_is_told_once_and_the_rest_stands(run_own, files):
+    done, directory = run_own(f"{files['bad_data']}:unsafe", "--rounds", 1, "--batch-size", 8)
+    assert done.returncode == 1
+    document = load(directory / "results.json")
+    (left_out,) = document["skipped"]
+    assert left_out["why"].endswith(" loader threads x2 failed: RuntimeError: not thread-safe")
+    assert document["reason"] == left_out["why"]
+    assert done.stderr.count(f'{files["bad_data"]}", line') == 1 and "Traceback" not in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "loader threads. The steps that need them" in said and "failed: RuntimeError: not thread-safe." in said
+    assert "bad_data.py:unsafe looks for what is not safe under threads" in said
+
+
+@pytest.mark.timeout(400)
+def test_who_is_killed_once_keeps_its_place_and_it_is_told(run_own, files, twin):
+    done, directory = run_own(f"{files['bad_data']}:killed", "--rounds", 1, "--batch-size", 8)
+    assert done.returncode == 0, done.stderr
+    document = load(directory / "results.json")
+    (fall,) = document["waterfalls"]
+    assert fall["steps"][-1]["contestant"] == f"{twin}/loader-thread/2" and document["skipped"] == []
+    (warning,) = [warning for warning in document["warnings"] if "a second one took its place" in warning]
+    assert f"the trial of {twin} loader threads x2 failed: killed by signal 9" in warning
+
+
+def test_sys_exit_of_a_dataset_is_told(run_own, files):
+    done, _ = run_own(f"{files['bad_data']}:ends", "--rounds", 1)
+    assert done.returncode == 1 and "bench: SystemExit: enough\n" in done.stderr
 
 
 class Here:
@@ -234,7 +304,7 @@ class Here:
 
     class Trial:
         def __init__(self, request: dict):
-            self.request = {name: request[name] for name in request if name not in ("scenario", "config")}
+            self.request = {name: request[name] for name in request if name not in ("scenario", "config", "patience")}
 
         def go_on(self) -> dict:
             try:
@@ -246,8 +316,17 @@ class Here:
             pass
 
 
+class Silent:
+    def note(self, text: str) -> None:
+        pass
+
+
 def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None = None):
-    return look.look(own.scenario(target, collate_fn), {"ft": Here()}, batch_size, workers=2)
+    scenario, noted = own.scenario(target, collate_fn), {"skipped": [], "warnings": []}
+    options = Options((scenario,), True, Path(), None, None, 60.0, (2,), batch_size, ("ft",), {})
+    measurement = Measurement(scenario, options, Twins({"ft": Here()}), Notes(noted, Silent()))
+    measurement.look()
+    return SimpleNamespace(scenario=measurement.scenario, **noted)
 
 
 @pytest.mark.parametrize(
@@ -258,6 +337,9 @@ def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None
         ("endless", "has no length: give it __len__"),
         ("missing", r"bad_data\.py has no missing; it has .*empty"),
         ("fails", "(?s)no licence for this data"),
+        ("negative", "has no usable length: "),
+        ("varying", r"^samples of .*:varying cannot be made into a batch: .*\[4\] at entry 1; name a --collate-fn$"),
+        ("needy", "(?s)No module named 'no_such_package'; name it with --requirements FILE"),
     ],
 )
 def test_what_cannot_be_measured_says_why(files, name, message):
@@ -265,13 +347,63 @@ def test_what_cannot_be_measured_says_why(files, name, message):
         looked_at(f"{files['bad_data']}:{name}")
 
 
-def test_a_look_finds_how_much_makes_a_turn(files):
+class Stuck:
+    """An endpoint whose trials never come to an end."""
+
+    def __init__(self):
+        self.patience = []
+
+    def start(self, config: str, request: dict):
+        self.patience.append(request["patience"])
+        raise TrialFailed(f"{HANGS}did not end within {request['patience']:.0f} s")
+
+
+def test_a_dataset_that_hangs_is_waited_for_in_each_twin():
+    stuck, scenario = Stuck(), own.scenario("my.py:x")
+    options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
+    notes = Notes({"skipped": [], "warnings": []}, Silent())
+    measurement = Measurement(scenario, options, Twins({"ft": stuck, "gil": stuck}), notes)
+    with pytest.raises(TrialFailed, match="it hangs"):
+        measurement.look()
+    assert stuck.patience == [180.0, 180.0]
+
+
+def test_two_twins_that_say_the_same_are_heard_once():
+    class Broken:
+        def start(self, config: str, request: dict):
+            raise TrialFailed(f"OSError: no disc\n    in {config}")
+
+    scenario = own.scenario("my.py:x")
+    options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
+    notes = Notes({"skipped": [], "warnings": []}, Silent())
+    with pytest.raises(TrialFailed) as caught:
+        Measurement(scenario, options, Twins({"ft": Broken(), "gil": Broken()}), notes).look()
+    assert str(caught.value).count("OSError: no disc") == 1
+
+
+def test_a_twin_that_cannot_load_it_is_left_out_in_a_line(files, monkeypatch):
+    class Broken:
+        def start(self, config: str, request: dict):
+            raise TrialFailed("OSError: no disc\n    in drive A")
+
+    said, noted = [], {"skipped": [], "warnings": []}
+    monkeypatch.setattr(Silent, "note", lambda _, text: said.append(text))
+    scenario = own.scenario(f"{files['fine_data']}:train_set")
+    options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
+    Measurement(scenario, options, Twins({"ft": Broken(), "gil": Here()}), Notes(noted, Silent())).look()
+    assert noted["skipped"] == [{"what": "dataset: the ft twin", "why": "OSError: no disc"}]
+    assert said == ["OSError: no disc\n    in drive A", "left out: dataset: the ft twin: OSError: no disc"]
+
+
+def test_a_look_finds_how_much_makes_a_turn(files, monkeypatch):
+    slept, looks = [], itertools.count()  # time passes by sleeping, and a microsecond by a look at the clock
+    monkeypatch.setattr(own, "time", SimpleNamespace(perf_counter=lambda: sum(slept) + 1e-6 * next(looks)))
+    monkeypatch.setattr("time.sleep", slept.append)
     found = looked_at(f"{files['fine_data']}:train_set")
     scenario = found.scenario
-    assert (found.failed, found.without_processes, found.warnings, scenario.sample_bytes) == ({}, "", [], 32)
-    seconds = own.TURN_SECONDS / scenario.quick.batch_size / scenario.quick.batches_per_worker
-    assert scenario.quick == scenario.full and scenario.quick.batch_size == own.BATCH_SIZE
-    assert 0.0004 < seconds < 0.01  # as long as a sample sleeps, or somewhat longer where the machine is busy
+    assert (found.skipped, found.warnings, scenario.sample_bytes) == ([], [], 32)
+    assert scenario.quick == scenario.full == own.amount(0.0005, None)  # as long as a sample sleeps
+    assert scenario.quick.batch_size == own.BATCH_SIZE
     asked = looked_at(f"{files['fine_data']}:train_set", 100).scenario
     assert asked.quick.batch_size == 100
     # Who asks for large batches, or has a dataset that takes long to open, does not seem to hang.
@@ -290,7 +422,7 @@ def test_batches_without_a_length_are_measured():
 
 def test_dear_samples_make_small_batches_and_cheap_ones_no_endless_turns():
     assert own.amount(10.0, None) == own.Amount(1, 2, 10)
-    assert own.amount(0.02, None).batch_size == 5
+    assert own.amount(0.02, None).batch_size == own.amount(0.022, None).batch_size == 4
     # Of those that cost nothing, a batch still costs something.
     cheap = own.amount(1e-7, None)
     assert cheap.batch_size == own.BATCH_SIZE
@@ -298,7 +430,8 @@ def test_dear_samples_make_small_batches_and_cheap_ones_no_endless_turns():
 
 
 def test_random_samples_are_told_before_anything_is_measured(files):
-    (warning,) = looked_at(f"{files['bad_data']}:drawn").warnings
+    warning, few = looked_at(f"{files['bad_data']}:drawn").warnings
+    assert "drawn has 8 of the " in few
     assert "another sample for the same index each time" in warning
     assert f"./twins audit {files['bad_data']}:drawn" in warning
 

@@ -11,14 +11,12 @@ import numpy
 import pytest
 import torch
 
-from ftbench.data import raw_samples
-from ftbench.data.sources import GENERATED
+from ftbench.data import sources
 from ftbench.machine import page_cache
 from ftbench.measure.epochs import measure as measure_epochs
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.raw import pinned
-from ftbench.scenarios.raw.samples import Records, Shards, stacked
+from ftbench.scenarios.raw import Records, Shards, stacked
 from tests.unit.bench.turns import without_pause
 
 KIB, MIB = 1024, 1024 * 1024
@@ -34,11 +32,11 @@ def files(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FT_BENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
         seen = []
-        shards = raw_samples.default_shards(lambda done, total: seen.append((done, total)), count=2, size=MIB)
-        records = raw_samples.default_records(lambda done, total: None, count=2)
+        shards = sources.default_shards(lambda done, total: seen.append((done, total)), count=2, size=MIB)
+        records = sources.default_records(lambda done, total: None, count=2)
         assert seen[-1] == (2, 2)
         made = [p.stat().st_mtime_ns for p in shards]
-        assert raw_samples.default_shards(lambda done, total: None, count=2, size=MIB) == shards
+        assert sources.default_shards(lambda done, total: None, count=2, size=MIB) == shards
         assert [p.stat().st_mtime_ns for p in shards] == made
         return {"shards": [str(p) for p in shards], "records": [str(p) for p in records]}
 
@@ -56,9 +54,9 @@ def test_the_files_are_what_no_compressor_makes_smaller(files):
         assert len(data) == MIB and len(zlib.compress(data, 6)) > 0.99 * MIB
     assert open(files["shards"][0], "rb").read(64) != open(files["shards"][1], "rb").read(64)
     record = pickle.load(open(files["records"][1], "rb"))
-    assert record["image"].shape == raw_samples.RECORD_SHAPE and record["image"].dtype == numpy.int16
-    assert record["number"] == 1 and len(record["peaks"]) == raw_samples.PEAKS and len(record["peaks"][0]) == 3
-    assert {"shards", "records"} <= set(GENERATED)
+    assert record["image"].shape == sources.RECORD_SHAPE and record["image"].dtype == numpy.int16
+    assert record["number"] == 1 and len(record["peaks"]) == sources.PEAKS and len(record["peaks"][0]) == 3
+    assert {"shards", "records"} <= set(sources.GENERATED)
 
 
 @pytest.mark.parametrize("tensors", [False, True])
@@ -79,7 +77,7 @@ def test_samples_are_the_bytes_of_their_place(files, tensors, forget):
 def test_records_are_unpickled(files):
     dataset = pickle.loads(pickle.dumps(Records(files["records"])))
     assert numpy.array_equal(dataset[1], pickle.load(open(files["records"][1], "rb"))["image"])
-    assert stacked([dataset[0], dataset[1]]).shape == (2, *raw_samples.RECORD_SHAPE)
+    assert stacked([dataset[0], dataset[1]]).shape == (2, *sources.RECORD_SHAPE)
 
 
 def small(name: str, files: dict, variant: str, case: str) -> Task:
@@ -105,7 +103,7 @@ def small(name: str, files: dict, variant: str, case: str) -> Task:
         ("raw-size", "64-KiB"),
         ("raw-cache", "warm"),
         ("raw-cache", "cold"),
-        *(("raw-transfer", case.name) for case in SCENARIOS["raw-transfer"].cases),
+        *(("raw-transfer", case.name) for case in SCENARIOS["raw-transfer"].every_case),
     ],
 )
 def test_threads_and_processes_give_the_same(name, case, files):
@@ -147,7 +145,7 @@ def test_cold_files_are_on_the_disk_and_stay_there(files):
 
 
 def test_without_a_gpu_pinned_says_why():
-    why = pinned.unavailable()
+    why = SCENARIOS["raw-pinned"].unavailable()
     if torch.cuda.is_available():
         assert why is None
     else:
@@ -160,7 +158,7 @@ def test_what_arrives_on_the_gpu_is_what_was_read(files, case):
     found = []
     for variant in ("loader-thread", "loader-process"):
         this = small("raw-pinned", files, variant, case)
-        result = pinned.measure(this)
+        result = this.scenario.measure(this)
         assert result["metrics"]["gb_per_s"] > 0 and result["batches"] == 4
         found.append((result["first_batch"], result["rows"]))
     on_cpu = without_pause(measure_epochs(this))

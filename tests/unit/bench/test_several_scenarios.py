@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ftbench.arguments import Options
 from ftbench.document.results import Results
-from ftbench.rounds import prepare, progress, run
-from ftbench.rounds.options import Options
+from ftbench.rounds import measurement, progress, run
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
 
@@ -49,7 +49,7 @@ def test_what_a_run_did_not_come_to_is_said(suite):
 
 def test_options_that_mean_nothing_to_a_scenario_are_named(suite, capsys):
     this = suite(batch_size=8, data=Path("photos"))
-    prepare.warn_of_options(this._options, this.notes)
+    this.warn_of_options()
     err = capsys.readouterr().err
     assert "--data is for images, and changes nothing in contention, memory" in err
     assert "--batch-size is for what loads batches, and changes nothing in contention" in err
@@ -58,7 +58,8 @@ def test_options_that_mean_nothing_to_a_scenario_are_named(suite, capsys):
 def test_later_scenarios_share_what_is_left_as_they_need(suite):
     this = suite()
     shares = [SCENARIOS[name].share(True) for name in ("pillow", "contention", "memory")]
-    whole = 1000.0 - run.REPORT_SECONDS
+    always, for_each = run.REPORT_SECONDS
+    whole = 1000.0 - always - 3 * for_each
     assert this._later(0) == pytest.approx(whole * sum(shares[1:]) / sum(shares), rel=0.05)
     assert this._later(2) == 0.0
     assert suite(rounds=3)._later(0) == 0.0
@@ -80,6 +81,6 @@ def test_progress_tells_the_time_of_the_whole_run(capsys):
 
 def test_notes_that_others_hold_are_said_once():
     assert (
-        run.joined(["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"])
+        measurement.joined(["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"])
         == "no GPU here, and 2 workers share 2 CPUs; CPU backend"
     )

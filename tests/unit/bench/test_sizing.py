@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ftbench.arguments import Options
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, demand, fit, room, together
-from ftbench.rounds import prepare
-from ftbench.rounds.notes import Notes
-from ftbench.rounds.options import Options
+from ftbench.rounds.measurement import Measurement
+from ftbench.rounds.progress import Notes
+from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
 
 SAMPLE = 640 * 408 * 3
@@ -52,7 +53,8 @@ def prepared(name: str, memory: dict, document: dict):
     scenario = SCENARIOS[name]
     options = Options((scenario,), True, Path("out"), None, None, 60.0, (1,), None, CONFIGS, {})
     everybody = [c for _, c in scenario.contest.candidates(CONFIGS, [1], quick=True)]
-    return prepare.work(options, scenario, everybody, memory, Sources(), Notes(document, Silent()))
+    twins = Twins(environments={twin: {"memory": of} for twin, of in memory.items()})
+    return Measurement(scenario, options, twins, Notes(document, Silent())).work(everybody, Sources())
 
 
 def test_without_room_for_processes_threads_are_measured():

@@ -11,10 +11,10 @@ import time
 import psutil
 import pytest
 
-from ftbench import arguments, report
+from ftbench import arguments
 from ftbench.document.integrity import Inconsistent, check, seal
 from ftbench.document.results import load
-from ftbench.report import changes, html, safety
+from ftbench.report import changes, page, safety, texts
 from ftbench.rounds import stress
 from ftbench.rounds.endpoints import RemoteEndpoint
 from ftbench.rounds.trials import TrialFailed
@@ -203,10 +203,10 @@ def test_an_edit_is_noticed(measured, change, message):
 
 def outputs(document: dict, directory, capsys) -> list[str]:
     """The report in all its forms, on one line each."""
-    report.show(document, directory)
+    texts.show(document, directory / "report.html")
     return [
         " ".join(text.split())
-        for text in (capsys.readouterr().out, html.page(document).decode(), report.summary(document).replace("\\", ""))
+        for text in (capsys.readouterr().out, page.page(document).decode(), texts.summary(document).replace("\\", ""))
     ]
 
 

@@ -11,8 +11,7 @@ import time
 import psutil
 import pytest
 
-from ftbench.rounds.trial_process import TrialProcess
-from ftbench.rounds.trials import TrialFailed
+from ftbench.rounds.trials import TrialFailed, TrialProcess
 from ftrun.child_process import Stopped
 from tests.unit.bench.turns import to_its_end
 
@@ -67,8 +66,10 @@ def test_the_turns_of_two_trials_alternate(start):
 
 def test_what_others_do_meanwhile_is_not_counted(start):
     trial = start(1, "loader-thread")
-    assert [trial.go_on(), trial.go_on()] == [None] * 2
+    assert trial.go_on() is None
     (process,) = children()
+    imported = sum(process.cpu_times()[:2])
+    assert trial.go_on() is None
     before = sum(process.cpu_times()[:2])
     end = time.monotonic() + 2
     while time.monotonic() < end:  # another trial would be as busy
@@ -78,7 +79,8 @@ def test_what_others_do_meanwhile_is_not_counted(start):
     found = trial.go_on()["disturbance"]
     # The time of its start and of its turn, and its own use of the CPUs in both.
     assert found["seconds"] > time.monotonic() - begin
-    assert 0.2 < found["own_cpus"] < os.cpu_count() + 0.5
+    assert found["own_cpus"] * found["seconds"] > 0.9 * (before - imported)
+    assert found["own_cpus"] < os.cpu_count() + 0.5
 
 
 def test_a_trial_that_dies_while_it_waits_says_how(start):
@@ -97,7 +99,7 @@ def test_closing_a_trial_that_waits_leaves_nothing(start):
     found = children()
     assert len(found) == 1  # a turn's workers begin and end with it
     trial.close()
-    _, alive = psutil.wait_procs(found, timeout=5)
+    _, alive = psutil.wait_procs(found, timeout=60)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
 
 
@@ -112,7 +114,7 @@ def test_whoever_no_longer_wants_it_ends_it(start):
 
 
 def test_a_trial_that_fails_says_why(start):
-    with pytest.raises(TrialFailed, match="(?s)exit status 1.*FileNotFoundError"):
+    with pytest.raises(TrialFailed, match="^FileNotFoundError: .*\\n    "):
         to_its_end(start(1, paths=["/no/such.jpg"]))
 
 

@@ -145,11 +145,12 @@ def test_a_changed_waterfall_is_noticed_even_with_a_new_seal(document, change):
         check(edited)
 
 
-def known(*halves: float, n: int = 6, kinds: tuple[str, ...] = ()) -> dict:
+def known(*halves: float, n: int = 6, kinds: tuple[str, ...] = (), metric: str = "throughput") -> dict:
     """An analysis whose steps are known to so much, as factors' logarithms either way."""
     return {
         "comparisons": [
-            {"asked": True, "kind": kind, "n": n, "mean": 1.0, "low": math.exp(-half), "high": math.exp(half)}
+            {"asked": True, "kind": kind, "metric": metric, "n": n, "mean": 1.0}
+            | {"low": math.exp(-half), "high": math.exp(half)}
             for half, kind in zip(halves, kinds or (TOTAL, *[STEP] * 9), strict=False)
         ]
     }
@@ -161,6 +162,9 @@ def test_enough_is_known_once_every_interval_is_as_narrow():
     # Too few rounds to stop, and nothing that was asked.
     assert not precise(known(0.001, 0.001, n=4), 0.05)
     assert not precise({"comparisons": []}, 0.05)
+    # CPU time is asked as well, and nothing waits for it.
+    wide = known(0.2, metric="cpu_per_1000")["comparisons"]
+    assert precise({"comparisons": [*known(0.03)["comparisons"], *wide]}, 0.05)
     assert not precise(known(0.001, kinds=("chosen",)), 0.05)
 
 

@@ -1,17 +1,31 @@
-"""Memory of a trial with all its workers, and the measurement that is about nothing else."""
+"""What a process with its workers uses: CPU time and memory."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftbench.measure import checksums
-from ftbench.plan.scenario import Task
-
 MIB = 1024 * 1024
-# Looks at the memory in an epoch, evenly spaced; the last is at its last batch.
-LOOKS = 24
+
+
+def own_seconds() -> float:
+    """CPU time of this process and the children it has waited for, with theirs."""
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in usage)
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and its descendants so far, those that run and those that have ended."""
+    import psutil
+
+    used = own_seconds()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used += sum(child.cpu_times()[:4])  # its own and its children's, user and system
+    return used
 
 
 @dataclass(frozen=True)
@@ -61,45 +75,3 @@ def _look(process) -> tuple[int, int, int]:
         return full.pss, 0, full.uss
     unique = sum(value for name, value in kib.items() if name.startswith("Private_"))
     return 1024 * (kib["Pss"] - kib["Pss_File"]), 1024 * kib["RssFile"], 1024 * unique
-
-
-def memory_pss_mib() -> float:
-    """Proportional set size of this process and all its descendants, MiB."""
-    return tree_usage().pss
-
-
-def measure(task: Task) -> dict:
-    """Run one epoch and look at the memory on the way, the last time at its last batch with the workers up.
-
-    Returns the metrics pss_mib and uss_mib, the largest of what was seen; as distributions of the same names
-    the curves that were seen, over the samples loaded; checksums as ftbench.measure.epochs.
-    """
-    from ftbench.measure.loaders import open_loader
-
-    samples = task.batches * task.batch_size
-    looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}
-    seen: list[Usage] = []
-    done: list[int] = []
-    with open_loader(task, task.dataset(), persistent=True) as loader:
-        found, first, batch = [], 0, ()
-        for number, batch in enumerate(loader.epoch(samples)):
-            if number == 0:
-                first = checksums.whole(batch)
-            found.append(checksums.part(batch))
-            if number in looks:
-                seen.append(tree_usage())
-                done.append((number + 1) * task.batch_size)
-    pss, uss = [one.pss for one in seen], [one.uss for one in seen]
-    over = {"title": "samples loaded", "values": done}
-    return {
-        "metrics": {"pss_mib": max(pss), "uss_mib": max(uss)},
-        "samples": samples,
-        "batches": len(found),
-        "last_batch": len(batch),
-        "first_batch": first,
-        "rows": found,
-        "distributions": {
-            "pss_mib": {"unit": "MiB", "values": pss, "over": over},
-            "uss_mib": {"unit": "MiB", "values": uss, "over": over},
-        },
-    }

@@ -1,0 +1,231 @@
+"""The files of a run beside results.json: pictures, and the page, which needs nothing else.
+
+The page is rendered from ftbench/report/templates/report.html.jinja. It has no script, and its content security policy
+allows none, nor any address. What comes from results.json is text that the template escapes, text in charts that
+matplotlib escapes, or base64. Each chart is an SVG, in the page and to be saved; it is so narrow that a phone shows all
+of it, and a wide page has two beside each other. A scenario's charts are a PNG.
+"""
+
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jinja2
+import matplotlib.style
+from matplotlib.figure import Figure
+
+from ftbench.report import charts, findings, repeat, safety, tables, texts, words
+from ftbench.report.pictures import Chart
+from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
+from ftrun.escape import terminal
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 13,
+    "text.color": TEXT,
+    "hatch.linewidth": 1.5,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "chart",
+    # A dollar sign in a text is that, not the beginning of a formula.
+    "text.parse_math": False,
+}
+# As matplotlib writes it with every text.
+FONT = "font-size: 13px; font-family: 'DejaVu Sans', sans-serif; "
+# Of texts above charts: their gid.
+ABOVE = "above"
+
+
+def files(document: dict) -> Iterator[tuple[str, bytes]]:
+    """Yield (name, content) of the pictures of waterfalls, scenarios and samples, of report.html and summary.md."""
+    alarm = document["status"] != "complete"
+    if document["waterfalls"]:
+        falls = [findings.waterfall_chart(document, fall) for fall in document["waterfalls"]]
+        yield "waterfall.png", _saved(falls, "png", heading(document), alarm)
+    told = {fall["scenario"] for fall in document["waterfalls"]}
+    for scenario in document["scenarios"]:
+        # As part of a path a name is not to be trusted: the document may come from elsewhere.
+        name = words.slug(scenario["name"])
+        shown = [] if scenario["name"] in told else [c for c in charts.charts(scenario) if not c.folded]
+        if shown:
+            yield f"{name}.png", _saved(shown, "png", heading(document, scenario), alarm)
+        samples = words.picture(scenario)
+        if samples is not None:
+            yield f"{name}-samples.png", samples
+    yield "report.html", page(document)
+    yield "summary.md", texts.summary(document).encode()
+
+
+def page(document: dict) -> bytes:
+    """The complete HTML page, UTF-8."""
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        finalize=lambda value: terminal(value) if type(value) is str else value,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    scenarios = [_scenario(document, scenario) for scenario in document["scenarios"]]
+    overview = findings.overview(document)
+    text = templates.get_template("report.html.jinja").render(
+        document=document,
+        scenarios=scenarios,
+        waterfalls=[_waterfall(document, fall) for fall in document["waterfalls"]],
+        overview=_drawn([overview], heading(document)) if overview else [],
+        findings=findings,
+        repeat=repeat,
+        safety=safety,
+        words=words,
+        palette=PALETTE,
+        results=_link("application/json", json.dumps(document, separators=(",", ":"), allow_nan=False).encode()),
+    )
+    return text.encode()
+
+
+def heading(document: dict, scenario: dict | None = None) -> list[str]:
+    """What is written above pictures that are shown without the page."""
+    machine = words.machine(document).split(", Linux")[0]
+    if scenario is None:
+        return ["What removing the GIL does to data loading", *filter(None, [words.state(document)]), machine]
+    plain = sorted({twin["interpreter"]["build"] for twin in document["environment"]["twins"].values()})
+    return [
+        f"{scenario['name']}: {scenario['description']}",
+        *filter(None, (scenario["note"], words.state(document))),
+        f"{machine}; {', '.join(plain)}; {words.rounds(scenario)}",
+    ]
+
+
+def _link(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _drawn(shown: Sequence[Chart], above: Sequence[str], beside: Sequence[str] = ()) -> list[dict]:
+    """What the template says of charts; `beside` are sentences below them."""
+    found = []
+    for chart in shown:
+        inline, alone = svg(chart, above)
+        link = _link("image/svg+xml", alone.encode())
+        found.append({"data": chart, "beside": beside, "svg": inline, "file": link})
+    return found
+
+
+def _waterfall(document: dict, fall: dict) -> dict:
+    """What the template says of a waterfall."""
+    advised, code = findings.advice(document, fall)
+    chart, beside = findings.waterfall_chart(document, fall), findings.beside(document, fall)
+    return {
+        "sentence": words.capital(findings.sentence(document, fall)),
+        "charts": _drawn([chart], heading(document), beside),
+        "advice": advised,
+        "code": code,
+    }
+
+
+def _scenario(document: dict, scenario: dict) -> dict:
+    """What the template says of a scenario."""
+    samples = words.picture(scenario)
+    every = charts.charts(scenario)
+    shown = [chart for chart in every if not chart.folded]
+    folded = [chart for chart in every if chart.folded]
+    return {
+        "data": scenario,
+        "id": "scenario-" + words.slug(scenario["name"]),
+        "verdict": findings.verdict(scenario),
+        "rounds_table": tables.rounds(scenario),
+        "charts": _drawn(shown, heading(document, scenario)),
+        "folded": _drawn(folded, heading(document, scenario)),
+        "picture": _link("image/png", samples) if samples else "",
+        "more": ", ".join(dict.fromkeys(chart.folded for chart in folded)),
+    }
+
+
+def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
+    """Charts in two columns, each with its title, below a heading."""
+    columns = min(2, len(shown))
+    above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns)]
+    titles = [
+        [(line, {"weight": "bold"}) for line in wrapped(chart.title, LINE_LETTERS - 4)]
+        + [(line, {"color": SOFT}) for line in wrapped(chart.caption)]
+        for chart in shown
+    ]
+    top = float(len(above) * LINE + 2 * GAP)
+    places = []
+    for first in range(0, len(shown), columns):
+        room = max(len(title) * LINE + GAP / 2 for title in titles[first : first + columns])
+        places += [(column * (WIDTH + GAP), top, top + room) for column in range(columns)]
+        top += room + max(chart.picture.height for chart in shown[first : first + columns]) + GAP
+    across, down = columns * (WIDTH + GAP) - GAP, top
+    figure = Figure(figsize=(across / 72, down / 72), dpi=72, facecolor=BACK)
+
+    def write(x: float, y: float, line: str, **how) -> None:
+        figure.text((x + 4) / across, 1 - y / down, line, va="top", gid=ABOVE, **how)
+
+    for number, line in enumerate(above):
+        write(0, GAP + number * LINE, line, color=ALARM if alarm else TEXT)
+    for (left, at, below), title, chart in zip(places, titles, shown, strict=False):
+        for number, (line, how) in enumerate(title):
+            write(left, at + number * LINE, line, **how)
+        chart.picture.draw(figure, left, below)
+    return figure
+
+
+def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool = False) -> bytes:
+    """Charts with their titles in one picture ("png" or "svg"); `alarm` colours the heading."""
+    buffer = io.BytesIO()
+    with matplotlib.style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
+        resolution = {"svg": 72, "png": 144}[kind]
+        _figure(shown, head, alarm).savefig(buffer, format=kind, dpi=resolution, metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def svg(chart: Chart, head: Sequence[str]) -> tuple[str, str]:
+    """A chart as SVG: for the page, in its colours; and below a heading and its title, to stand by itself."""
+    content = _saved([chart], "svg", head)
+    return _refined(content, chart, inline=True), _refined(content, chart, inline=False)
+
+
+def _refined(content: bytes, chart: Chart, inline: bool) -> str:
+    """An SVG element with ids that no other chart has, with titles for hovering, and without what is of no use."""
+    root = ElementTree.fromstring(content)
+    elements = list(root.iter())
+    used = set(re.findall(r"#([\w-]+)", " ".join(value for element in elements for value in element.attrib.values())))
+    changes = [(FONT, ""), ("url(#", f"url(#{chart.name}-")]
+    if inline:
+        changes += [(light, f"var(--{name})") for name, (light, _) in PALETTE.items()]
+    for element in elements:
+        for child in list(element):
+            if child.tag.endswith(("}metadata", "}style")) or inline and child.get("id") == ABOVE:
+                element.remove(child)
+        element.tag, element.tail = element.tag.rpartition("}")[2], None
+        element.text = element.text if element.tag == "text" else None
+        before, element.attrib = element.attrib, {}
+        for key, value in before.items():
+            if key == "id" and value.startswith('"'):
+                title = ElementTree.Element("title")
+                title.text = json.loads(value)
+                element.insert(0, title)
+                element.set("pointer-events", "all")
+            elif key == "id" and value in used:
+                element.set(key, f"{chart.name}-{value}")
+            elif key.endswith("}href"):
+                # Programs that only know SVG 1.1 need the longer name.
+                element.set("href" if inline else "xlink:href", f"#{chart.name}-{value[1:]}")
+            elif key != "id" and not value.startswith("rotate(-0 "):
+                for old, new in changes:
+                    value = value.replace(old, new)
+                element.set(key, re.sub(r"\d+\.\d\d+", lambda found: f"{float(found[0]):.2f}", value))
+    # In the page, the title stands above it.
+    whole = float(root.attrib["viewBox"].split()[3])
+    height = chart.picture.height if inline else whole
+    top = whole - GAP - height if inline else 0
+    root.attrib.update(width=f"{WIDTH}", height=f"{height:g}", viewBox=f"0 {top:g} {WIDTH} {height:g}")
+    root.attrib.update(xmlns="http://www.w3.org/2000/svg", style=f"{FONT}stroke-linejoin: round; stroke-linecap: butt")
+    if not inline:
+        root.set("xmlns:xlink", "http://www.w3.org/1999/xlink")
+    return ElementTree.tostring(root, encoding="unicode")

@@ -1,0 +1,166 @@
+"""The run as text: tables on a terminal or in a pipe, and the summary in Markdown, for an issue or a chat."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ftbench.report import findings, repeat, safety, tables, words
+from ftrun.escape import fenced, markdown, one_line
+
+# A pipe has no width; tables need this much not to break their lines.
+PLAIN_WIDTH = 120
+
+
+def show(document: dict, page: Path | None) -> None:
+    """Print everything on stdout, and where the page is, if it could be written."""
+    # What is shown is text, whatever rich could make of it.
+    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    console.print()
+    for fall in document["waterfalls"]:
+        title, chain = findings.waterfall_title(document, fall), findings.waterfall_table(document, fall)
+        console.print(_table(title, chain, chain=True))
+        _say(console, findings.beside(document, fall))
+        console.print()
+    _say(console, map(words.capital, findings.sentences(document)), "bold")
+    told = {fall["scenario"]: len(fall["steps"]) + 1 for fall in document["waterfalls"]}
+    for scenario in document["scenarios"]:
+        # What the waterfall says is said.
+        if len(scenario["contestants"]) > told.get(scenario["name"], 0):
+            _scenario(console, scenario, detailed=scenario["name"] not in told)
+    _safety(console, document)
+    console.print()
+    _say(console, [*words.builds(document), words.machine(document), f"revision {words.revision(document)}"])
+    for each in document["skipped"]:
+        console.print(Text.assemble(("left out:", "yellow"), one_line(f" {each['what']}: {each['why']}")))
+    for warning in document["warnings"]:
+        console.print(Text.assemble(("note:", "yellow"), one_line(f" {warning}")))
+    _say(console, filter(None, [words.state(document)]), "bold red")
+    # soft_wrap: what a person copies must not be broken.
+    if page:
+        console.print(f"report: {page}", soft_wrap=True)
+    for what, line in repeat.longer(document):
+        console.print(f"{what}: {one_line(line)}", soft_wrap=True)
+    for fall in document["waterfalls"]:
+        text, code = findings.advice(document, fall)
+        _say(console, [text], "bold")
+        if code:
+            console.print(f"  {one_line(code)}", soft_wrap=True)
+
+
+def _say(console: Console, lines: Iterable[str], style: str | None = None) -> None:
+    for line in lines:
+        console.print(one_line(line), style=style)
+
+
+def _scenario(console: Console, scenario: dict, detailed: bool) -> None:
+    console.print()
+    console.print(Text.assemble((one_line(scenario["name"]), "bold"), one_line(f": {words.work(scenario)}")))
+    _say(console, filter(None, [scenario["question"]]), "italic")
+    _say(console, filter(None, [scenario["note"]]), "bold yellow")
+    metric = words.metric(scenario)
+    measured = tables.measured(scenario, metric)
+    console.print(_table(f"{metric.title}: {metric.best} is better", measured))
+    if not detailed:
+        return
+    # Of a scenario with cases, the page has the rest.
+    found = words.pictured(scenario) if scenario["cases"] else words.comparisons(scenario, metric.name)
+    if found:
+        console.print(_table(f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found)))
+    _say(console, [words.resolution(scenario), *words.disturbed(scenario)])
+    _say(console, findings.verdict(scenario), "bold")
+
+
+def _safety(console: Console, document: dict) -> None:
+    """What the thread-safety suite found."""
+    console.print()
+    if safety.ran(document):
+        console.print(_table("Thread safety: scenarios of tests/stress", safety.table(document)))
+        _say(console, safety.known(document))
+        for title, text in safety.failures(document):
+            console.print(one_line(title), style="bold red", soft_wrap=True)
+            console.print("\n".join(map(one_line, safety.beginning(text).splitlines())), soft_wrap=True)
+    style = "bold" if safety.passed(document) or "stress" not in document else "bold red"
+    _say(console, safety.sentences(document), style)
+
+
+def _table(title: str, content: tables.Table, chain: bool = False) -> Table:
+    """A table for a terminal; that of a chain has no lines, and its last row is the whole."""
+    # Many columns: without padding they fit.
+    how = {"box": None, "pad_edge": False} if chain else {"padding": 0}
+    table = Table(title=one_line(title), title_justify="left", **how)
+    for place, heading in enumerate(content.head):
+        number = place in content.numbers
+        no_wrap = number if chain else not place
+        table.add_column(one_line(heading), justify="right" if number else "left", no_wrap=no_wrap)
+    for row in content.rows:
+        table.add_row(*map(one_line, row), style="bold" if chain and row is content.rows[-1] else None)
+    return table
+
+
+def summary(document: dict) -> str:
+    """The run in Markdown: opening sentences, waterfalls, each scenario's comparisons, the machine and the commands."""
+    parts = ["## What removing the GIL did to data loading"]
+    parts += [markdown(words.capital(sentence)) for sentence in findings.sentences(document)]
+    for fall in document["waterfalls"]:
+        table = _grid(findings.waterfall_table(document, fall))
+        parts += [f"### {markdown(findings.waterfall_title(document, fall))}", table]
+        parts += map(markdown, findings.beside(document, fall))
+    state, told = words.state(document), {fall["scenario"] for fall in document["waterfalls"]}
+    if state:
+        parts.append(f"**{markdown(state)}**")
+    for scenario in document["scenarios"]:
+        parts.append(f"### {markdown(scenario['name'])}")
+        if scenario["question"]:
+            parts.append(f"*{markdown(scenario['question'])}*")
+        if scenario["note"]:
+            parts.append(f"**{markdown(scenario['note'])}**")
+        parts.append(markdown(words.capital(words.work(scenario))) + ".")
+        # What the waterfall says is said.
+        chosen = words.pictured(scenario)
+        if chosen and scenario["name"] not in told:
+            parts.append(_grid(tables.outcomes(scenario, chosen)))
+        parts.append(
+            " ".join(markdown(sentence) for sentence in (words.resolution(scenario), *words.disturbed(scenario)))
+        )
+    parts += _safety_parts(document)
+    about = [*words.builds(document), words.machine(document), f"revision {words.revision(document)}"]
+    lines = [f"- {markdown(line)}" for line in about]
+    lines += [f"- left out: {markdown(each['what'])}: {markdown(each['why'])}" for each in document["skipped"]]
+    lines += [f"- **warning**: {markdown(warning)}" for warning in document["warnings"]]
+    parts += [
+        "### Environment",
+        "\n".join(lines),
+        "### Repeat it",
+        fenced("\n".join(f"# {what}\n{line}" for what, line in repeat.commands(document)), "console"),
+    ]
+    for place, fall in enumerate(document["waterfalls"]):
+        advised, code = findings.advice(document, fall)
+        parts += [*([] if place else ["### What to use"]), markdown(advised)]
+        parts += [fenced(code, "python")] if code else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _grid(table: tables.Table) -> str:
+    """A table in Markdown."""
+    head = [["---:" if place in table.numbers else "---" for place in range(len(table.head))]]
+    rows = [[markdown(cell) for cell in row] for row in (table.head, *table.rows)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (rows[0], *head, *rows[1:]))
+
+
+def _safety_parts(document: dict) -> list[str]:
+    """What the thread-safety suite found in Markdown, its table folded."""
+    parts = ["### Thread safety", *map(markdown, safety.sentences(document))]
+    if safety.ran(document):
+        parts += [
+            "<details><summary>Scenario by scenario</summary>",
+            _grid(safety.table(document)),
+            *map(markdown, safety.known(document)),
+            "</details>",
+        ]
+        for title, said in safety.failures(document):
+            parts += [markdown(title), fenced(safety.beginning(said), "console")]
+    return parts

@@ -1,0 +1,311 @@
+"""One scenario of a run: who can take part, with how many workers and which batches, and its rounds."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from ftbench.arguments import Options
+from ftbench.data.sources import Sources
+from ftbench.machine import disturbance
+from ftbench.plan import sizing
+from ftbench.plan.contestants import Contestant
+from ftbench.plan.scenario import OWN, Case, Scenario
+from ftbench.plan.variants import VARIANTS
+from ftbench.rounds.controller import Controller, Round
+from ftbench.rounds.progress import Display, Notes
+from ftbench.rounds.trials import TrialFailed
+from ftbench.rounds.twins import Twins
+from ftbench.rounds.work import PREFETCH_FACTOR, CaseWork, Work, warmup_batches
+from ftbench.scenarios import own
+from ftbench.stats import statistics
+from ftbench.stats.waterfall import in_each_process, precise, trials_of
+from ftrun.configurations import TWIN
+from ftrun.interruption import Interruption
+
+# More workers than this for each CPU make sense only where a scenario is about waiting.
+WORKERS_PER_CPU = 4
+
+
+class Measurement:
+    """One scenario of a run. Owned by the main thread."""
+
+    def __init__(self, scenario: Scenario, options: Options, twins: Twins, notes: Notes):
+        self.scenario = scenario
+        self._options = options
+        self._twins = twins
+        self._notes = notes
+        self._configs = options.configs
+        self._repeats = True
+        """Whether its samples are the same each time, as far as is known."""
+        self._processes = True
+        """Whether worker processes can load it."""
+
+    def _skip(self, what: str, why: str) -> None:
+        self._notes.skip(f"{self.scenario.name}: {what}", why)
+
+    def rounds(
+        self, sources: Sources, display: Display, interruption: Interruption, share: Callable[[], float]
+    ) -> Iterator[dict]:
+        """Yield the scenario's entry in results.json after every round; none if nobody can be measured here.
+
+        `share` says how many seconds there are for it. Raises what Controller.rounds does, and TrialFailed in the end
+        if some contestants could not be measured; sizing.DoesNotFit.
+        """
+        if self.scenario.name == OWN:
+            display.note(
+                f"loading some {self.scenario.description} (at most {own.LOOK.patience / 60:.0f} minutes a twin)"
+            )
+            self.look()
+        scenario, options = self.scenario, self._options
+        ranked = self.candidates()
+        if not ranked:
+            self._notes.skip(scenario.name, "none of its contestants can be measured here")
+            return
+        work, fitting = self.work([c for _, c in ranked], sources)
+        ranked = [(rank, c) for rank, c in ranked if c in fitting]
+        seed = secrets.randbits(32)
+        # A quick run has its three rounds, whatever a full one repeats.
+        fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
+        controller = Controller(work, self._twins.endpoints, display, interruption, seed, fewest)
+        costs = controller.warm_up([c for _, c in ranked])
+        seconds = share()
+        deadline = time.monotonic() + seconds
+        ranked, dropped, trial_seconds = controller.plan(
+            ranked, costs, seconds, self._twins.usable_cpus(), everybody=options.rounds is not None
+        )
+        fit = f"fit into {options.budget:.0f} s"
+        if dropped:
+            self._skip(_titles(dropped), f"enough rounds with them would not {fit} (--budget gives more)")
+        entry: dict[str, Any] = {
+            "name": scenario.name,
+            "group": scenario.group,
+            "question": scenario.question,
+            "description": scenario.description,
+            "note": "",
+            "sample": scenario.sample,
+            **controller.work.document({c.case for _, c in ranked}),
+            "prefetch_factor": PREFETCH_FACTOR,
+            "seed": seed,
+            "metrics": list(scenario.metrics),
+            "case_axis": scenario.case_axis,
+            "case_unit": scenario.case_unit,
+            "picture": controller.picture,
+            "contestants": [{"key": c.key, "title": c.title, **asdict(c)} for _, c in ranked],
+            "rounds": [],
+            "analysis": None,
+        }
+
+        def enough() -> bool:
+            return precise(entry["analysis"], options.precision)
+
+        contestants = [c for _, c in ranked]
+        told: set[str] = set()
+        notes: dict[str, None] = {}  # in the order in which trials had them
+        for finished in controller.rounds(ranked, deadline, trial_seconds, options.rounds, enough):
+            self._tell_of_differences(controller)
+            for key in sorted(controller.repeated.keys() & finished.results.keys() - told):
+                told.add(key)
+                why, number = controller.repeated[key], finished.number
+                self._notes.warn(f"{scenario.name}: {why}; in round {number} a second one took its place")
+            notes.update(dict.fromkeys(result.pop("note") for result in finished.results.values()))
+            entry["note"] = joined(notes)
+            entry["rounds"].append(_document(finished))
+            self._notes.mark(scenario.name, entry["rounds"])
+            # Comparisons are among those who took part in every round.
+            late = [c for c in contestants if c.key not in finished.results and c.key not in controller.failed]
+            if late:
+                self._skip(_titles(late), f"given up in round {finished.number}: not all would {fit}")
+            contestants = [c for c in contestants if c.key in finished.results]
+            entry["analysis"] = statistics.analyse(
+                {m: {c.key: in_each_process(entry, c.key, m) for c in contestants} for m in scenario.metrics},
+                scenario.contest.pairs(contestants),
+                {c.key: [trial["distributions"] for trial in trials_of(entry, c.key)] for c in contestants},
+            )
+            yield entry
+        if controller.failed:
+            # What the others have measured stands.
+            for why in controller.failed.values():
+                self._notes.skip(scenario.name, why)
+            raise TrialFailed("; ".join(controller.failed.values()))
+
+    def _tell_of_differences(self, controller: Controller) -> None:
+        if controller.differences and self._repeats:
+            self._repeats = False  # told once
+            self._notes.warn(
+                f"not all contestants gave the same samples: {controller.differences[0].split('. ')[0]}. Either "
+                "the dataset draws random numbers, or it is not safe under threads: "
+                f"./twins audit {self.scenario.case('').parameters['target']} tells"
+            )
+
+    def look(self) -> None:
+        """Load some samples of the user's own dataset in every twin, which tells how much of it makes a turn.
+
+        Notes who cannot load it; raises TrialFailed if nobody can.
+        """
+        parameters = dict(self.scenario.case("").parameters)
+        target = parameters["target"]
+        work = Work(own.LOOK, {"": CaseWork([], batch_size=1, batches_per_worker=1)})
+        found, failed = [], {twin: TrialFailed(why) for twin, why in self._twins.lacking.items()}
+        for twin in sorted(self._twins.endpoints.keys() - failed.keys()):
+            request = {**work.request(Contestant(twin, "serial", 0)), "parameters": parameters}
+            try:
+                with contextlib.closing(self._twins.endpoints[twin].start(twin, request)) as trial:
+                    while (result := trial.go_on()) is None:
+                        pass
+                found.append(result["look"])
+            except TrialFailed as error:
+                failed[twin] = error
+        # Twins that say the same differ in the paths of their tracebacks.
+        once = {failure.why: str(failure) for failure in failed.values()}.values()
+        if not found:
+            raise TrialFailed("\n".join(once))
+        for text in once:
+            if "\n" in text:  # what `_skip` does not say
+                self._notes.tell(text)
+        for twin, failure in failed.items():
+            self._skip(f"the {twin} twin", failure.why)
+        self._configs = tuple(config for config in self._configs if TWIN[config] not in failed)
+        self._repeats = all(each["repeats"] for each in found)
+        if not self._repeats:
+            self._notes.warn(
+                f"{target} gives another sample for the same index each time (random augmentation?), so it cannot be "
+                f"checked that all contestants load the same; ./twins audit {target} looks for races"
+            )
+        unsendable = next((each["unsendable"] for each in found if each["unsendable"]), "")
+        self._processes = not unsendable
+        if unsendable:
+            self._skip("worker processes", f"a batch of {target} cannot be sent from a worker process: {unsendable}")
+        seconds, opening, size = (max(each[name] for each in found) for name in ("seconds", "opening", "sample_bytes"))
+        amount = own.amount(seconds, self._options.batch_size)
+        # What a trial does at most before it waits: it opens the dataset, warms up and has a turn.
+        workers = max(self._options.workers or self.scenario.workers(self._twins.usable_cpus()))
+        turn = amount.batch_size * amount.batches_per_worker * workers
+        length = min(each["length"] for each in found)
+        if length < turn:
+            self._notes.warn(
+                f"{target} has {length} of the {turn} samples that a turn loads: the same ones are loaded again, and "
+                "files among them come from memory"
+            )
+        samples = amount.batch_size * (2 * warmup_batches(workers) + (amount.batches_per_worker + 1) * workers)
+        patience = own.PATIENCE + own.PATIENCE_TIMES * (opening + samples * seconds)
+        description = f"{self.scenario.description}, which has {length}"
+        self.scenario = replace(
+            self.scenario, description=description, sample_bytes=size, full=amount, quick=amount, patience=patience
+        )
+
+    def candidates(self) -> list[tuple[int, Contestant]]:
+        """The scenario's contestants that the twins can measure, with their ranks; notes those that they cannot."""
+        lacking: dict[str, list[Contestant]] = {}
+        ranked = self.scenario.contest.candidates(self._configs, self._workers(), self._options.quick)
+        for _, c in ranked:
+            lacking.setdefault(self._twins.lacks(TWIN[c.config], c.variant), []).append(c)
+        able = [c for c in lacking.pop("", []) if self._processes or not VARIANTS[c.variant].processes]
+        for why, contestants in lacking.items():
+            self._skip(_titles(contestants), why)
+        return [(rank, c) for rank, c in ranked if c in able]
+
+    def _workers(self) -> list[int]:
+        """The numbers of workers that were asked for, or the scenario's own."""
+        cpus = self._twins.usable_cpus()
+        usual = list(self.scenario.workers(cpus))
+        if self._options.workers is None:
+            return usual
+        most = max(self._options.workers)
+        if most > max(WORKERS_PER_CPU * cpus, *usual):
+            self._notes.warn(
+                f"{self.scenario.name}: {most} workers share {cpus} CPU{'s' if cpus != 1 else ''}: what is "
+                "compared is how they get in each other's way (--workers asks for fewer)"
+            )
+        return list(self._options.workers)
+
+    def work(self, contestants: Sequence[Contestant], sources: Sources) -> tuple[Work, list[Contestant]]:
+        """What the trials have to do, for each case that takes part, and the contestants for whom there is room.
+
+        Warns of batches that are smaller than wanted, and notes cases and worker processes that do not fit; raises
+        sizing.DoesNotFit if nothing of the most important case does.
+        """
+        result, found = Work(self.scenario, {}, sizing.room(self._twins.memory())), []
+        for case in self.scenario.every_case:
+            everybody = [c for c in contestants if c.case == case.name]
+            # They hand nothing over in /dev/shm.
+            threads = [c for c in everybody if not VARIANTS[c.variant].processes]
+            problems: list[sizing.DoesNotFit] = []
+            for group in filter(None, (everybody, threads)):
+                try:
+                    result.cases[case.name] = self._fit(case, group, sources)
+                except sizing.DoesNotFit as error:
+                    problems.append(error)
+                    continue
+                found += group
+                if problems:
+                    where = f"{case.title}: " if case.name else ""
+                    self._skip(f"{where}worker processes", str(problems[0]))
+                break
+            else:
+                # The others may fit.
+                if problems and case == self.scenario.every_case[0]:
+                    raise problems[-1]
+                if problems:
+                    self._skip(case.title, str(problems[0]))
+        return result, found
+
+    def _fit(self, case: Case, contestants: Sequence[Contestant], sources: Sources) -> CaseWork:
+        """What these have to do, with batches that fit; raises sizing.DoesNotFit."""
+        scenario, options = self.scenario, self._options
+        amount = scenario.amount(options.quick, case)
+        requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size
+        sample_bytes = case.sample_bytes or scenario.sample_bytes
+        variants = [VARIANTS[c.variant] for c in contestants]
+        batch_size, warnings = sizing.fit(
+            requested,
+            sample_bytes,
+            max(c.workers for c in contestants),
+            PREFETCH_FACTOR,
+            any(v.processes for v in variants),
+            self._twins.memory(),
+            max(v.queued_per_worker for v in variants),
+            case.dataset_bytes,
+        )
+        where = [scenario.name] if len(options.scenarios) > 1 else []
+        for warning in warnings:
+            self._notes.warn(": ".join([*where, *filter(None, [case.title]), warning]))
+        paths, dataset = sources.get(source(scenario, case))
+        return CaseWork(
+            paths,
+            batch_size,
+            amount.batches_per_worker,
+            amount.turns,
+            sample_bytes,
+            case.dataset_bytes,
+            requested,
+            dataset,
+        )
+
+
+def source(scenario: Scenario, case: Case) -> str:
+    """The name of what a case's dataset reads."""
+    return case.source or scenario.source
+
+
+def _titles(contestants: Iterable[Contestant]) -> str:
+    return ", ".join(c.title for c in contestants)
+
+
+def _document(finished: Round) -> dict:
+    """A round as results.json has it."""
+    disturbed = {key: result["disturbance"] for key, result in finished.results.items()}
+    return {
+        "number": finished.number,
+        "seconds": round(finished.seconds, 2),
+        "disturbance": disturbance.of_round(finished.before, finished.after, disturbed),
+        "trials": [{"contestant": key, **result} for key, result in finished.results.items()],
+    }
+
+
+def joined(notes: Iterable[str]) -> str:
+    """Trials' notes as one, without those that others hold: some contestants have more to say than others."""
+    notes = [note for note in notes if note]
+    return "; ".join(note for note in notes if not any(note != other and note in other for other in notes))

@@ -1,0 +1,273 @@
+"""The group `nvimgcodec`: decoding by threads and by processes, figure 2 of NVIDIA's article.
+
+"Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share one CUDA context and
+have a decoder and a stream each; every process has a context of its own, and hands its batches over
+through CUDA's inter-process memory. Without a GPU nvImageCodec's CPU codecs are measured, and every
+output says so.
+
+Where there is a GPU, every batch ends up on it, also those that were decoded by the CPU. Decoders of
+different makers agree within a few grey levels, not in every bit, so on a GPU each checked row is held
+against Pillow's, and its checksum is that of Pillow's row if it is the same picture.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ftbench.machine.usage import tree_usage
+from ftbench.measure import checksums, gpu
+from ftbench.measure.loaders import open_loader
+from ftbench.plan.contest import grid
+from ftbench.plan.scenario import Amount, Task, TrialError
+from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset, of_images
+from ftrun.parent_death import die_with_parent
+
+if TYPE_CHECKING:
+    import torch
+
+NAME = "nvimgcodec"
+DESCRIPTION = "decoding with nvImageCodec: per-thread decoders in one CUDA context, or a context a process"
+METRICS = ("throughput", "worker_setup", "time_to_first_batch", "pss_mib")
+# A GPU decodes so fast that the CPU's number of batches is over in a moment.
+STRETCH_ON_GPU = 8
+# Mean difference in grey levels up to which two pictures are the same one, decoded by two libraries.
+SAME_PICTURE = 6.0
+
+
+class GpuImages:
+    """nvImageCodec on a GPU: sample i is a (408, 640, 3) uint8 tensor there, and a batch is one decode.
+
+    Every thread has a decoder and a CUDA stream of its own
+    (ftloader.decode.cuda); they share the process's CUDA context, and processes have one each. Images of
+    another size are resized on the GPU (bilinear, anti-aliased as Pillow's).
+    """
+
+    def __init__(self, paths: list[str], device: str):
+        from ftloader.decode import read_images
+
+        self._paths, self._device, self._read = tuple(paths), device, read_images
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int):
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list:
+        """The samples of these indices, decoded at once."""
+        images = self._read([self._paths[index] for index in indices], device=self._device)
+        return [image if image.shape == (HEIGHT, WIDTH, 3) else _resized(image) for image in images]
+
+
+def _resized(image):
+    from torch.nn.functional import interpolate
+
+    planes = image.permute(2, 0, 1).unsqueeze(0).float()
+    planes = interpolate(planes, (HEIGHT, WIDTH), mode="bilinear", antialias=True)
+    return planes.round().clamp(0, 255).to(image.dtype)[0].permute(1, 2, 0)
+
+
+def dataset(task: Task) -> DecodedImages | GpuImages:
+    """The trial's dataset: on the GPU if there is one (backend_note says which)."""
+    device = gpu.device()
+    return GpuImages(task.paths, device) if device else DecodedImages(task.paths, "nvimgcodec")
+
+
+def without_nvimgcodec() -> str | None:
+    """Why nvImageCodec cannot be measured in this interpreter, None if it can."""
+    try:
+        found = importlib.util.find_spec("nvidia.nvimgcodec")
+    except ModuleNotFoundError:  # not even the name space that NVIDIA's packages share
+        found = None
+    if found:
+        return None
+    return "nvImageCodec is not installed in this twin: install docker/requirements.lock there, or use ./twins"
+
+
+def without_gpu() -> str | None:
+    """For what is about the GPU alone: why it cannot be measured here, None if it can."""
+    return without_nvimgcodec() or gpu.why_none()
+
+
+def backend_note() -> str:
+    """What nvImageCodec's figures stand for here: its GPU backend, or its CPU backend and why."""
+    import torch
+
+    on = gpu.device()
+    if on is None:
+        return f"nvImageCodec's CPU backend, no GPU decoding: {gpu.why_none()}"
+    return f"nvImageCodec decodes on {on}, {torch.cuda.get_device_name(on)}"
+
+
+class FirstImage:
+    """Runs in every worker before its first batch: decodes an image and notes the seconds it took.
+
+    They hold what a worker needs to begin: the library's import, its decoder; on a GPU a stream, and
+    in a process a CUDA context. `seconds` is in shared memory; each worker writes its own place.
+    """
+
+    def __init__(self, dataset: Any, seconds: torch.Tensor, processes: bool):
+        self._dataset, self._seconds, self._processes = dataset, seconds, processes
+
+    def __call__(self, worker: int) -> None:
+        if self._processes:
+            die_with_parent()
+        begin = time.perf_counter()
+        image = self._dataset[0]
+        if hasattr(image, "cpu"):
+            image.cpu()  # waits for the GPU
+        self._seconds[worker] = time.perf_counter() - begin
+
+
+class Reference:
+    """The checked rows of every image, as Pillow decodes it."""
+
+    def __init__(self, task: Task):
+        self._images, self._batch_size = PillowDataset(task.paths), task.batch_size
+        self._rows: dict = {}
+
+    def compare(self, number: int, rows: Any) -> int:
+        """CRC-32 of Pillow's rows for batch `number`; raises TrialError if `rows` (n, r, width, 3) are not near."""
+        import numpy
+
+        expected = checksums.Rows()
+        for place, found in enumerate(rows):
+            index = (number * self._batch_size + place) % len(self._images)
+            if index not in self._rows:
+                self._rows[index] = checksums.rows(self._images[index])
+            expected.append(self._rows[index])
+            difference = numpy.abs(found.astype(numpy.int16) - expected[-1]).mean()
+            if difference > SAME_PICTURE:
+                raise TrialError(
+                    f"image {index} differs from Pillow's by {difference:.1f} of 255 on average: "
+                    f"a decoder or loader gave another picture (batch {number}, place {place})"
+                )
+        return checksums.part(expected)
+
+
+def measure(task: Task) -> dict:
+    """Run the warm-up and the measured epoch, by threads or processes of ftloader.DataLoader.
+
+    Metrics as of ftbench.measure.epochs (a batch has come once it is on the GPU, if there is one), and
+    worker_setup (s): the median time that a worker took to its first image. On a GPU also
+    gpu_mib_per_worker: what came with the workers, their batches under way included, for each of them.
+    Raises TrialError for another picture than Pillow's, RuntimeError for an epoch of another length.
+    """
+    import torch
+
+    dataset, device = task.dataset(), gpu.device()
+    used: list[float] = []
+    seconds = torch.zeros(task.workers, dtype=torch.float64).share_memory_()
+    processes, on_gpu = task.variant == "loader-process", isinstance(dataset, GpuImages)
+    options: dict[str, Any] = {"worker_init_fn": FirstImage(dataset, seconds, processes)}
+    if on_gpu:
+        options["collate_fn"] = torch.stack
+    if on_gpu and processes:
+        # A forked process cannot use the CUDA context of its parent.
+        options["multiprocessing_context"] = "spawn"
+
+    def arrived(batch: torch.Tensor) -> torch.Tensor:
+        """The batch where it is to be used; its pixels are there."""
+        if device:
+            batch = batch.to(device)
+            torch.cuda.synchronize(device)
+        return batch
+
+    def look() -> None:
+        if device:
+            used.append(gpu.used_mib(device))
+
+    def checked(batch: torch.Tensor) -> torch.Tensor:
+        """The rows of a batch on the GPU that are checked, in host memory."""
+        return batch[:, :: checksums.CHECKED_ROWS].cpu()
+
+    if device:
+        torch.zeros(1, device=device)  # the consumer's own context, which every contestant has
+    look()
+    with open_loader(task, dataset, persistent=True, **options) as loader:
+        begin = time.perf_counter()
+        epoch = loader.epoch(task.warmup_batches * task.batch_size)
+        batch = arrived(next(epoch))
+        time_to_first_batch = time.perf_counter() - begin
+        first: Any = checked(batch) if device else checksums.whole(batch)
+        pss = tree_usage().pss
+        look()
+        for batch in epoch:
+            arrived(batch)
+            look()
+
+        del epoch
+        batch, count = (), 0
+        parts: list[Any] = []
+        wanted = task.batches * (STRETCH_ON_GPU if on_gpu else 1)
+        begin = time.perf_counter()
+        for batch in loader.epoch(wanted * task.batch_size):
+            batch = arrived(batch)
+            if count < task.batches:
+                parts.append(checked(batch) if device else checksums.part(batch))
+            count += 1
+        elapsed = time.perf_counter() - begin
+        pss = max(pss, tree_usage().pss)
+        look()
+        last = len(batch)
+        setup = [value for value in seconds.tolist() if value > 0]
+    if count != wanted or not setup:
+        raise RuntimeError(
+            f"the loader gave {count} batches of {wanted}, and {len(setup)} of {task.workers} workers began"
+        )
+    if device:
+        reference = Reference(task)
+        first = reference.compare(0, first.numpy())
+        parts = [reference.compare(number, rows.numpy()) for number, rows in enumerate(parts)]
+    seen = checksums.Seen()
+    seen.first, seen.rows = first, parts
+    metrics = {
+        "throughput": wanted * task.batch_size / elapsed,
+        "time_to_first_batch": time_to_first_batch,
+        "pss_mib": pss,
+        "worker_setup": median(setup),
+    }
+    if device:
+        # The driver gives memory out in pieces of 2 MiB; less than one cannot be told from none.
+        metrics["gpu_mib_per_worker"] = max(2.0, max(used) - used[0]) / task.workers
+    return {
+        "metrics": metrics,
+        **seen.result(wanted * task.batch_size, last),
+        "distributions": {"worker_setup": {"unit": "s", "values": setup}},
+    }
+
+
+_scenario = functools.partial(
+    of_images, group=NAME, dataset=dataset, measure=measure, contest=grid(), note=backend_note
+)
+
+SCENARIOS = (
+    _scenario(
+        name="nvimgcodec-decode",
+        question="Decoding with nvImageCodec: threads that share a CUDA context, or processes with one each?",
+        description="JPEG decoding with nvImageCodec, 640x408, into uint8 batches (on the GPU, if there is one)",
+        metrics=METRICS,
+        full=Amount(batch_size=512, batches_per_worker=3),
+        quick=Amount(batch_size=64, batches_per_worker=4),
+        seconds=560,
+        quick_seconds=105,
+        unavailable=without_nvimgcodec,
+    ),
+    # What a worker takes of the GPU's memory: a decoder and a stream, or a CUDA context besides.
+    _scenario(
+        name="nvimgcodec-memory",
+        question="How much GPU memory does one more worker take: a thread's decoder, or a process's CUDA context?",
+        description="GPU memory that a decoding worker adds, its batches under way included (needs a GPU)",
+        metrics=("gpu_mib_per_worker", "worker_setup"),
+        # Small batches, so that what a worker itself takes is not lost among its pixels.
+        full=Amount(batch_size=32, batches_per_worker=4),
+        quick=Amount(batch_size=32, batches_per_worker=2),
+        seconds=300,
+        quick_seconds=90,
+        unavailable=without_gpu,
+    ),
+)

@@ -1,0 +1,265 @@
+"""The group `peers`: this project's loader against torch's, torchdata.nodes', spdl's and none, with targets.
+
+Of JPEGs; and of samples that cost little or nothing: what a loader itself takes, and how it collates. These are of
+several shapes: an int, small and large tensors, several values, lengths that change from batch to batch, and arrays
+of 4 MiB, where all is memory. The shapes are compared with the same threads and torch's default_collate after the last
+sample of a batch (variant loader-stack), since whether samples are copied into the batch one by one is this loader's
+choice.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from statistics import median
+
+from ftbench.measure import checksums, epochs
+from ftbench.measure.loaders import open_loader
+from ftbench.plan.contest import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, Contest, Entry, at_least, at_most
+from ftbench.plan.scenario import Amount, Scenario, Task
+from ftbench.scenarios import memory
+from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
+
+NAME = "peers"
+DESCRIPTION = "this loader against torch's DataLoader, torchdata.nodes, spdl and a bare loop, with targets"
+METRICS = ("throughput", "time_to_first_batch", "pss_mib")
+LENGTH = 65_536
+FEATURES = 16
+
+
+class Samples:
+    """LENGTH samples that are made when they are asked for, of nothing that is kept."""
+
+    def __init__(self, batch_size: int = 1):
+        import numpy
+        import torch
+
+        self._tensor, self._array, self._float32 = torch.full, numpy.full, numpy.float32
+        self._batch_size = batch_size
+
+    def __len__(self) -> int:
+        return LENGTH
+
+
+class Integers(Samples):
+    """Sample i is the int i."""
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class SmallTensors(Samples):
+    """Sample i is a float32 tensor of 16 values, a row of one that is made beforehand and only read."""
+
+    def __init__(self, batch_size: int = 1):
+        import torch
+
+        self._rows = torch.arange(LENGTH * FEATURES, dtype=torch.float32).reshape(LENGTH, FEATURES)
+
+    def __getitem__(self, index: int):
+        return self._rows[index]
+
+
+class Tokens(Samples):
+    """Sample i is a dict of three int64 tensors of 512 values (token ids, mask, types) and a label."""
+
+    def __getitem__(self, index: int):
+        return {name: self._tensor((512,), index) for name in ("ids", "mask", "types")} | {"label": index}
+
+
+class Medium(Samples):
+    """Sample i is a float32 tensor of 64 KiB."""
+
+    def __getitem__(self, index: int):
+        return self._tensor((16_384,), float(index))
+
+
+class Leaves(Samples):
+    """Sample i is a tuple of four float32 arrays of 256 KiB."""
+
+    def __getitem__(self, index: int):
+        return tuple(self._array(65_536, index + leaf, self._float32) for leaf in range(4))
+
+
+class Ragged(Samples):
+    """Sample i is a float32 tensor of 40 to 120 KiB, of another length in each batch, as bucketing by length has it."""
+
+    def __getitem__(self, index: int):
+        bucket = index // self._batch_size * 7 % 21
+        return self._tensor((10_240 + 1024 * bucket,), float(index))
+
+
+class RawArrays:
+    """``np.fromfile(path, np.float32)``: sample i is a (1024, 1024) float32 numpy array."""
+
+    def __init__(self, paths: list[str]):
+        import numpy
+
+        self._fromfile, self._float32 = numpy.fromfile, numpy.float32
+        self._paths = tuple(paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int):
+        return self._fromfile(self._paths[index], self._float32).reshape(1024, 1024)
+
+
+def images(task: Task) -> PillowDataset:
+    """The images of a task's variant: only loader-decode has another dataset than the plain one."""
+    return (DecodedImages if task.variant == "loader-decode" else PillowDataset)(task.paths)
+
+
+def measure_starts(task: Task) -> dict:
+    """Start `task.batches` loaders; each is left at its first batch and ends before the next starts.
+
+    Returns time_to_first_batch (s) as the only metric: the median over the starts, each from the
+    start of an epoch that is longer than what is prefetched, to its first batch. The checksums in
+    `rows` are those of each start's first batch.
+    """
+    dataset = task.dataset()
+    samples = (task.prefetch_factor + 1) * task.workers * task.batch_size
+    times, seen = [], checksums.Seen()
+    for _ in range(task.batches):
+        with open_loader(task, dataset, persistent=False) as loader:
+            begin = time.perf_counter()
+            epoch = loader.epoch(samples)
+            batch = next(epoch)
+            times.append(time.perf_counter() - begin)
+            seen.take(batch)
+            del epoch
+    loaded = task.batches * task.batch_size
+    return {"metrics": {"time_to_first_batch": median(times)}, **seen.result(loaded, len(batch))}
+
+
+DECODE, LOOP = Entry("ft", "loader-decode"), Entry("ft", "loop")
+OURS_GIL, NODES_GIL = THREADS["gil"], replace(NODES, config="gil")
+DECODING = (
+    Comparison(FT, TORCH, at_least(1.9), "in all, against torch's processes"),
+    Comparison(FT, NODES, at_least(1.5)),
+    Comparison(FT, SPDL, at_least(1.5)),
+    Comparison(FT, LOOP, at_least(0.95), "what the loader costs"),
+    Comparison(DECODE, LOOP, at_least(1.0), "above what Pillow alone can give"),
+)
+# Once is enough for what does not depend on the size of a batch.
+DECODING_ONCE = (
+    Comparison(FT, Entry("ft", "spdl-samples"), at_least(1.5)),
+    Comparison(GIL, TORCH, at_least(0.95), "no slower than torch where the GIL is"),
+    Comparison(OURS_GIL, NODES_GIL, at_least(1.0), "nor than its threads"),
+    Comparison(FT, THREADS["ft-gil"], None, "effect of the GIL"),
+)
+COST = (
+    Comparison(FT, TORCH, at_most(1.0), "the loader's own cost"),
+    Comparison(OURS_GIL, NODES_GIL, at_most(1.0), "where the GIL is"),
+    Comparison(OURS_GIL, TORCH, None, "where the GIL is"),
+)
+SHAPE = (
+    Comparison(FT, TORCH, at_least(1.0), "in all, against torch's processes"),
+    Comparison(FT, Entry("ft", "loader-stack"), at_least(0.9), "the loader's choice of how to collate"),
+)
+MEMORY = (
+    Comparison(FT, TORCH, at_least(2.0), "samples that are all memory"),
+    Comparison(FT, NODES),
+    Comparison(FT, SPDL),
+)
+
+
+def _pillow(batch_size: int, batches: int, turns: int, contest: tuple[Comparison, ...], seconds: float) -> Scenario:
+    return of_images(
+        name=f"peers-pillow-{batch_size}",
+        group=NAME,
+        description=f"JPEG decoding with Pillow, 640x408, plain dataset, batches of {batch_size} in a full run",
+        dataset=images,
+        measure=epochs.measure,
+        metrics=METRICS,
+        contest=Contest(contest),
+        full=Amount(batch_size, batches, turns),
+        quick=Amount(max(16, batch_size // 4), batches, 3),
+        seconds=seconds,
+        quick_seconds=seconds * 0.35,
+    )
+
+
+def _cheap(
+    name: str,
+    sample: str,
+    sample_bytes: int,
+    dataset: type,
+    contest: tuple[Comparison, ...],
+    batch_size: int,
+    batches: int,
+    metric: str = "throughput",
+) -> Scenario:
+    return Scenario(
+        name=f"peers-{name}",
+        group=NAME,
+        description=f"samples that cost little: {sample}",
+        sample=sample,
+        sample_bytes=sample_bytes,
+        dataset=lambda task: dataset(task.batch_size),
+        measure=epochs.measure,
+        metrics=(metric, *METRICS[1:]),
+        contest=Contest(contest),
+        full=Amount(batch_size, batches, turns=3),
+        quick=Amount(batch_size, batches // 4, turns=3),
+        seconds=150,
+        quick_seconds=40,
+    )
+
+
+SCENARIOS = (
+    _pillow(128, 8, 3, DECODING + DECODING_ONCE, 600),
+    _pillow(512, 3, 2, DECODING, 400),
+    replace(
+        _cheap("raw", "one 1024x1024 float32 array from a file in the page cache", 4 << 20, RawArrays, MEMORY, 8, 30),
+        dataset=lambda task: RawArrays(task.paths),
+        source="arrays",
+        quick=Amount(batch_size=4, batches_per_worker=20, turns=2),
+    ),
+    _cheap("overhead-int", "one int", 8, Integers, COST, 256, 500, "overhead_us"),
+    _cheap("overhead-tensor", "one float32 tensor of 16 values", 64, SmallTensors, COST, 256, 250, "overhead_us"),
+    _cheap("shapes-tokens", "three int64 tensors of 512 values and a label", 12_296, Tokens, SHAPE, 64, 400),
+    _cheap("shapes-medium", "one float32 tensor of 64 KiB", 64 << 10, Medium, SHAPE, 64, 400),
+    _cheap("shapes-leaves", "four float32 arrays of 256 KiB", 1 << 20, Leaves, SHAPE, 64, 60),
+    _cheap("shapes-ragged", "one float32 tensor of 40 to 120 KiB, by batch", 80 << 10, Ragged, SHAPE, 64, 300),
+    of_images(
+        name="peers-startup",
+        group=NAME,
+        description="the first batch of JPEGs by a new loader, from the start of its workers",
+        dataset=images,
+        measure=measure_starts,
+        metrics=("time_to_first_batch",),
+        contest=Contest(
+            (
+                Comparison(FT, TORCH, at_most(1 / 3), "all workers at the first batch, and none to fork"),
+                Comparison(FT, NODES),
+            )
+        ),
+        full=Amount(batch_size=128, batches_per_worker=2),
+        quick=Amount(batch_size=32, batches_per_worker=2),
+        seconds=130,
+        quick_seconds=40,
+    ),
+    # What workers make of a dataset that is a long Python list (ftbench.scenarios.memory).
+    Scenario(
+        name="peers-memory",
+        group=NAME,
+        description="memory of 1,000,000 file names in a list and the workers that read them",
+        sample="the length of a file name",
+        sample_bytes=8,
+        dataset=lambda _: memory.FileNames(as_array=False),
+        measure=memory.measure,
+        metrics=("pss_mib",),
+        contest=Contest(
+            (
+                Comparison(FT, replace(FT, workers=1), at_most(1.1), "what more threads take"),
+                Comparison(TORCH, replace(TORCH, workers=1), None, "what more processes take"),
+                Comparison(FT, TORCH),
+            )
+        ),
+        full=Amount(batch_size=1000, batches_per_worker=100),
+        quick=Amount(batch_size=1000, batches_per_worker=50),
+        seconds=180,
+        quick_seconds=50,
+    ),
+)

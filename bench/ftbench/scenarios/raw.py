@@ -1,0 +1,287 @@
+"""The group `raw`: samples that are nothing but bytes, from files into the training process.
+
+Scientific detectors write values that no compressor makes smaller, and training on them needs 300 MB/s and
+far more of them. Nothing is computed here: what is measured is memory, and how it gets to the consumer.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ftbench.machine.usage import tree_usage
+from ftbench.measure import checksums, epochs, gpu
+from ftbench.measure.loaders import open_loader
+from ftbench.plan.contest import USUAL, Contest
+from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
+
+NAME = "raw"
+DESCRIPTION = "incompressible scientific samples: GB/s into the training process (and onto a GPU)"
+KIB, MIB = 1024, 1024 * 1024
+COLUMNS = 1024
+ITEM_BYTES = 2
+SAMPLE_BYTES = 4 * MIB
+
+
+class Shards:
+    """Samples of `sample_bytes` that lie one after the other in files: sample i is an int16 array of 1024 columns.
+
+    ``numpy.fromfile(path, int16, count, offset=...)``, with `tensors` as a torch tensor on the same memory.
+    With `forget`, the kernel is asked to drop a sample from its page cache as soon as it is read, so that the
+    next epoch finds it on the disk again.
+    """
+
+    def __init__(self, paths: Sequence[str], sample_bytes: int, tensors: bool = False, forget: bool = False):
+        import numpy
+
+        self._fromfile, self._int16 = numpy.fromfile, numpy.int16
+        self._paths, self._sample_bytes, self._forget = tuple(paths), sample_bytes, forget
+        self._convert = None
+        if tensors:
+            import torch
+
+            self._convert = torch.from_numpy
+        # All shards have the same size.
+        self._in_shard = os.path.getsize(paths[0]) // sample_bytes
+
+    def __len__(self) -> int:
+        return len(self._paths) * self._in_shard
+
+    def __getitem__(self, index: int):
+        shard, place = divmod(index, self._in_shard)
+        offset = place * self._sample_bytes
+        with open(self._paths[shard], "rb", buffering=0) as file:
+            sample = self._fromfile(file, self._int16, self._sample_bytes // ITEM_BYTES, offset=offset)
+            if self._forget:
+                os.posix_fadvise(file.fileno(), offset, self._sample_bytes, os.POSIX_FADV_DONTNEED)
+        sample = sample.reshape(-1, COLUMNS)
+        return sample if self._convert is None else self._convert(sample)
+
+
+class Records:
+    """``pickle.load(file)["image"]``: sample i is the (2048, 1024) int16 array of a pickled record.
+
+    Unpickling is Python's own work, done with the GIL held where there is one.
+    """
+
+    def __init__(self, paths: Sequence[str]):
+        self._paths = tuple(paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int):
+        with open(self._paths[index], "rb") as file:
+            return pickle.load(file)["image"]
+
+
+def stacked(samples: list):
+    """A batch as a numpy array, which torch's worker processes pickle; module level, for start methods like spawn."""
+    import numpy
+
+    return numpy.stack(samples)
+
+
+def dataset(task: Task) -> Shards | Records:
+    """Samples of the case's kind and size; forgotten by the kernel once they are read, if they are to be cold."""
+    case = task.parameters
+    if case.get("kind") == "record":
+        return Records(task.paths)
+    return Shards(task.paths, case["sample_bytes"], case.get("kind") == "torch", case.get("cold", False))
+
+
+def measure(task: Task) -> Turns:
+    """ftbench.measure.epochs.measure with gb_per_s (1e9 bytes of samples a second) among the metrics.
+
+    Batches are torch's default_collate's, or numpy arrays if the case has them pickled. Where it says whether files
+    are cold, they are dropped from the page cache before, or read into it; raises ftbench.machine.page_cache.NotDropped
+    if the kernel does not let go of them.
+    """
+    case = task.parameters
+    if case.get("cold"):
+        from ftbench.machine import page_cache
+
+        page_cache.drop_all(task.paths)
+    elif "cold" in case:
+        for path in task.paths:
+            Path(path).read_bytes()
+    result = yield from epochs.measure(task, **({"collate_fn": stacked} if case.get("pickled") else {}))
+    result["metrics"]["gb_per_s"] = result["metrics"]["throughput"] * case["sample_bytes"] / 1e9
+    return result
+
+
+def without_page_cache() -> str | None:
+    """Why the page cache cannot be dropped where the files are; None if it can."""
+    from ftbench.data import images
+    from ftbench.machine import page_cache
+
+    return page_cache.why_not_droppable(images.cache_directory())
+
+
+def measure_onto_gpu(task: Task) -> dict:
+    """Copy every batch of an epoch to the GPU, from pinned memory by copies that do not wait, or from ordinary memory.
+
+    `pin_memory=True` has batches in page-locked memory, from which the GPU copies by itself while the CPU goes on
+    (torch's "non_blocking" copies; https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html). torch's
+    worker processes fill shared memory, so its loader copies every batch once more, in a thread of the training
+    process; this project's worker threads write samples into pinned memory at once.
+
+    Returns gb_per_s, from the epoch's start until the last batch has arrived there; time_to_first_batch (s),
+    until the first of a new loader has; pss_mib after the epoch. Checksums are of what arrived.
+    """
+    import torch
+
+    pinned = task.parameters["pinned"]
+    device = torch.device("cuda")
+    # The first use makes a context, which takes longer than a batch and is not the loader's.
+    torch.zeros(1, device=device)
+    torch.cuda.synchronize()
+    samples = task.batches * task.batch_size
+    seen = checksums.Seen()
+    with open_loader(task, task.dataset(), persistent=True, pin_memory=pinned) as loader:
+        begin = time.perf_counter()
+        warm_up = loader.epoch(task.warmup_batches * task.batch_size)
+        arrived = next(warm_up).to(device, non_blocking=pinned)
+        torch.cuda.synchronize()
+        time_to_first_batch = time.perf_counter() - begin
+        seen.first = checksums.whole(arrived.cpu())
+        for batch in warm_up:
+            arrived = batch.to(device, non_blocking=pinned)
+        del warm_up
+        batch = ()
+        # Rows are picked on the GPU, in the order of the copies, and fetched when the time is taken.
+        found = []
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for batch in loader.epoch(samples):
+            # The batch may be dropped while it is copied: torch's allocator of pinned memory gives
+            # it to nobody before the copy has ended.
+            arrived = batch.to(device, non_blocking=pinned)
+            found.append(arrived[:, :: checksums.CHECKED_ROWS].contiguous())
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - begin
+        pss = tree_usage().pss
+        seen.rows = [checksums.whole(part.cpu()) for part in found]
+    gb_per_s = samples * task.parameters["sample_bytes"] / seconds / 1e9
+    return {
+        "metrics": {"gb_per_s": gb_per_s, "time_to_first_batch": time_to_first_batch, "pss_mib": pss},
+        **seen.result(samples, len(batch)),
+    }
+
+
+def _case(name: str, title: str, source: str | None = None, **parameters: Any) -> Case:
+    """Samples of the usual size."""
+    return Case(name, title, {"sample_bytes": SAMPLE_BYTES, **parameters}, sample_bytes=SAMPLE_BYTES, source=source)
+
+
+def _sized(name: str, sample_bytes: int, batch_size: int, batches: int) -> Case:
+    """Samples of another size, in batches of 16 to 64 MiB."""
+    return Case(
+        name,
+        f"{name.replace('-', ' ')} samples",
+        {"sample_bytes": sample_bytes},
+        float(sample_bytes),
+        sample_bytes,
+        full=Amount(batch_size, batches, turns=4),
+        quick=Amount(batch_size, batches // 2, turns=2),
+    )
+
+
+# The first is the one that stays whatever the time.
+SIZES = (
+    _sized("4-MiB", 4 * MIB, 8, 12),
+    _sized("64-KiB", 64 * KIB, 256, 24),
+    _sized("64-MiB", 64 * MIB, 1, 8),
+    _sized("512-KiB", 512 * KIB, 32, 24),
+    _sized("16-MiB", 16 * MIB, 2, 12),
+)
+# torch's worker processes move tensors through shared memory: a worker writes the batch there, and only a
+# handle goes through the pipe. Everything else, numpy arrays among it, is pickled into the pipe and unpickled
+# by the consumer. Threads hand over an object.
+TRANSFERS = (
+    _case("numpy", "numpy samples, tensors as batches (shared memory)", kind="numpy", pickled=False),
+    _case("numpy-pickled", "numpy samples, arrays as batches (pickled)", kind="numpy", pickled=True),
+    _case("unpickled", "samples unpickled in __getitem__, tensors as batches", "records", kind="record", pickled=False),
+    _case("torch", "torch samples, tensors as batches (shared memory)", kind="torch", pickled=False),
+    _case(
+        "unpickled-pickled",
+        "samples unpickled in __getitem__, arrays as batches (pickled)",
+        "records",
+        kind="record",
+        pickled=True,
+    ),
+)
+# Cold means: dropped from this kernel's page cache, as posix_fadvise(2) can without any privilege, before the
+# measurement, and each sample again once it is read.
+TEMPERATURES = _case("cold", "cold (from the disk)", cold=True), _case("warm", "warm (from memory)", cold=False)
+PINNED = _case("pinned", "pinned memory", pinned=True), _case("pageable", "ordinary memory", pinned=False)
+
+_scenario = functools.partial(
+    Scenario,
+    group=NAME,
+    sample="one 2048x1024 int16 array",
+    sample_bytes=SAMPLE_BYTES,
+    source="shards",
+    dataset=dataset,
+    measure=measure,
+    metrics=("gb_per_s", "time_to_first_batch", "pss_mib"),
+)
+
+SCENARIOS = (
+    _scenario(
+        name="raw-size",
+        question="incompressible scientific samples: how many GB/s into the training process, by their size?",
+        description="raw int16 samples of 64 KiB to 64 MiB from files in the page cache",
+        sample="one int16 array of a detector's values",
+        contest=Contest(USUAL, SIZES, quick_cases=("4-MiB", "64-KiB", "64-MiB")),
+        case_axis="sample size",
+        case_unit="bytes",
+        full=Amount(batch_size=8, batches_per_worker=12, turns=4),
+        quick=Amount(batch_size=8, batches_per_worker=6, turns=2),
+        seconds=420,
+        quick_seconds=100,
+    ),
+    _scenario(
+        name="raw-transfer",
+        question="numpy or torch, unpickled or raw, pickled or in shared memory: what does the way of a sample cost?",
+        description="raw int16 samples of 4 MiB by kind of sample and of transfer, files in the page cache",
+        contest=Contest(USUAL, TRANSFERS, quick_cases=("numpy", "numpy-pickled", "unpickled")),
+        case_axis="kind of sample and transfer",
+        full=Amount(batch_size=8, batches_per_worker=10, turns=4),
+        quick=Amount(batch_size=8, batches_per_worker=5, turns=2),
+        seconds=420,
+        quick_seconds=100,
+    ),
+    _scenario(
+        name="raw-cache",
+        question="incompressible scientific samples from the disk, not from memory: what is left of the difference?",
+        description="raw int16 samples of 4 MiB with the page cache cold and warm",
+        contest=Contest(USUAL, TEMPERATURES),
+        case_axis="page cache",
+        # One turn: what others read meanwhile would be in the page cache.
+        full=Amount(batch_size=8, batches_per_worker=32),
+        quick=Amount(batch_size=8, batches_per_worker=8),
+        seconds=240,
+        quick_seconds=80,
+        unavailable=without_page_cache,
+        note="cold is this kernel's page cache; a host's or a disk's own cache is not dropped",
+    ),
+    _scenario(
+        name="raw-pinned",
+        question="incompressible scientific samples: how many GB/s onto the GPU, with and without pinned memory?",
+        description="raw int16 samples of 4 MiB, each batch copied to the GPU",
+        measure=measure_onto_gpu,
+        contest=Contest(USUAL, PINNED),
+        case_axis="memory of a batch",
+        full=Amount(batch_size=8, batches_per_worker=48),
+        quick=Amount(batch_size=8, batches_per_worker=12),
+        seconds=240,
+        quick_seconds=80,
+        unavailable=gpu.why_none,
+    ),
+)
