@@ -122,6 +122,12 @@ class Plan:
             return None
         return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
 
+    def optimised_before(self, names: Collection[str]) -> bool:
+        """Whether optimised interpreters have been built, of this source or of an earlier one."""
+        there = (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*")
+        built = [each.name for each in there if cache.finished(each) is not None]
+        return all(any(f"-{name}-" in one for one in built) for name in names)
+
     def twins(self, names: Collection[str]) -> dict[str, Twin] | None:
         """All of `names` if all are finished."""
         found = {name: twin for name in names if (twin := self.twin(name))}
@@ -138,8 +144,8 @@ def twins(
     """The twins `names`, built first where missing.
 
     Args:
-        quality: "pgo" for optimised builds, "plain" for plain ones; "any" for optimised ones if they
-            exist, else plain ones, which are built if missing.
+        quality: "pgo" for optimised builds, "plain" for plain ones; "any" for what exists. If neither does, optimised
+            ones are built where there were some before another source or other packages came, else plain ones.
         agreed: whether missing system packages may be installed without asking.
     """
     machine.check_platform()
@@ -149,7 +155,7 @@ def twins(
         if ready:
             return ready
     with cache.locked(say) as lock:
-        plan = Plan(plan.pgo)
+        plan = Plan(plan.pgo or (quality == "any" and plan.optimised_before(names)))
         ready = plan.twins(names)  # another ./twins may have built them while this one waited
         if not ready:
             _Builder(plan, names, lock).build(agreed)

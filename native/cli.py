@@ -165,9 +165,8 @@ def _exec(options, rest) -> int:
 
 
 def _bench(_, rest) -> int:
+    _check_bench_arguments(rest)
     again = rest[:1] in (["report"], ["compare"])  # of earlier runs
-    if not again:
-        _check_bench_arguments(rest)
     # With --quick any builds will do; the full comparison needs optimised ones.
     ready = build.twins(quality="any" if again or "--quick" in rest else "pgo")
     driver = ready["ft"]
@@ -182,10 +181,10 @@ def _bench(_, rest) -> int:
 def _check_bench_arguments(rest) -> None:
     """Handles --help and wrong usage, which would else come after ten minutes of building."""
     sys.path += SOURCES
-    from ftbench.arguments import UsageError, parse
+    from ftbench.arguments import UsageError, check
 
     try:
-        parse(rest, "./twins bench")
+        check(rest, "./twins bench")
     except UsageError as error:
         raise TwinsError(f"bench: {error}", 2) from error
 

@@ -14,8 +14,10 @@ HOSTILE_TEXTS = (
     # HTML: ends elements, attributes and comments, opens elements.
     '"\'></script ><script>window.hurt=1</script><img src=x onerror="window.hurt=2">',
     '<!-- <a href="javascript:window.hurt=3">y</a> &amp; </details>',
-    # Jinja, rich, plotly and matplotlib.
-    "{{ 7*7 }} [bold red]x[/] %{x} $\\frac$",
+    # Jinja, rich and matplotlib.
+    "{{ 7*7 }} [bold red]x[/] :boom: $\\frac$",
+    # SVG: ends sections, names addresses and colours.
+    "]]> url(#x) var(--text) #1c1e21 #ffffff &#x3c;",
     # Markdown, and what GitHub makes of it.
     "| `z` **bold** _x_ ~~y~~ [link](https://example.com) ![image](x) <https://example.com> \\",
     "@octocat (@octocat) #1 octocat/hello#2 GH-3 https://github.com/octocat/hello/issues/4 www.example.com",

@@ -1,4 +1,4 @@
-"""Text from elsewhere, for the three places where it is shown: a terminal, Markdown, HTML.
+"""Text from elsewhere, for the two places where it is shown: a terminal and Markdown.
 
 What a script, a dataset, a server or a results file says may hold anything: sequences that write the clipboard or
 repaint the screen, characters that hide or turn text, names that call people. Whatever shows such text passes it
@@ -7,7 +7,6 @@ through the function for that place.
 
 from __future__ import annotations
 
-import html as html_
 import re
 import sys
 
@@ -42,11 +41,6 @@ def fenced(text: str, language: str = "") -> str:
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
-def html(text: str) -> str:
-    """Text between the tags of HTML, or what plotly reads as such; lines stay."""
-    return html_.escape(terminal(text), quote=False)
 
 
 def any_locale() -> None:

@@ -6,6 +6,7 @@ import urllib.parse
 import pytest
 
 from ftbench.document.results import load
+from ftbench.report import texts
 from tests.checkout import CHECKOUT
 from tests.markdown_files import code_blocks, markdown_files, without_code_blocks
 
@@ -127,6 +128,8 @@ def test_blocks_within_lists_are_found():
     assert code_blocks(text, "python") == ["x = 1\n"] and code_blocks(text, "sh") == ["ls\n"]
 
 
-def test_the_runs_that_are_kept_can_be_read():
+def test_the_runs_that_are_kept_can_be_read_and_say_the_same_again():
     kept = list((CHECKOUT / "docs/results").glob("*/results.json"))
-    assert kept and all(load(path)["status"] == "complete" for path in kept)
+    assert kept
+    for path in kept:
+        assert texts.summary(load(path)) == (path.parent / "summary.md").read_text()

@@ -93,6 +93,26 @@ def test_a_package_imports_what_it_may(package):
         assert top == package or top in MAY_USE[package] or other in MAY_USE[package], f"{name} imports {other}"
 
 
+@pytest.mark.parametrize("path", sorted((CHECKOUT / "docs" / "results").rglob("*.py")), ids=lambda path: path.name)
+def test_programs_of_published_results_find_what_they_import(path):
+    """They are to be run again by whoever doubts a figure."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FOLDERS:
+            tree = ast.parse(MODULES[node.module].read_text())
+            names = {name for each in tree.body for name in defined(each)}
+            for alias in node.names:
+                assert alias.name in names or f"{node.module}.{alias.name}" in MODULES, f"{node.module}.{alias.name}"
+
+
+def defined(node):
+    """The names that a statement of a module gives it."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return {node.name}
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return {alias.asname or alias.name for alias in node.names}
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
 def test_no_circles():
     assert circle(GRAPH) == []
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ftsafety.audit import findings, gil, reachable
+from ftsafety.audit import aliases, findings, gil, reachable
 from ftsafety.audit.comparison import Frozen, Raised, difference
 from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Odd, Stuck, stuck
 from ftsafety.audit.observer import Observed, Observer, discovering
 from ftsafety.audit.report import Report
-from ftsafety.audit.samples import Loads, attempt, choose, freeze, outcome, thread
+from ftsafety.audit.samples import IndexedLoads, Loads, attempt, choose, freeze, outcome, thread
 
 OBSERVED = 6
 """Samples that each thread loads while its lines are watched."""
@@ -101,6 +101,7 @@ class _Audit:
         suspects = findings.from_observation(self._loads, first, second, nodes)
         report.findings += suspects
         report.findings += findings.from_serial(self._loads, self._unequal, self._shared_memory)
+        report.findings += self._alone(self._aliases)
         report.findings += self._in_this_thread()
         report.findings += findings.from_changes(self._loads.dataset, self._changes, suspects, second)
         scratch = findings.from_arrays(self._loads.dataset, self._overwritten_arrays, codes, suspects, second)
@@ -236,6 +237,13 @@ class _Audit:
                 found.append(held[0])
             held = None if isinstance(got, Raised) else (key, got, sample)
         return found
+
+    def _aliases(self) -> list:
+        """Not of iterable-style datasets, of which each worker has a copy, nor where samples overwrite that memory."""
+        if self._shared_memory or not isinstance(self._loads, IndexedLoads):
+            return []
+        self._snapshot.restore()
+        return aliases.from_samples(self._loads, self._loads.keys[:OBSERVED], lambda key: self._one(key)[1])
 
     def _observe_twice(self, codes: set) -> tuple[Observed, Observed, list]:
         keys = self._loads.keys[:OBSERVED]

@@ -14,7 +14,7 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe
 from ftloader.call_site import is_user_code, treat_as_engine
 from ftloader.consumer_modes import ConsumerModes, own_context
 from ftloader.random import enter_sample, sample_scope
-from ftloader.thread_worker import own_datasets
+from ftloader.thread_worker import Own, own_of_each
 from ftloader.torch_private import DatasetKind
 from ftloader.worker_info import WorkerInfo, acting_as
 from ftsafety.audit.comparison import Frozen, Raised, freeze
@@ -69,7 +69,7 @@ class IterableLoads:
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
-        (dataset,) = own_datasets(self.dataset, DatasetKind.Iterable, 1)
+        ((dataset, *_),) = own_of_each(Own(self.dataset, list, None), DatasetKind.Iterable, 1)
         with _worker(key, self._threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))

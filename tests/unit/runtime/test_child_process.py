@@ -13,21 +13,21 @@ import pytest
 
 from ftrun.child_process import Child, Stopped, TimedOut, supervise
 
-# Starts a grandchild that would run for a minute, with all pipes, and tells its id.
+# Starts a grandchild that would run for ten minutes, with all pipes, and tells its id.
 WITH_GRANDCHILD = """
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child = subprocess.Popen(["sleep", "600"])
 print(child.pid, flush=True)
 {end}
 """
 
 
-def run(code: str, stdin: bytes = b"", watch=None, timeout: float = 30):
+def run(code: str, stdin: bytes = b"", watch=None, timeout: float = 60):
     return supervise([sys.executable, "-c", code], stdin, os.environ, watch or {}, timeout)
 
 
 def gone(pid: int) -> bool:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         if time.monotonic() > deadline:
             return False
@@ -52,11 +52,9 @@ def test_child_that_does_not_read_its_stdin():
 
 
 def test_what_the_child_leaves_behind_is_killed():
-    begin = time.monotonic()
-    outcome = run(WITH_GRANDCHILD.format(end=""))
+    outcome = run(WITH_GRANDCHILD.format(end=""))  # within a minute
     assert outcome.returncode == 0
     assert gone(int(outcome.stdout))
-    assert time.monotonic() - begin < 20  # and not the grandchild's minute
 
 
 def test_death_by_signal_is_told():
@@ -65,9 +63,10 @@ def test_death_by_signal_is_told():
 
 def test_a_stuck_child_is_killed_with_its_children(tmp_path):
     note = tmp_path / "pid"
-    code = WITH_GRANDCHILD.format(end=f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(60)")
+    # A shell, which starts in no time.
+    code = f"sleep 600 & echo $! >'{note}'; wait"
     with pytest.raises(TimedOut, match="within 3 s"):
-        run(code, timeout=3)
+        supervise(["sh", "-c", code], b"", os.environ, {}, 3)
     assert gone(int(note.read_text()))
 
 
@@ -77,7 +76,7 @@ def test_a_watched_descriptor_stops_the_child(tmp_path):
     # The child itself wakes the watcher once its own child runs.
     code = WITH_GRANDCHILD.format(
         end=f"open({str(note)!r}, 'w').write(str(child.pid)); open('/proc/{os.getpid()}/fd/{writer}', 'w').write('!');"
-        "time.sleep(60)"
+        "time.sleep(600)"
     )
     with pytest.raises(Stopped):
         run(code, watch={reader: lambda: True})
@@ -127,7 +126,7 @@ def test_a_child_that_dies_while_nobody_listens_is_met_dead():
 def test_a_child_that_does_not_answer_is_killed_with_its_children(tmp_path):
     note = tmp_path / "pid"
     with contextlib.closing(
-        asked(WITH_GRANDCHILD.format(end=f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(60)"))
+        asked(WITH_GRANDCHILD.format(end=f"open({str(note)!r}, 'w').write(str(child.pid)); time.sleep(600)"))
     ) as child:
         assert int(child.ask(b"\n", {}, 30)) > 0
         with pytest.raises(TimedOut, match="within 2 s"):
@@ -136,7 +135,7 @@ def test_a_child_that_does_not_answer_is_killed_with_its_children(tmp_path):
 
 
 def test_closing_a_child_kills_what_it_started():
-    child = asked(WITH_GRANDCHILD.format(end="time.sleep(60)"))
+    child = asked(WITH_GRANDCHILD.format(end="time.sleep(600)"))
     grandchild = int(child.ask(b"", {}, 30))
     child.close()
     assert gone(grandchild)

@@ -1,7 +1,6 @@
-"""Text from elsewhere is text on a terminal, in Markdown and in HTML."""
+"""Text from elsewhere is text on a terminal and in Markdown."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 
@@ -48,21 +47,3 @@ def test_a_block_of_code_ends_where_it_should(text):
     fence = first.removesuffix("text")
     assert last == fence and set(fence) == {"`"} and len(fence) >= 3
     assert not any(line.strip().startswith(fence) for line in content)
-
-
-class Tags(HTMLParser):
-    found = 0
-
-    def handle_starttag(self, tag, attrs):
-        self.found += 1
-
-    handle_endtag = handle_comment = handle_decl = handle_pi = handle_starttag
-
-
-@pytest.mark.parametrize("text", EVERY)
-def test_html_has_no_element(text):
-    page = Tags()
-    page.handle_endtag = page.handle_comment = lambda *_: setattr(page, "found", page.found + 1)
-    page.feed(escape.html(text))
-    page.close()
-    assert page.found == 0

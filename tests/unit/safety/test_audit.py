@@ -5,11 +5,14 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import ftsafety.audit
+from ftloader import DataLoader
 from ftsafety.audit import AuditError, Report
+from ftsafety.audit.aliases import shared_part
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.report import Finding
 
@@ -87,6 +90,48 @@ def test_a_cache_with_eviction(suspects):
 def test_a_buffer_that_all_samples_are(suspects):
     report = audit(suspects.OneBuffer())
     assert {"overwritten-sample", "unguarded-write"} <= kinds(report)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda suspects: suspects.Views(torch.ones(suspects.SIZE, 3)),
+        lambda suspects: suspects.Views(np.ones((suspects.SIZE, 3))),
+        lambda suspects: suspects.Kept(torch.ones(3)),
+        lambda suspects: suspects.Kept([1, 2]),
+        lambda suspects: suspects.tensors(),
+    ],
+    ids=["views of a tensor", "views of an array", "a tensor", "a list", "TensorDataset"],
+)
+def test_a_sample_that_is_memory_of_the_dataset(suspects, make):
+    dataset = make(suspects)
+    finding = the(audit(dataset), "shared-sample")
+    assert finding.level == "note" and "batch_size=None" in finding.what and ".clone()" in finding.remedy
+
+    # And so it is:
+    loader = DataLoader(dataset, num_workers=1, worker_method="thread", collate_fn=lambda samples: samples[0])
+    assert shared_part(next(iter(loader)), dataset[0])
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda suspects: suspects.Clean(),
+        lambda suspects: suspects.Views([f"text {number}" for number in range(suspects.SIZE)]),
+        lambda suspects: suspects.Views(read_only(np.ones((suspects.SIZE, 3)))),
+        lambda suspects: suspects.Kept((1, b"bytes", None, 2.5)),
+        lambda suspects: suspects.Kept(torch.ones(0)[:]),
+        lambda suspects: suspects.OneBuffer(),  # said of it in another finding
+    ],
+    ids=["new", "text", "read-only", "immutable", "empty", "overwritten"],
+)
+def test_a_sample_that_cannot_be_written_into_is_no_memory_of_the_dataset(suspects, make):
+    assert "shared-sample" not in kinds(audit(make(suspects)))
 
 
 def test_global_randomness_is_told_from_a_race(suspects):

@@ -1,0 +1,73 @@
+"""Samples that are memory of the dataset, into which a batch is written that nothing has copied."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ftsafety.audit.observer import definition
+from ftsafety.audit.report import NOTE, Finding
+from ftsafety.audit.samples import Loads
+
+
+def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[Finding]:
+    """What of a map-style dataset's samples *keys* is the same memory in two calls of *load*, and in a third one."""
+    found: dict[Any, str] = {}
+    for key in keys:
+        first, second = load(key), load(key)
+        part = shared_part(first, second)
+        if part is not None and shared_part(second, load(key)) == part:
+            found[key] = part
+    if not found:
+        return []
+    key, part = next(iter(found.items()))
+    return [
+        Finding(
+            "shared-sample",
+            NOTE,
+            "samples share memory with the dataset",
+            str(definition(loads.dataset)),
+            f"{loads.unit} {key!r}: {part}, is the same memory each time it is loaded. Under threads a batch of "
+            "batch_size=None, or of a collate_fn that copies nothing, is this memory: writing into the batch "
+            "(batch.mul_(2)) writes into the dataset. Batches of worker processes are copies.",
+            "none needed with the default collate_fn, which copies; else return a copy from __getitem__ (.clone(), "
+            ".copy()), or do not write into batches",
+            f"in three loads of each, for {len(found)} of {len(keys)} samples",
+        )
+    ]
+
+
+def shared_part(one: Any, other: Any, place: str = "") -> str | None:
+    """The first part of two samples, both in use, that is the same memory: "sample[1], a Tensor". None without.
+
+    What cannot be written into (read-only arrays, strings, numbers) is left out. Objects of other classes than
+    dataclasses are not entered.
+    """
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        strided = one.layout is other.layout is torch.strided
+        same = one.numel() > 0 and (one is other or (strided and one.data_ptr() == other.data_ptr() != 0))
+    elif isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        same = one.size > 0 and one.flags.writeable and one.ctypes.data == other.ctypes.data
+    else:
+        same = one is other and isinstance(one, (list, set, bytearray, MutableMapping))
+    if same:
+        return f"{f'sample{place}' if place else 'the sample'}, a {type(one).__qualname__}"
+    theirs = _parts(other)
+    for key, part in _parts(one).items():
+        found = shared_part(part, theirs.get(key), f"{place}[{key!r}]")
+        if found:
+            return found
+    return None
+
+
+def _parts(value: Any) -> dict[Any, Any]:
+    """What is in a container, by key, number or field."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (list, tuple)):
+        return dict(enumerate(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {}
