@@ -25,9 +25,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Fetcher, Recipe
+from ftloader.fetch import EMPTY, Epoch, Fetched, Fetcher, Recipe
 from ftloader.malloc import keep_freed_memory
 from ftloader.on_error import ErrorPolicy
+from ftloader.state.format import Untaken
 from ftloader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
 from ftloader.strict_random import Watch
 from ftloader.torch_private import DatasetKind, ExceptionWrapper
@@ -176,12 +177,17 @@ class WorkerStart:
 
 def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: str) -> None:
     """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the error, in *results*. Else
-    it is printed and dropped, in the queue's own thread, and the main process waits for the batch for ever. For use
-    before the first message."""
+    it is printed and dropped, in the queue's own thread, and the main process waits for the batch for ever. Of a batch
+    that comes with a state, the state is given up first. For use before the first message."""
 
     def answer(error: Exception, message: Any) -> None:
+        number, sent = message
+        if isinstance(sent, Fetched) and not isinstance(sent.state, Untaken | None):
+            why = f"it cannot be sent to the main process ({type(error).__name__}: {error})"
+            results.put((number, replace(sent, state=Untaken("dataset", why))))
+            return
         annotate(error, note)
-        results.put((message[0], NotedException(error, where)))
+        results.put((number, NotedException(error, where)))
 
     queue._on_queue_feeder_error = answer
 

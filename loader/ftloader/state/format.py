@@ -147,8 +147,8 @@ class Untaken:
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise RuntimeError(
             f"the state of {self.whose} could not be taken: {self.why}. Let {self.whose}.state_dict() return what "
-            "copy.deepcopy() can copy, or leave out state_dict() and load_state_dict(): the loader then does without "
-            "them"
+            "copy.deepcopy() can copy and, with worker processes, pickle can send, or leave out state_dict() and "
+            "load_state_dict(): the loader then does without them"
         ) from self.error
 
 

@@ -328,6 +328,39 @@ def test_a_state_that_cannot_be_taken_is_an_error_only_if_asked_for(way, stub, r
             loader.state_dict()
 
 
+class Unsent(StubStream):
+    """Its state can be copied, but not pickled."""
+
+    def state_dict(self):
+        return {"end": lambda: None}
+
+
+class UnsentMap(StubDataset):
+    state_dict = Unsent.state_dict
+
+
+@pytest.mark.thread_unsafe(reason="forks")
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("dataset", [Unsent(False), UnsentMap(False)])
+def test_a_state_that_cannot_be_sent_costs_no_batch(dataset, persistent):
+    arguments = {"batch_size": 2, "persistent_workers": persistent}
+    loader = DataLoader(dataset, **arguments, **WAYS["processes"])
+    torchs = contents(torch.utils.data.DataLoader(dataset, num_workers=loader.num_workers, **arguments))
+    for _ in range(2):
+        iterator = iter(loader)
+        first = contents(itertools.islice(iterator, 3))
+        with pytest.raises(RuntimeError, match="the state of dataset could not be taken: it cannot be sent"):
+            loader.state_dict()
+        assert first + contents(iterator) == torchs
+
+
+@pytest.mark.thread_unsafe(reason="forks")
+def test_a_batch_that_cannot_be_sent_is_an_error_with_such_a_state_too():
+    loader = DataLoader(UnsentMap(False), 2, collate_fn=lambda samples: (sample for sample in samples), **WAYS["processes"])
+    with pytest.raises(TypeError, match="cannot pickle 'generator'"):
+        list(loader)
+
+
 class Late(Asked):
     """Has a state once it has begun."""
 
