@@ -34,7 +34,7 @@ SOURCES = tuple(str(CHECKOUT / folder) for folder in ("loader", "bench", "safety
 TWINS = ("ft", "gil")
 
 # Room for sources, builds, packages and uv's cache, in GB, as measured with a margin.
-NEEDED_GB = {"cuda": 5.0, "environment": 4.0, "interpreter": 1.0}
+NEEDED_GB = {"cuda": 5.0, "environment": 3.0, "interpreter": 1.0}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from native.build import NEEDED_GB, TWINS
 from tests.checkout import CHECKOUT
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-twins"
@@ -74,3 +75,13 @@ def new_cache(cache):
         (directory / shared).symlink_to(cache / shared)
     yield base
     shutil.rmtree(base)
+
+
+@pytest.fixture
+def build_cache(new_cache):
+    """A new cache with the room that a build wants; skips where the disk has less."""
+    needed = len(TWINS) * (NEEDED_GB["environment"] + NEEDED_GB["interpreter"])
+    free = shutil.disk_usage(new_cache).free / 1e9
+    if free < needed:
+        pytest.skip(f"a build wants {needed:.0f} GB of disk, and {free:.1f} GB are free in {new_cache.parent}")
+    return new_cache

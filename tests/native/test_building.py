@@ -47,24 +47,24 @@ def finished_builds(base):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_build_leaves_nothing_that_looks_finished(start_twins, new_cache, how):
-    process = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+def test_interrupted_build_leaves_nothing_that_looks_finished(start_twins, build_cache, how):
+    process = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
     lines_until(process, BUILDING)
     time.sleep(2)  # well into configure
-    assert left_over(new_cache)
+    assert left_over(build_cache)
     process.send_signal(how)
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in rest
-    psutil.wait_procs(left_over(new_cache), timeout=60)
-    assert not left_over(new_cache)
-    assert not finished_builds(new_cache)
+    psutil.wait_procs(left_over(build_cache), timeout=60)
+    assert not left_over(build_cache)
+    assert not finished_builds(build_cache)
 
 
-def test_two_first_uses_wait_for_each_other(start_twins, new_cache):
-    first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+def test_two_first_uses_wait_for_each_other(start_twins, build_cache):
+    first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
     lines_until(first, BUILDING)
-    second = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+    second = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
     waiting = lines_until(second, "waiting for it")
     assert str(first.pid) in waiting
     first.send_signal(signal.SIGINT)
@@ -99,8 +99,8 @@ def test_an_interrupted_optimised_build_is_none(monkeypatch, tmp_path):
     assert plan.optimised_before({"ft"}) and not plan.optimised_before({"ft", "gil"})
 
 
-def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, new_cache):
-    first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, build_cache):
+    first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
     lines_until(first, BUILDING)
     time.sleep(1)
     first.kill()
@@ -108,11 +108,11 @@ def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, new_ca
     # The steps of the build have groups of their own. As groups they are killed, so that nothing that a step starts
     # meanwhile is missed, and nothing that the second one starts is met.
     groups = set()
-    for orphan in left_over(new_cache):
+    for orphan in left_over(build_cache):
         with contextlib.suppress(ProcessLookupError):
             groups.add(os.getpgid(orphan.pid))
     assert groups
-    second = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache))
+    second = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
     lines_until(second, "waiting for it")
     for group in groups:
         with contextlib.suppress(ProcessLookupError):
@@ -123,35 +123,35 @@ def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, new_ca
 
 
 @pytest.mark.timeout(120)
-def test_failed_download_says_why_and_leaves_nothing(twins, new_cache):
-    (new_cache / "ft-twins" / "source").unlink()
+def test_failed_download_says_why_and_leaves_nothing(twins, build_cache):
+    (build_cache / "ft-twins" / "source").unlink()
     done = twins(
         "setup",
         "--no-pgo",
-        XDG_CACHE_HOME=str(new_cache),
+        XDG_CACHE_HOME=str(build_cache),
         DEBIAN_MIRROR="http://127.0.0.1:9/debian",
         DEBIAN_SECURITY_MIRROR="http://127.0.0.1:9/debian-security",
         timeout=110,
     )
     assert done.returncode == 1
     assert "CPython source failed" in done.stderr and "PYTHON_SUITE" in done.stderr
-    assert not list((new_cache / "ft-twins" / "source").glob("*/finished.json"))
-    assert not finished_builds(new_cache)
+    assert not list((build_cache / "ft-twins" / "source").glob("*/finished.json"))
+    assert not finished_builds(build_cache)
 
 
-def test_series_that_the_suite_lacks_names_suites_to_try(twins, new_cache):
-    (new_cache / "ft-twins" / "source").unlink()
-    done = twins("setup", XDG_CACHE_HOME=str(new_cache), PYTHON_SERIES="3.14", PYTHON_SUITE="trixie")
+def test_series_that_the_suite_lacks_names_suites_to_try(twins, build_cache):
+    (build_cache / "ft-twins" / "source").unlink()
+    done = twins("setup", XDG_CACHE_HOME=str(build_cache), PYTHON_SERIES="3.14", PYTHON_SUITE="trixie")
     assert done.returncode == 1
     assert "PYTHON_SUITE=forky" in done.stderr
 
 
-def test_compiler_error_is_shown_and_leaves_nothing(twins, new_cache):
-    done = twins("setup", "--no-pgo", XDG_CACHE_HOME=str(new_cache), CC="false")
+def test_compiler_error_is_shown_and_leaves_nothing(twins, build_cache):
+    done = twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache), CC="false")
     assert done.returncode == 1
     assert "failed" in done.stderr and "log" in done.stderr and "C compiler cannot create executables" in done.stderr
-    assert not finished_builds(new_cache)
-    assert not left_over(new_cache)
+    assert not finished_builds(build_cache)
+    assert not left_over(build_cache)
 
 
 def test_full_disk_is_told_before_anything_is_built(twins, new_cache):
