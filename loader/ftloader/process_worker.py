@@ -22,6 +22,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
@@ -182,14 +183,26 @@ def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: st
 
     def answer(error: Exception, message: Any) -> None:
         number, sent = message
-        if isinstance(sent, Fetched) and not isinstance(sent.state, Untaken | None):
+        if isinstance(sent, Fetched) and sent.state is not None:
             why = f"it cannot be sent to the main process ({type(error).__name__}: {error})"
-            results.put((number, replace(sent, state=Untaken("dataset", why))))
-            return
+            try:
+                _send_now(results, (number, replace(sent, state=Untaken("dataset", why))))
+                return
+            except Exception as again:
+                error = again
         annotate(error, note)
-        results.put((number, NotedException(error, where)))
+        _send_now(results, (number, NotedException(error, where)))
 
     queue._on_queue_feeder_error = answer
+
+
+def _send_now(queue: Any, message: Any) -> None:
+    """As the queue's own thread sends: what is put would come after what has been put since, perhaps the end of the
+    worker's share, with which the main process forgets what it waits for. Raises what pickling raises."""
+    pickled = ForkingPickler.dumps(message)
+    queue._sem.acquire()  # as put() does: get() releases it
+    with queue._wlock:
+        queue._writer.send_bytes(pickled)
 
 
 def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:

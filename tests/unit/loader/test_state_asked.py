@@ -335,6 +335,10 @@ class Unsent(StubStream):
         return {"end": lambda: None}
 
 
+def one_by_one(samples):
+    return (sample for sample in samples)
+
+
 class UnsentMap(StubDataset):
     state_dict = Unsent.state_dict
 
@@ -355,10 +359,13 @@ def test_a_state_that_cannot_be_sent_costs_no_batch(dataset, persistent):
 
 
 @pytest.mark.thread_unsafe(reason="forks")
-def test_a_batch_that_cannot_be_sent_is_an_error_with_such_a_state_too():
-    loader = DataLoader(UnsentMap(False), 2, collate_fn=lambda samples: (sample for sample in samples), **WAYS["processes"])
-    with pytest.raises(TypeError, match="cannot pickle 'generator'"):
-        list(loader)
+@pytest.mark.parametrize("dataset", [Unsent(False), UnsentMap(False), StubStream(False), range(SIZE)])
+def test_a_batch_that_cannot_be_sent_is_an_error_with_and_without_such_a_state(dataset):
+    # The only batch of each worker: what comes after it is the end of the worker's share.
+    loader = DataLoader(dataset, SIZE, collate_fn=one_by_one, **WAYS["processes"])
+    for _ in range(5):
+        with pytest.raises(TypeError, match="cannot pickle 'generator'"):
+            list(loader)
 
 
 class Late(Asked):
