@@ -120,9 +120,12 @@ def test_bench_offers_no_choice_of_twins(twins):
     assert done.returncode == 0 and "--twin" not in done.stdout and "measured alone" not in done.stdout
 
 
-def test_audit_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path):
-    done = twins("audit", "gil", "no-colon", XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 2 and "is not MODULE:OBJECT" in done.stderr
+@pytest.mark.parametrize(
+    ("target", "said"), [("no-colon", "is not MODULE:OBJECT"), ("no_such_file.py:x", "there is no file")]
+)
+def test_audit_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, target, said):
+    done = twins("audit", "gil", target, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 2 and said in done.stderr
     assert not list(tmp_path.iterdir())
 
 

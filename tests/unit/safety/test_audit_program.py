@@ -120,6 +120,7 @@ def test_targets_that_are_none(tmp_path):
 def test_wrong_usage(capsys):
     for line, text in [
         (["no-colon"], "is not MODULE:OBJECT"),
+        (["no_such_file.py:x"], "there is no file no_such_file.py"),
         (["a:b", "--threads", "1"], "2 to 256"),
         ([], "MODULE:OBJECT"),
         (["a:b", "--indices", "1,x"], "no whole number"),
