@@ -27,6 +27,12 @@ def test_a_reader_may_have_had_enough(shell_environment):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_closed_standard_streams_are_empty_ones(shell_environment):
+    code = "import sys; sys.exit(None in (sys.stdin, sys.stdout, sys.stderr) or len(sys.stdin.read()))"
+    line = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", CHECKOUT / "twins", "exec", "ft", "python", "-c", code]
+    assert subprocess.run(line, env=shell_environment, timeout=120).returncode == 0
+
+
 def test_unknown_verb_is_a_usage_error(twins):
     done = twins("frobnicate")
     assert done.returncode == 2

@@ -70,6 +70,16 @@ def test_json(run_bench, twin, tmp_path):
     assert info["packages"]["numpy"] == importlib.metadata.version("numpy")
 
 
+@pytest.mark.parametrize("columns", ["10", "60"])
+def test_a_narrow_terminal_of_another_locale(run_bench, environment, tmp_path, columns):
+    narrow = {**environment, "COLUMNS": columns, "PYTHONIOENCODING": "ascii"}
+    lock = lock_of(tmp_path / "lock", **installed("charset-normalizer"))
+    done = run_bench("--lock", lock, module="ftrun.info", env=narrow)
+    assert done.returncode == 0, done.stderr
+    if columns == "60":
+        assert "charset-normalizer " in done.stdout
+
+
 @pytest.mark.parametrize(
     "content, word",
     [(None, "cannot read"), ("numpy>=2\n", "not a pinned requirement"), ("==1\n", "not a pinned requirement")],
