@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -189,6 +190,17 @@ def test_revision(tmp_path):
     assert env.revision(tmp_path)["dirty"] is True
     (tmp_path / "inside").mkdir()
     assert env.revision(tmp_path / "inside")["commit"] == "unknown"  # somebody else's repository
+
+
+def test_revision_in_a_directory_of_another_locale(tmp_path):
+    here = tmp_path / os.fsdecode(b"\xff")
+    here.mkdir()
+    try:
+        git(here, "init", "-q")
+    except FileNotFoundError:
+        pytest.skip("no git here")
+    git(here, "commit", "-qm", "first", "--allow-empty")
+    assert env.revision(here) == {"commit": git(here, "rev-parse", "HEAD"), "dirty": False, "from": "git"}
 
 
 def test_source_hash_follows_the_sources(tmp_path):
