@@ -162,10 +162,10 @@ def revision(root: Path = ROOT) -> dict:
 
     def git(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=15)
+            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, timeout=15)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return done.stdout.strip() if done.returncode == 0 else None
+        return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
 
     top = git("rev-parse", "--show-toplevel")
     # The commit of another repository, which holds a copy of the package, would be wrong.

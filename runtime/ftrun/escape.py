@@ -7,6 +7,7 @@ through the function for that place.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 
@@ -46,3 +47,11 @@ def fenced(text: str, language: str = "") -> str:
 def any_locale() -> None:
     """Let stdout take all text: what the locale has no character for is escaped, and does not end the program."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr is from the beginning
+
+
+def print_report(text: str) -> None:
+    """Print, and go on where that fails: whoever read stdout may have gone (| head), or the terminal."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left must not fail at the exit

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from ftrun import environment, imports
+from ftrun.escape import any_locale
 
 DESCRIPTION = """\
 Describe this Python environment: interpreter and build flags, the version of every locked
@@ -166,7 +167,7 @@ def show(info: dict) -> None:
     if info["imports"]:
         table = Table(title="Locked packages", title_justify="left", box=None, padding=(0, 2, 0, 0))
         for heading in ("package", "version", "extensions", "GIL after import"):
-            table.add_column(heading, justify="right" if heading == "extensions" else "left")
+            table.add_column(heading, justify="right" if heading == "extensions" else "left", overflow="fold")
         for package in info["imports"]:
             state = "on" if package["gil_enabled_after_import"] else "off"
             if python["free_threaded"] and state == "on":
@@ -182,6 +183,7 @@ def show(info: dict) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     options = parser().parse_args(arguments)
+    any_locale()
     if options.expect and not options.verify:
         parser().error("--expect needs --verify")
     try:

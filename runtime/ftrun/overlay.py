@@ -19,6 +19,8 @@ from ftrun.project import ROOT, normalise
 
 UV_LOCK = ROOT / "docker" / "uv.lock"
 INSTALL_SECONDS = 900.0
+# Characters of what uv or pip said last.
+LONGEST_WORDS = 700
 # What uv and pip see of the caller's variables: where packages come from, and nothing that is secret but for that.
 PASSED_ON = re.compile(
     r"(PATH|HOME|USER|LANG|TMPDIR|NETRC|XDG_CACHE_HOME|SSL_CERT_(FILE|DIR)|(HTTPS?|ALL|NO)_PROXY"
@@ -215,4 +217,5 @@ def _checked(requirement: str) -> str:
 
 def _last_words(done: Outcome) -> str:
     text = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
-    return " ".join(text.split())[-700:]
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_WORDS else "... " + text[-LONGEST_WORDS:].partition(" ")[2]

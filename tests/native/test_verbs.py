@@ -27,6 +27,12 @@ def test_a_reader_may_have_had_enough(shell_environment):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_closed_standard_streams_are_empty_ones(shell_environment):
+    code = "import sys; sys.exit(None in (sys.stdin, sys.stdout, sys.stderr) or len(sys.stdin.read()))"
+    line = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", CHECKOUT / "twins", "exec", "ft", "python", "-c", code]
+    assert subprocess.run(line, env=shell_environment, timeout=120).returncode == 0
+
+
 def test_unknown_verb_is_a_usage_error(twins):
     done = twins("frobnicate")
     assert done.returncode == 2
@@ -120,9 +126,12 @@ def test_bench_offers_no_choice_of_twins(twins):
     assert done.returncode == 0 and "--twin" not in done.stdout and "measured alone" not in done.stdout
 
 
-def test_audit_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path):
-    done = twins("audit", "gil", "no-colon", XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 2 and "is not MODULE:OBJECT" in done.stderr
+@pytest.mark.parametrize(
+    ("target", "said"), [("no-colon", "is not MODULE:OBJECT"), ("no_such_file.py:x", "there is no file")]
+)
+def test_audit_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, target, said):
+    done = twins("audit", "gil", target, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 2 and said in done.stderr
     assert not list(tmp_path.iterdir())
 
 

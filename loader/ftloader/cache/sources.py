@@ -57,6 +57,9 @@ class UrlSource:
         if self._given is not None:
             return self._given
         self._filesystem.invalidate_cache()
+        # fsspec finds nothing there, as if it were empty.
+        if isinstance(self._filesystem, LocalFileSystem) and not self._filesystem.isdir(self._root):
+            raise FileNotFoundError(f"there is no directory {self._root}")
         found = self._filesystem.find(self._root, detail=True)
         # A page of the web may name addresses elsewhere.
         below = sorted(path for path in found if path.startswith(self._root) and path != self._root)

@@ -7,6 +7,7 @@ anything.
 from __future__ import annotations
 
 import argparse
+import os
 
 DESCRIPTION = """\
 Is my dataset safe under threads? Loads samples of it serially, watches what its own lines write,
@@ -88,6 +89,8 @@ def _target(text: str) -> str:
     module, _, name = text.rpartition(":")
     if not module or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not MODULE:OBJECT, such as my_package.data:train_set")
+    if module.endswith(".py") and not os.path.isfile(module):
+        raise argparse.ArgumentTypeError(f"there is no file {module}")
     return text
 
 

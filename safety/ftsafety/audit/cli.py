@@ -13,7 +13,7 @@ import time
 from typing import Any, NamedTuple
 
 from ftrun.configurations import command
-from ftrun.escape import any_locale, terminal
+from ftrun.escape import any_locale, print_report, terminal
 from ftrun.protocol import LONGEST_LINE, conforms, decode
 from ftsafety.audit import gil
 from ftsafety.audit.arguments import arguments_of, parse
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         ]
     else:
         return _failed(options, outcome)
-    print(json.dumps(report.to_dict(), indent=1) if options.json else terminal(str(report)), flush=True)
+    print_report(json.dumps(report.to_dict(), indent=1) if options.json else terminal(str(report)))
     return 0 if report.ok else 1
 
 
@@ -87,7 +87,7 @@ def _failed(options: Any, outcome: _Outcome) -> int:
     else:
         text, status = f"the dataset ended the process while {outcome.step} (os._exit()?): it cannot be audited", 3
     if options.json:
-        print(json.dumps({"error": text, "exit_status": status}, indent=1), flush=True)
+        print_report(json.dumps({"error": text, "exit_status": status}, indent=1))
     _say(text)
     return status
 

@@ -104,7 +104,7 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
         try:
             length = len(dataset)
         except TypeError as error:
-            raise TypeError(f"{type(dataset).__name__} has no length: give indices=[...]") from error
+            raise TypeError(f"{type(dataset).__name__} has no length: give indices (--indices I,J,...)") from error
         chosen = {0, length - 1} if length else set()
         chosen.update(random.Random(seed).sample(range(length), min(samples, length)))
         keys = sorted(chosen)[: max(samples, 2)]

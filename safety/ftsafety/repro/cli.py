@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import shutil
 import sys
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 from ftrun.configurations import TWIN, this_twin
-from ftrun.escape import any_locale, fenced, markdown, one_line
+from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
 from ftrun.inline_metadata import MetadataError
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays, absent
@@ -59,11 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def publish(text: str, given, interruption: Interruption, status: int) -> int:
     """Print the report and write it to --out; returns the exit status."""
-    # Whoever read stdout may have gone (| head), or the terminal; the file is written all the same.
-    try:
-        print(text, flush=True)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print_report(text)
     if given.out is not None:
         try:
             given.out.write_text(text, encoding="utf-8")

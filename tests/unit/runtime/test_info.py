@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -68,6 +69,16 @@ def test_json(run_bench, twin, tmp_path):
     assert pillow["gil_enabled_after_import"] == (twin == "gil")
     assert info["gpu"]["devices"] or info["gpu"]["reason"]
     assert info["packages"]["numpy"] == importlib.metadata.version("numpy")
+
+
+@pytest.mark.parametrize("columns", ["10", "60"])
+def test_a_narrow_terminal_of_another_locale(run_bench, environment, tmp_path, columns):
+    narrow = {**environment, "COLUMNS": columns, "PYTHONIOENCODING": "ascii"}
+    lock = lock_of(tmp_path / "lock", **installed("charset-normalizer"))
+    done = run_bench("--lock", lock, module="ftrun.info", env=narrow)
+    assert done.returncode == 0, done.stderr
+    if columns == "60":
+        assert "charset-normalizer " in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -179,6 +190,17 @@ def test_revision(tmp_path):
     assert env.revision(tmp_path)["dirty"] is True
     (tmp_path / "inside").mkdir()
     assert env.revision(tmp_path / "inside")["commit"] == "unknown"  # somebody else's repository
+
+
+def test_revision_in_a_directory_of_another_locale(tmp_path):
+    here = tmp_path / os.fsdecode(b"\xff")
+    here.mkdir()
+    try:
+        git(here, "init", "-q")
+    except FileNotFoundError:
+        pytest.skip("no git here")
+    git(here, "commit", "-qm", "first", "--allow-empty")
+    assert env.revision(here) == {"commit": git(here, "rev-parse", "HEAD"), "dirty": False, "from": "git"}
 
 
 def test_source_hash_follows_the_sources(tmp_path):

@@ -67,6 +67,14 @@ def test_requirements_are_printed_again_and_the_environment_is_clean(overlays, u
     assert "UV_DEFAULT_INDEX=http://127.0.0.1:8/" in seen
 
 
+def test_of_a_long_message_the_end_is_shown_in_whole_words(overlays, uv):
+    (uv.parent / "bin" / "uv").write_text("#!/bin/sh\nseq 1000 1999 >&2\nexit 1\n")
+    with pytest.raises(OverlayError) as refused:
+        overlays.make("python3", ["x"], {})
+    mark, *words = str(refused.value).split()
+    assert mark == "..." and words == [str(number) for number in range(2000 - len(words), 2000)]
+
+
 def test_what_the_twin_has_is_not_absent():
     assert not absent("NumPy>=2", {"numpy": "2.4.6"}) and not absent("x; python_version < '3'", {})
     assert absent("numpy<2", {"numpy": "2.4.6"}) and absent("pillow", {"numpy": "2.4.6"})

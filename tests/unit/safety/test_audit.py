@@ -186,6 +186,8 @@ def test_what_cannot_be_audited(suspects):
         audit(suspects.Failing())
     with pytest.raises(TypeError, match="no dataset"):
         audit(17)
+    with pytest.raises(TypeError, match=r"has no length: give indices \(--indices I,J,...\)"):
+        audit(type("Endless", (), {"__getitem__": lambda self, index: index})())
     with pytest.raises(ValueError, match="empty"):
         audit([])
     with pytest.raises(ValueError, match="threads"):

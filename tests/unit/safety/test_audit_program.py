@@ -45,6 +45,17 @@ def test_a_safe_dataset():
     assert report["tried"]
 
 
+@pytest.mark.parametrize(("name", "options", "status"), [("clean", (), 0), ("Failing", ("--json",), 3)])
+def test_a_reader_may_have_had_enough(name, options, status):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as pipe:
+        line = command(name, "--seconds", "1", *options)
+        done = subprocess.run(line, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=LIMIT, env=environment())
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+
+
 def test_a_crash_is_a_finding_with_signal_and_stack():
     answer = run("Crash", "--seconds", "5")
     assert answer.returncode == 1, answer.stderr
@@ -120,6 +131,7 @@ def test_targets_that_are_none(tmp_path):
 def test_wrong_usage(capsys):
     for line, text in [
         (["no-colon"], "is not MODULE:OBJECT"),
+        (["no_such_file.py:x"], "there is no file no_such_file.py"),
         (["a:b", "--threads", "1"], "2 to 256"),
         ([], "MODULE:OBJECT"),
         (["a:b", "--indices", "1,x"], "no whole number"),

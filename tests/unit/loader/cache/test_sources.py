@@ -12,7 +12,7 @@ import zipfile
 import fsspec
 import pytest
 
-from ftloader.cache import Share, UrlSource, readers, sources
+from ftloader.cache import CacheError, GrowingCache, Share, UrlSource, readers, sources
 from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
 
 
@@ -76,6 +76,16 @@ def test_a_directory(tmp_path):
     source = UrlSource(str(tmp_path))
     assert everything(source) == {key: content(key, 2000) for key in source.keys()} and len(everything(source)) == 6
     assert everything(UrlSource(f"file://{tmp_path}/")) == everything(source)
+
+
+@pytest.mark.filterwarnings("ignore:the cache .* could not get its keys")
+def test_a_directory_that_is_not_there_is_no_empty_one(tmp_path):
+    source = UrlSource(str(tmp_path / "data"))
+    with GrowingCache(source, tmp_path / "cache", max_bytes=1 << 20, retries=0, min_samples=1) as cache:
+        with pytest.raises(CacheError, match=f"fetching fails: there is no directory {tmp_path}/data/"):
+            cache.set_epoch(0)
+    fill(tmp_path / "data")
+    assert len(everything(source)) == 6
 
 
 def test_fsspec_s_memory(opened):
