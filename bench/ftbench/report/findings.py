@@ -1,5 +1,6 @@
 """What a run found: its waterfalls, and what other comparisons say, in sentences and as charts; and what to use."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
@@ -13,7 +14,7 @@ from ftbench.report.tables import Table
 from ftbench.stats.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, TOO_FEW, Ratio, median, ratio
 from ftbench.stats.statistics import WITNESS as CPU
 from ftbench.stats.statistics import verdict as verdict_of
-from ftbench.stats.waterfall import in_each_process, trials_of, typical_of
+from ftbench.stats.waterfall import in_each_process, typical_of, waterfalls
 
 # A scenario's conclusion.
 MOST_SENTENCES = 3
@@ -33,12 +34,58 @@ class Step:
     before: float
     """Where its bar begins: where the step before ended; nothing at the start and for the whole."""
     ratio: float | None
-    """None at the start."""
+    """None at the start, and where none is told."""
     throughput: str
     """In words, "" at the start."""
     cpu: str
     dots: tuple[float, ...]
     """Samples a second in each process."""
+
+
+def told(document: dict) -> dict:
+    """The document as reports tell it: what compares contestants that gave different samples says that alone.
+
+    Its waterfalls have "others" besides: who gave other samples than the start. Where nobody did, it is as it was.
+    """
+    apart: dict[str, set[tuple[str, str]]] = {scenario["name"]: set() for scenario in document["scenarios"]}
+    for fall in document["waterfalls"]:
+        apart[fall["scenario"]] |= _apart(scenario_of(document, fall), fall["start"]["contestant"])
+    if not any(apart.values()):
+        return document
+    scenarios = []
+    for scenario in document["scenarios"]:
+        pairs = apart[scenario["name"]]
+        comparisons = [
+            {**c, "verdict": words.OTHER_SAMPLES} if (c["numerator"], c["denominator"]) in pairs else c
+            for c in scenario["analysis"]["comparisons"]
+        ]
+        scenarios.append({**scenario, "analysis": {**scenario["analysis"], "comparisons": comparisons}})
+    falls = waterfalls(scenarios)
+    for fall in falls:
+        keys = [c["key"] for c in scenario_of(document, fall)["contestants"]]
+        fall["others"] = [key for key in keys if (fall["start"]["contestant"], key) in apart[fall["scenario"]]]
+    return {**document, "scenarios": scenarios, "waterfalls": falls}
+
+
+def _apart(scenario: dict, start: str) -> set[tuple[str, str]]:
+    """The contestants, two by two and either way, of the start's case that gave different samples, by their checksums.
+
+    Nobody if the start gives other ones from round to round: then none can be checked.
+    """
+    case = words.contestant(scenario, start)["case"]
+    seen: dict[str, dict[str, set[int]]] = {c["key"]: {} for c in scenario["contestants"] if c["case"] == case}
+    for one in scenario["rounds"]:
+        for trial in one["trials"]:
+            if trial["contestant"] in seen:
+                for name, checksum in by_batch(trial).items():
+                    seen[trial["contestant"]].setdefault(name, set()).add(checksum)
+    if any(len(checksums) > 1 for checksums in seen[start].values()):
+        return set()
+    return {
+        (a, b)
+        for a, b in itertools.permutations(seen, 2)
+        if any(len(seen[a][name] | seen[b][name]) > 1 for name in seen[a].keys() & seen[b].keys())
+    }
 
 
 def scenario_of(document: dict, fall: dict) -> dict:
@@ -53,9 +100,10 @@ def steps(document: dict, fall: dict) -> list[Step]:
     start, value = fall["start"], fall["start"]["value"]
 
     def step(key: str, name: str, before: float, change: dict | None = None, cpu: dict | None = None) -> Step:
-        ratio, said = (change["ratio"], words.outcome(about, change)) if change else (None, "")
+        said = words.outcome(about, change) if change else ""
+        ratio = change["ratio"] if change and change["verdict"] != words.OTHER_SAMPLES else None
         # The column says what it is of.
-        cpu_said = words.outcome(cpu_about, cpu).replace(" CPU time", "") if cpu else ""
+        cpu_said = words.outcome(cpu_about, cpu).replace(" CPU time", "") if cpu and ratio else ""
         dots = tuple(in_each_process(scenario, key, "throughput"))
         return Step(name, words.contestant(scenario, key), value, before, ratio, said, cpu_said, dots)
 
@@ -117,13 +165,13 @@ def sentence(document: dict, fall: dict) -> str:
         "ft-gil": "threads in the free-threaded build, GIL on",
         "ft": "threads without the GIL",
     }[end.contestant["config"]]
-    if end.contestant["key"] in other_work(scenario_of(document, fall), start.contestant["key"]):
+    if end.ratio is None:
         return f"{fall['workload']}: {who} gave other samples than {against}, so their speeds are not compared."
     text = (
         f"{fall['workload']}: {who} against {against}: {end.throughput}, "
         f"{about.write(end.value)} against {about.write(start.value)} samples/s"
     )
-    if last.name == REMOVED:  # and nothing else besides, which could not be measured on the way
+    if last.name == REMOVED and last.ratio:  # and nothing else besides, which could not be measured on the way
         text += f"; removing the GIL by itself: {last.throughput}"
     return text + "."
 
@@ -131,10 +179,8 @@ def sentence(document: dict, fall: dict) -> str:
 def beside(document: dict, fall: dict) -> list[str]:
     """What stands below the chain, in sentences: both ends, what would settle an undecided step, what is missing."""
     scenario, cpu, about = scenario_of(document, fall), fall[CPU], words.metric_of(CPU)
-    parts = [
-        f"CPU time for 1,000 samples {about.write(cpu['start']['value'])} s to {about.write(cpu['end'])} s, "
-        f"{words.outcome(about, cpu['total'])}"
-    ]
+    said = f", {words.outcome(about, cpu['total'])}" if cpu["total"]["verdict"] != words.OTHER_SAMPLES else ""
+    parts = [f"CPU time for 1,000 samples {about.write(cpu['start']['value'])} s to {about.write(cpu['end'])} s{said}"]
     for name, (start, end) in fall["ends"].items():
         metric = words.metric_of(name)
         parts.append(f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} {metric.unit}")
@@ -180,7 +226,7 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
     if number < FEWEST_ROUNDS:
         few = f"{words.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
         return f"Too little was measured to advise for {workload}: {few}.", ""
-    titles, others = {c["key"]: c for c in scenario["contestants"]}, other_work(scenario, start)
+    titles, others = {c["key"]: c for c in scenario["contestants"]}, fall.get("others", ())
     of_case = [c["key"] for c in scenario["analysis"]["contestants"] if titles[c["key"]]["case"] == fall["case"]]
     # The free-threaded build with its GIL on is there to be compared, not to be used.
     usable = [key for key in of_case if titles[key]["config"] != "ft-gil" and key not in others]
@@ -216,27 +262,6 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
         f"from {'ftloader' if ours else 'torch.utils.data'} import DataLoader; "
         f"DataLoader(dataset, ..., num_workers={who['workers']}{method})"
     )
-
-
-def other_work(scenario: dict, reference: str) -> list[str]:
-    """The contestants of its case that gave other samples than the reference, by their checksums.
-
-    Nobody if the reference gives other ones from round to round: then none can be checked.
-    """
-    case = words.contestant(scenario, reference)["case"]
-    wanted = [by_batch(trial) for trial in trials_of(scenario, reference)]
-    if any(sums != wanted[0] for sums in wanted):
-        return []
-    return [
-        c["key"]
-        for c in scenario["contestants"]
-        if c["case"] == case
-        and any(
-            wanted[0].get(name, checksum) != checksum
-            for trial in trials_of(scenario, c["key"])
-            for name, checksum in by_batch(trial).items()
-        )
-    ]
 
 
 def advantage(comparison: dict) -> tuple[float, float | None, float | None]:

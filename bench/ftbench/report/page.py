@@ -43,6 +43,12 @@ ABOVE = "above"
 
 def files(document: dict) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of the pictures of waterfalls, scenarios and samples, of report.html and summary.md."""
+    yield from _pictures(findings.told(document))
+    yield "report.html", page(document)
+    yield "summary.md", texts.summary(document).encode()
+
+
+def _pictures(document: dict) -> Iterator[tuple[str, bytes]]:
     alarm = document["status"] != "complete"
     if document["waterfalls"]:
         falls = [findings.waterfall_chart(document, fall) for fall in document["waterfalls"]]
@@ -57,12 +63,11 @@ def files(document: dict) -> Iterator[tuple[str, bytes]]:
         samples = words.picture(scenario)
         if samples is not None:
             yield f"{name}-samples.png", samples
-    yield "report.html", page(document)
-    yield "summary.md", texts.summary(document).encode()
 
 
 def page(document: dict) -> bytes:
     """The complete HTML page, UTF-8."""
+    written, document = document, findings.told(document)
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -83,7 +88,7 @@ def page(document: dict) -> bytes:
         safety=safety,
         words=words,
         palette=PALETTE,
-        results=_link("application/json", json.dumps(document, separators=(",", ":"), allow_nan=False).encode()),
+        results=_link("application/json", json.dumps(written, separators=(",", ":"), allow_nan=False).encode()),
     )
     return text.encode()
 

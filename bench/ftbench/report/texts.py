@@ -17,6 +17,7 @@ PLAIN_WIDTH = 120
 
 def show(document: dict, page: Path | None) -> None:
     """Print everything on stdout, and where the page is, if it could be written."""
+    document = findings.told(document)
     # What is shown is text, whatever rich could make of it.
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     console.print()
@@ -103,6 +104,7 @@ def _table(title: str, content: tables.Table, chain: bool = False) -> Table:
 
 def summary(document: dict) -> str:
     """The run in Markdown: opening sentences, waterfalls, each scenario's comparisons, the machine and the commands."""
+    document = findings.told(document)
     parts = ["## What removing the GIL did to data loading"]
     parts += [markdown(words.capital(sentence)) for sentence in findings.sentences(document)]
     for fall in document["waterfalls"]:

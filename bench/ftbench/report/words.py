@@ -15,6 +15,8 @@ MOST_ROUNDS = 5
 MOST_MORE = 10
 # Nor is more than a day.
 MOST_MINUTES = 24 * 60
+# The verdict on who gave different samples (ftbench.report.findings.told): ratios of theirs are not told.
+OTHER_SAMPLES = "other samples"
 # Units of time, in seconds.
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 
@@ -86,6 +88,8 @@ def outcome(metric: Metric, c: dict) -> str:
     `c` has mean (or ratio), low, high and verdict, as comparisons and steps of results.json.
     """
     mean = c["mean"] if "mean" in c else c["ratio"]
+    if c["verdict"] == OTHER_SAMPLES:
+        return "gave other samples: not compared"
     if c["verdict"] == TOO_FEW or c["low"] is None:
         return f"{directed(metric, mean)} (too few rounds to be sure)"
     low, high = c["low"], c["high"]
@@ -137,8 +141,9 @@ def settles(scenario: dict, c: dict) -> str | None:
 
 
 def comparisons(scenario: dict, metric: str) -> list[dict]:
-    """The scenario's comparisons of one metric."""
-    return [c for c in scenario["analysis"]["comparisons"] if c["metric"] == metric]
+    """The scenario's comparisons of one metric, of contestants that gave the same samples."""
+    every = scenario["analysis"]["comparisons"]
+    return [c for c in every if c["metric"] == metric and c["verdict"] != OTHER_SAMPLES]
 
 
 def metric_of(name: str) -> Metric:
@@ -282,7 +287,8 @@ def target(comparison: dict) -> str:
 
 def resolution(scenario: dict) -> str:
     """What the run could have seen, in a sentence."""
-    found = [c["resolution"] for c in comparisons(scenario, metric(scenario).name) if c["resolution"]]
+    of = metric(scenario).name
+    found = [c["resolution"] for c in scenario["analysis"]["comparisons"] if c["metric"] == of and c["resolution"]]
     if not found:
         return "One round cannot tell a difference from noise."
     ends = dict.fromkeys((change(min(found)), change(max(found))))

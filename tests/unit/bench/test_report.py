@@ -208,19 +208,58 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
     document = with_throughput(many, wrong, [1e6] * 5)
     fall, last = document["waterfalls"][1], wrong == "ft/loader-thread/2"
     trials = [t for one in entry(document, "chain")["rounds"] for t in one["trials"]]
-    assert not findings.other_work(entry(document, "chain"), fall["start"]["contestant"])
+    assert findings.told(document) is document
     for trial in trials:
         if trial["contestant"] == wrong:
             trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
-    advised, _ = findings.advice(document, fall)
+    told = findings.told(document)
+    fall = told["waterfalls"][1]
+    advised, _ = findings.advice(told, fall)
     title = words.contestant(entry(document, "chain"), wrong)["title"]
     assert "1000000" not in advised and f"Left out, for they gave other samples: {title}." in advised
-    said = findings.sentence(document, fall)
+    said = findings.sentence(told, fall)
     assert ("gave other samples than torch's DataLoader" in said) is last and ("%" in said) is not last
     # Where the reference draws anew each time, nobody can be checked.
     for number, trial in enumerate(t for t in trials if t["contestant"] == fall["start"]["contestant"]):
         trial["rows"] = [number] * len(trial["rows"])
-    assert "Left out" not in findings.advice(document, fall)[0] and "%" in findings.sentence(document, fall)
+    assert findings.told(document) is document
+
+
+@pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-process/2"])
+def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
+    document = copy.deepcopy(many)
+    for trial in (t for one in entry(document, "chain")["rounds"] for t in one["trials"]):
+        if trial["contestant"] == wrong:
+            trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
+    told = findings.told(document)
+    # Neither the step that leads to them nor the one that leads on, in throughput as in CPU time.
+    apart = {"ft/loader-thread/2": {4, 5}, "gil/loader-process/2": {1, 2}}[wrong]
+    chart = findings.waterfall_chart(told, told["waterfalls"][1])
+    for place, (row, cells) in enumerate(zip(chart.picture.rows, chart.table.rows, strict=True)):
+        factor, _, throughput, cpu = cells[1:]
+        assert row.detail == throughput and bool(factor) == ("x " in row.text)
+        if place in apart:
+            assert (factor, throughput, cpu) == ("", "gave other samples: not compared", "")
+        else:
+            assert bool(factor) == bool(place) and "other samples" not in throughput
+    # More time would not settle it; and it is in no picture of ratios.
+    fall = told["waterfalls"][1]
+    changes = [*fall["steps"], fall["total"]]
+    assert {n for n, c in enumerate(changes, 1) if c["verdict"] == words.OTHER_SAMPLES} == apart
+    assert all(words.more_minutes(entry(told, "chain"), changes[n - 1]) is None for n in apart)
+    before, after = (
+        {row.hover for found in charts.charts(entry(d, "chain")) for row in getattr(found.picture, "rows", ())}
+        for d in (document, told)
+    )
+    titles = [c["title"] for c in entry(document, "chain")["analysis"]["comparisons"] if wrong in c.values()]
+    assert any(hover.split("\n")[0] in titles for hover in before)
+    assert not any(hover.split("\n")[0] in titles for hover in after)
+    texts.show(document, None)
+    page = Page(pages.page(document).decode())
+    for said in (capsys.readouterr().out, texts.summary(document), " ".join(page.shown)):
+        assert said.count("gave other samples: not compared") >= 2
+    # The document that the page hands out is as it was written.
+    assert page.results() == document
 
 
 THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["pss_mib"]
