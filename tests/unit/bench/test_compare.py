@@ -107,7 +107,7 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
 def test_what_is_planned_from_measured_times_forbids_nothing(document):
     a, b = simulated(document, 1), simulated(document, 2)
     in_a, in_b = a["scenarios"][0], b["scenarios"][0]
-    in_b["turns"] = in_a["turns"] + 3
+    in_a["turns"], in_b["turns"] = 8, 11
     usual = compare(a, b)
     assert usual.changes and usual.left_out == [] and usual.cautions == []
     # Of an own dataset the batches are planned, too; of all others they are given.
@@ -124,6 +124,19 @@ def test_what_is_planned_from_measured_times_forbids_nothing(document):
         changed["scenarios"][0][key] = value
         refused = compare(a, changed)
         assert refused.changes == [] and f"not the same work: {word} is" in refused.left_out[0][1]
+
+
+@pytest.mark.parametrize("turns, more", [((5, 40), "B"), ((12, 6), "A"), ((6, 11), None), ((1, 1), None)])
+def test_many_times_the_turns_are_told(document, turns, more):
+    a, b = simulated(document, 1), simulated(document, 2)
+    for one, number in zip((a, b), turns, strict=True):
+        one["scenarios"][0]["turns"] = number
+    comparison = compare(a, b)
+    assert comparison.changes and comparison.left_out == [] and len(comparison.cautions) == (more is not None)
+    if more:
+        said = text(comparison, ("a", a), ("b", b))
+        assert f"caution: pillow: turns in a process are {turns[0]} in A and {turns[1]} in B: " in said
+        assert f"throughput in {more} may read up to 3% higher" in said
 
 
 def test_scenarios_and_contestants_of_one_run_alone(document):
