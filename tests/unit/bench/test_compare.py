@@ -119,11 +119,32 @@ def test_what_is_planned_from_measured_times_forbids_nothing(document):
     assert len(own.changes) == len(usual.changes) and own.left_out == []
     (caution,) = own.cautions
     assert "batches a worker" in caution
+    other = copy.deepcopy(b)
+    other["options"]["collate_fn"] = "padded"
+    refused = compare(a, other)
+    assert refused.changes == [] and "collate_fn is torch's in A and padded in B" in refused.left_out[0][1]
     for key, value, word in (("batch_size", 77, "batch size"), ("description", "samples of /x/b.py:train", "dataset")):
         changed = copy.deepcopy(b)
         changed["scenarios"][0][key] = value
         refused = compare(a, changed)
         assert refused.changes == [] and f"not the same work: {word} is" in refused.left_out[0][1]
+
+
+@pytest.mark.parametrize(
+    "option, value, said",
+    [
+        ("collate_fn", "padded", "--collate-fn: torch's in A, padded in B"),
+        ("requirements", ["a==1", "b"], "--requirements: none in A, a==1, b in B"),
+        ("batch_size", 7, "--batch-size: the scenarios' in A, 7 in B"),
+        ("workers", [1, 2], "--workers: 1 in A, 1, 2 in B"),
+        ("workers", None, "--workers: 1 in A, the scenarios' in B"),
+    ],
+)
+def test_what_was_asked_for_differently_is_named(document, option, value, said):
+    a, b = simulated(document, 1), simulated(document, 2)
+    b["options"][option] = value
+    comparison = compare(a, b)
+    assert said in text(comparison, ("a", a), ("b", b)) and comparison.changes
 
 
 @pytest.mark.parametrize("turns, more", [((5, 40), "B"), ((12, 6), "A"), ((6, 11), None), ((1, 1), None)])
