@@ -188,7 +188,8 @@ class Controller:
     def warm_up(self, contestants: Sequence[Contestant]) -> Costs:
         """Run one trial of each twin that is not counted, and tell what trials cost on this machine.
 
-        It brings the interpreters, libraries and images into the page cache, and shows early that a twin works.
+        It brings the interpreters, libraries and images into the page cache, and shows early that a twin works. Who
+        fails, while another of its twin does not, has its second try in the first round.
         Imports and warm-ups are the shortest's (the others had more to read from disk), turns are their mean. A
         trial without turns has all its time in `turn`.
         """
@@ -205,6 +206,7 @@ class Controller:
                 costs = self._try(contestant, functools.partial(self._costs, contestant))
                 if costs is not None:
                     found.append(costs)
+                    self._again(of_twin)
                     break
                 if contestant.key in self._hung:
                     hung.add(processes)

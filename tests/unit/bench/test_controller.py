@@ -247,9 +247,35 @@ def test_the_warm_up_tries_others_where_one_fails(make):
     endpoint = Scripted(fail_at=1)
     controller = make(endpoint)
     assert controller.warm_up([c for _, c in RANKED]).turn >= 0
-    assert len(controller.failed) == 1 and len(endpoint.ran) == 3
+    assert len(endpoint.ran) == 3
+    # Who failed has another try in the first round, and no third one.
     (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
+    assert len(controller.failed) == 1 and len(endpoint.ran) == 3 + len(RANKED)
     assert set(only.results) == {c.key for _, c in RANKED} - {*controller.failed}
+
+
+def test_who_fails_in_the_warm_up_alone_is_measured(make):
+    controller = make(Scripted(fail_at=1, once=True))
+    controller.warm_up([c for _, c in RANKED])
+    rounds = list(controller.rounds(RANKED, time.monotonic() + 60, 0.001, 2))
+    assert [len(r.results) for r in rounds] == [len(RANKED)] * 2 and not controller.failed
+    assert len(controller.repeated) == 1
+
+
+def test_a_twin_of_which_nobody_can_be_measured_is_left_out(make):
+    class NoThreads(Scripted):
+        def run(self, request: dict) -> dict:
+            if request["config"] != "gil":
+                raise TrialFailed("exit status 3")
+            return RESULT
+
+    endpoint = NoThreads()
+    controller = make(endpoint)
+    controller.warm_up([c for _, c in RANKED])
+    others = {c.key for _, c in RANKED if c.config != "gil"}
+    assert set(controller.failed) == others
+    (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
+    assert set(only.results) == {c.key for _, c in RANKED} - others
 
 
 def test_a_signal_ends_all_that_wait(make):
