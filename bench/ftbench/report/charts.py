@@ -49,7 +49,7 @@ RANGES = "Bars: median; lines: from the lowest round to the highest."
 
 def charts(scenario: dict) -> list[Chart]:
     """All charts of a scenario: its own metric, the ratios, what trials kept, then whatever else was measured."""
-    first, *others = (words.metric_of(name) for name in scenario["metrics"])
+    first, *others = (METRICS[name] for name in scenario["metrics"])
     found = [*_measured(scenario, first), *_ratios(scenario, first), *_kept(scenario)]
     for metric in others:
         found += _measured(scenario, metric, metric.noun if metric.name in BY_THE_WAY else "")
@@ -60,7 +60,8 @@ def charts(scenario: dict) -> list[Chart]:
 
 def _title(name: str) -> str:
     """What values kept under this name are."""
-    return TITLES.get(name) or words.capital(words.metric_of(name).title.replace("-", " "))
+    known = METRICS[name].title if name in METRICS else name.replace("_", " ")
+    return TITLES.get(name) or words.capital(known.replace("-", " "))
 
 
 def _name(*parts: object) -> str:

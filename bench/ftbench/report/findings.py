@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.chain import REMOVED, THREADS, TODAY
 from ftbench.plan.contestants import plural
+from ftbench.plan.metrics import METRICS
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import words
 from ftbench.report.pictures import Bars, Chart, Ratios, Row
@@ -96,7 +97,7 @@ def scenario_of(document: dict, fall: dict) -> dict:
 def steps(document: dict, fall: dict) -> list[Step]:
     """The chain from its start to its end, and the whole."""
     scenario = scenario_of(document, fall)
-    about, cpu_about = words.metric_of("throughput"), words.metric_of(CPU)
+    about, cpu_about = METRICS["throughput"], METRICS[CPU]
     start, value = fall["start"], fall["start"]["value"]
 
     def step(key: str, name: str, before: float, change: dict | None = None, cpu: dict | None = None) -> Step:
@@ -155,7 +156,7 @@ def waterfall_title(document: dict, fall: dict) -> str:
 
 def sentence(document: dict, fall: dict) -> str:
     """The whole, and the last step, in a sentence."""
-    about, chain = words.metric_of("throughput"), steps(document, fall)
+    about, chain = METRICS["throughput"], steps(document, fall)
     start, last, end = chain[0], chain[-2], chain[-1]
     against = "torch's DataLoader with processes"
     if start.contestant["variant"] != TODAY:
@@ -178,11 +179,11 @@ def sentence(document: dict, fall: dict) -> str:
 
 def beside(document: dict, fall: dict) -> list[str]:
     """What stands below the chain, in sentences: both ends, what would settle an undecided step, what is missing."""
-    scenario, cpu, about = scenario_of(document, fall), fall[CPU], words.metric_of(CPU)
+    scenario, cpu, about = scenario_of(document, fall), fall[CPU], METRICS[CPU]
     said = f", {words.outcome(about, cpu['total'])}" if cpu["total"]["verdict"] != words.OTHER_SAMPLES else ""
     parts = [f"CPU time for 1,000 samples {about.write(cpu['start']['value'])} s to {about.write(cpu['end'])} s{said}"]
     for name, (start, end) in fall["ends"].items():
-        metric = words.metric_of(name)
+        metric = METRICS[name]
         parts.append(f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} {metric.unit}")
     found = [f"From first to last: {'; '.join(parts)}."]
     changes = [*fall["steps"], {"name": "in all", **fall["total"]}]
@@ -230,7 +231,7 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
     of_case = [c["key"] for c in scenario["analysis"]["contestants"] if titles[c["key"]]["case"] == fall["case"]]
     # The free-threaded build with its GIL on is there to be compared, not to be used.
     usable = [key for key in of_case if titles[key]["config"] != "ft-gil" and key not in others]
-    about = words.metric_of("throughput")
+    about = METRICS["throughput"]
 
     def against(key: str) -> Ratio:
         return ratio(*(in_each_process(scenario, of, about.name) for of in (key, start)))
@@ -267,7 +268,7 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
 def advantage(comparison: dict) -> tuple[float, float | None, float | None]:
     """The ratio and its interval, turned so that above 1 the first is better."""
     mean, low, high = (comparison[name] for name in ("mean", "low", "high"))
-    if words.metric_of(comparison["metric"]).best == "higher":
+    if METRICS[comparison["metric"]].best == "higher":
         return mean, low, high
     return 1 / mean, high and 1 / high, low and 1 / low
 
@@ -281,7 +282,7 @@ def outcome(comparison: dict) -> str:
 
 def _tell(scenario: dict, found: Sequence[dict], ours: str, theirs: str) -> str:
     """Comparisons of one metric under several cases in a sentence: how many went which way, and the extremes."""
-    about, number = words.metric_of(found[0]["metric"]), len(found)
+    about, number = METRICS[found[0]["metric"]], len(found)
     outcomes = {name: [c for c in found if outcome(c) == name] for name in ("better", "worse", "same", "unknown")}
     if len(outcomes["unknown"]) == number:
         low, high = (words.directed(about, which(c["mean"] for c in found)) for which in (min, max))
@@ -392,8 +393,11 @@ def _meetings(scenario: dict) -> Iterator[tuple[str, dict]]:
     found: dict[str, dict] = {}
     for c in words.comparisons(scenario, scenario["metrics"][0]):
         a, b = words.pair(scenario, c)
-        processes = b["variant"] in VARIANTS and VARIANTS[b["variant"]].processes
-        if processes and (a["config"], b["config"]) == ("ft", "gil") and a["workers"] == b["workers"]:
+        if (
+            VARIANTS[b["variant"]].processes
+            and (a["config"], b["config"]) == ("ft", "gil")
+            and a["workers"] == b["workers"]
+        ):
             if a["case"] == b["case"] and not VARIANTS[a["variant"]].processes:
                 found.setdefault(words.case_of(scenario, c), c)
     for case, c in found.items():
@@ -408,7 +412,7 @@ def overview(document: dict) -> Chart | None:
     rows, cells = [], []
     for where, c in found:
         ratio, low, high = advantage(c)
-        about, factor, said = words.metric_of(c["metric"]), words.times(ratio), words.short(c)
+        about, factor, said = METRICS[c["metric"]], words.times(ratio), words.short(c)
         hover = f"{where}\n{c['title']}\n{factor}"
         rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=said, shown=words.shown(c)))
         cells.append((where, about.title, factor, said))

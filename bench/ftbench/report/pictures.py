@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from ftbench.report import style, words
-from ftbench.report.style import BACK, BAR, COLOURS, GAP, GRID, LETTER, LINE, SHOWN, SOFT, TEXT, WIDTH, Legend, look
+from ftbench.report.style import BACK, BAR, COLOURS, GAP, GRID, LETTER, LINE, LOOKS, SHOWN, SOFT, TEXT, WIDTH, Legend
 from ftbench.report.tables import Table
 
 # What is left of the plot, and its width; on the right the last mark needs some room.
@@ -199,7 +199,7 @@ class Bars(Rows):
 
 
 def _mark(config: str, variant: str) -> dict:
-    return {"linestyle": "", "marker": look(variant).mark, "markersize": 9, "color": COLOURS[config]}
+    return {"linestyle": "", "marker": LOOKS[variant].mark, "markersize": 9, "color": COLOURS[config]}
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def _bar(axes: Axes, y: float, begin: float, end: float, row: Row) -> None:
 
 
 def _filled(config: str, variant: str) -> dict:
-    return {"facecolor": COLOURS[config], "hatch": look(variant).hatch, "edgecolor": BACK, "linewidth": 0}
+    return {"facecolor": COLOURS[config], "hatch": LOOKS[variant].hatch, "edgecolor": BACK, "linewidth": 0}
 
 
 def _whisker(axes: Axes, y: float, row: Row, colour: str = TEXT) -> None:
@@ -361,7 +361,7 @@ class Curves:
 
 
 def _how(line: Line) -> dict:
-    colour, how = COLOURS.get(line.config, SHOWN), look(line.variant)
+    colour, how = COLOURS.get(line.config, SHOWN), LOOKS[line.variant]
     face = BACK if line.mark % 2 else colour
     return {"color": colour, "linewidth": 2, "linestyle": how.dash, "marker": how.mark, "markerfacecolor": face}
 

@@ -16,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ftbench.plan.variants import VARIANTS
 from ftbench.report import words
 from ftrun.escape import one_line
 
@@ -63,28 +62,23 @@ class Look:
     hatch: str
     dash: str | tuple
     mark: str
-    variants: tuple[str, ...]
-    """Variants that never meet in a chart may share a look: there are but eight hatchings."""
 
 
-LOOKS = (
-    Look("", "-", "o", ("loader-thread", "bare-thread")),
-    Look("///", (0, (4, 2)), "s", ("loader-process", "bare-process")),
-    Look("++", (0, (7, 2)), "*", ("loader-decode", "loader-stack")),
-    Look("xx", (0, (1, 1.5)), "X", ("torch-process", "loader-spawn")),
-    Look("/-", "-.", "D", ("nodes-thread", "loader-forkserver")),
-    Look("\\\\\\", (0, (7, 2, 2, 2)), "^", ("spdl",)),
-    Look("---", (0, (3, 1)), "P", ("spdl-samples",)),
-    Look("|||", (0, (2, 3)), "v", ("loop", "serial")),
-)
-
-
-def look(variant: str) -> Look:
-    """The look of a variant; those that are not in LOOKS have one of them, by their place among all."""
-    for each in LOOKS:
-        if variant in each.variants:
-            return each
-    return LOOKS[2 + [*VARIANTS, variant].index(variant) % (len(LOOKS) - 2)]
+# By variant: those that never meet in a chart share one, for there are but eight hatchings.
+LOOKS = {
+    variant: look
+    for look, variants in (
+        (Look("", "-", "o"), ("loader-thread", "bare-thread")),
+        (Look("///", (0, (4, 2)), "s"), ("loader-process", "bare-process")),
+        (Look("++", (0, (7, 2)), "*"), ("loader-decode", "loader-stack")),
+        (Look("xx", (0, (1, 1.5)), "X"), ("torch-process", "loader-spawn")),
+        (Look("/-", "-.", "D"), ("nodes-thread", "loader-forkserver")),
+        (Look("\\\\\\", (0, (7, 2, 2, 2)), "^"), ("spdl",)),
+        (Look("---", (0, (3, 1)), "P"), ("spdl-samples",)),
+        (Look("|||", (0, (2, 3)), "v"), ("loop", "serial")),
+    )
+    for variant in variants
+}
 
 
 def cut(text: str, most: int = LINE_LETTERS) -> str:

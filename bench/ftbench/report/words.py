@@ -113,7 +113,7 @@ def shown(comparison: dict) -> bool:
 
 def short(comparison: dict) -> str:
     """A comparison's outcome: "57% faster (48% to 66%)"; see `outcome`."""
-    return outcome(metric_of(comparison["metric"]), comparison)
+    return outcome(METRICS[comparison["metric"]], comparison)
 
 
 def more_minutes(scenario: dict, c: dict) -> int | None:
@@ -135,7 +135,7 @@ def settles(scenario: dict, c: dict) -> str | None:
     """What would settle an undecided comparison: "5 more minutes would settle it"; None where nothing is open."""
     minutes = more_minutes(scenario, c)
     if minutes == 0:
-        about, seen = metric_of(c.get("metric", "throughput")), min(c["resolution"], 100.0)
+        about, seen = METRICS[c.get("metric", "throughput")], min(c["resolution"], 100.0)
         return f"less than {directed(about, seen)} or {directed(about, 1 / seen)} cannot be seen in {rounds(scenario)}"
     return f"{count(minutes, 'more minute')} would settle it" if minutes else None
 
@@ -146,14 +146,9 @@ def comparisons(scenario: dict, metric: str) -> list[dict]:
     return [c for c in every if c["metric"] == metric and c["verdict"] != OTHER_SAMPLES]
 
 
-def metric_of(name: str) -> Metric:
-    """A metric by name; of a bench that knows more metrics than this one, as far as its name tells."""
-    return METRICS.get(name) or Metric(name, name.replace("_", " "), "?", "higher", "lower", ".4g", "higher")
-
-
 def metric(scenario: dict) -> Metric:
     """The metric that the scenario is about."""
-    return metric_of(scenario["metrics"][0])
+    return METRICS[scenario["metrics"][0]]
 
 
 # For legends, which a phone has little room for.
@@ -372,14 +367,10 @@ def rounds(scenario: dict) -> str:
 
 def disturbed(scenario: dict) -> list[str]:
     """Which rounds something else disturbed and how, in a sentence; none if none was."""
-    found = [
-        (one["number"], one["disturbance"]["marks"])
-        for one in scenario["rounds"]
-        if one["disturbance"] and one["disturbance"].get("marks")
-    ]
+    found = [one for one in scenario["rounds"] if one["disturbance"]["marks"]]
     if not found:
         return []
     number = len(scenario["rounds"])
-    which = "; ".join(f"round {n}: {', '.join(marks)}" for n, marks in found[:MOST_ROUNDS])
+    which = "; ".join(f"round {one['number']}: {', '.join(one['disturbance']['marks'])}" for one in found[:MOST_ROUNDS])
     more = f"; and {len(found) - MOST_ROUNDS} more" if len(found) > MOST_ROUNDS else ""
     return [f"{len(found)} of {number} rounds {'was' if len(found) == 1 else 'were'} disturbed ({which}{more})."]
