@@ -83,7 +83,7 @@ class Run:
             sources = Sources(self._options.data, self._step, self.notes.warn)
             # All of them before anything is measured: what cannot be read is told at once.
             for scenario in self._options.scenarios:
-                for case in scenario.every_case:
+                for case in scenario.contest.cases:
                     sources.get(source(scenario, case))
             self.warn_of_options()
             failed = []

@@ -103,7 +103,7 @@ def small(name: str, files: dict, variant: str, case: str) -> Task:
         ("raw-size", "64-KiB"),
         ("raw-cache", "warm"),
         ("raw-cache", "cold"),
-        *(("raw-transfer", case.name) for case in SCENARIOS["raw-transfer"].every_case),
+        *(("raw-transfer", case.name) for case in SCENARIOS["raw-transfer"].contest.cases),
     ],
 )
 def test_threads_and_processes_give_the_same(name, case, files):
