@@ -45,6 +45,7 @@ BELOW = 46
 LETTER = 7.4
 # Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for hovering.
 LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
+MOST_LOG_MARKS = 6
 RATIO_MARKS = (
     (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10),
     (0.1, 0.2, 0.5, 1, 2, 5, 10),
@@ -496,15 +497,15 @@ def round_marks(low: float, high: float, most: int = 5) -> tuple[list[float], li
     return marks, [f"{mark:,.5g}" for mark in marks]
 
 
-def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[list[float], list[str]]:
+def log_marks(low: float, high: float, unit: str) -> tuple[list[float], list[str]]:
     """Marks of a logarithmic axis and their texts: at 1, 2 and 5 of each power of ten, at fewer where too many."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for chosen in ((1, 2, 5), (1, 3), (1,)):
         marks = [m * 10.0**power for power in powers for m in chosen]
         marks = [mark for mark in marks if low / 1.001 <= mark <= high * 1.001]
-        if len(marks) <= most:
+        if len(marks) <= MOST_LOG_MARKS:
             break
-    marks = marks[:: math.ceil(len(marks) / most) or 1]
+    marks = marks[:: math.ceil(len(marks) / MOST_LOG_MARKS) or 1]
     return marks, [words.amount(mark, unit) for mark in marks]
 
 

@@ -484,10 +484,17 @@ def test_distributions_are_kept_with_their_tails(many):
     assert row[4] == f"{own['median']:.4g} ({own['min']:.4g} to {own['max']:.4g})"
 
 
-def test_quantiles_are_values_that_were_measured():
-    values = [float(n) for n in range(1, 101)]
-    assert [charts.quantile(values, share) for share in (0, 0.01, 0.5, 0.99, 1)] == [1, 1, 50, 99, 100]
-    assert charts.quantile([3.0], 0.5) == 3.0
+@pytest.mark.parametrize("values", [[float(n) for n in range(1, 101)], [3.0]])
+def test_quantiles_are_values_that_were_measured(many, values):
+    document = copy.deepcopy(many)
+    for one in entry(document, "steps")["rounds"]:
+        for trial in one["trials"]:
+            trial["distributions"]["step-times"]["values"] = values
+    (box,) = [c for c in charts.charts(entry(document, "steps")) if c.name == "steps-step-times"]
+    wanted = (1, 25, 50, 75, 99) if len(values) > 1 else (3, 0, 3, 0, 3)
+    for row in box.picture.rows:
+        low, high = row.quartiles if len(values) > 1 else (0, 0)
+        assert (row.low, low, row.value, high, row.high) == wanted
 
 
 @pytest.mark.parametrize(
