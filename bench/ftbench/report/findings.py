@@ -115,43 +115,33 @@ def steps(document: dict, fall: dict) -> list[Step]:
     return [*found, step(fall["steps"][-1]["contestant"], "in all", 0.0, fall["total"], fall[CPU]["total"])]
 
 
-def waterfall_table(document: dict, fall: dict) -> Table:
-    """The chain as a table, a step in a line."""
-    cells = [
-        (step.name, f"x {step.ratio:.2f}" if step.ratio else "", f"{step.value:.0f}", step.throughput, step.cpu)
-        for step in steps(document, fall)
-    ]
-    return Table(("what changes", "factor", "samples/s", "throughput", "CPU time"), tuple(cells), frozenset({1, 2}))
-
-
 def waterfall_chart(document: dict, fall: dict) -> Chart:
-    """The chain as bars from where each step begins to where it ends, with a dot for each process."""
-    chain = steps(document, fall)
-    rows = []
+    """The chain as bars from where each step begins to where it ends, with a dot for each process; and as a table.
+
+    The title says what was loaded and by how many workers.
+    """
+    scenario, chain = scenario_of(document, fall), steps(document, fall)
+    what = ", ".join(filter(None, (scenario["description"], words.case_title(scenario, fall["case"]))))
+    rows, cells = [], []
     for step in chain:
         hover = "one process each: " + ", ".join(f"{dot:.0f}" for dot in step.dots) + " samples/s"
-        text = f"x {step.ratio:.2f} · {step.value:.0f}/s" if step.ratio else f"{step.value:.0f}/s"
+        factor, value = f"x {step.ratio:.2f}" if step.ratio else "", f"{step.value:.0f}"
+        text = " · ".join(filter(None, (factor, f"{value}/s")))
         who = step.contestant["config"], step.contestant["variant"]
         rows.append(
             Row(step.name, step.value, None, None, hover, *who, step.throughput, text, step.before, dots=step.dots)
         )
+        cells.append((step.name, factor, value, step.throughput, step.cpu))
     return Chart(
         f"waterfall-{words.slug(fall['workload'])}",
-        waterfall_title(document, fall),
+        words.capital(f"{what}: {words.workers(fall['workers'])}"),
         "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
         "Dots: one process each.",
         f"Waterfall of {fall['workload']}: "
         + "; ".join(f"{step.name} {step.throughput or f'{step.value:.0f}/s'}" for step in chain),
         Bars([("", rows)], "samples/s"),
-        waterfall_table(document, fall),
+        Table(("what changes", "factor", "samples/s", "throughput", "CPU time"), tuple(cells), frozenset({1, 2})),
     )
-
-
-def waterfall_title(document: dict, fall: dict) -> str:
-    """What was loaded and by how many workers."""
-    scenario = scenario_of(document, fall)
-    what = ", ".join(filter(None, (scenario["description"], words.case_title(scenario, fall["case"]))))
-    return words.capital(f"{what}: {words.workers(fall['workers'])}")
 
 
 def sentence(document: dict, fall: dict) -> str:

@@ -22,8 +22,8 @@ def show(document: dict, page: Path | None) -> None:
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     console.print()
     for fall in document["waterfalls"]:
-        title, chain = findings.waterfall_title(document, fall), findings.waterfall_table(document, fall)
-        console.print(_table(title, chain, chain=True))
+        chart = findings.waterfall_chart(document, fall)
+        console.print(_table(chart.title, chart.table, chain=True))
         _say(console, findings.beside(document, fall))
         console.print()
     _say(console, map(words.capital, findings.sentences(document)), "bold")
@@ -108,8 +108,8 @@ def summary(document: dict) -> str:
     parts = ["## What removing the GIL did to data loading"]
     parts += [markdown(words.capital(sentence)) for sentence in findings.sentences(document)]
     for fall in document["waterfalls"]:
-        table = _grid(findings.waterfall_table(document, fall))
-        parts += [f"### {markdown(findings.waterfall_title(document, fall))}", table]
+        chart = findings.waterfall_chart(document, fall)
+        parts += [f"### {markdown(chart.title)}", _grid(chart.table)]
         parts += map(markdown, findings.beside(document, fall))
     state, told = words.state(document), {fall["scenario"] for fall in document["waterfalls"]}
     if state:
