@@ -123,7 +123,7 @@ def run_main(arguments: list[str]) -> int:
                     this.stop(why)
             if why:
                 print(f"bench: {terminal(why)}", file=sys.stderr)
-            if not this.finished_rounds:
+            if not this.document["scenarios"]:
                 why = "" if status else ": " + "; ".join(f"{s['what']}: {s['why']}" for s in this.document["skipped"])
                 print(f"bench: no round was finished, so there is nothing to report{terminal(why)}", file=sys.stderr)
                 return status or 1

@@ -64,13 +64,12 @@ class Results:
                 f"cannot write results to {root}: {error.strerror or error}; name another directory with --out DIR"
             ) from error
 
-    def write(self, name: str, content: bytes) -> Path:
+    def write(self, name: str, content: bytes) -> None:
         """Write a file of the run; raises ResultsError."""
         try:
             if self.directory is None:
                 self.directory = self._make_directory()
-            path = self.directory / name
-            write_atomically(path, content)
+            write_atomically(self.directory / name, content)
         except OSError as error:
             where = self.directory or self.root
             there = self.directory.iterdir() if self.directory else ()
@@ -86,7 +85,6 @@ class Results:
                 f"cannot write {name} to {where}: {error.strerror or error} ({state}; earlier "
                 f"results are untouched). {what}"
             ) from error
-        return path
 
     def _make_directory(self) -> Path:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -99,7 +97,7 @@ class Results:
                 continue
         raise FileExistsError(f"{self.root} has a hundred runs of this second")
 
-    def save(self, document: dict) -> Path:
+    def save(self, document: dict) -> None:
         """Seal, check and write results.json; raises ResultsError."""
         try:
             # A figure that is no number (ValueError) has no place in JSON.
@@ -110,7 +108,7 @@ class Results:
                 f"results.json is not written, for {error}. This is a defect of bench or of a "
                 "scenario's measurement: please report it; rounds written before are intact"
             ) from error
-        return self.write("results.json", (json.dumps(document, indent=1) + "\n").encode())
+        self.write("results.json", (json.dumps(document, indent=1) + "\n").encode())
 
     def publish(self) -> None:
         """Point <root>/latest at this run; raises ResultsError."""

@@ -71,7 +71,8 @@ def part(batch: Any) -> int:
         return _folded(batch)
     if _is_of_the_loop(batch):
         return _folded(map(rows, batch))
-    return _folded(_rows_of_batch(_array(leaf)) for leaf in _leaves(batch))
+    arrays = map(_array, _leaves(batch))
+    return _folded(each[:, ::CHECKED_ROWS].copy() if getattr(each, "ndim", 0) > 1 else each for each in arrays)
 
 
 def length(batch: Any) -> int:
@@ -115,10 +116,6 @@ def _array(leaf: Any) -> Any:
 
         return numpy.ascontiguousarray(leaf)
     return repr(leaf).encode()
-
-
-def _rows_of_batch(array: Any) -> Any:
-    return array[:, ::CHECKED_ROWS].copy() if getattr(array, "ndim", 0) > 1 else array
 
 
 def _folded(arrays: Iterable[Any]) -> int:

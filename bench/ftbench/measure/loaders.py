@@ -35,16 +35,11 @@ class EpochSampler:
         return self.count
 
 
-class Batch:
-    """Builds a batch from its indices, in a peer's worker. Shared by them; holds nothing that changes."""
+def _batches(dataset: Any) -> Callable[[list[int]], Any]:
+    """Builds a batch from its indices, in a peer's worker threads."""
+    from torch.utils.data import default_collate
 
-    def __init__(self, dataset: Any):
-        from torch.utils.data import default_collate
-
-        self._dataset, self._collate = dataset, default_collate
-
-    def __call__(self, indices: list[int]) -> Any:
-        return self._collate([self._dataset[index] for index in indices])
+    return lambda indices: default_collate([dataset[index] for index in indices])
 
 
 class Repeated:
@@ -109,7 +104,7 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
 
     sampler = EpochSampler(len(dataset))
     node = Batcher(SamplerWrapper(sampler), batch_size=task.batch_size, drop_last=False)
-    node = ParallelMapper(node, map_fn=Batch(dataset), num_workers=task.workers, in_order=True, method="thread")
+    node = ParallelMapper(node, map_fn=_batches(dataset), num_workers=task.workers, in_order=True, method="thread")
     return Repeated(Loader(Prefetcher(node, prefetch_factor=2 * task.workers)).__iter__, sampler)
 
 
@@ -141,7 +136,7 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> 
             built = built.pipe(default_collate, **stage)
         else:
             batches = BatchSampler(sampler, task.batch_size, drop_last=False)
-            built = new.add_source(batches).pipe(Batch(dataset), **stage)
+            built = new.add_source(batches).pipe(_batches(dataset), **stage)
         ended = built.add_sink(buffer_size=task.prefetch_factor * task.workers)
         pipeline = ended.build(num_threads=task.workers, max_failures=0, use_thread_output_queue=True)
         with pipeline.auto_stop():

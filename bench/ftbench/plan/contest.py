@@ -74,7 +74,7 @@ class Contest:
     comparisons: tuple[Comparison, ...] | Callable[[tuple[str, ...]], tuple[Comparison, ...]]
     """The most important first; or a function that gives them for configurations."""
     cases: tuple[Case, ...] = WITHOUT_CASES
-    """The scenario's, the most important first."""
+    """The conditions that it is measured under, the most important first; one without a name if there are none."""
     quick_cases: tuple[str, ...] = ()
     """The names of those that a quick run has; all if empty."""
     order: tuple[str, str, str] = (IMPORTANCE, COUNT, CASE)

@@ -66,8 +66,8 @@ class Pair:
 
 
 def plural(variant: str) -> str:
-    """A variant's workers in words, "loader threads"; its name if this bench does not know it."""
-    return VARIANTS[variant].title if variant in VARIANTS else variant
+    """A variant's workers in words, "loader threads"."""
+    return VARIANTS[variant].title
 
 
 def worker_counts(cpus: int) -> list[int]:

@@ -47,9 +47,9 @@ def _much(name: str, title: str, unit: str, what: str, figure: str = ".0f") -> M
     return Metric(name, title, unit, f"more {what}", f"less {what}", figure, "lower")
 
 
-def _slow(name: str, title: str, unit: str, figure: str = ".2f") -> Metric:
+def _slow(name: str, title: str, unit: str) -> Metric:
     """How long something takes, again and again."""
-    return Metric(name, title, unit, "slower", "faster", figure, "lower")
+    return Metric(name, title, unit, "slower", "faster", ".2f", "lower")
 
 
 MAX, SUM, ONE = "times max(load, train)", "times (load + train)", "times one worker"

@@ -122,12 +122,7 @@ class Scenario:
     @property
     def takes_data(self) -> bool:
         """Whether it reads images, and so the user's own (--data)."""
-        return "images" in (self.source, *(case.source for case in self.every_case))
-
-    @property
-    def every_case(self) -> tuple[Case, ...]:
-        """The conditions that it is measured under; one without a name or a title if it has none."""
-        return self.contest.cases
+        return "images" in (self.source, *(case.source for case in self.contest.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
         """The amount of a full or a quick run."""
@@ -139,7 +134,7 @@ class Scenario:
 
     def case(self, name: str) -> Case:
         """The case of this name; of a scenario without cases "" is the only one. Raises KeyError."""
-        for case in self.every_case:
+        for case in self.contest.cases:
             if case.name == name:
                 return case
         raise KeyError(f"{self.name} has no case {name!r}")

@@ -22,8 +22,6 @@ class Variant:
     """Whether its workers are processes, which hand batches over in shared memory (/dev/shm)."""
     queued_per_worker: int = 0
     """Batches per worker that it may hold beyond the prefetch factor."""
-    loads: bool = True
-    """Whether it loads a dataset; else it is workers that do something else."""
 
 
 VARIANTS = {
@@ -44,12 +42,8 @@ VARIANTS = {
         Variant("spdl", "spdl threads", ("spdl-core",), queued_per_worker=2),
         Variant("spdl-samples", "spdl threads, a sample each", ("spdl-core",), queued_per_worker=2),
         Variant("loop", "loop threads without a loader"),
-        Variant("bare-thread", "bare threads", loads=False),
-        Variant("bare-process", "bare processes", loads=False),
+        # They load nothing (ftbench.scenarios.contention).
+        Variant("bare-thread", "bare threads"),
+        Variant("bare-process", "bare processes"),
     )
 }
-
-
-def missing(variant: str, packages: dict[str, str]) -> list[str]:
-    """What a variant needs and a twin with these packages (version by name) has not."""
-    return [name for name in VARIANTS[variant].packages if name not in packages]

@@ -61,7 +61,7 @@ def _block(title: str, changes: list) -> Iterator[str]:
 
 def describe(change: Change) -> str:
     """A change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
-    metric = words.metric_of(change.metric)
+    metric = METRICS[change.metric]
     said = words.outcome(metric, {"ratio": change.ratio, "low": change.low, "high": change.high, "verdict": "changed"})
     if change.is_ratio:
         return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {said}"

@@ -4,9 +4,10 @@ Beside its metrics a trial keeps values under a name: those that follow somethin
 order are distributions, and a few are a measurement like any other.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy
 
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.report import tables, words
@@ -49,7 +50,7 @@ RANGES = "Bars: median; lines: from the lowest round to the highest."
 
 def charts(scenario: dict) -> list[Chart]:
     """All charts of a scenario: its own metric, the ratios, what trials kept, then whatever else was measured."""
-    first, *others = (words.metric_of(name) for name in scenario["metrics"])
+    first, *others = (METRICS[name] for name in scenario["metrics"])
     found = [*_measured(scenario, first), *_ratios(scenario, first), *_kept(scenario)]
     for metric in others:
         found += _measured(scenario, metric, metric.noun if metric.name in BY_THE_WAY else "")
@@ -60,7 +61,8 @@ def charts(scenario: dict) -> list[Chart]:
 
 def _title(name: str) -> str:
     """What values kept under this name are."""
-    return TITLES.get(name) or words.capital(words.metric_of(name).title.replace("-", " "))
+    known = METRICS[name].title if name in METRICS else name.replace("_", " ")
+    return TITLES.get(name) or words.capital(known.replace("-", " "))
 
 
 def _name(*parts: object) -> str:
@@ -245,15 +247,6 @@ def kept(scenario: dict) -> dict[tuple[str, bool], list[Kept]]:
     return {what: [Kept(c, tuple(of[c["key"]])) for c in order if c["key"] in of] for what, of in found.items()}
 
 
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all values do not exceed.
-
-    Always one of the values: definition 1 of Hyndman and Fan, "Sample quantiles in statistical packages",
-    The American Statistician 50, 1996.
-    """
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
 def _kept(scenario: dict) -> list[Chart]:
     """The charts of everything that the scenario's trials kept, the most telling first."""
     every = [(name, curves, entries) for (name, curves), entries in kept(scenario).items() if entries]
@@ -331,7 +324,9 @@ def _pooled(scenario: dict, name: str, entries: Sequence[Kept], many: bool, fold
     for each in entries:
         c, values, full = each.contestant, each.pooled, words.full_title(scenario, each.contestant)
         ends = (0.01, 0.99) if many else (0, 1)
-        low, first, middle, third, high = (quantile(values, share) for share in (ends[0], 0.25, 0.5, 0.75, ends[1]))
+        # The smallest value that at least such a share of all do not exceed: always one that was measured.
+        found = numpy.quantile(values, (ends[0], 0.25, 0.5, 0.75, ends[1]), method="inverted_cdf")
+        low, first, middle, third, high = map(float, found)
         reach = f"{low:.4g} to {high:.4g}{' (1% to 99%)' if many else ''}"
         said.append(f"{full} median {middle:.4g}, {reach}")
         cells.append((full, (analysed[c["key"]] or {}).get("percentiles", {}), values))

@@ -1,11 +1,13 @@
 """What a run found: its waterfalls, and what other comparisons say, in sentences and as charts; and what to use."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.chain import REMOVED, THREADS, TODAY
 from ftbench.plan.contestants import plural
+from ftbench.plan.metrics import METRICS
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import words
 from ftbench.report.pictures import Bars, Chart, Ratios, Row
@@ -13,7 +15,7 @@ from ftbench.report.tables import Table
 from ftbench.stats.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, TOO_FEW, Ratio, median, ratio
 from ftbench.stats.statistics import WITNESS as CPU
 from ftbench.stats.statistics import verdict as verdict_of
-from ftbench.stats.waterfall import in_each_process, trials_of, typical_of
+from ftbench.stats.waterfall import in_each_process, typical_of, waterfalls
 
 # A scenario's conclusion.
 MOST_SENTENCES = 3
@@ -33,12 +35,58 @@ class Step:
     before: float
     """Where its bar begins: where the step before ended; nothing at the start and for the whole."""
     ratio: float | None
-    """None at the start."""
+    """None at the start, and where none is told."""
     throughput: str
     """In words, "" at the start."""
     cpu: str
     dots: tuple[float, ...]
     """Samples a second in each process."""
+
+
+def told(document: dict) -> dict:
+    """The document as reports tell it: what compares contestants that gave different samples says that alone.
+
+    Its waterfalls have "others" besides: who gave other samples than the start. Where nobody did, it is as it was.
+    """
+    apart: dict[str, set[tuple[str, str]]] = {scenario["name"]: set() for scenario in document["scenarios"]}
+    for fall in document["waterfalls"]:
+        apart[fall["scenario"]] |= _apart(scenario_of(document, fall), fall["start"]["contestant"])
+    if not any(apart.values()):
+        return document
+    scenarios = []
+    for scenario in document["scenarios"]:
+        pairs = apart[scenario["name"]]
+        comparisons = [
+            {**c, "verdict": words.OTHER_SAMPLES} if (c["numerator"], c["denominator"]) in pairs else c
+            for c in scenario["analysis"]["comparisons"]
+        ]
+        scenarios.append({**scenario, "analysis": {**scenario["analysis"], "comparisons": comparisons}})
+    falls = waterfalls(scenarios)
+    for fall in falls:
+        keys = [c["key"] for c in scenario_of(document, fall)["contestants"]]
+        fall["others"] = [key for key in keys if (fall["start"]["contestant"], key) in apart[fall["scenario"]]]
+    return {**document, "scenarios": scenarios, "waterfalls": falls}
+
+
+def _apart(scenario: dict, start: str) -> set[tuple[str, str]]:
+    """The contestants, two by two and either way, of the start's case that gave different samples, by their checksums.
+
+    Nobody if the start gives other ones from round to round: then none can be checked.
+    """
+    case = words.contestant(scenario, start)["case"]
+    seen: dict[str, dict[str, set[int]]] = {c["key"]: {} for c in scenario["contestants"] if c["case"] == case}
+    for one in scenario["rounds"]:
+        for trial in one["trials"]:
+            if trial["contestant"] in seen:
+                for name, checksum in by_batch(trial).items():
+                    seen[trial["contestant"]].setdefault(name, set()).add(checksum)
+    if any(len(checksums) > 1 for checksums in seen[start].values()):
+        return set()
+    return {
+        (a, b)
+        for a, b in itertools.permutations(seen, 2)
+        if any(len(seen[a][name] | seen[b][name]) > 1 for name in seen[a].keys() & seen[b].keys())
+    }
 
 
 def scenario_of(document: dict, fall: dict) -> dict:
@@ -49,13 +97,14 @@ def scenario_of(document: dict, fall: dict) -> dict:
 def steps(document: dict, fall: dict) -> list[Step]:
     """The chain from its start to its end, and the whole."""
     scenario = scenario_of(document, fall)
-    about, cpu_about = words.metric_of("throughput"), words.metric_of(CPU)
+    about, cpu_about = METRICS["throughput"], METRICS[CPU]
     start, value = fall["start"], fall["start"]["value"]
 
     def step(key: str, name: str, before: float, change: dict | None = None, cpu: dict | None = None) -> Step:
-        ratio, said = (change["ratio"], words.outcome(about, change)) if change else (None, "")
+        said = words.outcome(about, change) if change else ""
+        ratio = change["ratio"] if change and change["verdict"] != words.OTHER_SAMPLES else None
         # The column says what it is of.
-        cpu_said = words.outcome(cpu_about, cpu).replace(" CPU time", "") if cpu else ""
+        cpu_said = words.outcome(cpu_about, cpu).replace(" CPU time", "") if cpu and ratio else ""
         dots = tuple(in_each_process(scenario, key, "throughput"))
         return Step(name, words.contestant(scenario, key), value, before, ratio, said, cpu_said, dots)
 
@@ -66,48 +115,38 @@ def steps(document: dict, fall: dict) -> list[Step]:
     return [*found, step(fall["steps"][-1]["contestant"], "in all", 0.0, fall["total"], fall[CPU]["total"])]
 
 
-def waterfall_table(document: dict, fall: dict) -> Table:
-    """The chain as a table, a step in a line."""
-    cells = [
-        (step.name, f"x {step.ratio:.2f}" if step.ratio else "", f"{step.value:.0f}", step.throughput, step.cpu)
-        for step in steps(document, fall)
-    ]
-    return Table(("what changes", "factor", "samples/s", "throughput", "CPU time"), tuple(cells), frozenset({1, 2}))
-
-
 def waterfall_chart(document: dict, fall: dict) -> Chart:
-    """The chain as bars from where each step begins to where it ends, with a dot for each process."""
-    chain = steps(document, fall)
-    rows = []
+    """The chain as bars from where each step begins to where it ends, with a dot for each process; and as a table.
+
+    The title says what was loaded and by how many workers.
+    """
+    scenario, chain = scenario_of(document, fall), steps(document, fall)
+    what = ", ".join(filter(None, (scenario["description"], words.case_title(scenario, fall["case"]))))
+    rows, cells = [], []
     for step in chain:
         hover = "one process each: " + ", ".join(f"{dot:.0f}" for dot in step.dots) + " samples/s"
-        text = f"x {step.ratio:.2f} · {step.value:.0f}/s" if step.ratio else f"{step.value:.0f}/s"
+        factor, value = f"x {step.ratio:.2f}" if step.ratio else "", f"{step.value:.0f}"
+        text = " · ".join(filter(None, (factor, f"{value}/s")))
         who = step.contestant["config"], step.contestant["variant"]
         rows.append(
             Row(step.name, step.value, None, None, hover, *who, step.throughput, text, step.before, dots=step.dots)
         )
+        cells.append((step.name, factor, value, step.throughput, step.cpu))
     return Chart(
         f"waterfall-{words.slug(fall['workload'])}",
-        waterfall_title(document, fall),
+        words.capital(f"{what}: {words.workers(fall['workers'])}"),
         "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
         "Dots: one process each.",
         f"Waterfall of {fall['workload']}: "
         + "; ".join(f"{step.name} {step.throughput or f'{step.value:.0f}/s'}" for step in chain),
         Bars([("", rows)], "samples/s"),
-        waterfall_table(document, fall),
+        Table(("what changes", "factor", "samples/s", "throughput", "CPU time"), tuple(cells), frozenset({1, 2})),
     )
-
-
-def waterfall_title(document: dict, fall: dict) -> str:
-    """What was loaded and by how many workers."""
-    scenario = scenario_of(document, fall)
-    what = ", ".join(filter(None, (scenario["description"], words.case_title(scenario, fall["case"]))))
-    return words.capital(f"{what}: {words.workers(fall['workers'])}")
 
 
 def sentence(document: dict, fall: dict) -> str:
     """The whole, and the last step, in a sentence."""
-    about, chain = words.metric_of("throughput"), steps(document, fall)
+    about, chain = METRICS["throughput"], steps(document, fall)
     start, last, end = chain[0], chain[-2], chain[-1]
     against = "torch's DataLoader with processes"
     if start.contestant["variant"] != TODAY:
@@ -117,26 +156,24 @@ def sentence(document: dict, fall: dict) -> str:
         "ft-gil": "threads in the free-threaded build, GIL on",
         "ft": "threads without the GIL",
     }[end.contestant["config"]]
-    if end.contestant["key"] in other_work(scenario_of(document, fall), start.contestant["key"]):
+    if end.ratio is None:
         return f"{fall['workload']}: {who} gave other samples than {against}, so their speeds are not compared."
     text = (
         f"{fall['workload']}: {who} against {against}: {end.throughput}, "
         f"{about.write(end.value)} against {about.write(start.value)} samples/s"
     )
-    if last.name == REMOVED:  # and nothing else besides, which could not be measured on the way
+    if last.name == REMOVED and last.ratio:  # and nothing else besides, which could not be measured on the way
         text += f"; removing the GIL by itself: {last.throughput}"
     return text + "."
 
 
 def beside(document: dict, fall: dict) -> list[str]:
     """What stands below the chain, in sentences: both ends, what would settle an undecided step, what is missing."""
-    scenario, cpu, about = scenario_of(document, fall), fall[CPU], words.metric_of(CPU)
-    parts = [
-        f"CPU time for 1,000 samples {about.write(cpu['start']['value'])} s to {about.write(cpu['end'])} s, "
-        f"{words.outcome(about, cpu['total'])}"
-    ]
+    scenario, cpu, about = scenario_of(document, fall), fall[CPU], METRICS[CPU]
+    said = f", {words.outcome(about, cpu['total'])}" if cpu["total"]["verdict"] != words.OTHER_SAMPLES else ""
+    parts = [f"CPU time for 1,000 samples {about.write(cpu['start']['value'])} s to {about.write(cpu['end'])} s{said}"]
     for name, (start, end) in fall["ends"].items():
-        metric = words.metric_of(name)
+        metric = METRICS[name]
         parts.append(f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} {metric.unit}")
     found = [f"From first to last: {'; '.join(parts)}."]
     changes = [*fall["steps"], {"name": "in all", **fall["total"]}]
@@ -180,11 +217,11 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
     if number < FEWEST_ROUNDS:
         few = f"{words.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
         return f"Too little was measured to advise for {workload}: {few}.", ""
-    titles, others = {c["key"]: c for c in scenario["contestants"]}, other_work(scenario, start)
+    titles, others = {c["key"]: c for c in scenario["contestants"]}, fall.get("others", ())
     of_case = [c["key"] for c in scenario["analysis"]["contestants"] if titles[c["key"]]["case"] == fall["case"]]
     # The free-threaded build with its GIL on is there to be compared, not to be used.
     usable = [key for key in of_case if titles[key]["config"] != "ft-gil" and key not in others]
-    about = words.metric_of("throughput")
+    about = METRICS["throughput"]
 
     def against(key: str) -> Ratio:
         return ratio(*(in_each_process(scenario, of, about.name) for of in (key, start)))
@@ -218,31 +255,10 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
     )
 
 
-def other_work(scenario: dict, reference: str) -> list[str]:
-    """The contestants of its case that gave other samples than the reference, by their checksums.
-
-    Nobody if the reference gives other ones from round to round: then none can be checked.
-    """
-    case = words.contestant(scenario, reference)["case"]
-    wanted = [by_batch(trial) for trial in trials_of(scenario, reference)]
-    if any(sums != wanted[0] for sums in wanted):
-        return []
-    return [
-        c["key"]
-        for c in scenario["contestants"]
-        if c["case"] == case
-        and any(
-            wanted[0].get(name, checksum) != checksum
-            for trial in trials_of(scenario, c["key"])
-            for name, checksum in by_batch(trial).items()
-        )
-    ]
-
-
 def advantage(comparison: dict) -> tuple[float, float | None, float | None]:
     """The ratio and its interval, turned so that above 1 the first is better."""
     mean, low, high = (comparison[name] for name in ("mean", "low", "high"))
-    if words.metric_of(comparison["metric"]).best == "higher":
+    if METRICS[comparison["metric"]].best == "higher":
         return mean, low, high
     return 1 / mean, high and 1 / high, low and 1 / low
 
@@ -256,7 +272,7 @@ def outcome(comparison: dict) -> str:
 
 def _tell(scenario: dict, found: Sequence[dict], ours: str, theirs: str) -> str:
     """Comparisons of one metric under several cases in a sentence: how many went which way, and the extremes."""
-    about, number = words.metric_of(found[0]["metric"]), len(found)
+    about, number = METRICS[found[0]["metric"]], len(found)
     outcomes = {name: [c for c in found if outcome(c) == name] for name in ("better", "worse", "same", "unknown")}
     if len(outcomes["unknown"]) == number:
         low, high = (words.directed(about, which(c["mean"] for c in found)) for which in (min, max))
@@ -367,8 +383,11 @@ def _meetings(scenario: dict) -> Iterator[tuple[str, dict]]:
     found: dict[str, dict] = {}
     for c in words.comparisons(scenario, scenario["metrics"][0]):
         a, b = words.pair(scenario, c)
-        processes = b["variant"] in VARIANTS and VARIANTS[b["variant"]].processes
-        if processes and (a["config"], b["config"]) == ("ft", "gil") and a["workers"] == b["workers"]:
+        if (
+            VARIANTS[b["variant"]].processes
+            and (a["config"], b["config"]) == ("ft", "gil")
+            and a["workers"] == b["workers"]
+        ):
             if a["case"] == b["case"] and not VARIANTS[a["variant"]].processes:
                 found.setdefault(words.case_of(scenario, c), c)
     for case, c in found.items():
@@ -383,7 +402,7 @@ def overview(document: dict) -> Chart | None:
     rows, cells = [], []
     for where, c in found:
         ratio, low, high = advantage(c)
-        about, factor, said = words.metric_of(c["metric"]), words.times(ratio), words.short(c)
+        about, factor, said = METRICS[c["metric"]], words.times(ratio), words.short(c)
         hover = f"{where}\n{c['title']}\n{factor}"
         rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=said, shown=words.shown(c)))
         cells.append((where, about.title, factor, said))

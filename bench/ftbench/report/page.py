@@ -19,8 +19,7 @@ import matplotlib.style
 from matplotlib.figure import Figure
 
 from ftbench.report import charts, findings, repeat, safety, tables, texts, words
-from ftbench.report.pictures import Chart
-from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
+from ftbench.report.pictures import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, Chart, wrapped
 from ftrun.escape import terminal
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -43,6 +42,12 @@ ABOVE = "above"
 
 def files(document: dict) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of the pictures of waterfalls, scenarios and samples, of report.html and summary.md."""
+    yield from _pictures(findings.told(document))
+    yield "report.html", page(document)
+    yield "summary.md", texts.summary(document).encode()
+
+
+def _pictures(document: dict) -> Iterator[tuple[str, bytes]]:
     alarm = document["status"] != "complete"
     if document["waterfalls"]:
         falls = [findings.waterfall_chart(document, fall) for fall in document["waterfalls"]]
@@ -57,12 +62,11 @@ def files(document: dict) -> Iterator[tuple[str, bytes]]:
         samples = words.picture(scenario)
         if samples is not None:
             yield f"{name}-samples.png", samples
-    yield "report.html", page(document)
-    yield "summary.md", texts.summary(document).encode()
 
 
 def page(document: dict) -> bytes:
     """The complete HTML page, UTF-8."""
+    written, document = document, findings.told(document)
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -83,7 +87,7 @@ def page(document: dict) -> bytes:
         safety=safety,
         words=words,
         palette=PALETTE,
-        results=_link("application/json", json.dumps(document, separators=(",", ":"), allow_nan=False).encode()),
+        results=_link("application/json", json.dumps(written, separators=(",", ":"), allow_nan=False).encode()),
     )
     return text.encode()
 

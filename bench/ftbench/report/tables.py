@@ -80,8 +80,7 @@ def contestants(scenario: dict, metric: str) -> list[Measured]:
 
     def place(m: Measured) -> tuple:
         config, variant = m.series
-        known = variants.index(variant) if variant in variants else len(variants)
-        return cases.index(m.case), CONFIGS.index(config), known, m.workers
+        return cases.index(m.case), CONFIGS.index(config), variants.index(variant), m.workers
 
     return sorted(found, key=place)
 
@@ -91,7 +90,7 @@ def measured(scenario: dict, metric: Metric) -> Table:
     write = metric.write
     return _table(
         [
-            (scenario.get("case_axis") or "case", False, lambda m: words.case_title(scenario, m.case)),
+            (scenario["case_axis"] or "case", False, lambda m: words.case_title(scenario, m.case)),
             ("contestant", False, lambda m: words.own_title(m.contestant)),
             (f"median, {metric.unit}", True, lambda m: write(m.median)),
             ("lowest", True, lambda m: write(m.low)),
@@ -108,7 +107,7 @@ def ratios(scenario: dict, comparisons: Sequence[dict]) -> Table:
     """Comparisons with their intervals and verdicts."""
     return _table(
         [
-            (scenario.get("case_axis") or "case", False, lambda c: words.case_of(scenario, c)),
+            (scenario["case_axis"] or "case", False, lambda c: words.case_of(scenario, c)),
             ("comparison", False, lambda c: c["title"]),
             ("ratio", True, lambda c: words.times(c["mean"])),
             ("95% CI", True, words.interval),
@@ -165,13 +164,13 @@ def rounds(scenario: dict) -> Table:
 
     def figure(name: str) -> Callable[[dict], str]:
         def write(one: dict) -> str:
-            value = (one["disturbance"] or {}).get(name)
+            value = one["disturbance"][name]
             return "" if value is None else f"{value:.2f}"
 
         return write
 
     def load(one: dict) -> str:
-        values = ((one["disturbance"] or {}).get("before") or {}).get("load")
+        values = one["disturbance"]["before"]["load"]
         return f"{values[0]:.2f}" if values else ""
 
     return _table(
@@ -183,7 +182,7 @@ def rounds(scenario: dict) -> Table:
             ("by others", True, figure("other_cpus")),
             ("stolen", True, figure("stolen_cpus")),
             ("throttled, s", True, figure("throttled_seconds")),
-            ("disturbed by", False, lambda one: ", ".join((one["disturbance"] or {}).get("marks") or ())),
+            ("disturbed by", False, lambda one: ", ".join(one["disturbance"]["marks"])),
         ],
         scenario["rounds"],
     )

@@ -17,12 +17,13 @@ PLAIN_WIDTH = 120
 
 def show(document: dict, page: Path | None) -> None:
     """Print everything on stdout, and where the page is, if it could be written."""
+    document = findings.told(document)
     # What is shown is text, whatever rich could make of it.
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     console.print()
     for fall in document["waterfalls"]:
-        title, chain = findings.waterfall_title(document, fall), findings.waterfall_table(document, fall)
-        console.print(_table(title, chain, chain=True))
+        chart = findings.waterfall_chart(document, fall)
+        console.print(_table(chart.title, chart.table, chain=True))
         _say(console, findings.beside(document, fall))
         console.print()
     _say(console, map(words.capital, findings.sentences(document)), "bold")
@@ -103,11 +104,12 @@ def _table(title: str, content: tables.Table, chain: bool = False) -> Table:
 
 def summary(document: dict) -> str:
     """The run in Markdown: opening sentences, waterfalls, each scenario's comparisons, the machine and the commands."""
+    document = findings.told(document)
     parts = ["## What removing the GIL did to data loading"]
     parts += [markdown(words.capital(sentence)) for sentence in findings.sentences(document)]
     for fall in document["waterfalls"]:
-        table = _grid(findings.waterfall_table(document, fall))
-        parts += [f"### {markdown(findings.waterfall_title(document, fall))}", table]
+        chart = findings.waterfall_chart(document, fall)
+        parts += [f"### {markdown(chart.title)}", _grid(chart.table)]
         parts += map(markdown, findings.beside(document, fall))
     state, told = words.state(document), {fall["scenario"] for fall in document["waterfalls"]}
     if state:

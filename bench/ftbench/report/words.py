@@ -15,6 +15,8 @@ MOST_ROUNDS = 5
 MOST_MORE = 10
 # Nor is more than a day.
 MOST_MINUTES = 24 * 60
+# The verdict on who gave different samples (ftbench.report.findings.told): ratios of theirs are not told.
+OTHER_SAMPLES = "other samples"
 # Units of time, in seconds.
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 
@@ -86,6 +88,8 @@ def outcome(metric: Metric, c: dict) -> str:
     `c` has mean (or ratio), low, high and verdict, as comparisons and steps of results.json.
     """
     mean = c["mean"] if "mean" in c else c["ratio"]
+    if c["verdict"] == OTHER_SAMPLES:
+        return "gave other samples: not compared"
     if c["verdict"] == TOO_FEW or c["low"] is None:
         return f"{directed(metric, mean)} (too few rounds to be sure)"
     low, high = c["low"], c["high"]
@@ -109,7 +113,7 @@ def shown(comparison: dict) -> bool:
 
 def short(comparison: dict) -> str:
     """A comparison's outcome: "57% faster (48% to 66%)"; see `outcome`."""
-    return outcome(metric_of(comparison["metric"]), comparison)
+    return outcome(METRICS[comparison["metric"]], comparison)
 
 
 def more_minutes(scenario: dict, c: dict) -> int | None:
@@ -131,24 +135,20 @@ def settles(scenario: dict, c: dict) -> str | None:
     """What would settle an undecided comparison: "5 more minutes would settle it"; None where nothing is open."""
     minutes = more_minutes(scenario, c)
     if minutes == 0:
-        about, seen = metric_of(c.get("metric", "throughput")), min(c["resolution"], 100.0)
+        about, seen = METRICS[c.get("metric", "throughput")], min(c["resolution"], 100.0)
         return f"less than {directed(about, seen)} or {directed(about, 1 / seen)} cannot be seen in {rounds(scenario)}"
     return f"{count(minutes, 'more minute')} would settle it" if minutes else None
 
 
 def comparisons(scenario: dict, metric: str) -> list[dict]:
-    """The scenario's comparisons of one metric."""
-    return [c for c in scenario["analysis"]["comparisons"] if c["metric"] == metric]
-
-
-def metric_of(name: str) -> Metric:
-    """A metric by name; of a bench that knows more metrics than this one, as far as its name tells."""
-    return METRICS.get(name) or Metric(name, name.replace("_", " "), "?", "higher", "lower", ".4g", "higher")
+    """The scenario's comparisons of one metric, of contestants that gave the same samples."""
+    every = scenario["analysis"]["comparisons"]
+    return [c for c in every if c["metric"] == metric and c["verdict"] != OTHER_SAMPLES]
 
 
 def metric(scenario: dict) -> Metric:
     """The metric that the scenario is about."""
-    return metric_of(scenario["metrics"][0])
+    return METRICS[scenario["metrics"][0]]
 
 
 # For legends, which a phone has little room for.
@@ -282,7 +282,8 @@ def target(comparison: dict) -> str:
 
 def resolution(scenario: dict) -> str:
     """What the run could have seen, in a sentence."""
-    found = [c["resolution"] for c in comparisons(scenario, metric(scenario).name) if c["resolution"]]
+    of = metric(scenario).name
+    found = [c["resolution"] for c in scenario["analysis"]["comparisons"] if c["metric"] == of and c["resolution"]]
     if not found:
         return "One round cannot tell a difference from noise."
     ends = dict.fromkeys((change(min(found)), change(max(found))))
@@ -366,14 +367,10 @@ def rounds(scenario: dict) -> str:
 
 def disturbed(scenario: dict) -> list[str]:
     """Which rounds something else disturbed and how, in a sentence; none if none was."""
-    found = [
-        (one["number"], one["disturbance"]["marks"])
-        for one in scenario["rounds"]
-        if one["disturbance"] and one["disturbance"].get("marks")
-    ]
+    found = [one for one in scenario["rounds"] if one["disturbance"]["marks"]]
     if not found:
         return []
     number = len(scenario["rounds"])
-    which = "; ".join(f"round {n}: {', '.join(marks)}" for n, marks in found[:MOST_ROUNDS])
+    which = "; ".join(f"round {one['number']}: {', '.join(one['disturbance']['marks'])}" for one in found[:MOST_ROUNDS])
     more = f"; and {len(found) - MOST_ROUNDS} more" if len(found) > MOST_ROUNDS else ""
     return [f"{len(found)} of {number} rounds {'was' if len(found) == 1 else 'were'} disturbed ({which}{more})."]

@@ -49,23 +49,19 @@ class Unavailable(Exception):
     """The scenario says that it cannot run here; the message is its reason."""
 
 
-class SameWork:
-    """Compares every trial's checksums with those of the first trial of its case that had them."""
+def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
+    """Raise WorkDiffers if a batch of a trial is not that of an earlier one.
 
-    def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, int]] = {}
-        """By batch, in words: who had it first, and its checksum."""
-
-    def check(self, title: str, result: Mapping) -> None:
-        """Raise WorkDiffers if a batch of this trial is not that of an earlier one."""
-        for name, checksum in by_batch(result).items():
-            who, wanted = self._seen.setdefault(name, (title, checksum))
-            if checksum != wanted:
-                raise WorkDiffers(
-                    f"{title} and {who} gave different samples ({name}: CRC-32 {checksum:08x} and {wanted:08x}). If "
-                    "the files did not change meanwhile, this is a defect in a decoder or loader: please report it "
-                    "with both twins' descriptions (./twins info --json)."
-                )
+    `seen` is added to: by batch, in words, who had it first, and its checksum.
+    """
+    for name, checksum in by_batch(result).items():
+        who, wanted = seen.setdefault(name, (title, checksum))
+        if checksum != wanted:
+            raise WorkDiffers(
+                f"{title} and {who} gave different samples ({name}: CRC-32 {checksum:08x} and {wanted:08x}). If "
+                "the files did not change meanwhile, this is a defect in a decoder or loader: please report it "
+                "with both twins' descriptions (./twins info --json)."
+            )
 
 
 @dataclass
@@ -100,7 +96,8 @@ class Controller:
         self._fewest = fewest
         self.picture: str | None = None
         """The scenario's picture, a PNG in base64, once warm_up has had it drawn; None if it has none."""
-        self._same_work: dict[str, SameWork] = {}
+        self._seen: dict[str, dict[str, tuple[str, int]]] = {}
+        """The checksums of each case (check_same_work)."""
         self.differences: list[str] = []
         """Who gave other samples than others, where the scenario lets that pass."""
         self.failed: dict[str, str] = {}
@@ -122,7 +119,7 @@ class Controller:
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
         try:
-            self._same_work.setdefault(contestant.case, SameWork()).check(contestant.title, result)
+            check_same_work(self._seen.setdefault(contestant.case, {}), contestant.title, result)
         except WorkDiffers as error:
             if self.work.scenario.same_work:
                 raise
@@ -188,7 +185,8 @@ class Controller:
     def warm_up(self, contestants: Sequence[Contestant]) -> Costs:
         """Run one trial of each twin that is not counted, and tell what trials cost on this machine.
 
-        It brings the interpreters, libraries and images into the page cache, and shows early that a twin works.
+        It brings the interpreters, libraries and images into the page cache, and shows early that a twin works. Who
+        fails, while another of its twin does not, has its second try in the first round.
         Imports and warm-ups are the shortest's (the others had more to read from disk), turns are their mean. A
         trial without turns has all its time in `turn`.
         """
@@ -205,6 +203,7 @@ class Controller:
                 costs = self._try(contestant, functools.partial(self._costs, contestant))
                 if costs is not None:
                     found.append(costs)
+                    self._again(of_twin)
                     break
                 if contestant.key in self._hung:
                     hung.add(processes)

@@ -228,7 +228,7 @@ class Measurement:
         sizing.DoesNotFit if nothing of the most important case does.
         """
         result, found = Work(self.scenario, {}, sizing.room(self._twins.memory())), []
-        for case in self.scenario.every_case:
+        for case in self.scenario.contest.cases:
             everybody = [c for c in contestants if c.case == case.name]
             # They hand nothing over in /dev/shm.
             threads = [c for c in everybody if not VARIANTS[c.variant].processes]
@@ -246,7 +246,7 @@ class Measurement:
                 break
             else:
                 # The others may fit.
-                if problems and case == self.scenario.every_case[0]:
+                if problems and case == self.scenario.contest.cases[0]:
                     raise problems[-1]
                 if problems:
                     self._skip(case.title, str(problems[0]))

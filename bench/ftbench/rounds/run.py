@@ -48,7 +48,6 @@ class Run:
         self._display = display
         self._begin = time.monotonic()
         self._ended: set[str] = set()
-        self.finished_rounds = 0
         self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "status": "incomplete",
@@ -83,7 +82,7 @@ class Run:
             sources = Sources(self._options.data, self._step, self.notes.warn)
             # All of them before anything is measured: what cannot be read is told at once.
             for scenario in self._options.scenarios:
-                for case in scenario.every_case:
+                for case in scenario.contest.cases:
                     sources.get(source(scenario, case))
             self.warn_of_options()
             failed = []
@@ -105,7 +104,7 @@ class Run:
                 self._ended.add(scenario.name)
             if not failed:
                 self.document["status"], self.document["reason"] = "complete", None
-            if self._options.stress and self.finished_rounds:
+            if self._options.stress and self.document["scenarios"]:
                 self._stress(twins)
             if failed:
                 raise RunFailed("; ".join(failed))
@@ -143,7 +142,6 @@ class Run:
             self.document["scenarios"].append(entry)
         statistics.adjust(each["analysis"] for each in self.document["scenarios"])
         self.document["waterfalls"] = waterfall.waterfalls(self.document["scenarios"])
-        self.finished_rounds += 1
         self.save()
 
     def warn_of_options(self) -> None:

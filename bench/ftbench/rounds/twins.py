@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ftbench.plan import variants
+from ftbench.plan.variants import VARIANTS
 from ftbench.rounds.endpoints import Endpoint, LocalEndpoint, connect
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
@@ -15,7 +15,7 @@ from ftrun.twin import TwinError
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
 # What only some variants need.
-PEERS = sorted({name for variant in variants.VARIANTS.values() for name in variant.packages})
+PEERS = sorted({name for variant in VARIANTS.values() for name in variant.packages})
 OLDEST = (3, 13)
 
 
@@ -111,7 +111,7 @@ class Twins:
 
     def lacks(self, twin: str, variant: str) -> str:
         """Why a variant cannot be measured in a twin; empty if it can."""
-        missing = variants.missing(variant, self.environments[twin]["packages"])
+        missing = [name for name in VARIANTS[variant].packages if name not in self.environments[twin]["packages"]]
         if not missing:
             return ""
         return (

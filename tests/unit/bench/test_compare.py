@@ -107,7 +107,7 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
 def test_what_is_planned_from_measured_times_forbids_nothing(document):
     a, b = simulated(document, 1), simulated(document, 2)
     in_a, in_b = a["scenarios"][0], b["scenarios"][0]
-    in_b["turns"] = in_a["turns"] + 3
+    in_a["turns"], in_b["turns"] = 8, 11
     usual = compare(a, b)
     assert usual.changes and usual.left_out == [] and usual.cautions == []
     # Of an own dataset the batches are planned, too; of all others they are given.
@@ -119,11 +119,45 @@ def test_what_is_planned_from_measured_times_forbids_nothing(document):
     assert len(own.changes) == len(usual.changes) and own.left_out == []
     (caution,) = own.cautions
     assert "batches a worker" in caution
+    other = copy.deepcopy(b)
+    other["options"]["collate_fn"] = "padded"
+    refused = compare(a, other)
+    assert refused.changes == [] and "collate_fn is torch's in A and padded in B" in refused.left_out[0][1]
     for key, value, word in (("batch_size", 77, "batch size"), ("description", "samples of /x/b.py:train", "dataset")):
         changed = copy.deepcopy(b)
         changed["scenarios"][0][key] = value
         refused = compare(a, changed)
         assert refused.changes == [] and f"not the same work: {word} is" in refused.left_out[0][1]
+
+
+@pytest.mark.parametrize(
+    "option, value, said",
+    [
+        ("collate_fn", "padded", "--collate-fn: torch's in A, padded in B"),
+        ("requirements", ["a==1", "b"], "--requirements: none in A, a==1, b in B"),
+        ("batch_size", 7, "--batch-size: the scenarios' in A, 7 in B"),
+        ("workers", [1, 2], "--workers: 1 in A, 1, 2 in B"),
+        ("workers", None, "--workers: 1 in A, the scenarios' in B"),
+    ],
+)
+def test_what_was_asked_for_differently_is_named(document, option, value, said):
+    a, b = simulated(document, 1), simulated(document, 2)
+    b["options"][option] = value
+    comparison = compare(a, b)
+    assert said in text(comparison, ("a", a), ("b", b)) and comparison.changes
+
+
+@pytest.mark.parametrize("turns, more", [((5, 40), "B"), ((12, 6), "A"), ((6, 11), None), ((1, 1), None)])
+def test_many_times_the_turns_are_told(document, turns, more):
+    a, b = simulated(document, 1), simulated(document, 2)
+    for one, number in zip((a, b), turns, strict=True):
+        one["scenarios"][0]["turns"] = number
+    comparison = compare(a, b)
+    assert comparison.changes and comparison.left_out == [] and len(comparison.cautions) == (more is not None)
+    if more:
+        said = text(comparison, ("a", a), ("b", b))
+        assert f"caution: pillow: turns in a process are {turns[0]} in A and {turns[1]} in B: " in said
+        assert f"throughput in {more} may read up to 3% higher" in said
 
 
 def test_scenarios_and_contestants_of_one_run_alone(document):

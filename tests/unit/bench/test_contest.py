@@ -76,10 +76,10 @@ def test_nothing_for_configurations_of_nothing():
 )
 def test_scenarios_name_their_cases(scenario):
     assert scenario.case_axis and scenario.question
-    assert set(scenario.contest.quick_cases) <= {case.name for case in scenario.every_case}
+    assert set(scenario.contest.quick_cases) <= {case.name for case in scenario.contest.cases}
     for quick in (False, True):
         ranked = scenario.contest.candidates(CONFIGS, [1, 2], quick)
-        assert scenario.every_case[0].name in {c.case for rank, c in ranked if rank == 0}
+        assert scenario.contest.cases[0].name in {c.case for rank, c in ranked if rank == 0}
         assert scenario.contest.pairs(c for _, c in ranked)[0].kind == "headline"
 
 

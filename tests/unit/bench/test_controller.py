@@ -11,7 +11,7 @@ import pytest
 from ftbench.plan.contest import grid
 from ftbench.plan.sizing import Demand
 from ftbench.plan.variants import VARIANTS
-from ftbench.rounds.controller import Controller, SameWork, WorkDiffers, choose
+from ftbench.rounds.controller import Controller, WorkDiffers, check_same_work, choose
 from ftbench.rounds.trials import HANGS, TrialFailed
 from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
@@ -247,9 +247,35 @@ def test_the_warm_up_tries_others_where_one_fails(make):
     endpoint = Scripted(fail_at=1)
     controller = make(endpoint)
     assert controller.warm_up([c for _, c in RANKED]).turn >= 0
-    assert len(controller.failed) == 1 and len(endpoint.ran) == 3
+    assert len(endpoint.ran) == 3
+    # Who failed has another try in the first round, and no third one.
     (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
+    assert len(controller.failed) == 1 and len(endpoint.ran) == 3 + len(RANKED)
     assert set(only.results) == {c.key for _, c in RANKED} - {*controller.failed}
+
+
+def test_who_fails_in_the_warm_up_alone_is_measured(make):
+    controller = make(Scripted(fail_at=1, once=True))
+    controller.warm_up([c for _, c in RANKED])
+    rounds = list(controller.rounds(RANKED, time.monotonic() + 60, 0.001, 2))
+    assert [len(r.results) for r in rounds] == [len(RANKED)] * 2 and not controller.failed
+    assert len(controller.repeated) == 1
+
+
+def test_a_twin_of_which_nobody_can_be_measured_is_left_out(make):
+    class NoThreads(Scripted):
+        def run(self, request: dict) -> dict:
+            if request["config"] != "gil":
+                raise TrialFailed("exit status 3")
+            return RESULT
+
+    endpoint = NoThreads()
+    controller = make(endpoint)
+    controller.warm_up([c for _, c in RANKED])
+    others = {c.key for _, c in RANKED if c.config != "gil"}
+    assert set(controller.failed) == others
+    (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
+    assert set(only.results) == {c.key for _, c in RANKED} - others
 
 
 def test_a_signal_ends_all_that_wait(make):
@@ -315,23 +341,23 @@ def test_rounds_end_once_they_tell_enough_and_not_before_the_fewest(make):
 
 
 def test_different_samples_are_an_error():
-    same = SameWork()
-    same.check("a", {"first_batch": 7, "rows": [1, 2]})
-    same.check("b", {"first_batch": 7, "rows": [1, 2, 3, 4]})
-    same.check("c", {"first_batch": 7, "rows": [1]})
+    seen = {}
+    check_same_work(seen, "a", {"first_batch": 7, "rows": [1, 2]})
+    check_same_work(seen, "b", {"first_batch": 7, "rows": [1, 2, 3, 4]})
+    check_same_work(seen, "c", {"first_batch": 7, "rows": [1]})
     with pytest.raises(WorkDiffers, match="d and a gave different samples .first: CRC-32 00000008 and 00000007"):
-        same.check("d", {"first_batch": 8, "rows": []})
+        check_same_work(seen, "d", {"first_batch": 8, "rows": []})
     with pytest.raises(WorkDiffers, match="e and b .*measured batch 3 of turn 1"):
-        same.check("e", {"first_batch": 7, "rows": [1, 2, 3, 5]})
+        check_same_work(seen, "e", {"first_batch": 7, "rows": [1, 2, 3, 5]})
 
 
 def test_same_work_in_turns():
     """Who has more workers measures more batches a turn, and every turn begins anew."""
-    same = SameWork()
-    same.check("x2", {"first_batch": 7, "rows": [1, 2, 3, 4, 5, 6, 7, 8], "turn_seconds": [0.1, 0.1]})
-    same.check("x1", {"first_batch": 7, "rows": [1, 2, 5, 6], "turn_seconds": [0.1, 0.1]})
+    seen = {}
+    check_same_work(seen, "x2", {"first_batch": 7, "rows": [1, 2, 3, 4, 5, 6, 7, 8], "turn_seconds": [0.1, 0.1]})
+    check_same_work(seen, "x1", {"first_batch": 7, "rows": [1, 2, 5, 6], "turn_seconds": [0.1, 0.1]})
     with pytest.raises(WorkDiffers, match="other and x2 .*measured batch 0 of turn 2"):
-        same.check("other", {"first_batch": 7, "rows": [1, 2, 3, 4], "turn_seconds": [0.1, 0.1]})
+        check_same_work(seen, "other", {"first_batch": 7, "rows": [1, 2, 3, 4], "turn_seconds": [0.1, 0.1]})
 
 
 @pytest.mark.parametrize(

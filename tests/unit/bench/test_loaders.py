@@ -47,7 +47,7 @@ def available(variant: str) -> None:
 
 
 # Processes that are not forked import what they unpickle, and no test's module can be imported there.
-LOADING = [name for name, variant in VARIANTS.items() if variant.loads]
+LOADING = [name for name in VARIANTS if not name.startswith("bare")]
 FROM_HERE = [name for name in LOADING if name not in ("loader-spawn", "loader-forkserver")]
 
 
@@ -184,7 +184,7 @@ def test_arrays_are_made_once_and_read_as_they_were_written(tmp_path, monkeypatc
     [
         name
         for name, s in SCENARIOS.items()
-        if len(s.every_case) == 1
+        if len(s.contest.cases) == 1
         and s.source in ("images", "nothing")
         and s.group == "peers"
         and name != "peers-memory"

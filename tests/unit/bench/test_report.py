@@ -27,8 +27,9 @@ from ftbench.document.integrity import check
 from ftbench.document.results import load
 from ftbench.plan.contest import Contest
 from ftbench.plan.metrics import METRICS
-from ftbench.report import charts, findings, repeat, style, tables, texts, words
+from ftbench.report import charts, findings, repeat, tables, texts, words
 from ftbench.report import page as pages
+from ftbench.report import pictures as drawing
 from ftbench.scenarios import training
 from ftbench.stats.waterfall import waterfalls
 from ftrun import escape
@@ -208,19 +209,58 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
     document = with_throughput(many, wrong, [1e6] * 5)
     fall, last = document["waterfalls"][1], wrong == "ft/loader-thread/2"
     trials = [t for one in entry(document, "chain")["rounds"] for t in one["trials"]]
-    assert not findings.other_work(entry(document, "chain"), fall["start"]["contestant"])
+    assert findings.told(document) is document
     for trial in trials:
         if trial["contestant"] == wrong:
             trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
-    advised, _ = findings.advice(document, fall)
+    told = findings.told(document)
+    fall = told["waterfalls"][1]
+    advised, _ = findings.advice(told, fall)
     title = words.contestant(entry(document, "chain"), wrong)["title"]
     assert "1000000" not in advised and f"Left out, for they gave other samples: {title}." in advised
-    said = findings.sentence(document, fall)
+    said = findings.sentence(told, fall)
     assert ("gave other samples than torch's DataLoader" in said) is last and ("%" in said) is not last
     # Where the reference draws anew each time, nobody can be checked.
     for number, trial in enumerate(t for t in trials if t["contestant"] == fall["start"]["contestant"]):
         trial["rows"] = [number] * len(trial["rows"])
-    assert "Left out" not in findings.advice(document, fall)[0] and "%" in findings.sentence(document, fall)
+    assert findings.told(document) is document
+
+
+@pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-process/2"])
+def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
+    document = copy.deepcopy(many)
+    for trial in (t for one in entry(document, "chain")["rounds"] for t in one["trials"]):
+        if trial["contestant"] == wrong:
+            trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
+    told = findings.told(document)
+    # Neither the step that leads to them nor the one that leads on, in throughput as in CPU time.
+    apart = {"ft/loader-thread/2": {4, 5}, "gil/loader-process/2": {1, 2}}[wrong]
+    chart = findings.waterfall_chart(told, told["waterfalls"][1])
+    for place, (row, cells) in enumerate(zip(chart.picture.rows, chart.table.rows, strict=True)):
+        factor, _, throughput, cpu = cells[1:]
+        assert row.detail == throughput and bool(factor) == ("x " in row.text)
+        if place in apart:
+            assert (factor, throughput, cpu) == ("", "gave other samples: not compared", "")
+        else:
+            assert bool(factor) == bool(place) and "other samples" not in throughput
+    # More time would not settle it; and it is in no picture of ratios.
+    fall = told["waterfalls"][1]
+    changes = [*fall["steps"], fall["total"]]
+    assert {n for n, c in enumerate(changes, 1) if c["verdict"] == words.OTHER_SAMPLES} == apart
+    assert all(words.more_minutes(entry(told, "chain"), changes[n - 1]) is None for n in apart)
+    before, after = (
+        {row.hover for found in charts.charts(entry(d, "chain")) for row in getattr(found.picture, "rows", ())}
+        for d in (document, told)
+    )
+    titles = [c["title"] for c in entry(document, "chain")["analysis"]["comparisons"] if wrong in c.values()]
+    assert any(hover.split("\n")[0] in titles for hover in before)
+    assert not any(hover.split("\n")[0] in titles for hover in after)
+    texts.show(document, None)
+    page = Page(pages.page(document).decode())
+    for said in (capsys.readouterr().out, texts.summary(document), " ".join(page.shown)):
+        assert said.count("gave other samples: not compared") >= 2
+    # The document that the page hands out is as it was written.
+    assert page.results() == document
 
 
 THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["pss_mib"]
@@ -444,10 +484,17 @@ def test_distributions_are_kept_with_their_tails(many):
     assert row[4] == f"{own['median']:.4g} ({own['min']:.4g} to {own['max']:.4g})"
 
 
-def test_quantiles_are_values_that_were_measured():
-    values = [float(n) for n in range(1, 101)]
-    assert [charts.quantile(values, share) for share in (0, 0.01, 0.5, 0.99, 1)] == [1, 1, 50, 99, 100]
-    assert charts.quantile([3.0], 0.5) == 3.0
+@pytest.mark.parametrize("values", [[float(n) for n in range(1, 101)], [3.0]])
+def test_quantiles_are_values_that_were_measured(many, values):
+    document = copy.deepcopy(many)
+    for one in entry(document, "steps")["rounds"]:
+        for trial in one["trials"]:
+            trial["distributions"]["step-times"]["values"] = values
+    (box,) = [c for c in charts.charts(entry(document, "steps")) if c.name == "steps-step-times"]
+    wanted = (1, 25, 50, 75, 99) if len(values) > 1 else (3, 0, 3, 0, 3)
+    for row in box.picture.rows:
+        low, high = row.quartiles if len(values) > 1 else (0, 0)
+        assert (row.low, low, row.value, high, row.high) == wanted
 
 
 @pytest.mark.parametrize(
@@ -512,9 +559,9 @@ def test_nothing_in_the_page_has_the_id_of_another(page):
 def test_a_chart_has_the_pages_colours_and_alone_its_own(many):
     chart = charts.charts(entry(many, "kinds"))[0]
     drawn, alone = pages.svg(chart, ["what was measured"])
-    assert "var(--text)" in drawn and style.TEXT not in drawn
-    assert "var(--" not in alone and style.TEXT in alone
-    above = ["what was measured", chart.title, *style.wrapped(chart.caption)]
+    assert "var(--text)" in drawn and drawing.TEXT not in drawn
+    assert "var(--" not in alone and drawing.TEXT in alone
+    above = ["what was measured", chart.title, *drawing.wrapped(chart.caption)]
     for text, wanted in ((drawn, []), (alone, above)):
         root = ElementTree.fromstring(text)
         shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -732,7 +779,7 @@ def test_pictures_of_every_kind(many):
     assert list(pictures) == ["waterfall.png", *(f"{name}.png" for name in names)]
     for content in pictures.values():
         with Image.open(io.BytesIO(content)) as picture:
-            assert picture.format == "PNG" and picture.width == 2 * (2 * style.WIDTH + style.GAP)
+            assert picture.format == "PNG" and picture.width == 2 * (2 * drawing.WIDTH + drawing.GAP)
             assert len(picture.convert("RGB").getcolors(1 << 24)) > 50
 
 
@@ -818,5 +865,5 @@ def test_hostile_text_stays_text_in_markdown(many):
 
 
 def test_text_of_a_chart_is_text_on_one_line():
-    assert style.cut("$x$ <b>\x1b\n") == "$x$ <b>\\x1b "
-    assert style.cut("<" * 9, most=3) == "<<…"
+    assert drawing.cut("$x$ <b>\x1b\n") == "$x$ <b>\\x1b "
+    assert drawing.cut("<" * 9, most=3) == "<<…"

@@ -76,7 +76,7 @@ def test_as_many_workers_as_cpus_are_told():
 def test_a_run(run_few, twin):
     contestants = [Contestant(twin, "loader-thread", 1, case=case.name) for case in (FULL, IDLE)]
     entry, printed = run_few("interference", contestants, "--workers", 1, "--batch-size", 4)
-    assert SCENARIO.every_case[0].title in printed and entry["case_axis"] == "loading rate"
+    assert SCENARIO.contest.cases[0].title in printed and entry["case_axis"] == "loading rate"
     steps = STEPS_PER_BATCH * SCENARIO.quick.batches_per_worker
     for trial in entry["rounds"][0]["trials"]:
         found = {name: of["values"] for name, of in trial["distributions"].items()}

@@ -19,7 +19,7 @@ def test_who_is_compared():
     assert len({c.key for c in contestants}) == len(contestants)
     serial = [c for c in contestants if c.variant == "serial"]
     assert {c.config for c in serial} == {"gil", "ft"} and {c.case for c in serial} == {
-        c.name for c in SCENARIO.every_case
+        c.name for c in SCENARIO.contest.cases
     }
     keys = {c.key for c in contestants}
     for pair in SCENARIO.contest.pairs(contestants):

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from multiprocessing import resource_tracker
 
 import psutil
 import pytest
@@ -42,11 +43,28 @@ def start(photos, twin):
         yield build
 
 
-def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+@pytest.fixture
+def children():
+    """All that was started since the test began. Earlier tests may have left multiprocessing's helpers."""
+    before = set(psutil.Process().children(recursive=True))
+    return lambda: [each for each in psutil.Process().children(recursive=True) if each not in before]
 
 
-def test_the_turns_of_two_trials_alternate(start):
+def trials(started: list[psutil.Process]) -> list[psutil.Process]:
+    """Of these, trials and their forked workers."""
+    return [each for each in started if "ftbench.trial" in each.cmdline()]
+
+
+def test_helpers_of_earlier_tests_are_nothing_to_these(start, children):
+    resource_tracker.ensure_running()
+    assert trials(children()) == []
+    trial = start(1, "loader-thread")
+    assert trial.go_on() is None
+    (process,) = trials(children())
+    assert process.ppid() == os.getpid()
+
+
+def test_the_turns_of_two_trials_alternate(start, children):
     a, b = start(2), start(2, "loader-thread")
     # Imports, warm-ups, then all turns but the last.
     assert [trial.go_on() for trial in (a, b, a, b, b, a)] == [None] * 6
@@ -64,10 +82,10 @@ def test_the_turns_of_two_trials_alternate(start):
     assert b1 < a1 < a2 < b2
 
 
-def test_what_others_do_meanwhile_is_not_counted(start):
+def test_what_others_do_meanwhile_is_not_counted(start, children):
     trial = start(1, "loader-thread")
     assert trial.go_on() is None
-    (process,) = children()
+    (process,) = trials(children())
     imported = sum(process.cpu_times()[:2])
     assert trial.go_on() is None
     before = sum(process.cpu_times()[:2])
@@ -83,21 +101,21 @@ def test_what_others_do_meanwhile_is_not_counted(start):
     assert found["own_cpus"] < os.cpu_count() + 0.5
 
 
-def test_a_trial_that_dies_while_it_waits_says_how(start):
+def test_a_trial_that_dies_while_it_waits_says_how(start, children):
     trial = start(2)
     assert [trial.go_on(), trial.go_on()] == [None] * 2
-    for process in children():
+    for process in trials(children()):
         if process.ppid() == os.getpid():
             process.send_signal(signal.SIGKILL)
     with pytest.raises(TrialFailed, match="killed by signal 9"):
         trial.go_on()
 
 
-def test_closing_a_trial_that_waits_leaves_nothing(start):
+def test_closing_a_trial_that_waits_leaves_nothing(start, children):
     trial = start(2)
     assert [trial.go_on(), trial.go_on()] == [None] * 2
     found = children()
-    assert len(found) == 1  # a turn's workers begin and end with it
+    assert len(trials(found)) == 1  # a turn's workers begin and end with it
     trial.close()
     _, alive = psutil.wait_procs(found, timeout=60)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
@@ -118,7 +136,7 @@ def test_a_trial_that_fails_says_why(start):
         to_its_end(start(1, paths=["/no/such.jpg"]))
 
 
-def test_a_trial_that_hangs_is_ended(start):
+def test_a_trial_that_hangs_is_ended(start, children):
     trial = start(1, patience=0.05)  # its imports take longer
     with pytest.raises(TrialFailed, match="it hangs, or did not end within 0 s"):
         trial.go_on()
