@@ -323,6 +323,35 @@ def test_no_redirect_from_https_to_http(monkeypatch):
         UrlSource("https://somewhere", ["x"]).read("x")
 
 
+@either_client
+def test_keys_that_a_client_of_the_web_would_change(server, options):
+    """Its standard library takes line breaks and tabs out of an address, and what is behind a "#"."""
+    keys = ["a#1", "a#2", "a\nb", "a\tb", "\ra", "a b"]
+    for key in (*keys, "a", "ab"):
+        (server.directory / key).write_bytes(content(key, 300))
+    source = UrlSource(server.address, [*keys, "\udcff"], **options)
+    assert [source.read(key) for key in keys] == [content(key, 300) for key in keys]
+    with pytest.raises(UnicodeEncodeError):  # no address has it
+        source.read("\udcff")
+    source.close()
+
+
+def test_a_page_that_links_to_itself(server):
+    (server.directory / "deep").mkdir()
+    for page, links in (("", "0.bin#x 0.bin a%231 deep/ #top ?C=N;O=D"), ("deep/", "1.bin #top ?C=N;O=D ?C=S#top")):
+        text = "".join(f'<a href="{link}">{link}</a>' for link in links.split())
+        (server.directory / page / "index.html").write_text(text)
+    for key in ("0.bin", "a#1", "deep/1.bin"):
+        (server.directory / key).write_bytes(content(key, 300))
+    source = UrlSource(server.address)
+    assert everything(source) == {
+        "0.bin": content("0.bin", 300),
+        "a%231": content("a#1", 300),
+        "deep/1.bin": content("deep/1.bin", 300),
+    }
+    source.close()
+
+
 def test_a_page_that_lists_other_places(server):
     fill(server.directory)
     (server.directory / "index.html").write_text('<a href="/elsewhere/9.bin">9</a> <a href="/deep/in.bin">in</a>')
