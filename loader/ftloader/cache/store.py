@@ -228,8 +228,8 @@ class Store:
     def publish(self, snapshot: Snapshot) -> None:
         """Its segments are not evicted until the next one. Of the others, those that are there by now may be."""
         with self.changed:
-            self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()
             self._lock.publish(snapshot.state())
+            self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()
             self._seen = max((self._seen, *(s.number for s in self._sealed.values())))
             self.full = False
             self.changed.notify_all()

@@ -325,6 +325,54 @@ def test_a_forked_child_has_no_part_in_the_lock(store):
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_a_snapshot_that_cannot_be_published_leaves_the_one_before(store, monkeypatch):
+    add(store, *range(100))
+    publish(store, 4 * MIB)
+    with monkeypatch.context() as patching:
+        patching.setattr(os, "replace", lambda *_: os.stat("/none"))
+        with pytest.raises(FileNotFoundError):
+            store.publish(Snapshot(1, []))
+    assert store._victim() is None
+    store.publish(Snapshot(1, []))
+    assert store._victim() is not None
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_child_that_is_forked_in_the_midst_of_locking_has_no_part_in_it(store, monkeypatch):
+    """Another thread forks between the opening of a file and the end of what notes it for a child."""
+    forked, flock = [], sharing.fcntl.flock
+    reading, writing = os.pipe()
+    begun, begins = os.pipe()
+
+    def fork():
+        child = os.fork()
+        if not child:
+            os.close(writing)
+            os.write(begins, b"1")
+            os.read(reading, 1)  # until the parent has looked
+            os._exit(0)
+        forked.append(child)
+
+    def lock(fd, how):
+        flock(fd, how)
+        thread.start()
+        thread.join(0.2)  # it does not end, so this is for whoever changes that
+
+    thread = threading.Thread(target=fork)
+    with monkeypatch.context() as patching:
+        patching.setattr(sharing.fcntl, "flock", lock)
+        pins = sharing.Pins(store.directory)
+    thread.join()
+    os.read(begun, 1)
+    pins.write("x")
+    os.close(pins.fd)  # as when this process ends
+    pins.fd = -1
+    assert sharing.pinned_by_readers(store.directory) == set()
+    for end in (reading, writing, begun, begins):
+        os.close(end)
+    os.waitpid(forked[0], 0)
+
+
 def test_a_reader_s_pins_are_kept_and_a_dead_reader_s_are_not(store):
     add(store, *range(100))
     old = publish(store, 4 * MIB)
