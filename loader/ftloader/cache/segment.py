@@ -23,6 +23,8 @@ from ftloader.cache.layout import FRAME, HEAD, RECORD, TFRECORD, TRAILER
 SUFFIX, _DATA_SUFFIX = ".segment", ".tfrecord"
 _OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord)")
 """The names of the cache's files. Others in the directory are somebody else's."""
+_OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that say nothing about a file."""
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -59,7 +61,8 @@ class Segment:
         return length
 
     def read(self, row: int) -> bytes:
-        """The sample. Raises ``CorruptSampleError`` rather than giving another."""
+        """The sample. Raises ``CorruptSampleError`` rather than giving another, and ``OSError`` if the process or the
+        system has no more files to open, or no memory."""
         return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
     def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
@@ -84,6 +87,8 @@ class Segment:
                 data = read(fd, offset, length)
                 framed = self.version != TFRECORD or layout.is_framed(fd, offset, length, crc)
         except OSError as error:
+            if error.errno in _OF_THE_PROCESS:
+                raise
             raise CorruptSampleError(
                 f"sample {self.keys[row]!r} cannot be read from {self.data_path}: {error}"
             ) from error
