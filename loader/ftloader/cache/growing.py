@@ -180,7 +180,7 @@ class GrowingCache(Dataset):
         Args:
             at_most: no more samples than this, so that all hosts of a job have equally many.
 
-        Raises ``CacheError`` if there will not be enough samples, with the reason.
+        Raises ``CacheError`` if there will not be enough samples, with the reason, and ``OSError`` if the disk fails.
         """
         if os.getpid() != self._process:
             raise CacheError("set_epoch is for the process that made the cache, not for its workers")

@@ -124,7 +124,7 @@ class SegmentWriter:
         self.name = f"{number:010d}-{secrets.token_hex(4)}{SUFFIX}"
         self.users = 1
         self._rows: list[tuple] = []
-        self._keys: list[str] = []
+        self.keys: list[str] = []
         self._end = HEAD.size
         self._reserved = HEAD.size + TRAILER.size
         self._data_end = 0  # of the TFRecord file
@@ -185,15 +185,18 @@ class SegmentWriter:
 
     def complete(self, row: tuple, key: str) -> None:
         self._rows.append(row)
-        self._keys.append(key)
+        self.keys.append(key)
 
     def seal(self) -> Segment | None:
         """Ends the file; None, and no file, if nothing is in it."""
         try:
-            pairs = list(zip(self._rows, self._keys))
+            pairs = list(zip(self._rows, self.keys))
             return _seal((self._fd, self._data), self.directory, self.name, self.version, self._end, pairs)
         finally:
             self._close()
+
+    def unlink(self) -> None:
+        _unlink(os.path.join(self.directory, self.name), self.version)
 
     def _close(self) -> None:
         for fd in {self._fd, self._data}:

@@ -116,7 +116,10 @@ class Store:
             raise
         with self.changed:
             writer.complete(row, key)
-            self._leave(writer)
+            try:
+                self._leave(writer)
+            finally:
+                self._keys.add(key)
         return True
 
     def sync(self) -> None:
@@ -167,9 +170,20 @@ class Store:
             return
         self._unsealed -= 1
         self.changed.notify_all()
-        sealed = writer.seal()
+        try:
+            sealed = writer.seal()
+        except BaseException:
+            if not self.stopped:  # else the next writer recovers it
+                self._lose(writer)
+            raise
         self._used -= writer.size + _NAME
         self._keep(sealed)
+
+    def _lose(self, writer: SegmentWriter) -> None:
+        """It cannot be sealed: its samples are to be fetched again."""
+        self._keys.difference_update(writer.keys)
+        writer.unlink()
+        self._used -= writer.size + _NAME
 
     def _keep(self, sealed: Segment | None) -> None:
         if sealed is not None:

@@ -11,6 +11,7 @@ import pytest
 from ftloader import worker_pool
 from ftloader.cache import CacheError
 from tests.unit.loader.cache.sources import Failing, Numbered, check, keys_of
+from tests.unit.loader.cache.test_store import on_disk
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -159,6 +160,39 @@ def test_a_file_system_that_lacks_a_call(opened, monkeypatch, lacking):
     cache = opened(Numbered(5), min_samples=5)  # nothing is locked
     cache.set_epoch(0)
     check(cache)
+
+
+@pytest.mark.parametrize("format", ["segment", "tfrecord"])
+@pytest.mark.parametrize("where", ["set_epoch", "a fetcher"])
+def test_a_segment_that_cannot_be_ended_is_fetched_again(opened, monkeypatch, format, where):
+    source = Numbered(4 if where == "set_epoch" else 30, size=20_000)
+    failed, ftruncate, main = [], os.ftruncate, threading.main_thread()
+
+    def truncate(fd, length):
+        if not failed and (threading.current_thread() is main) == (where == "set_epoch"):
+            failed.append(os.fstat(fd).st_ino)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return ftruncate(fd, length)
+
+    monkeypatch.setattr(os, "ftruncate", truncate)
+    with warnings.catch_warnings(record=True):
+        cache = opened(source, max_bytes=16 << 20, min_samples=1, fetchers=1, format=format)
+        with cache._store.changed:
+            assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+    if where == "set_epoch":
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            cache.set_epoch(0)
+        assert cache.statistics().samples == 0
+    assert failed and cache.statistics().bytes_used >= on_disk(cache._directory)
+    cache._min_samples = source.count
+    cache.set_epoch(1)
+    for _ in range(2):
+        check(cache)
+        assert sorted(keys_of(cache)) == sorted(source.keys())
+        assert cache.statistics().bytes_used >= on_disk(cache._directory)
+        cache.close()
+        cache = opened(source, max_bytes=16 << 20, min_samples=source.count, format=format)
+        cache.set_epoch(0)
 
 
 def test_two_trainers_on_one_directory(opened, tmp_path):
