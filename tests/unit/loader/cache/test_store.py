@@ -1,5 +1,6 @@
 """The directory of a cache: the budget, eviction, and one writer."""
 
+import contextlib
 import os
 import threading
 import zlib
@@ -335,6 +336,31 @@ def test_a_snapshot_that_cannot_be_published_leaves_the_one_before(store, monkey
     assert store._victim() is None
     store.publish(Snapshot(1, []))
     assert store._victim() is not None
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("version", layout.FORMATS.values(), ids=layout.FORMATS)
+def test_a_forked_child_holds_no_room(tmp_path, version):
+    """What it has open takes its room of the disk as long as the child lives, also when it was evicted."""
+    store = Store(str(tmp_path), 4 * MIB, "oldest", version)
+    add(store, 1)
+    assert opened_in(store.directory)
+    child = os.fork()
+    if not child:
+        os._exit(len(opened_in(store.directory)))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    add(store, 2)
+    assert keys(publish(store).segments) == [1, 2]
+    store.close()
+
+
+def opened_in(directory):
+    """The files there that this process has open."""
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # that of the listing
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return [link for link in links if link.startswith(directory + "/")]
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
