@@ -149,12 +149,12 @@ class Fetchers:
                     if self._keys is None and not self._begin_listing():
                         return None
                     for key in self._keys:  # type: ignore[union-attr]  # was set
-                        self._listings_failed = 0
                         if self._stopped:
                             return None
                         if not isinstance(key, str):
                             raise TypeError(f"keys() gave {key!r}; a key must be a string")
                         if self._store.claim(key):
+                            self._listings_failed = 0
                             with self._changed:
                                 self._busy += 1
                             return key

@@ -75,6 +75,25 @@ def test_keys_that_are_no_strings_or_fail(opened):
     assert 4 <= len(source.reads) < 200
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+def test_keys_that_fail_in_the_midst(opened):
+    class Cut(Numbered):
+        def keys(self):
+            self.reads.append("listing")
+            yield from super().keys()
+            raise PermissionError("the rest is not yours")
+
+    source = Cut(3)
+    cache = opened(source, fetchers=100, retries=3, min_samples=4)
+    with pytest.raises(CacheError, match="3 samples are there.*fetching fails: the rest is not yours"):
+        cache.set_epoch(0)
+    assert source.reads.count("listing") < 20
+    cache._min_samples = 3
+    cache.set_epoch(0)
+    check(cache)
+
+
 def test_an_object_that_is_no_source(tmp_path, opened):
     with pytest.raises(TypeError, match="keys.. and read"):
         opened(["a", "b"])
