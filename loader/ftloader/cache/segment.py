@@ -67,7 +67,13 @@ class Segment:
         return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
     def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
-        """Fills contiguous *arrays*, which have the sample's size together, with it. Raises as ``read`` does."""
+        """Fills contiguous *arrays*, which have the sample's size together, with it. Raises as ``read`` does, and
+        ``CacheError`` for other arrays."""
+        arrays = list(arrays)
+        if (size := sum(array.nbytes for array in arrays)) != self.nbytes(row):
+            raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the arrays for it {size}")
+        if not all(array.flags.c_contiguous for array in arrays):
+            raise CacheError(f"the arrays for sample {self.keys[row]!r} are not contiguous (C order)")
         views = [memoryview(array.reshape(-1).view(np.uint8)) for array in arrays]
 
         def fill(fd: int, offset: int, _: int) -> list[memoryview]:

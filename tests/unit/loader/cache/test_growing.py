@@ -216,6 +216,28 @@ def test_raw_arrays_are_read_into_the_batch(opened):
     assert RawArray(np.int16)(b"\1\0\2\0").tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("empty", "error"),
+    [
+        (lambda nbytes: np.empty((20, nbytes // 20), np.uint8).T, "not contiguous"),
+        (lambda nbytes: np.empty(nbytes + 1, np.uint8), "has 1000 bytes, and the arrays for it 1001"),
+    ],
+)
+def test_a_decoder_whose_arrays_cannot_be_filled(opened, empty, error):
+    class Odd:
+        def empty(self, nbytes):
+            return empty(nbytes)
+
+    source = Numbered(3)
+    cache = opened(source, min_samples=3, decode=Odd())
+    cache.set_epoch(0)
+    with pytest.raises(CacheError, match=error) as caught:
+        cache[0]
+    assert not isinstance(caught.value, CorruptSampleError)
+    cache.set_epoch(1)
+    assert len(source.reads) == len(cache) == 3  # nothing was given up
+
+
 PARTS = {"label": RawArray(np.int64, ()), "pixels": RawArray(np.float32, (250, 4)), "mask": RawArray()}
 
 
