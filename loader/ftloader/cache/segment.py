@@ -244,7 +244,7 @@ def is_own(directory: str) -> bool:
             strange = error
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EIO):  # another writer's; no head can be read
-                raise
+                raise _named(error, directory, name) from error
     if strange is not None:
         raise CacheError(f"in {directory}, {strange}. Take another directory")
     return False
@@ -262,13 +262,17 @@ def load(directory: str, name: str) -> Segment:
     raise CacheError(f"the segment {name} of the cache {directory} is not complete")
 
 
-def recover(directory: str, name: str) -> Segment | None:
-    """A segment as an earlier writer left it, with the samples that are intact; None, and no file, if there are none.
+def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
+    """A segment as an earlier writer left it, with the samples that are intact; None, and no file, if there are none,
+    or it is of more than *most* bytes.
 
     Raises ``CacheError``, and changes nothing, if it is of another version, or its head is damaged.
     """
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
+            if most is not None and usage(directory, name) > most:
+                _unlink(os.path.join(directory, name), version)
+                return None
             found = layout.read_end(fds[0])
             if found is not None and found[3]:
                 return Segment(directory, name, version, found[1], found[0])
@@ -285,8 +289,13 @@ def recover(directory: str, name: str) -> Segment | None:
         return None
     except OSError as error:
         if error.errno != errno.EIO:
-            raise
+            raise _named(error, directory, name) from error
         raise DamagedSegmentError(f"{name} cannot be read: {error}") from error
+
+
+def _named(error: OSError, directory: str, name: str) -> OSError:
+    """The same, with the file's name, which errors of open files do not have."""
+    return OSError(error.errno, os.strerror(error.errno or 0), os.path.join(directory, name))
 
 
 def usage(directory: str, name: str) -> int:

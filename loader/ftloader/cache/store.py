@@ -267,7 +267,7 @@ class Store:
         damaged = []
         for name in names:
             try:
-                kept = segment.recover(self.directory, name)
+                kept = segment.recover(self.directory, name, self.max_bytes)
             except CacheError as error:
                 damaged.append(str(error))
                 self._used += segment.usage(self.directory, name) + _NAME

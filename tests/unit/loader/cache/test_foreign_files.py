@@ -136,5 +136,9 @@ def test_a_pipe_in_a_segment_s_place_is_not_waited_for(store):
         one.read(0)
     with pytest.raises(CacheError, match="cannot be read"):
         segment.load(store.directory, one.name)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match=one.name):
+        Store(store.directory, 4 * MIB, "oldest")
+    os.unlink(one.path)
+    os.mkdir(one.path)
+    with pytest.raises(IsADirectoryError, match=one.name):
         Store(store.directory, 4 * MIB, "oldest")
