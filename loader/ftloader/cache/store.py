@@ -264,7 +264,7 @@ class Store:
     def _recover(self) -> None:
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
-        damaged = []
+        damaged, found = [], []
         for name in names:
             try:
                 kept = segment.recover(self.directory, name, self.max_bytes)
@@ -272,9 +272,19 @@ class Store:
                 damaged.append(str(error))
                 self._used += segment.usage(self.directory, name) + _NAME
                 continue
-            self._keep(kept)
             if kept is not None:
-                self._keys.update(kept.keys)
+                found.append(kept)
+        twice = set()
+        for one in reversed(found):
+            # An earlier writer could not read it, and has fetched its samples again.
+            if len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
+                twice.add(one.name)
+                one.unlink()
+            else:
+                self._keys.update(one.keys)
+        for one in found:
+            if one.name not in twice:
+                self._keep(one)
         if damaged:
             warnings.warn(
                 f"the cache {self.directory} goes on without these segments: {'; '.join(damaged)}. Their samples are "

@@ -228,8 +228,14 @@ def test_a_segment_that_the_disk_cannot_read(opened, monkeypatch, where):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return pread(fd, length, offset)
 
-    monkeypatch.setattr(os, "pread", read)
-    check_what_is_lost(opened, source, names[0])
+    with monkeypatch.context() as patching:
+        patching.setattr(os, "pread", read)
+        check_what_is_lost(opened, source, names[0])
+    source.reads.clear()
+    cache = opened(source, min_samples=60)  # it can be read again
+    cache.set_epoch(0)
+    check(cache)
+    assert len(cache) == 60 == len(set(keys_of(cache))) and source.reads == []
 
 
 def test_a_cache_of_another_version_is_refused_and_not_touched(opened):
