@@ -37,6 +37,15 @@ def test_a_sample_that_always_fails_is_left_out_and_told_of_once(opened):
     assert len(cache) == 8 and not bad & set(keys_of(cache))
 
 
+@pytest.mark.filterwarnings("error")
+def test_warnings_that_are_errors_end_no_fetcher(opened, capsys):
+    cache = opened(Failing(10, lambda key, _: OSError("lost") if key == "sample 0" else None), fetchers=1, retries=0)
+    with cache._store.changed:
+        assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+    cache.set_epoch(0)
+    assert len(cache) == 9 and "RuntimeWarning: the cache" in capsys.readouterr().err
+
+
 @pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
 def test_a_source_that_always_fails_is_an_error(opened):
     for count in (2, None):
