@@ -295,15 +295,17 @@ class GrowingCache(Dataset):
         does not return is waited for for five seconds. In a worker process, nothing."""
         if os.getpid() != self._process:
             return
-        if self._fetchers is not None:
-            self._fetchers.stop()
-            self._fetchers.join()
-            if not any(thread.is_alive() for thread in self._fetchers.threads):
-                close_source(self._source)
-        if self._store is not None:
-            self._store.close()
-        if self._pins is not None:
-            self._pins.release()
+        try:
+            if self._fetchers is not None:
+                self._fetchers.stop()
+                self._fetchers.join()
+                if not any(thread.is_alive() for thread in self._fetchers.threads):
+                    close_source(self._source)
+        finally:
+            if self._store is not None:
+                self._store.close()
+            if self._pins is not None:
+                self._pins.release()
 
     def __enter__(self) -> "GrowingCache":
         return self

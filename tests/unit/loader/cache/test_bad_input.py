@@ -252,6 +252,21 @@ def test_a_source_that_never_answers_is_named(opened, monkeypatch):
             thread.join()
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_source_that_never_answers_leaves_no_lock_where_warnings_are_errors(opened, monkeypatch):
+    monkeypatch.setattr(worker_pool, "JOIN_LIMIT", 0.2)
+    gate = threading.Event()
+    cache = opened(Numbered(5, gate=gate), fetchers=1)
+    try:
+        with pytest.raises(RuntimeWarning, match="did not end"):
+            cache.close()
+        assert not cache._store._lock.held
+    finally:
+        gate.set()
+        for thread in cache._fetchers.threads:
+            thread.join()
+
+
 def test_files_of_others_are_left_alone(opened, tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "notes.txt").write_text("mine")

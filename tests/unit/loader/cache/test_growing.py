@@ -365,6 +365,21 @@ def test_what_is_damaged_is_reported_and_fetched_again(opened):
     assert len(cache) == 5 and source.reads.count("sample 0") == 2
 
 
+def test_a_source_that_cannot_be_closed_leaves_no_lock(opened):
+    class Odd(Numbered):
+        def close(self):
+            raise OSError("no connection to close")
+
+    cache = opened(Odd(5), min_samples=5)
+    cache.set_epoch(0)
+    with pytest.raises(OSError, match="no connection to close"):
+        cache.close()
+    cache._source = None
+    with opened(Numbered(5), min_samples=5) as again:
+        again.set_epoch(0)
+        check(again)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"evict": "newest"}, {"pin": 0}, {"fetchers": 0}, {"max_bytes": 1000}, {"max_bytes": None}, {"min_samples": -1}],
