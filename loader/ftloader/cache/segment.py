@@ -123,13 +123,13 @@ class SegmentWriter:
     """A new segment. The store's lock guards all but ``write``, of which several threads are in the midst at a time.
 
     ``size`` bytes of the disk are taken at once, what the end needs included, so that a full disk shows here, and
-    not when samples have been written. ``users`` counts those who write, and the store as long as it adds to it.
+    not when samples have been written. ``users`` counts those who write.
     """
 
     def __init__(self, directory: str, number: int, size: int, version: int = 1) -> None:
         self.directory, self.size, self.version = directory, size, version
         self.name = f"{number:010d}-{secrets.token_hex(4)}{SUFFIX}"
-        self.users = 1
+        self.users = 0
         self._rows: list[tuple] = []
         self.keys: list[str] = []
         self._end = HEAD.size

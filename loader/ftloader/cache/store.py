@@ -47,7 +47,7 @@ class Store:
         self.evictions = 0
         self.stopped = False
         self._closer: int | None = None  # the thread that closes it
-        self._unsealed = 0  # segments
+        self._unsealed: set[SegmentWriter] = set()
         self._syncing = 0  # segments that reach the disk now
         self._keys: set[str] = set()  # of samples, and of those that are fetched now
         self._sealed: dict[str, Segment] = {}  # the oldest first
@@ -154,7 +154,7 @@ class Store:
             self._evict(victim)
         self._open = SegmentWriter(self.directory, self._next_number, size, self._version)
         self._next_number += 1
-        self._unsealed += 1
+        self._unsealed.add(self._open)
         self._used += size + _NAME
         return True
 
@@ -162,18 +162,22 @@ class Store:
         """Nothing more is added to the open segment. It is sealed when nobody writes to it."""
         writer, self._open = self._open, None
         if writer is not None:
-            self._leave(writer)
+            self._end(writer)
 
     def _leave(self, writer: SegmentWriter) -> None:
         writer.users -= 1
-        if writer.users:
+        self._end(writer)
+
+    def _end(self, writer: SegmentWriter) -> None:
+        """Seals it, unless somebody writes to it, or is to. (Ctrl-C may come at any line: ``close`` does it then.)"""
+        if writer.users or writer is self._open:
             return
-        self._unsealed -= 1
+        self._unsealed.discard(writer)
         self.changed.notify_all()
         try:
             sealed = writer.seal()
-        except BaseException:
-            if not self.stopped:  # else the next writer recovers it
+        except Exception:
+            if not self.stopped:  # else, as after Ctrl-C, the next writer recovers it
                 self._lose(writer)
             raise
         self._used -= writer.size + _NAME
@@ -316,7 +320,9 @@ class Store:
             with self.changed:
                 self.stop()
                 self._retire()
-                self.changed.wait_for(lambda: not self._unsealed)
+                self.changed.wait_for(lambda: not any(writer.users for writer in self._unsealed))
+                for writer in list(self._unsealed):
+                    self._end(writer)
             self.sync()
             with self.changed:
                 self.changed.wait_for(lambda: not self._syncing)

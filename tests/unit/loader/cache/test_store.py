@@ -1,13 +1,16 @@
 """The directory of a cache: the budget, eviction, and one writer."""
 
 import contextlib
+import linecache
 import os
+import sys
 import threading
 import zlib
 
 import pytest
 
 from ftloader.cache import CacheError, layout, segment, sharing
+from ftloader.cache import store as store_module
 from ftloader.cache.segment import disk_usage
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.store import Store
@@ -172,6 +175,41 @@ def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, monkeypatch):
     again = Store(store.directory, 4 * MIB, "oldest")
     assert keys(publish(again).segments) == [1]
     again.close()
+
+
+@pytest.mark.timeout(60)
+def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
+    """Of what the thread that sets epochs runs. (At some lines of compound statements no signal is handled.)"""
+    number, ended = 0, False
+    while not ended:
+        number += 1
+        left = number
+
+        def trace(frame, event, _):
+            nonlocal left
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).split()
+            if event == "line" and line[0] not in ("with", "try:", "finally:", "except"):
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+            return trace if frame.f_code.co_filename == store_module.__file__ else None
+
+        store = Store(str(tmp_path / f"{number}"), 4 * MIB, "oldest")
+        add(store, 1)
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            store.newest(4 * MIB)
+            ended = True
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        store.close()
+        again = Store(store.directory, 4 * MIB, "oldest")
+        assert keys(again.newest(4 * MIB)) == [1]
+        again.close()
+    assert number > 15
 
 
 def test_who_closes_waits_for_whoever_writes_or_closes(store, monkeypatch):
