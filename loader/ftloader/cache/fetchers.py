@@ -1,6 +1,8 @@
 """Threads that fetch samples from a source and add them to the store."""
 
+import contextlib
 import random
+import sys
 import threading
 import time
 import warnings
@@ -149,12 +151,12 @@ class Fetchers:
                     if self._keys is None and not self._begin_listing():
                         return None
                     for key in self._keys:  # type: ignore[union-attr]  # was set
-                        self._listings_failed = 0
                         if self._stopped:
                             return None
                         if not isinstance(key, str):
                             raise TypeError(f"keys() gave {key!r}; a key must be a string")
                         if self._store.claim(key):
+                            self._listings_failed = 0
                             with self._changed:
                                 self._busy += 1
                             return key
@@ -236,12 +238,15 @@ class Fetchers:
             first, self._warned = not self._warned, True
         self._tell()
         if first:
-            warnings.warn(
+            text = (
                 f"the cache {self._store.directory} could not get {what}: {type(error).__name__}: {error}. "
-                "It goes on with others and tries again; more of such warnings are left out, the statistics count them",
-                RuntimeWarning,
-                stacklevel=2,
+                "It goes on with others and tries again; more of such warnings are left out, the statistics count them"
             )
+            try:
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            except RuntimeWarning:  # where warnings are errors: it would end this thread, and nobody would see it
+                with contextlib.suppress(Exception):  # stderr may be closed
+                    sys.stderr.write(f"RuntimeWarning: {text}\n")
 
     def _slow_down(self, seconds: float) -> None:
         if seconds:

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 import weakref
+import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TextIO
@@ -25,6 +26,7 @@ from ftloader.cache.statistics import Statistics, live_line
 from ftloader.cache.store import LEAST_BUDGET, Store
 
 EVICT = ("oldest", "lru")
+_MOST_DAMAGED = 64  # of which worker processes tell until the next epoch is set
 
 
 class GrowingCache(Dataset):
@@ -103,9 +105,8 @@ class GrowingCache(Dataset):
         self._decode = RawArray() if decode is None else decode
         self._min_samples, self._most_bytes = min_samples, int(pin * (max_bytes or 0))
         self._current = Snapshot(-1, [])
-        self._set = torch.zeros(
-            1, dtype=torch.int64
-        ).share_memory_()  # how often an epoch was set; for worker processes
+        # How often an epoch was set, for worker processes; which segments they found to be damaged, as _mark() has it.
+        self._shared = torch.zeros(1 + _MOST_DAMAGED, dtype=torch.int64).share_memory_()
         self._set_here = 0
         self._counts = _Counts()
         self._process = os.getpid()
@@ -142,10 +143,18 @@ class GrowingCache(Dataset):
             else:
                 data = one.read(row)
         except CorruptSampleError:
-            self._counts.damaged.add(one.name)  # one atomic operation
+            self._note_damage(one.name)
             raise
         self._counts.add_read(one.nbytes(row))
         return data if hasattr(self._decode, "empty") else self._decode(data)
+
+    def _note_damage(self, name: str) -> None:
+        if os.getpid() == self._process:
+            self._counts.damaged.add(name)  # one atomic operation
+            return
+        marks = self._shared[1:].tolist()
+        if _mark(name) not in marks and 0 in marks:  # two processes may take one place: the next read tells again
+            self._shared[1 + marks.index(0)] = _mark(name)
 
     def key(self, index: int) -> str:
         """The key of sample *index*."""
@@ -163,7 +172,7 @@ class GrowingCache(Dataset):
         return np.maximum(0.0, time.time() - self._snapshot().times())
 
     def _snapshot(self) -> Snapshot:
-        if os.getpid() != self._process and self._set.item() != self._set_here:
+        if os.getpid() != self._process and self._shared[0].item() != self._set_here:
             raise CacheError(
                 "set_epoch was called after this worker process had begun, so it does not know the epoch's samples: "
                 "use worker threads, or persistent_workers=False, and set the epoch before the loader is iterated"
@@ -180,7 +189,7 @@ class GrowingCache(Dataset):
         Args:
             at_most: no more samples than this, so that all hosts of a job have equally many.
 
-        Raises ``CacheError`` if there will not be enough samples, with the reason.
+        Raises ``CacheError`` if there will not be enough samples, with the reason, and ``OSError`` if the disk fails.
         """
         if os.getpid() != self._process:
             raise CacheError("set_epoch is for the process that made the cache, not for its workers")
@@ -191,9 +200,11 @@ class GrowingCache(Dataset):
         store, fetchers = self._store, self._fetchers
         if fetchers.pace is not None:
             fetchers.pace.follow(threading.get_native_id())
-        for name in sorted(self._counts.damaged):
+        marks = set(self._shared[1:].tolist())
+        for name in sorted(self._counts.damaged | {one for one in self._current.names if _mark(one) in marks}):
             store.drop(name)
         self._counts.damaged.clear()
+        self._shared[1:] = 0
         with store.changed:
             if store.contents()[0] < self._min_samples:
                 fetchers.look_again()
@@ -226,7 +237,7 @@ class GrowingCache(Dataset):
     def _set_current(self, new: Snapshot) -> None:
         self._current = new
         self._set_here += 1
-        self._set[0] = self._set_here
+        self._shared[0] = self._set_here
 
     def _follow(self, state: dict[str, Any], at_most: int | None) -> None:
         """Takes over what the writer has published."""
@@ -295,15 +306,17 @@ class GrowingCache(Dataset):
         does not return is waited for for five seconds. In a worker process, nothing."""
         if os.getpid() != self._process:
             return
-        if self._fetchers is not None:
-            self._fetchers.stop()
-            self._fetchers.join()
-            if not any(thread.is_alive() for thread in self._fetchers.threads):
-                close_source(self._source)
-        if self._store is not None:
-            self._store.close()
-        if self._pins is not None:
-            self._pins.release()
+        try:
+            if self._fetchers is not None:
+                self._fetchers.stop()
+                self._fetchers.join()
+                if not any(thread.is_alive() for thread in self._fetchers.threads):
+                    close_source(self._source)
+        finally:
+            if self._store is not None:
+                self._store.close()
+            if self._pins is not None:
+                self._pins.release()
 
     def __enter__(self) -> "GrowingCache":
         return self
@@ -313,13 +326,18 @@ class GrowingCache(Dataset):
 
     def __getstate__(self) -> dict[str, Any]:
         """For a worker process: what it needs to read."""
-        return {name: getattr(self, name) for name in ("_directory", "_decode", "_current", "_set", "_set_here")}
+        return {name: getattr(self, name) for name in ("_directory", "_decode", "_current", "_shared", "_set_here")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._counts = _Counts()
         self._process = -1  # as a forked child, it has no part in the writing
         self._store = self._fetchers = self._pins = self._source = None
+
+
+def _mark(name: str) -> int:
+    """What tells a segment from the others of an epoch, as a number."""
+    return 1 + zlib.crc32(name.encode())
 
 
 class _Counts:

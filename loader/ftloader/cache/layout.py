@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ftloader.cache import tfrecord
-from ftloader.cache.disk import read_all
+from ftloader.cache.disk import read_bytes
 from ftloader.cache.errors import CacheError, DamagedSegmentError
 
 FORMATS = {"segment": 1, "tfrecord": 2}
@@ -59,13 +59,12 @@ def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
     at = os.fstat(fd).st_size - TRAILER.size
     if at < HEAD.size:
         return None
-    magic, crc, own, begin, count, synced = TRAILER.unpack(os.pread(fd, TRAILER.size, at))
+    magic, crc, own, begin, count, synced = TRAILER.unpack(read_bytes(fd, TRAILER.size, at))
     if magic != _TRAILER_MAGIC or own != zlib.crc32(repr((crc, begin, count)).encode()):
         return None
     if not HEAD.size <= begin <= at or count * ROW.itemsize > at - begin:
         return None
-    index = bytearray(at - begin)
-    read_all(fd, memoryview(index), begin)
+    index = read_bytes(fd, at - begin, begin)
     if zlib.crc32(index) != crc:
         return None
     rows = np.frombuffer(index, ROW, count)
@@ -85,11 +84,11 @@ def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
     at, size, data = HEAD.size, os.fstat(fd).st_size, tfrecord.HEADER
     inline = version != TFRECORD
     while at + RECORD.size <= size:
-        header = os.pread(fd, RECORD.size, at)
+        header = read_bytes(fd, RECORD.size, at)
         magic, check, crc, key_length, length, when = RECORD.unpack(header)
         if magic != _RECORD_MAGIC or at + RECORD.size + key_length + length * inline > size:
             return
-        key = os.pread(fd, key_length, at + RECORD.size)
+        key = read_bytes(fd, key_length, at + RECORD.size)
         if zlib.crc32(header[8:] + key) != check:
             return
         try:

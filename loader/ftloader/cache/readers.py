@@ -3,8 +3,12 @@
 import asyncio
 import http.client
 import inspect
+import io
+import select
+import socket
 import time
 from ssl import SSLError
+from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies
 
@@ -28,8 +32,8 @@ class AnswerError(OSError):
 class WebReader:
     """Requests over connections that are kept open. One by fsspec takes three times the CPU time, or more.
 
-    The server is not trusted: an answer of more than *largest* bytes is refused, also one without end, and one whose
-    body takes longer than *timeout* seconds. No redirect leads out of the web, or from https to http.
+    The server is not trusted: an answer of more than *largest* bytes is refused, also one without end, and one that
+    takes longer than *timeout* seconds, redirects included. No redirect leads out of the web, or from https to http.
 
     Errors do not show what is behind the ``?`` of an address, which may be a signature.
     """
@@ -39,9 +43,9 @@ class WebReader:
         self._connections: dict[tuple[str, str], http.client.HTTPConnection] = {}
 
     def read(self, url: str) -> bytes:
-        at, name = url, _without_query(url)
+        at, name, deadline = url, _without_query(url), time.monotonic() + self._timeout
         for _ in range(_MOST_REDIRECTS + 1):
-            response, data = self._get(at, name)
+            response, data = self._get(at, name, deadline)
             if response.status == http.client.OK:
                 if (encoding := response.getheader("Content-Encoding", "identity")) != "identity":
                     raise AnswerError(f"{name}: the server sends it encoded, as {encoding}, which was not asked for")
@@ -61,14 +65,27 @@ class WebReader:
             connection.close()
         self._connections.clear()
 
-    def _get(self, url: str, name: str) -> tuple[http.client.HTTPResponse, bytes]:
-        parts = urlsplit(url)
+    def _get(self, url: str, name: str, deadline: float) -> tuple[http.client.HTTPResponse, bytes]:
+        parts, late = urlsplit(url), f"{name}: not all of it came within {self._timeout} seconds"
         target = quote(f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/", safe=_SAFE)
         where = parts.scheme, parts.netloc
+
+        def answer(sock: socket.socket, **options: Any) -> http.client.HTTPResponse:
+            return http.client.HTTPResponse(_InTime(sock, deadline, late), **options)  # type: ignore[arg-type]
+
         while True:
+            if (left := deadline - time.monotonic()) <= 0:
+                raise TimeoutError(late)
             kept = self._connections.pop(where, None)
+            if kept is not None and _is_readable(kept.sock):
+                kept.close()
+                kept = None
             connection = kept or self._connect(*where)
+            connection.timeout = left
+            connection.response_class = answer  # type: ignore[assignment]
             try:
+                if kept is not None:
+                    kept.sock.settimeout(left)
                 connection.request("GET", target)
                 with connection.getresponse() as response:
                     data = self._body(response, name)
@@ -85,14 +102,12 @@ class WebReader:
 
     def _body(self, response: http.client.HTTPResponse, name: str) -> bytes:
         """Raises ``IncompleteRead`` if the answer ends too early."""
-        deadline, parts, size = time.monotonic() + self._timeout, [], 0
+        parts, size = [], 0
         while size + (response.length or 0) <= self._largest:
             if not (part := response.read1(_AT_ONCE)):
                 break
             parts.append(part)
             size += len(part)
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{name}: not all of it came within {self._timeout} seconds")
         else:
             raise OSError(f"{name} has more than {self._largest} bytes: if that is right, raise UrlSource's largest")
         data = b"".join(parts)
@@ -102,7 +117,44 @@ class WebReader:
 
     def _connect(self, scheme: str, host: str) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-        return kind(host, timeout=self._timeout)
+        return kind(host)
+
+
+class _InTime(io.RawIOBase):
+    """What comes from a socket before *deadline*, whatever it is: the time-out of a socket begins anew with each byte.
+
+    ``HTTPResponse`` takes it for the socket.
+    """
+
+    def __init__(self, sock: socket.socket, deadline: float, late: str) -> None:
+        self._socket, self._deadline, self._late = sock, deadline, late
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if (left := self._deadline - time.monotonic()) <= 0:
+            raise TimeoutError(self._late)
+        self._socket.settimeout(left)
+        try:
+            return self._raw.readinto(buffer)
+        except TimeoutError:
+            raise TimeoutError(self._late) from None
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    """Whether a connection that nothing was asked of was closed, or has bytes: they are no answer to what comes."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _without_query(url: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ftloader import fork_locks
 from ftloader.cache import layout, tfrecord
 from ftloader.cache.disk import BLOCK, disk_usage, opened, read_all, read_bytes, write_all
 from ftloader.cache.errors import CacheError, CorruptSampleError, DamagedSegmentError
@@ -23,6 +24,8 @@ from ftloader.cache.layout import FRAME, HEAD, RECORD, TFRECORD, TRAILER
 SUFFIX, _DATA_SUFFIX = ".segment", ".tfrecord"
 _OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord)")
 """The names of the cache's files. Others in the directory are somebody else's."""
+_OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that say nothing about a file."""
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -59,11 +62,18 @@ class Segment:
         return length
 
     def read(self, row: int) -> bytes:
-        """The sample. Raises ``CorruptSampleError`` rather than giving another."""
+        """The sample. Raises ``CorruptSampleError`` rather than giving another, and ``OSError`` if the process or the
+        system has no more files to open, or no memory."""
         return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
     def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
-        """Fills contiguous *arrays*, which have the sample's size together, with it. Raises as ``read`` does."""
+        """Fills contiguous *arrays*, which have the sample's size together, with it. Raises as ``read`` does, and
+        ``CacheError`` for other arrays."""
+        arrays = list(arrays)
+        if (size := sum(array.nbytes for array in arrays)) != self.nbytes(row):
+            raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the arrays for it {size}")
+        if not all(array.flags.c_contiguous for array in arrays):
+            raise CacheError(f"the arrays for sample {self.keys[row]!r} are not contiguous (C order)")
         views = [memoryview(array.reshape(-1).view(np.uint8)) for array in arrays]
 
         def fill(fd: int, offset: int, _: int) -> list[memoryview]:
@@ -84,6 +94,8 @@ class Segment:
                 data = read(fd, offset, length)
                 framed = self.version != TFRECORD or layout.is_framed(fd, offset, length, crc)
         except OSError as error:
+            if error.errno in _OF_THE_PROCESS:
+                raise
             raise CorruptSampleError(
                 f"sample {self.keys[row]!r} cannot be read from {self.data_path}: {error}"
             ) from error
@@ -111,26 +123,29 @@ class SegmentWriter:
     """A new segment. The store's lock guards all but ``write``, of which several threads are in the midst at a time.
 
     ``size`` bytes of the disk are taken at once, what the end needs included, so that a full disk shows here, and
-    not when samples have been written. ``users`` counts those who write, and the store as long as it adds to it.
+    not when samples have been written. ``users`` counts those who write.
     """
 
     def __init__(self, directory: str, number: int, size: int, version: int = 1) -> None:
         self.directory, self.size, self.version = directory, size, version
         self.name = f"{number:010d}-{secrets.token_hex(4)}{SUFFIX}"
-        self.users = 1
+        self.users = 0
         self._rows: list[tuple] = []
-        self._keys: list[str] = []
+        self.keys: list[str] = []
         self._end = HEAD.size
         self._reserved = HEAD.size + TRAILER.size
         self._data_end = 0  # of the TFRecord file
         self._most = size if version != TFRECORD else _index_part(size)
         path = os.path.join(directory, self.name)
-        self._fd = self._data = os.open(path, _NEW, 0o666)
+        with fork_locks.registering:  # as in sharing
+            self._fd = self._data = os.open(path, _NEW, 0o666)
+            fork_locks.renewed(self)
         try:
             os.posix_fallocate(self._fd, 0, self._most)
             write_all(self._fd, layout.head(version), 0)
             if version == TFRECORD:
-                self._data = os.open(_data_path(path, version), _NEW, 0o666)
+                with fork_locks.registering:
+                    self._data = os.open(_data_path(path, version), _NEW, 0o666)
                 os.posix_fallocate(self._data, 0, size - self._most)
         except BaseException:
             self._close()
@@ -180,19 +195,28 @@ class SegmentWriter:
 
     def complete(self, row: tuple, key: str) -> None:
         self._rows.append(row)
-        self._keys.append(key)
+        self.keys.append(key)
 
     def seal(self) -> Segment | None:
         """Ends the file; None, and no file, if nothing is in it."""
         try:
-            pairs = list(zip(self._rows, self._keys))
+            pairs = list(zip(self._rows, self.keys))
             return _seal((self._fd, self._data), self.directory, self.name, self.version, self._end, pairs)
         finally:
             self._close()
 
+    def unlink(self) -> None:
+        _unlink(os.path.join(self.directory, self.name), self.version)
+
     def _close(self) -> None:
-        for fd in {self._fd, self._data}:
-            os.close(fd)
+        with fork_locks.registering:
+            fds = {self._fd, self._data} - {-1}
+            self._fd = self._data = -1
+            for fd in fds:
+                os.close(fd)
+
+    def _at_fork_reinit(self) -> None:
+        self._close()  # the child's descriptors: a file that is removed takes its room as long as one is open
 
 
 def number_of(name: str) -> int:
@@ -220,7 +244,7 @@ def is_own(directory: str) -> bool:
             strange = error
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EIO):  # another writer's; no head can be read
-                raise
+                raise _named(error, directory, name) from error
     if strange is not None:
         raise CacheError(f"in {directory}, {strange}. Take another directory")
     return False
@@ -238,13 +262,17 @@ def load(directory: str, name: str) -> Segment:
     raise CacheError(f"the segment {name} of the cache {directory} is not complete")
 
 
-def recover(directory: str, name: str) -> Segment | None:
-    """A segment as an earlier writer left it, with the samples that are intact; None, and no file, if there are none.
+def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
+    """A segment as an earlier writer left it, with the samples that are intact; None, and no file, if there are none,
+    or it is of more than *most* bytes.
 
     Raises ``CacheError``, and changes nothing, if it is of another version, or its head is damaged.
     """
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
+            if most is not None and usage(directory, name) > most:
+                _unlink(os.path.join(directory, name), version)
+                return None
             found = layout.read_end(fds[0])
             if found is not None and found[3]:
                 return Segment(directory, name, version, found[1], found[0])
@@ -261,8 +289,13 @@ def recover(directory: str, name: str) -> Segment | None:
         return None
     except OSError as error:
         if error.errno != errno.EIO:
-            raise
+            raise _named(error, directory, name) from error
         raise DamagedSegmentError(f"{name} cannot be read: {error}") from error
+
+
+def _named(error: OSError, directory: str, name: str) -> OSError:
+    """The same, with the file's name, which errors of open files do not have."""
+    return OSError(error.errno, os.strerror(error.errno or 0), os.path.join(directory, name))
 
 
 def usage(directory: str, name: str) -> int:

@@ -11,10 +11,12 @@ import json
 import os
 import re
 import secrets
+import stat
+import zlib
 from typing import Any
 
 from ftloader import fork_locks
-from ftloader.cache.disk import opened
+from ftloader.cache.disk import opened, write_all
 from ftloader.cache.errors import CacheError
 
 PINS = ".pins"
@@ -22,6 +24,7 @@ _OWN_PINS = re.compile(r"[0-9a-f]{16}\.pins")
 _BEGINS = {"writer": b'{"process"', "turn": b"", "turn.new": b""}
 """What the small files begin with, or nothing yet."""
 _SNAPSHOT_BYTES = 1 << 16
+_MOST_BYTES = 1 << 26  # of a small file that are read
 
 
 def check_own(directory: str) -> None:
@@ -40,13 +43,14 @@ class LockedFile:
 
     def __init__(self, path: str, create: bool = True) -> None:
         """Raises ``BlockingIOError`` if another holds it."""
-        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o666)
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            os.close(self.fd)
-            raise
-        fork_locks.renewed(self)
+        with fork_locks.registering:  # a child of a fork in the midst would keep the lock
+            self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o666)
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BaseException:
+                os.close(self.fd)
+                raise
+            fork_locks.renewed(self)
 
     @property
     def held(self) -> bool:
@@ -54,12 +58,13 @@ class LockedFile:
 
     def write(self, text: str) -> None:
         """Replaces what is in the file. In its own blocks, so that a full disk is no hindrance."""
-        os.pwrite(self.fd, text.encode().ljust(os.fstat(self.fd).st_size), 0)
+        write_all(self.fd, text.encode().ljust(os.fstat(self.fd).st_size), 0)
 
     def release(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+        with fork_locks.registering:  # as above
+            fd, self.fd = self.fd, -1
+            if fd >= 0:
+                os.close(fd)
 
     def _at_fork_reinit(self) -> None:
         self.release()  # the child's descriptor only
@@ -99,7 +104,9 @@ class WriterLock(LockedFile):
             turn.release()
 
     def _write(self, **snapshot: Any) -> None:
-        self.write(json.dumps({"process": os.getpid(), **snapshot}))
+        text = json.dumps({"process": os.getpid(), **snapshot})
+        # Who reads in the midst of the writing gets a part of each of two snapshots.
+        self.write(f"{text}\n{zlib.crc32(text.encode())}")
 
     def release(self) -> None:
         super().release()
@@ -117,39 +124,48 @@ class WriterLock(LockedFile):
 
 
 def published(directory: str) -> dict[str, Any]:
-    """The current snapshot; empty if there is none, or it is damaged."""
+    """The current snapshot; empty if there is none, or it is damaged, or being written."""
     try:
-        with open(os.path.join(directory, "writer")) as file:
-            found = json.loads(file.read().rstrip("\0"))
+        text, _, check = _content(os.path.join(directory, "writer")).rpartition(b"\n")
+        found: Any = json.loads(text.decode()) if int(check) == zlib.crc32(text) else None
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     names = found.get("segments") if isinstance(found, dict) else None
     return found if isinstance(names, list) and all(isinstance(name, str) for name in names) else {}
 
 
+def _content(path: str) -> bytes:
+    """What is in a small file; nothing of what is none."""
+    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        return os.pread(fd, min(status.st_size, _MOST_BYTES), 0).strip(b" \0")
+
+
 def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
     """The snapshot of *epoch* by the writer that lives now. Raises ``CacheError`` if there is none, and none will
     come."""
+    path = os.path.join(directory, "turn")
     while True:
         try:
-            turn = os.open(os.path.join(directory, "turn"), os.O_RDONLY | os.O_CLOEXEC)
+            with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as turn:
+                if _is_free(turn):
+                    if os.fstat(turn).st_ino == os.stat(path).st_ino:
+                        raise CacheError(
+                            f"nobody writes to the cache {directory}, so there is no epoch {epoch} to read"
+                        )
+                    continue
+                found = published(directory)  # complete, or the turn ends when it is
+                if found.get("epoch", -1) > epoch:
+                    raise CacheError(f"the writer of {directory} is at epoch {found['epoch']} already, not at {epoch}")
+                if found.get("epoch", -1) == epoch:
+                    return found
+                fcntl.flock(turn, fcntl.LOCK_SH)
         except FileNotFoundError:
             raise CacheError(
                 f"{directory} is no cache: its writer (a GrowingCache with a source) comes first"
             ) from None
-        try:
-            if _is_free(turn):
-                if os.fstat(turn).st_ino == os.stat(os.path.join(directory, "turn")).st_ino:
-                    raise CacheError(f"nobody writes to the cache {directory}, so there is no epoch {epoch} to read")
-                continue
-            found = published(directory)  # complete, or the turn ends when it is
-            if found.get("epoch", -1) > epoch:
-                raise CacheError(f"the writer of {directory} is at epoch {found['epoch']} already, not at {epoch}")
-            if found.get("epoch", -1) == epoch:
-                return found
-            fcntl.flock(turn, fcntl.LOCK_SH)
-        finally:
-            os.close(turn)
 
 
 def _is_free(fd: int) -> bool:
@@ -191,6 +207,6 @@ def pinned_by_readers(directory: str) -> set[str]:
             except FileNotFoundError:
                 pass
             except BlockingIOError:
-                with contextlib.suppress(FileNotFoundError), open(path) as file:
-                    pinned.update(file.read().split())
+                with contextlib.suppress(FileNotFoundError):
+                    pinned.update(_content(path).decode(errors="replace").split())
     return pinned

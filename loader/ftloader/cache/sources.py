@@ -1,15 +1,20 @@
 """Where samples come from: anything with ``keys()`` and ``read(key)``; here, what has an address."""
 
 import itertools
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from ftloader.cache.readers import FileReader, LoopReader, SignedReader, WebReader
+
+_ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
+"""What clients of the web leave out of an address, or what is behind it: another file would be read."""
 
 
 class Source(Protocol):
@@ -46,7 +51,7 @@ class UrlSource:
         self._filesystem, root = fsspec.url_to_fs(url, **options)
         # The root of all is "/" or, in an archive (zip, tar), "": no path there begins with a slash.
         self._root = root.rstrip("/") + "/" if root or self._filesystem.root_marker else ""
-        self._is_local = _is_local(self._filesystem)
+        self._is_local, self._is_web = _is_local(self._filesystem), self._root.startswith(("http://", "https://"))
         self._given, self._timeout, self._largest, self._options = keys, timeout, largest, options
         self._sizes: Mapping[str, int | None] = {}  # replaced as a whole by keys(), and read without a lock
         self._local = threading.local()
@@ -61,6 +66,9 @@ class UrlSource:
         if isinstance(self._filesystem, LocalFileSystem) and not self._filesystem.isdir(self._root):
             raise FileNotFoundError(f"there is no directory {self._root}")
         found = self._filesystem.find(self._root, detail=True)
+        if self._is_web:  # what pages link to, also themselves in another order ("?C=N;O=D"), and places in them
+            found = {path.partition("#")[0]: found[path] for path in found if "/?" not in path}
+            found = {path: found[path] for path in found if not path.endswith("/")}
         # A page of the web may name addresses elsewhere.
         below = sorted(path for path in found if path.startswith(self._root) and path != self._root)
         self._sizes = {path[len(self._root) :]: found[path].get("size") for path in below}
@@ -69,7 +77,7 @@ class UrlSource:
     def read(self, key: str) -> bytes:
         if self._is_local and ".." in key.split("/"):
             raise ValueError(f"the key {key!r} leads out of {self._root!r}: take an address that is above both")
-        data = self._read(self._root + key)
+        data = self._read(self._root + (_ODD.sub(lambda found: quote(found[0]), key) if self._is_web else key))
         expected = self._sizes.get(key)
         if expected is not None and len(data) != expected:
             raise OSError(f"{self._root}{key} has {len(data)} bytes, and {expected} by the store's listing")
@@ -91,7 +99,7 @@ class UrlSource:
         return reader.read(path)
 
     def _new_reader(self) -> Any:
-        if self._root.startswith(("http://", "https://")) and not self._options and "@" not in self._root:
+        if self._is_web and not self._options and "@" not in self._root:
             return WebReader(self._timeout, self._largest)
         if isinstance(self._filesystem, AsyncFileSystem) and SignedReader.can_read(self._filesystem):
             return SignedReader(self._filesystem, self._timeout, self._largest)

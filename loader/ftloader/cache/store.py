@@ -47,7 +47,7 @@ class Store:
         self.evictions = 0
         self.stopped = False
         self._closer: int | None = None  # the thread that closes it
-        self._unsealed = 0  # segments
+        self._unsealed: set[SegmentWriter] = set()
         self._syncing = 0  # segments that reach the disk now
         self._keys: set[str] = set()  # of samples, and of those that are fetched now
         self._sealed: dict[str, Segment] = {}  # the oldest first
@@ -116,7 +116,10 @@ class Store:
             raise
         with self.changed:
             writer.complete(row, key)
-            self._leave(writer)
+            try:
+                self._leave(writer)
+            finally:
+                self._keys.add(key)
         return True
 
     def sync(self) -> None:
@@ -151,7 +154,7 @@ class Store:
             self._evict(victim)
         self._open = SegmentWriter(self.directory, self._next_number, size, self._version)
         self._next_number += 1
-        self._unsealed += 1
+        self._unsealed.add(self._open)
         self._used += size + _NAME
         return True
 
@@ -159,17 +162,32 @@ class Store:
         """Nothing more is added to the open segment. It is sealed when nobody writes to it."""
         writer, self._open = self._open, None
         if writer is not None:
-            self._leave(writer)
+            self._end(writer)
 
     def _leave(self, writer: SegmentWriter) -> None:
         writer.users -= 1
-        if writer.users:
+        self._end(writer)
+
+    def _end(self, writer: SegmentWriter) -> None:
+        """Seals it, unless somebody writes to it, or is to. (Ctrl-C may come at any line: ``close`` does it then.)"""
+        if writer.users or writer is self._open:
             return
-        self._unsealed -= 1
+        self._unsealed.discard(writer)
         self.changed.notify_all()
-        sealed = writer.seal()
+        try:
+            sealed = writer.seal()
+        except Exception:
+            if not self.stopped:  # else, as after Ctrl-C, the next writer recovers it
+                self._lose(writer)
+            raise
         self._used -= writer.size + _NAME
         self._keep(sealed)
+
+    def _lose(self, writer: SegmentWriter) -> None:
+        """It cannot be sealed: its samples are to be fetched again."""
+        self._keys.difference_update(writer.keys)
+        writer.unlink()
+        self._used -= writer.size + _NAME
 
     def _keep(self, sealed: Segment | None) -> None:
         if sealed is not None:
@@ -228,8 +246,8 @@ class Store:
     def publish(self, snapshot: Snapshot) -> None:
         """Its segments are not evicted until the next one. Of the others, those that are there by now may be."""
         with self.changed:
-            self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()
             self._lock.publish(snapshot.state())
+            self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()
             self._seen = max((self._seen, *(s.number for s in self._sealed.values())))
             self.full = False
             self.changed.notify_all()
@@ -250,17 +268,27 @@ class Store:
     def _recover(self) -> None:
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
-        damaged = []
+        damaged, found = [], []
         for name in names:
             try:
-                kept = segment.recover(self.directory, name)
+                kept = segment.recover(self.directory, name, self.max_bytes)
             except CacheError as error:
                 damaged.append(str(error))
                 self._used += segment.usage(self.directory, name) + _NAME
                 continue
-            self._keep(kept)
             if kept is not None:
-                self._keys.update(kept.keys)
+                found.append(kept)
+        twice = set()
+        for one in reversed(found):
+            # An earlier writer could not read it, and has fetched its samples again.
+            if len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
+                twice.add(one.name)
+                one.unlink()
+            else:
+                self._keys.update(one.keys)
+        for one in found:
+            if one.name not in twice:
+                self._keep(one)
         if damaged:
             warnings.warn(
                 f"the cache {self.directory} goes on without these segments: {'; '.join(damaged)}. Their samples are "
@@ -292,7 +320,9 @@ class Store:
             with self.changed:
                 self.stop()
                 self._retire()
-                self.changed.wait_for(lambda: not self._unsealed)
+                self.changed.wait_for(lambda: not any(writer.users for writer in self._unsealed))
+                for writer in list(self._unsealed):
+                    self._end(writer)
             self.sync()
             with self.changed:
                 self.changed.wait_for(lambda: not self._syncing)

@@ -11,6 +11,7 @@ import pytest
 from ftloader import worker_pool
 from ftloader.cache import CacheError
 from tests.unit.loader.cache.sources import Failing, Numbered, check, keys_of
+from tests.unit.loader.cache.test_store import on_disk
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -34,6 +35,15 @@ def test_a_sample_that_always_fails_is_left_out_and_told_of_once(opened):
     cache.set_epoch(0)
     assert len([one for one in caught if "could not get" in str(one.message)]) == 1
     assert len(cache) == 8 and not bad & set(keys_of(cache))
+
+
+@pytest.mark.filterwarnings("error")
+def test_warnings_that_are_errors_end_no_fetcher(opened, capsys):
+    cache = opened(Failing(10, lambda key, _: OSError("lost") if key == "sample 0" else None), fetchers=1, retries=0)
+    with cache._store.changed:
+        assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+    cache.set_epoch(0)
+    assert len(cache) == 9 and "RuntimeWarning: the cache" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
@@ -72,6 +82,25 @@ def test_keys_that_are_no_strings_or_fail(opened):
     with pytest.raises(CacheError, match="not yours"):
         opened(source, "b", fetchers=200, retries=3).set_epoch(0)
     assert 4 <= len(source.reads) < 200
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
+def test_keys_that_fail_in_the_midst(opened):
+    class Cut(Numbered):
+        def keys(self):
+            self.reads.append("listing")
+            yield from super().keys()
+            raise PermissionError("the rest is not yours")
+
+    source = Cut(3)
+    cache = opened(source, fetchers=100, retries=3, min_samples=4)
+    with pytest.raises(CacheError, match="3 samples are there.*fetching fails: the rest is not yours"):
+        cache.set_epoch(0)
+    assert source.reads.count("listing") < 20
+    cache._min_samples = 3
+    cache.set_epoch(0)
+    check(cache)
 
 
 def test_an_object_that_is_no_source(tmp_path, opened):
@@ -161,6 +190,39 @@ def test_a_file_system_that_lacks_a_call(opened, monkeypatch, lacking):
     check(cache)
 
 
+@pytest.mark.parametrize("format", ["segment", "tfrecord"])
+@pytest.mark.parametrize("where", ["set_epoch", "a fetcher"])
+def test_a_segment_that_cannot_be_ended_is_fetched_again(opened, monkeypatch, format, where):
+    source = Numbered(4 if where == "set_epoch" else 30, size=20_000)
+    failed, ftruncate, main = [], os.ftruncate, threading.main_thread()
+
+    def truncate(fd, length):
+        if not failed and (threading.current_thread() is main) == (where == "set_epoch"):
+            failed.append(os.fstat(fd).st_ino)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return ftruncate(fd, length)
+
+    monkeypatch.setattr(os, "ftruncate", truncate)
+    with warnings.catch_warnings(record=True):
+        cache = opened(source, max_bytes=16 << 20, min_samples=1, fetchers=1, format=format)
+        with cache._store.changed:
+            assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+    if where == "set_epoch":
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            cache.set_epoch(0)
+        assert cache.statistics().samples == 0
+    assert failed and cache.statistics().bytes_used >= on_disk(cache._directory)
+    cache._min_samples = source.count
+    cache.set_epoch(1)
+    for _ in range(2):
+        check(cache)
+        assert sorted(keys_of(cache)) == sorted(source.keys())
+        assert cache.statistics().bytes_used >= on_disk(cache._directory)
+        cache.close()
+        cache = opened(source, max_bytes=16 << 20, min_samples=source.count, format=format)
+        cache.set_epoch(0)
+
+
 def test_two_trainers_on_one_directory(opened, tmp_path):
     cache = opened(Numbered(5), min_samples=5)
     with pytest.raises(CacheError, match="another\\s+job needs a directory of its own"):
@@ -184,6 +246,21 @@ def test_a_source_that_never_answers_is_named(opened, monkeypatch):
         with pytest.warns(RuntimeWarning, match="cache-fetcher-0 did not end(.|\n)*in read"):
             cache.close()
         assert not (os.listdir(cache._directory) and cache._store._lock.held)
+    finally:
+        gate.set()
+        for thread in cache._fetchers.threads:
+            thread.join()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_source_that_never_answers_leaves_no_lock_where_warnings_are_errors(opened, monkeypatch):
+    monkeypatch.setattr(worker_pool, "JOIN_LIMIT", 0.2)
+    gate = threading.Event()
+    cache = opened(Numbered(5, gate=gate), fetchers=1)
+    try:
+        with pytest.raises(RuntimeWarning, match="did not end"):
+            cache.close()
+        assert not cache._store._lock.held
     finally:
         gate.set()
         for thread in cache._fetchers.threads:

@@ -1,6 +1,8 @@
 """Files in the cache's directory that are not the cache's, or not what the cache wrote."""
 
+import fcntl
 import os
+import zlib
 
 import pytest
 
@@ -47,12 +49,44 @@ def test_small_files_of_others_are_not_overwritten(tmp_path, name):
     assert (tmp_path / name).read_text() == "precious" and os.listdir(tmp_path) == [name]
 
 
+@pytest.mark.timeout(30)
+def test_pipes_in_the_place_of_small_files_are_not_waited_for(store):
+    add(store, 1)
+    publish(store)
+    store.close()
+    for name in ("writer", "turn"):
+        os.unlink(os.path.join(store.directory, name))
+        os.mkfifo(os.path.join(store.directory, name))
+    assert sharing.published(store.directory) == {}
+    with pytest.raises(CacheError, match="nobody writes"):
+        sharing.wait_for_epoch(store.directory, 0)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("kind", ["pipe", "not text", "endless"])
+def test_pins_that_hold_anything_pin_nothing(store, kind):
+    path = os.path.join(store.directory, "0123456789abcdef.pins")
+    if kind == "pipe":
+        os.mkfifo(path)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    if kind == "not text":
+        os.write(fd, b"\xff\xfe one")
+    if kind == "endless":
+        os.truncate(fd, 1 << 40)
+    fcntl.flock(fd, fcntl.LOCK_EX)  # a reader that lives
+    assert sharing.pinned_by_readers(store.directory) == ({"\ufffd\ufffd", "one"} if kind == "not text" else set())
+    os.close(fd)
+
+
 @pytest.mark.parametrize("text", ["[]", "5", '{"segments": 5}', '{"segments": [[1]]}', "[" * 70_000, "\x89\x00"])
 def test_a_damaged_snapshot_is_none(store, text):
     add(store, 1)
     store.close()
     with open(os.path.join(store.directory, "writer"), "w") as file:
         file.write(text)
+    assert sharing.published(store.directory) == {}
+    with open(os.path.join(store.directory, "writer"), "a") as file:  # with the right checksum, too
+        file.write(f"\n{zlib.crc32(text.encode())}")
     assert sharing.published(store.directory) == {}
     again = Store(store.directory, 4 * MIB, "oldest")
     assert keys(publish(again).segments) == [1]
@@ -102,5 +136,9 @@ def test_a_pipe_in_a_segment_s_place_is_not_waited_for(store):
         one.read(0)
     with pytest.raises(CacheError, match="cannot be read"):
         segment.load(store.directory, one.name)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match=one.name):
+        Store(store.directory, 4 * MIB, "oldest")
+    os.unlink(one.path)
+    os.mkdir(one.path)
+    with pytest.raises(IsADirectoryError, match=one.name):
         Store(store.directory, 4 * MIB, "oldest")

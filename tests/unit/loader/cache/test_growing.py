@@ -216,6 +216,28 @@ def test_raw_arrays_are_read_into_the_batch(opened):
     assert RawArray(np.int16)(b"\1\0\2\0").tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("empty", "error"),
+    [
+        (lambda nbytes: np.empty((20, nbytes // 20), np.uint8).T, "not contiguous"),
+        (lambda nbytes: np.empty(nbytes + 1, np.uint8), "has 1000 bytes, and the arrays for it 1001"),
+    ],
+)
+def test_a_decoder_whose_arrays_cannot_be_filled(opened, empty, error):
+    class Odd:
+        def empty(self, nbytes):
+            return empty(nbytes)
+
+    source = Numbered(3)
+    cache = opened(source, min_samples=3, decode=Odd())
+    cache.set_epoch(0)
+    with pytest.raises(CacheError, match=error) as caught:
+        cache[0]
+    assert not isinstance(caught.value, CorruptSampleError)
+    cache.set_epoch(1)
+    assert len(source.reads) == len(cache) == 3  # nothing was given up
+
+
 PARTS = {"label": RawArray(np.int64, ()), "pixels": RawArray(np.float32, (250, 4)), "mask": RawArray()}
 
 
@@ -341,6 +363,33 @@ def test_what_is_damaged_is_reported_and_fetched_again(opened):
     cache.set_epoch(1)
     check(cache)
     assert len(cache) == 5 and source.reads.count("sample 0") == 2
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_what_worker_processes_find_damaged_is_fetched_again(opened, context):
+    source = Numbered(40, size=20_000)
+    cache = opened(source, min_samples=40, fetchers=1)
+    for epoch in range(2):
+        cache.set_epoch(epoch)
+        for one in cache._current.segments[::3]:
+            with open(one.path, "r+b") as file:
+                file.seek(60)
+                file.write(b"\0\0\0\0")
+        # (In torch's own loader an error does not end the worker.)
+        loader = torch.utils.data.DataLoader(cache, batch_size=1, num_workers=1, multiprocessing_context=context)
+        batches, failed = iter(loader), 0
+        for _ in range(40):
+            try:
+                next(batches)
+            except CorruptSampleError:
+                failed += 1
+        del batches
+        assert failed == len(cache._current.segments[::3]) > 1
+    cache.set_epoch(2)
+    for thread in cache, pickle.loads(pickle.dumps(cache)):
+        check(thread)
+    assert sorted(keys_of(cache)) == sorted(source.keys()) and len(source.reads) < 3 * 40
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,48 @@ def test_no_error_but_those_that_are_documented(tmp_path, format, change):
     assert read > CASES
 
 
+@pytest.mark.parametrize("format", WRITTEN)
+@pytest.mark.parametrize("seal", [True, False])
+def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, format, seal):
+    """To any length, behind the back of whoever has asked for its size."""
+    (tmp_path / "whole").mkdir()
+    name, fstat = WRITTEN[format](tmp_path / "whole", count=5, seal=seal).name, os.fstat
+    for step in (segment.load, segment.recover):
+        for length in range(0, 300, 7):
+            shutil.copytree(tmp_path / "whole", tmp_path / "shrunk")
+
+            def status(fd, path=tmp_path / "shrunk" / name, length=length):
+                found = fstat(fd)
+                os.truncate(path, length)
+                return found
+
+            with monkeypatch.context() as patching:
+                patching.setattr(os, "fstat", status)
+                for key, data in samples(step, str(tmp_path / "shrunk"), name):
+                    assert data == content(key, len(data))
+            shutil.rmtree(tmp_path / "shrunk")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_giant_with_holes_is_not_read(opened, sealed):
+    """One sample of 1 TiB, or rows of that: more than the budget, so it cannot be kept."""
+    source = Numbered(3)
+    directory, _ = filled(opened, source)
+    path = directory / f"0000000001-0123abcd{segment.SUFFIX}"
+    with open(path, "wb") as file:
+        file.write(layout.head(1) + layout.record_header(b"key", 1 << 40, 0, 0.0))
+        file.truncate((1 << 40) + 4096)
+        if sealed:
+            parts = zlib.crc32(b""), 16, 1
+            file.seek(0, os.SEEK_END)
+            file.write(layout.TRAILER.pack(b"ftsealed", parts[0], zlib.crc32(repr(parts).encode()), 16, 1, 1))
+    cache = opened(source, min_samples=3)
+    cache.set_epoch(0)
+    check(cache)
+    assert not path.exists() and len(cache) == 3 and source.reads == []
+
+
 HEADS = {
     "random": random.Random(1).randbytes(64),
     "zeros": bytes(64),
@@ -186,8 +228,14 @@ def test_a_segment_that_the_disk_cannot_read(opened, monkeypatch, where):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return pread(fd, length, offset)
 
-    monkeypatch.setattr(os, "pread", read)
-    check_what_is_lost(opened, source, names[0])
+    with monkeypatch.context() as patching:
+        patching.setattr(os, "pread", read)
+        check_what_is_lost(opened, source, names[0])
+    source.reads.clear()
+    cache = opened(source, min_samples=60)  # it can be read again
+    cache.set_epoch(0)
+    check(cache)
+    assert len(cache) == 60 == len(set(keys_of(cache))) and source.reads == []
 
 
 def test_a_cache_of_another_version_is_refused_and_not_touched(opened):

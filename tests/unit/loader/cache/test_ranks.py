@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ftloader.cache import CacheError, GrowingCache
+from ftloader.cache import CacheError, GrowingCache, sharing
 from tests.checkout import CHECKOUT
 from tests.unit.loader.cache.sources import Numbered, check, keys_of
 
@@ -92,6 +92,28 @@ def test_epochs_that_differ(cache, reader, opened):
     reader.set_epoch(2)  # not the one that the first run left
     timer.join()
     assert keys_of(reader) == keys_of(again)
+
+
+def test_what_is_being_written_is_no_snapshot(cache, reader, monkeypatch):
+    """Neither system call is atomic: a part of the new one is there, then the old one's."""
+    cache.set_epoch(0)
+    path, half, pwrite = os.path.join(cache._directory, "writer"), [], os.pwrite
+
+    def write(fd, data, offset):
+        if os.path.sameopenfile(fd, writer.fileno()):
+            for count in range(400):
+                pwrite(fd, data[:count], offset)
+                half.append(sharing.published(cache._directory))
+        return pwrite(fd, data, offset)
+
+    before = sharing.published(cache._directory)
+    with open(path) as writer, monkeypatch.context() as patching:
+        patching.setattr(os, "pwrite", write)
+        next_epoch(cache, 1)
+    after = sharing.published(cache._directory)
+    assert before["segments"] != after["segments"] and [one for one in half if one not in ({}, before, after)] == []
+    reader.set_epoch(1)
+    assert keys_of(reader) == keys_of(cache)
 
 
 def test_a_rank_that_is_killed_leaves_no_pins(cache, start_python, tmp_path):

@@ -1,5 +1,6 @@
 """The files of the cache: what is read is what was written, whatever happened to them."""
 
+import errno
 import os
 import pickle
 import random
@@ -133,6 +134,21 @@ def test_a_damaged_sample_is_not_read(tmp_path):
     os.unlink(sealed.path)
     with pytest.raises(CorruptSampleError, match="No such file"):
         loaded.read(3)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_process_that_can_open_no_more_files_has_no_damaged_sample(tmp_path, monkeypatch, code):
+    sealed = written(tmp_path)
+
+    def refuse(*_):
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patching:
+        patching.setattr(os, "open", refuse)
+        for read in (lambda: sealed.read(2), lambda: sealed.read_into(2, [np.empty(700, np.uint8)])):
+            with pytest.raises(OSError, match=os.strerror(code)):
+                read()
+    assert sealed.read(2) == content(sealed.keys[2], 700)
 
 
 def test_a_segment_that_was_not_synced_is_looked_at(tmp_path):

@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import itertools
 import re
+import select
 import socketserver
 import threading
 import time
@@ -244,12 +245,15 @@ def answer(headers, body=tuple, status="200 OK"):
     return lambda: itertools.chain([f"HTTP/1.1 {status}\r\n{headers}\r\n\r\n".encode()], body())
 
 
-def dripping():
+def dripping(first=b""):
+    yield first
     while True:
         time.sleep(0.05)
         yield b"x"
 
 
+LATE = "not all of it came within 0.5 seconds"
+CHUNK = b"1\r\nx\r\n0\r\n"
 MORE, MIB = "has more than 2000000 bytes", bytes(1 << 20)
 
 
@@ -261,7 +265,12 @@ MORE, MIB = "has more than 2000000 bytes", bytes(1 << 20)
         (answer("Transfer-Encoding: chunked", lambda: [b"7fffffffffffffff\r\n", MIB]), "IncompleteRead"),
         (answer(f"Content-Length: {1 << 62}", lambda: [MIB]), MORE),
         (answer("Content-Length: 10", lambda: [b"only"]), "IncompleteRead"),
-        (answer("Content-Length: 1000000", dripping), "not all of it came within 0.5 seconds"),
+        (answer("Content-Length: 1000000", dripping), LATE),
+        (lambda: dripping(b"HTTP/1.1 200 OK\r\nServer: "), LATE),
+        (answer("Transfer-Encoding: chunked", lambda: dripping(b"4;")), LATE),
+        (answer("Transfer-Encoding: chunked", lambda: itertools.chain([CHUNK], itertools.repeat(b"X: y\r\n"))), LATE),
+        (lambda: itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n"), LATE),
+        (answer("Location: /x", lambda: time.sleep(0.2) or (), status="302 Found"), LATE),
         (answer("Content-Length: 4\r\nContent-Encoding: gzip", lambda: [b"\x1f\x8b\x08\x00"]), "encoded, as gzip"),
         (
             answer("Location: file:///etc/passwd?secret", status="302 Found"),
@@ -275,12 +284,31 @@ MORE, MIB = "has more than 2000000 bytes", bytes(1 << 20)
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_web_server_that_is_hostile(hostile, pieces, error):
-    timeout = 0.5 if "0.5 seconds" in error else 60
+    timeout = 0.5 if error == LATE else 60
     source = UrlSource(hostile(pieces), ["x"], timeout=timeout, largest=2_000_000)
     with pytest.raises(Exception) as caught:
         source.read("x?signature=secret")
     text = f"{type(caught.value).__name__}: {caught.value}"
     assert re.search(error, text) and "secret" not in text
+    source.close()
+
+
+@pytest.mark.timeout(60)
+def test_what_a_server_sends_too_much_is_no_answer_to_the_next_request(hostile):
+    """The whole of an answer, behind another one on the same connection."""
+    more = threading.Event()
+
+    def pieces():
+        yield from answer("Content-Length: 5", lambda: [b"right"])()
+        assert more.wait(60)
+        yield from answer("Content-Length: 5", lambda: [b"wrong"])()
+
+    source = UrlSource(hostile(pieces), ["a", "b"])
+    assert source.read("a") == b"right"
+    (kept,) = source._local.reader._connections.values()
+    more.set()
+    select.select([kept.sock], [], [])  # it has come
+    assert source.read("b") == b"right"
     source.close()
 
 
@@ -303,6 +331,35 @@ def test_no_redirect_from_https_to_http(monkeypatch):
     monkeypatch.setattr(readers.WebReader, "_get", lambda *_: (Answer(), b""))
     with pytest.raises(OSError, match="redirects from https to 'http://elsewhere/x'"):
         UrlSource("https://somewhere", ["x"]).read("x")
+
+
+@either_client
+def test_keys_that_a_client_of_the_web_would_change(server, options):
+    """Its standard library takes line breaks and tabs out of an address, and what is behind a "#"."""
+    keys = ["a#1", "a#2", "a\nb", "a\tb", "\ra", "a b"]
+    for key in (*keys, "a", "ab"):
+        (server.directory / key).write_bytes(content(key, 300))
+    source = UrlSource(server.address, [*keys, "\udcff"], **options)
+    assert [source.read(key) for key in keys] == [content(key, 300) for key in keys]
+    with pytest.raises(UnicodeEncodeError):  # no address has it
+        source.read("\udcff")
+    source.close()
+
+
+def test_a_page_that_links_to_itself(server):
+    (server.directory / "deep").mkdir()
+    for page, links in (("", "0.bin#x 0.bin a%231 deep/ #top ?C=N;O=D"), ("deep/", "1.bin #top ?C=N;O=D ?C=S#top")):
+        text = "".join(f'<a href="{link}">{link}</a>' for link in links.split())
+        (server.directory / page / "index.html").write_text(text)
+    for key in ("0.bin", "a#1", "deep/1.bin"):
+        (server.directory / key).write_bytes(content(key, 300))
+    source = UrlSource(server.address)
+    assert everything(source) == {
+        "0.bin": content("0.bin", 300),
+        "a%231": content("a#1", 300),
+        "deep/1.bin": content("deep/1.bin", 300),
+    }
+    source.close()
 
 
 def test_a_page_that_lists_other_places(server):

@@ -1,12 +1,16 @@
 """The directory of a cache: the budget, eviction, and one writer."""
 
+import contextlib
+import linecache
 import os
+import sys
 import threading
 import zlib
 
 import pytest
 
 from ftloader.cache import CacheError, layout, segment, sharing
+from ftloader.cache import store as store_module
 from ftloader.cache.segment import disk_usage
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.store import Store
@@ -173,6 +177,41 @@ def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, monkeypatch):
     again.close()
 
 
+@pytest.mark.timeout(60)
+def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
+    """Of what the thread that sets epochs runs. (At some lines of compound statements no signal is handled.)"""
+    number, ended = 0, False
+    while not ended:
+        number += 1
+        left = number
+
+        def trace(frame, event, _):
+            nonlocal left
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).split()
+            if event == "line" and line[0] not in ("with", "try:", "finally:", "except"):
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+            return trace if frame.f_code.co_filename == store_module.__file__ else None
+
+        store = Store(str(tmp_path / f"{number}"), 4 * MIB, "oldest")
+        add(store, 1)
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            store.newest(4 * MIB)
+            ended = True
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        store.close()
+        again = Store(store.directory, 4 * MIB, "oldest")
+        assert keys(again.newest(4 * MIB)) == [1]
+        again.close()
+    assert number > 15
+
+
 def test_who_closes_waits_for_whoever_writes_or_closes(store, monkeypatch):
     """One thread writes to a segment that is full, two close: the lock is held until all has reached the disk."""
     begun, go_on, synced, sync, pwrite = threading.Event(), threading.Event(), [], os.fdatasync, os.pwrite
@@ -323,6 +362,79 @@ def test_a_forked_child_has_no_part_in_the_lock(store):
     for end in (reading, writing, begun, begins):
         os.close(end)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_snapshot_that_cannot_be_published_leaves_the_one_before(store, monkeypatch):
+    add(store, *range(100))
+    publish(store, 4 * MIB)
+    with monkeypatch.context() as patching:
+        patching.setattr(os, "replace", lambda *_: os.stat("/none"))
+        with pytest.raises(FileNotFoundError):
+            store.publish(Snapshot(1, []))
+    assert store._victim() is None
+    store.publish(Snapshot(1, []))
+    assert store._victim() is not None
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("version", layout.FORMATS.values(), ids=layout.FORMATS)
+def test_a_forked_child_holds_no_room(tmp_path, version):
+    """What it has open takes its room of the disk as long as the child lives, also when it was evicted."""
+    store = Store(str(tmp_path), 4 * MIB, "oldest", version)
+    add(store, 1)
+    assert opened_in(store.directory)
+    child = os.fork()
+    if not child:
+        os._exit(len(opened_in(store.directory)))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    add(store, 2)
+    assert keys(publish(store).segments) == [1, 2]
+    store.close()
+
+
+def opened_in(directory):
+    """The files there that this process has open."""
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # that of the listing
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return [link for link in links if link.startswith(directory + "/")]
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_child_that_is_forked_in_the_midst_of_locking_has_no_part_in_it(store, monkeypatch):
+    """Another thread forks between the opening of a file and the end of what notes it for a child."""
+    forked, flock = [], sharing.fcntl.flock
+    reading, writing = os.pipe()
+    begun, begins = os.pipe()
+
+    def fork():
+        child = os.fork()
+        if not child:
+            os.close(writing)
+            os.write(begins, b"1")
+            os.read(reading, 1)  # until the parent has looked
+            os._exit(0)
+        forked.append(child)
+
+    def lock(fd, how):
+        flock(fd, how)
+        thread.start()
+        thread.join(0.2)  # it does not end, so this is for whoever changes that
+
+    thread = threading.Thread(target=fork)
+    with monkeypatch.context() as patching:
+        patching.setattr(sharing.fcntl, "flock", lock)
+        pins = sharing.Pins(store.directory)
+    thread.join()
+    os.read(begun, 1)
+    pins.write("x")
+    os.close(pins.fd)  # as when this process ends
+    pins.fd = -1
+    assert sharing.pinned_by_readers(store.directory) == set()
+    for end in (reading, writing, begun, begins):
+        os.close(end)
+    os.waitpid(forked[0], 0)
 
 
 def test_a_reader_s_pins_are_kept_and_a_dead_reader_s_are_not(store):
