@@ -121,7 +121,7 @@ class MapFetcher:
             elif self._policy.raises:
                 keys = index if type(index) is list else list(index)
                 here.enter_all(epoch, keys, rest := iter(keys))
-                samples = [dataset[key] for key in rest]
+                samples = [dataset[key] for key in rest if not epoch.cancelled]
             else:
                 loaded = (load_sample(dataset, key, epoch, self._policy, skipped) for key in index)
                 samples = [sample for sample in loaded if sample is not SKIP]
@@ -132,6 +132,7 @@ class MapFetcher:
         finally:
             here.leave()
             this_thread.loading = outer
+        epoch.check()
         if skipped and (samples is SKIP or not len(samples)):
             return Fetched(EMPTY, tuple(skipped))
         return Fetched(self._recipe.collate_fn(samples), tuple(skipped))

@@ -286,7 +286,9 @@ def test_close_wakes_a_consumer_in_another_thread():
     assert len(errors) == 1 and "was shut down" in errors[0]
 
 
-def test_the_rest_of_the_batch_in_hand_is_skipped(monkeypatch):
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+def test_the_rest_of_the_batch_in_hand_is_skipped(kind, monkeypatch):
+    """Also where one worker builds the batch, as it does if the sampler does not yield lists."""
     loaded = []
     started, go_on = threading.Event(), threading.Event()
 
@@ -297,7 +299,8 @@ def test_the_rest_of_the_batch_in_hand_is_skipped(monkeypatch):
             assert go_on.wait(30)
             return index
 
-    iterator = iter(DataLoader(Recorded(), batch_size=1000, num_workers=1, worker_method="thread"))
+    batches = [kind(list(range(1000)))]
+    iterator = iter(DataLoader(Recorded(), batch_sampler=batches, num_workers=1, worker_method="thread"))
     assert started.wait(30)
     join = WorkerPool.join
     monkeypatch.setattr(WorkerPool, "join", lambda pool: go_on.set() or join(pool))  # once it has been told to end
