@@ -28,7 +28,8 @@ class _Empty(enum.Enum):
 
 
 EMPTY: Final = _Empty.EMPTY
-"""The data of a batch all of whose samples were skipped; iterators go on to the next."""
+"""In place of a sample that was skipped, and of the data of a batch all of whose samples were; iterators go on to the
+next. (A dataset may give ``SKIP`` by mistake, which is for ``on_error``.)"""
 
 
 class Cancelled(Exception):
@@ -124,7 +125,7 @@ class MapFetcher:
                 samples = [dataset[key] for key in rest if not epoch.cancelled]
             else:
                 loaded = (load_sample(dataset, key, epoch, self._policy, skipped) for key in index)
-                samples = [sample for sample in loaded if sample is not SKIP]
+                samples = [sample for sample in loaded if sample is not EMPTY]
         except BaseException as error:
             if here.rest is not None:
                 annotate_sample(error, here.key[-1 - length_hint(here.rest)])
@@ -133,7 +134,7 @@ class MapFetcher:
             here.leave()
             this_thread.loading = outer
         epoch.check()
-        if skipped and (samples is SKIP or not len(samples)):
+        if skipped and (samples is EMPTY or not len(samples)):
             return Fetched(EMPTY, tuple(skipped))
         return Fetched(self._recipe.collate_fn(samples), tuple(skipped))
 
@@ -178,7 +179,7 @@ class IterableFetcher:
                 samples = self._load(index, epoch, skipped)
         except Exhausted:
             return Fetched(EMPTY, tuple(skipped), ended=True)
-        return Fetched(EMPTY if samples is SKIP else self._recipe.collate_fn(samples), tuple(skipped))
+        return Fetched(EMPTY if samples is EMPTY else self._recipe.collate_fn(samples), tuple(skipped))
 
     def skip(self, index: Any, epoch: Epoch) -> None:
         """Goes past the next batch: loads its samples, collates nothing. Raises ``Exhausted`` at the end."""
@@ -197,7 +198,7 @@ class IterableFetcher:
                 sample = self._next_sample(epoch, skipped)
             except Exhausted:
                 break
-            if sample is not SKIP:
+            if sample is not EMPTY:
                 samples.append(sample)
         if not samples or (self._recipe.drop_last and len(samples) < len(index)):
             raise Exhausted
@@ -234,7 +235,7 @@ class IterableFetcher:
         ended = isinstance(self.iterator, GeneratorType) and self.iterator.gi_frame is None
         if sample is SKIP or ended:
             skipped.append(Skipped.because_of(error, key, with_the_rest=ended))
-        return sample
+        return EMPTY if sample is SKIP else sample
 
 
 def has_getitems(dataset: Any) -> bool:
@@ -265,7 +266,7 @@ _WRAPPERS: Final[dict[Any, Callable[[Any], Iterable]]] = {
 
 
 def load_sample(dataset: Any, index: Any, epoch: Epoch, policy: ErrorPolicy, skipped: list[Skipped]) -> Any:
-    """``dataset[index]`` with its random numbers and the error policy; SKIP if skipped."""
+    """``dataset[index]`` with its random numbers and the error policy; EMPTY if skipped."""
     epoch.check()
     enter_sample(epoch, index)
     try:
@@ -275,6 +276,7 @@ def load_sample(dataset: Any, index: Any, epoch: Epoch, policy: ErrorPolicy, ski
         if policy.raises or not isinstance(error, Exception):
             raise
         substitute = policy.resolve(error, index)
-        if substitute is SKIP:
-            skipped.append(Skipped.because_of(error, index))
-        return substitute
+        if substitute is not SKIP:
+            return substitute
+        skipped.append(Skipped.because_of(error, index))
+        return EMPTY
