@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from ftloader import data_pipes, fork_locks
 from ftloader.error_notes import annotate
-from ftloader.fetch import EMPTY, Fetched
+from ftloader.fetch import Fetched
 from ftloader.process_worker import Task, WorkerStart, answer_what_cannot_be_pickled
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.torch_private import MultiProcessingDataLoaderIter, signal_handling
@@ -135,12 +135,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             except StopIteration:
                 break
             fetched = data if type(data) is Fetched else Fetched(data)
-            self._skip_log.add(fetched.skipped)
-            if fetched.ended:
-                self._progress.worker_ended(self._current[1], fetched.state)
-                continue
-            self._progress.handed_over(*self._current, fetched.state)
-            if fetched.data is not EMPTY:
+            if self._hand_over(fetched, *self._current):
                 return fetched.data
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None

@@ -11,7 +11,7 @@ from torch.utils.data.graph_settings import apply_sharding
 
 from ftloader import data_pipes
 from ftloader.error_notes import without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Fetcher, MapFetcher
+from ftloader.fetch import Epoch, Fetcher, MapFetcher
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.state.workers import StatefulIterableFetcher
 from ftloader.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
@@ -59,11 +59,8 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
                 if isinstance(error, StopIteration):
                     raise without_stop_iteration(error, "the dataset or collate_fn") from error
                 raise
-            self._skip_log.add(fetched.skipped)
-            if fetched.ended:
-                self._progress.worker_ended(0, fetched.state)
-                break
-            self._progress.handed_over(number, 0, fetched.state)
-            if fetched.data is not EMPTY:
+            if self._hand_over(fetched, number, 0):
                 return pin_memory(fetched.data, self._pin_memory_device) if self._pin_memory else fetched.data
+            if fetched.ended:
+                break
         self._end_epoch()

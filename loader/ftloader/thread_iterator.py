@@ -238,20 +238,14 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 )
             if (result := self._take_arrived()) is not None:
                 outcome, worker_id = result.outcome, self._built_by.pop(result.number, 0)
-                ended = isinstance(outcome, Fetched) and outcome.ended
-                if ended:
+                if isinstance(outcome, Fetched) and outcome.ended:
                     self._with_data.discard(worker_id)
                 # Before the batch is handed over, and also if it is an exception.
                 self._dispatch()
                 if isinstance(outcome, Failure):
                     self._progress.failed(result.number, worker_id)
                     return outcome
-                self._skip_log.add(outcome.skipped)
-                if ended:
-                    self._progress.worker_ended(worker_id, outcome.state)
-                    continue
-                self._progress.handed_over(result.number, worker_id, outcome.state)
-                if outcome.data is not EMPTY:
+                if self._hand_over(outcome, result.number, worker_id):
                     return outcome
             elif self._handed_over == self._dispatched:
                 return self._finish()
