@@ -26,7 +26,7 @@ from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task
 from ftloader.own_copy import Original
 from ftloader.state.workers import StatefulIterableFetcher, WorkerState, begun
 from ftloader.strict_random import Watch
-from ftloader.torch_private import LIBRARY, DatasetKind, pin_memory
+from ftloader.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.worker_info import WorkerInfo, acting_as
 
 
@@ -129,8 +129,7 @@ class WorkerContext:
             self._share = None
             raise
         self._share = None
-        if plan.pin_memory_device is not None and fetched.data is not EMPTY:
-            fetched.data = pin_memory(fetched.data, plan.pin_memory_device)
+        fetched.data = pinned(fetched.data, plan.pin_memory_device)
         return fetched
 
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
