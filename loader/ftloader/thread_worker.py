@@ -72,7 +72,8 @@ class WorkerContext:
         self._worker_id = worker_id
         self._dataset, collate_fn, self._worker_init_fn = own
         self._recipe = replace(plan.recipe, collate_fn=collate_fn)
-        self._context = own_context()  # the consumer's, as it is now
+        self.within = own_context().run  # a copy of the consumer's, as it is now
+        """Calls a function with the worker's own context variables."""
         self._share = plan.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
@@ -82,9 +83,6 @@ class WorkerContext:
 
     def start_up(self) -> None:
         """Runs ``worker_init_fn``; once per worker."""
-        self._context.run(self._start_up)
-
-    def _start_up(self) -> None:
         plan = self.plan
         if plan.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(plan.pin_memory_device_index)
@@ -101,9 +99,6 @@ class WorkerContext:
 
         Raises ``Cancelled``, or whatever the user's code raises.
         """
-        return self._context.run(self._run, task)
-
-    def _run(self, task: Task) -> Fetched | Failure | None:
         try:
             with acting_as(self._info):
                 if task.assembly is not None:
@@ -181,7 +176,7 @@ def run_worker(
                 context.plan.modes.adopt()
                 if context.plan.watch is not None:
                     life.enter_context(context.plan.watch.watching())  # worker_init_fn included
-                context.start_up()
+                context.within(context.start_up)
             finally:
                 _end_if_forked(process)
                 started_up.put(None)
@@ -230,7 +225,8 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
     """The outcome of *task*; None if its epoch was cancelled or another worker gives it."""
     try:
         task.epoch.check()
-        outcome = task.contexts[worker_id].run(task)
+        context = task.contexts[worker_id]
+        outcome = context.within(context.run, task)
     except Cancelled:
         return None
     except BaseException as error:
