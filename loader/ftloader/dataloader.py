@@ -59,25 +59,17 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             ago, and a sampler that the training changes. Without workers and with threads a map-style dataset is only
             asked when ``state_dict()`` of the loader is called.
 
-    With threads, ``multiprocessing_context`` must be None, ``prefetch_factor`` at least 1, and the following differs
-    from processes:
+    With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists what
+    else differs from processes, above all:
 
-    - A map-style dataset is one object for all workers, so its ``__getitem__`` runs in several threads at once and must
-      be thread-safe (PEP 703 describes what the interpreter guarantees without the GIL). An iterable-style dataset is
-      copied in depth for each worker, with ``worker_init_fn`` and ``collate_fn`` and what they hold, but for functions
-      without a closure, read-only arrays, memory maps and tensors in shared memory (``ftloader.own_copy``); an
-      ``IterDataPipe`` is seeded and sharded too, as torch does it for processes. ``collate_fn`` for a map-style dataset
-      is one object too, called by several threads at once.
-    - ``get_worker_info()``, torch's own function included, answers per worker thread; threads that a dataset starts by
-      itself see None.
-    - ``random``, ``numpy.random`` and torch's default generator are shared by all threads and are not seeded by the
-      workers: ``iter()`` waits until all have run ``worker_init_fn``, five seconds at most, and undoes what it did to
-      them. ``torch.initial_seed()`` is the worker's, as in a process. Draw from ``ftloader.sample_rng()``, whose
-      numbers belong to the sample (``strict_rng`` finds draws that do not).
+    - A map-style dataset is one object for all workers, and so is its ``collate_fn``: they must be thread-safe (PEP 703
+      describes what the interpreter guarantees without the GIL). An iterable-style dataset is copied for each worker,
+      with its functions (``ftloader.own_copy``).
+    - ``random``, ``numpy.random`` and torch's default generator are those of the program, and workers do not seed them.
+      Draw from ``ftloader.sample_rng()``, whose numbers belong to the sample.
     - A batch of ``batch_size=None``, or of a ``collate_fn`` that copies nothing, is the dataset's own objects: writing
       into it writes into the dataset.
-    - An exception of a worker is raised as the same object, with the worker's traceback and a note that names worker,
-      batch and samples. ``StopIteration`` becomes ``RuntimeError``. The epoch can be continued after it.
+    - An exception of a worker is the same object, with notes. The epoch can be continued after it.
 
     Raises:
         ValueError: for an unknown ``worker_method`` or ``on_error``; for ``multiprocessing_context``, or a
