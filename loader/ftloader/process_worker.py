@@ -29,7 +29,7 @@ from ftloader.fetch import EMPTY, Epoch, Fetched, Fetcher, Recipe
 from ftloader.malloc import keep_freed_memory
 from ftloader.on_error import ErrorPolicy
 from ftloader.state.format import Untaken
-from ftloader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
+from ftloader.state.workers import IterableFetcher, StatefulMapFetcher, WorkerState
 from ftloader.strict_random import Watch
 from ftloader.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.torch_private import worker as _torch_worker
@@ -164,7 +164,7 @@ class WorkerStart:
                 recipe = Recipe(auto_collation, collate_fn, drop_last, self.policy)
                 fetcher: Fetcher
                 if kind == DatasetKind.Iterable:
-                    fetcher = StatefulIterableFetcher(recipe, dataset, worker_id, next(states))
+                    fetcher = IterableFetcher(recipe, dataset, worker_id, next(states))
                 else:
                     fetcher = StatefulMapFetcher(recipe, dataset, next(states))
             except Exception as error:

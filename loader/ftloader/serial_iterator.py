@@ -13,7 +13,7 @@ from ftloader import data_pipes
 from ftloader.error_notes import without_stop_iteration
 from ftloader.fetch import Epoch, Fetcher, MapFetcher
 from ftloader.state.iterator import ResumableDataLoaderIter
-from ftloader.state.workers import StatefulIterableFetcher
+from ftloader.state.workers import IterableFetcher
 from ftloader.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
 
 
@@ -38,7 +38,7 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
         self._number = 0  # of the next batch
         self._dataset_fetcher: Fetcher
         if self._dataset_kind == DatasetKind.Iterable:
-            self._dataset_fetcher = StatefulIterableFetcher(self._recipe, self._dataset, 0, *self.worker_states())
+            self._dataset_fetcher = IterableFetcher(self._recipe, self._dataset, 0, *self.worker_states())
         else:
             self._dataset_fetcher = MapFetcher(self._recipe, self._dataset)
 

@@ -24,7 +24,7 @@ from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched, Fetcher, MapFetcher
 from ftloader.malloc import keep_freed_memory
 from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task
 from ftloader.own_copy import Original
-from ftloader.state.workers import StatefulIterableFetcher, WorkerState, begun
+from ftloader.state.workers import IterableFetcher, WorkerState, begun
 from ftloader.strict_random import Watch
 from ftloader.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.worker_info import WorkerInfo, acting_as
@@ -137,7 +137,7 @@ class WorkerContext:
             # The epoch that it is for was left before this worker had a batch.
             share = begun((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
         state = replace(plan.states[self._worker_id], share=share)
-        return StatefulIterableFetcher(self._recipe, dataset, self._worker_id, state)
+        return IterableFetcher(self._recipe, dataset, self._worker_id, state)
 
 
 def own_of_each(original: Own, dataset_kind: int, count: int) -> list[Own]:
