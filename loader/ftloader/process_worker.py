@@ -20,6 +20,7 @@ import os
 import pickle
 import sys
 import traceback
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -104,14 +105,10 @@ class WorkerFetcher:
         return fetched if fetched.data is EMPTY else fetched.data
 
 
-class FailedStart:
-    """In place of a fetcher where there is none: each batch is answered with the error."""
-
-    def __init__(self, error: Exception, worker_id: int) -> None:
-        self._answer = NotedException(error, _where(worker_id))
-
-    def fetch(self, task: Task) -> Any:
-        return self._answer
+def failing_fetcher(error: Exception, worker_id: int) -> Any:
+    """In place of a ``WorkerFetcher`` where there is none: each batch is answered with the error."""
+    answer = NotedException(error, _where(worker_id))
+    return types.SimpleNamespace(fetch=lambda task: answer)
 
 
 @dataclass
@@ -159,7 +156,7 @@ class WorkerStart:
                 _where(worker_id),
             )
             if failure is not None:
-                return FailedStart(failure, worker_id)
+                return failing_fetcher(failure, worker_id)
             try:
                 recipe = Recipe(auto_collation, collate_fn, drop_last, self.policy)
                 fetcher: Fetcher
@@ -169,7 +166,7 @@ class WorkerStart:
                     fetcher = StatefulMapFetcher(recipe, dataset, next(states))
             except Exception as error:
                 # torch would end the process here in all epochs but the first.
-                return FailedStart(without_stop_iteration(error, "iter(dataset)"), worker_id)
+                return failing_fetcher(without_stop_iteration(error, "iter(dataset)"), worker_id)
             return WorkerFetcher(fetcher, worker_id)
 
         DatasetKind.create_fetcher = staticmethod(create_fetcher)
