@@ -19,16 +19,6 @@ from ftloader.process_worker import Task, WorkerStart, answer_what_cannot_be_pic
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.torch_private import MultiProcessingDataLoaderIter, signal_handling
 
-
-def _one_at_a_time(function: Callable, lock: Any) -> Callable:
-    @functools.wraps(function)
-    def locked(*args: Any) -> Any:
-        with lock:
-            return function(*args)
-
-    return locked
-
-
 # What torch keeps of its workers' processes is a map in C++ without a lock: without the GIL, two
 # threads that start or end iterators at the same time, torch's own or ours, crash the interpreter.
 _map_of_workers = fork_locks.rlock()  # reentrant, since a signal handler and finalizers look into it
@@ -58,7 +48,7 @@ def _error_if_any_worker_fails() -> None:
 
 signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
 for _name in ("_set_worker_pids", "_remove_worker_pids"):
-    setattr(signal_handling, _name, _one_at_a_time(getattr(signal_handling, _name), _map_of_workers))
+    setattr(signal_handling, _name, fork_locks.guarded(getattr(signal_handling, _name), _map_of_workers))
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
