@@ -132,9 +132,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         has ended, it stands for the whole epoch that follows. May be asked at any time, in any thread, also when the
         iterator is gone; it draws nothing and disturbs nothing. The size does not depend on the length of the dataset.
 
-        Returns:
-            A dictionary for ``pickle``, ``torch.save`` and, if the ``state_dict()`` of sampler and dataset give what
-            JSON knows, JSON. See ``ftloader.state.format``.
+        ``ftloader.state.format`` describes the dictionary, and what it survives.
         """
         return self._states.state(self)
 
@@ -151,11 +149,9 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         needs none of them if the sampler is one of torch's or has a generator of its own; an epoch that is still to
         begin draws from them as ever.
 
-        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does: its own
-        state is loaded before ``iter(dataset)``, its iterator's after it. With ``num_workers=0`` or
-        ``persistent_workers`` it lives on over the end of an epoch, and the state that it has there must be one that
-        the next pass begins with. Between two epochs the state of the loader's own dataset is loaded here, so that the
-        program may then set another one, with ``set_epoch`` say.
+        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does it
+        (``ftloader.state.workers``). Between two epochs the state of the loader's own dataset is loaded here, so that
+        the program may then set another one, with ``set_epoch`` say.
 
         Raises:
             ValueError: if it is no state of a loader like this one, or one that cannot be gone on from (its text says
