@@ -122,8 +122,9 @@ class MapFetcher:
                 loaded = (load_sample(dataset, key, epoch, self._policy, skipped) for key in index)
                 samples = [sample for sample in loaded if sample is not EMPTY]
         except BaseException as error:
-            if here.rest is not None:
-                annotate_sample(error, here.key[-1 - length_hint(here.rest)])
+            # None has been taken where an interruption strikes before the first.
+            if here.rest is not None and (taken := len(here.key) - length_hint(here.rest)):
+                annotate_sample(error, here.key[taken - 1])
             raise
         finally:
             here.leave()
