@@ -195,12 +195,12 @@ class WorkerPool:
             report_stuck(stuck, limit, future)
 
     def dispose(self) -> None:
-        """For the finalizer of the iterator: ``stop()``, and ``join()`` where that is safe. Whoever has stopped the
-        pool before has waited, or must not be held up (an interruption)."""
-        if not self.stopped:
-            self.stop()
-            if self.may_wait():
-                self.join()
+        """For the finalizer of the iterator: ``stop()``, again if it was interrupted, and ``join()`` where that is safe.
+        Whoever has stopped the pool before has waited, or must not be held up (an interruption)."""
+        wait = not self.stopped and self.may_wait()
+        self.stop()
+        if wait:
+            self.join()
 
     def may_wait(self) -> bool:
         """Whether a finalizer may wait for the workers: only in the thread that used the iterator (any other was merely

@@ -2,6 +2,7 @@
 it must."""
 
 import gc
+import sys
 import sysconfig
 import threading
 import time
@@ -254,6 +255,37 @@ def test_states_and_close(endless):
     short = iter(DataLoader(range(2), num_workers=1, worker_method="thread"))
     next(short)
     assert short.state is State.DRAINING
+
+
+def test_an_interruption_in_the_midst_of_stopping(endless):
+    """At each of its lines, as Ctrl-C does."""
+    interrupted = 0
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code is not WorkerPool.stop.__code__:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    while True:
+        left = interrupted + 1
+        iterator = iter(endless)
+        sys.settrace(trace)
+        try:
+            iterator.close()
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            sys.settrace(None)
+        del iterator
+        assert collect_until(lambda: worker_threads() == [])
+        if left > 0:
+            break
+    assert interrupted > 5
 
 
 def test_close_wakes_a_consumer_in_another_thread():
