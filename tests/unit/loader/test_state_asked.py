@@ -356,7 +356,9 @@ def test_a_state_that_cannot_be_sent_costs_no_batch(dataset, persistent):
 
 @pytest.mark.thread_unsafe(reason="forks")
 def test_a_batch_that_cannot_be_sent_is_an_error_with_such_a_state_too():
-    loader = DataLoader(UnsentMap(False), 2, collate_fn=lambda samples: (sample for sample in samples), **WAYS["processes"])
+    loader = DataLoader(
+        UnsentMap(False), 2, collate_fn=lambda samples: (sample for sample in samples), **WAYS["processes"]
+    )
     with pytest.raises(TypeError, match="cannot pickle 'generator'"):
         list(loader)
 
