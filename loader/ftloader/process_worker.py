@@ -181,10 +181,17 @@ def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: st
         number, sent = message
         if isinstance(sent, Fetched) and not isinstance(sent.state, Untaken | None):
             why = f"it cannot be sent to the main process ({type(error).__name__}: {error})"
-            results.put((number, replace(sent, state=Untaken("dataset", why))))
+            sent = replace(sent, state=Untaken("dataset", why))
+        else:
+            annotate(error, note)
+            sent = NotedException(error, where)
+        if results is not queue:
+            results.put((number, sent))
             return
-        annotate(error, note)
-        results.put((number, NotedException(error, where)))
+        # In front of what the worker has put since: after the end of its share, torch knows no batch of it. This is
+        # the thread that empties the buffer, and has given back the message's place in the queue.
+        queue._sem.acquire()
+        queue._buffer.appendleft((number, sent))
 
     queue._on_queue_feeder_error = answer
 
