@@ -199,20 +199,18 @@ class IterableFetcher:
         return EMPTY if sample is SKIP else sample
 
 
-class StatefulMapFetcher:
-    """A ``MapFetcher`` that adds the dataset's state to the first batch, as it was before it, and to every so many
-    after it."""
+class StatefulMapFetcher(MapFetcher):
+    """Adds the dataset's state to the first batch, as it was before it, and to every so many after it."""
 
     def __init__(self, recipe: Recipe, dataset: Any, state: WorkerState) -> None:
         _load(dataset, "dataset", {} if state.dataset is None else {"dataset": state.dataset})
-        self._dataset = dataset
-        self._fetcher = MapFetcher(recipe, dataset)
+        super().__init__(recipe, dataset)
         self._every = state.every
         self._batches = 0
         self._due = dataset_state(dataset) if self._every != 1 else None
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        fetched = self._fetcher.fetch(index, epoch)
+        fetched = super().fetch(index, epoch)
         self._batches += 1
         if self._every and self._batches % self._every == 0:
             self._due = dataset_state(self._dataset)
