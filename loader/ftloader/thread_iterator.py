@@ -248,7 +248,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 if self._hand_over(outcome, result.number, worker_id):
                     return outcome
             elif self._handed_over == self._dispatched:
-                return self._finish()
+                self._finish()
             elif not self._present:
                 self._pool.stop()
                 return Failure(RuntimeError("all workers have ended: no batch can be built"))
@@ -263,8 +263,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._handed_over += 1
         return result
 
-    def _finish(self) -> Failure | None:
-        """The end of the epoch; a worker's failure to start must not get lost in it."""
+    def _finish(self) -> None:
+        """The end of the epoch. A worker's failure to start must not get lost in it, and comes next."""
         self._state = State.EXHAUSTED
         self._skip_log.report()
         if self._persistent_workers:
@@ -272,7 +272,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         else:
             self.close()
         self._receive_all()
-        return Failure(self._departures.pop(0)) if self._departures else None
 
     # Messages
 
