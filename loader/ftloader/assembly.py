@@ -25,7 +25,7 @@ from ftloader.messages import Failure
 from ftloader.on_error import SKIP, Skipped
 from ftloader.random import leave_sample, this_thread
 from ftloader.slots import Slots
-from ftloader.torch_private import pin_memory
+from ftloader.torch_private import pinned
 from ftloader.trial import Trial
 
 _PIECES_PER_WORKER = 2  # a piece is so small a part of what is left
@@ -59,12 +59,11 @@ class Builder:
     buffers: BufferPool
     trial: Trial
     pin_device: str | None
-
-    def __post_init__(self) -> None:
-        self.expected: Layout | Mode = Mode.UNKNOWN
-        self.seconds = math.inf
-        self.kept_whole = self.misjudged = 0
-        self.some_have_slots = False
+    expected: Layout | Mode = Mode.UNKNOWN
+    seconds: float = math.inf
+    kept_whole: int = 0
+    misjudged: int = 0
+    some_have_slots: bool = False
 
     @cached_property
     def can_have_slots(self) -> bool:
@@ -78,10 +77,6 @@ class Builder:
 
     def expect(self, looks: Layout | Mode) -> None:
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED and looks is not Mode.WHOLE else looks
-
-    def collate(self, samples: list) -> Any:
-        batch = self.recipe.collate_fn(samples)
-        return batch if self.pin_device is None else pin_memory(batch, self.pin_device)
 
 
 class Assembly:
@@ -271,8 +266,9 @@ class Assembly:
         samples = self._remaining()
         if not samples and skipped:
             return Fetched(EMPTY, skipped)
-        self._builder.expect(self._expected_next(samples))
-        return Fetched(self._builder.collate(samples), skipped)
+        builder = self._builder
+        builder.expect(self._expected_next(samples))
+        return Fetched(pinned(builder.recipe.collate_fn(samples), builder.pin_device), skipped)
 
     def _expected_next(self, samples: list) -> Layout | Mode:
         """What the next batch may look like, after one that was collated whole."""

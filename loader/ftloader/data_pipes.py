@@ -33,14 +33,7 @@ from ftloader.torch_private import (
 )
 
 _graphs = fork_locks.rlock()
-
-
-def _list_connected_datapipes(*arguments: Any) -> list:
-    with _graphs:
-        return list_connected_datapipes(*arguments)
-
-
-graph._list_connected_datapipes = _list_connected_datapipes
+graph._list_connected_datapipes = fork_locks.guarded(list_connected_datapipes, _graphs)
 
 
 def is_data_pipe(dataset: Any) -> bool:

@@ -59,25 +59,17 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             ago, and a sampler that the training changes. Without workers and with threads a map-style dataset is only
             asked when ``state_dict()`` of the loader is called.
 
-    With threads, ``multiprocessing_context`` must be None, ``prefetch_factor`` at least 1, and the following differs
-    from processes:
+    With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists what
+    else differs from processes, above all:
 
-    - A map-style dataset is one object for all workers, so its ``__getitem__`` runs in several threads at once and must
-      be thread-safe (PEP 703 describes what the interpreter guarantees without the GIL). An iterable-style dataset is
-      copied in depth for each worker, with ``worker_init_fn`` and ``collate_fn`` and what they hold, but for functions
-      without a closure, read-only arrays, memory maps and tensors in shared memory (``ftloader.own_copy``); an
-      ``IterDataPipe`` is seeded and sharded too, as torch does it for processes. ``collate_fn`` for a map-style dataset
-      is one object too, called by several threads at once.
-    - ``get_worker_info()``, torch's own function included, answers per worker thread; threads that a dataset starts by
-      itself see None.
-    - ``random``, ``numpy.random`` and torch's default generator are shared by all threads and are not seeded by the
-      workers: ``iter()`` waits until all have run ``worker_init_fn``, five seconds at most, and undoes what it did to
-      them. ``torch.initial_seed()`` is the worker's, as in a process. Draw from ``ftloader.sample_rng()``, whose
-      numbers belong to the sample (``strict_rng`` finds draws that do not).
+    - A map-style dataset is one object for all workers, and so is its ``collate_fn``: they must be thread-safe (PEP 703
+      describes what the interpreter guarantees without the GIL). An iterable-style dataset is copied for each worker,
+      with its functions (``ftloader.own_copy``).
+    - ``random``, ``numpy.random`` and torch's default generator are those of the program, and workers do not seed them.
+      Draw from ``ftloader.sample_rng()``, whose numbers belong to the sample.
     - A batch of ``batch_size=None``, or of a ``collate_fn`` that copies nothing, is the dataset's own objects: writing
       into it writes into the dataset.
-    - An exception of a worker is raised as the same object, with the worker's traceback and a note that names worker,
-      batch and samples. ``StopIteration`` becomes ``RuntimeError``. The epoch can be continued after it.
+    - An exception of a worker is the same object, with notes. The epoch can be continued after it.
 
     Raises:
         ValueError: for an unknown ``worker_method`` or ``on_error``; for ``multiprocessing_context``, or a
@@ -140,9 +132,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         has ended, it stands for the whole epoch that follows. May be asked at any time, in any thread, also when the
         iterator is gone; it draws nothing and disturbs nothing. The size does not depend on the length of the dataset.
 
-        Returns:
-            A dictionary for ``pickle``, ``torch.save`` and, if the ``state_dict()`` of sampler and dataset give what
-            JSON knows, JSON. See ``ftloader.state.format``.
+        ``ftloader.state.format`` describes the dictionary, and what it survives.
         """
         return self._states.state(self)
 
@@ -159,11 +149,9 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         needs none of them if the sampler is one of torch's or has a generator of its own; an epoch that is still to
         begin draws from them as ever.
 
-        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does: its own
-        state is loaded before ``iter(dataset)``, its iterator's after it. With ``num_workers=0`` or
-        ``persistent_workers`` it lives on over the end of an epoch, and the state that it has there must be one that
-        the next pass begins with. Between two epochs the state of the loader's own dataset is loaded here, so that the
-        program may then set another one, with ``set_epoch`` say.
+        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does it
+        (``ftloader.state.workers``). Between two epochs the state of the loader's own dataset is loaded here, so that
+        the program may then set another one, with ``set_epoch`` say.
 
         Raises:
             ValueError: if it is no state of a loader like this one, or one that cannot be gone on from (its text says

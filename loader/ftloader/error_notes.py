@@ -39,7 +39,7 @@ def annotate_sample(error: BaseException, index: Any) -> None:
 
 def describe_index(index: Any) -> str:
     """What the sampler yielded for a batch, in a few words for a note."""
-    if index is None or (isinstance(index, list) and all(i is None for i in index)):
+    if index is None or (isinstance(index, list) and index and all(i is None for i in index)):
         return "of the worker's share"  # iterable-style: there are no indices
     size = f" ({len(index)} samples)" if isinstance(index, (list, tuple)) else ""
     return f"from samples {describe_sample(index)}{size}"

@@ -2,22 +2,21 @@
 
 The same contract as ``torch.utils.data._utils.fetch``, with what all three kinds of iterators (serial, threads,
 processes) add to it: random numbers of the sample (``ftloader.random``), the error policy (``ftloader.on_error``), a
-note that names the failing sample, an own exception for the end of an iterable dataset (so a ``StopIteration`` from
-user code is never mistaken for it), and the question, between two samples, whether the epoch is still wanted.
+note that names the failing sample, and the question, between two samples, whether the epoch is still wanted. Here is
+what they have in common, and map-style datasets; iterable-style ones are fetched in ``ftloader.state.workers``.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import length_hint
-from types import GeneratorType
 from typing import Any, Final, Protocol
 
 from torch.utils.data import StackDataset, Subset
 
-from ftloader.error_notes import annotate, annotate_sample
-from ftloader.on_error import MOST_FAILURES_IN_A_ROW, SKIP, ErrorPolicy, Skipped
-from ftloader.random import Loading, enter_sample, sample_scope, this_thread
+from ftloader.error_notes import annotate_sample
+from ftloader.on_error import SKIP, ErrorPolicy, Skipped
+from ftloader.random import Loading, enter_sample, this_thread
 from ftloader.torch_private import pin_memory
 
 
@@ -28,15 +27,12 @@ class _Empty(enum.Enum):
 
 
 EMPTY: Final = _Empty.EMPTY
-"""The data of a batch all of whose samples were skipped; iterators go on to the next."""
+"""In place of a sample that was skipped, and of the data of a batch all of whose samples were; iterators go on to the
+next. (A dataset may give ``SKIP`` by mistake, which is for ``on_error``.)"""
 
 
 class Cancelled(Exception):
     """The consumer has left this epoch; the batch is no longer wanted."""
-
-
-class Exhausted(Exception):
-    """This worker's share of an iterable dataset has ended."""
 
 
 @dataclass(eq=False, slots=True)
@@ -121,18 +117,20 @@ class MapFetcher:
             elif self._policy.raises:
                 keys = index if type(index) is list else list(index)
                 here.enter_all(epoch, keys, rest := iter(keys))
-                samples = [dataset[key] for key in rest]
+                samples = [dataset[key] for key in rest if not epoch.cancelled]
             else:
                 loaded = (load_sample(dataset, key, epoch, self._policy, skipped) for key in index)
-                samples = [sample for sample in loaded if sample is not SKIP]
+                samples = [sample for sample in loaded if sample is not EMPTY]
         except BaseException as error:
-            if here.rest is not None:
-                annotate_sample(error, here.key[-1 - length_hint(here.rest)])
+            # None has been taken where an interruption strikes before the first.
+            if here.rest is not None and (taken := len(here.key) - length_hint(here.rest)):
+                annotate_sample(error, here.key[taken - 1])
             raise
         finally:
             here.leave()
             this_thread.loading = outer
-        if skipped and (samples is SKIP or not len(samples)):
+        epoch.check()
+        if skipped and (samples is EMPTY or not len(samples)):
             return Fetched(EMPTY, tuple(skipped))
         return Fetched(self._recipe.collate_fn(samples), tuple(skipped))
 
@@ -149,91 +147,6 @@ class MapFetcher:
                 skipped.append(Skipped.because_of(error, index))
                 return []
             return substitute
-
-
-class IterableFetcher:
-    """Batches of an iterable-style dataset; one instance makes one pass.
-
-    Owned by the one worker that uses it. ``iterator`` is the dataset's own, ``position`` how many samples were asked of
-    it, ``ended`` whether it has none left.
-    """
-
-    def __init__(self, recipe: Recipe, dataset: Any, worker_id: int) -> None:
-        self.iterator: Iterator = iter(dataset)
-        self._recipe, self._policy = recipe, recipe.policy
-        self._worker_id = worker_id
-        self.position = 0
-        self._failures_in_a_row = 0
-        self.ended = False
-
-    def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """The next batch, of ``len(index)`` samples with automatic batching, else of one.
-
-        Raises ``Cancelled``, or what the dataset or collate_fn raises.
-        """
-        skipped: list[Skipped] = []
-        try:
-            with sample_scope():
-                samples = self._load(index, epoch, skipped)
-        except Exhausted:
-            return Fetched(EMPTY, tuple(skipped), ended=True)
-        return Fetched(EMPTY if samples is SKIP else self._recipe.collate_fn(samples), tuple(skipped))
-
-    def skip(self, index: Any, epoch: Epoch) -> None:
-        """Goes past the next batch: loads its samples, collates nothing. Raises ``Exhausted`` at the end."""
-        with sample_scope():
-            self._load(index, epoch, [])
-
-    def _load(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
-        if self.ended:
-            raise Exhausted
-        if not self._recipe.auto_collation:
-            return self._next_sample(epoch, skipped)
-        samples: list = []
-        while len(samples) < len(index):
-            epoch.check()
-            try:
-                sample = self._next_sample(epoch, skipped)
-            except Exhausted:
-                break
-            if sample is not SKIP:
-                samples.append(sample)
-        if not samples or (self._recipe.drop_last and len(samples) < len(index)):
-            raise Exhausted
-        return samples
-
-    def _next_sample(self, epoch: Epoch, skipped: list[Skipped]) -> Any:
-        key = (self._worker_id, self.position)
-        enter_sample(epoch, key)
-        try:
-            sample = next(self.iterator)
-        except StopIteration:
-            self.ended = True
-            raise Exhausted from None
-        except BaseException as error:
-            annotate(error, f"raised by the dataset's iterator, asked for its sample {key[1]}")
-            if self._policy.raises or not isinstance(error, Exception):
-                raise
-            self.position += 1
-            return self._after_failure(error, key, skipped)
-        self._failures_in_a_row = 0
-        self.position += 1
-        return sample
-
-    def _after_failure(self, error: Exception, key: Any, skipped: list[Skipped]) -> Any:
-        self._failures_in_a_row += 1
-        if self._failures_in_a_row >= MOST_FAILURES_IN_A_ROW:
-            self.ended = True
-            raise RuntimeError(
-                f"the dataset's iterator raised {self._failures_in_a_row} times in a row, the "
-                f"last time {type(error).__name__}: {error}; on_error goes on no longer"
-            ) from error
-        sample = self._policy.resolve(error, key)
-        # A generator has ended with its exception, so no policy can keep what came after.
-        ended = isinstance(self.iterator, GeneratorType) and self.iterator.gi_frame is None
-        if sample is SKIP or ended:
-            skipped.append(Skipped.because_of(error, key, with_the_rest=ended))
-        return sample
 
 
 def has_getitems(dataset: Any) -> bool:
@@ -264,7 +177,7 @@ _WRAPPERS: Final[dict[Any, Callable[[Any], Iterable]]] = {
 
 
 def load_sample(dataset: Any, index: Any, epoch: Epoch, policy: ErrorPolicy, skipped: list[Skipped]) -> Any:
-    """``dataset[index]`` with its random numbers and the error policy; SKIP if skipped."""
+    """``dataset[index]`` with its random numbers and the error policy; EMPTY if skipped."""
     epoch.check()
     enter_sample(epoch, index)
     try:
@@ -274,6 +187,7 @@ def load_sample(dataset: Any, index: Any, epoch: Epoch, policy: ErrorPolicy, ski
         if policy.raises or not isinstance(error, Exception):
             raise
         substitute = policy.resolve(error, index)
-        if substitute is SKIP:
-            skipped.append(Skipped.because_of(error, index))
-        return substitute
+        if substitute is not SKIP:
+            return substitute
+        skipped.append(Skipped.because_of(error, index))
+        return EMPTY

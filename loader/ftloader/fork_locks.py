@@ -5,6 +5,7 @@ may go on using therefore take their lock from here. What it guards may be half 
 steps that leave nothing broken.
 """
 
+import functools
 import os
 import threading
 import weakref
@@ -28,6 +29,17 @@ def lock() -> threading.Lock:
 def rlock() -> threading.RLock:
     """A new ``threading.RLock``, likewise."""
     return renewed(threading.RLock())
+
+
+def guarded[**P, R](function: Callable[P, R], by: threading.RLock) -> Callable[P, R]:
+    """*function*, which one thread at a time calls."""
+
+    @functools.wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        with by:
+            return function(*args, **kwargs)
+
+    return alone
 
 
 def renewed[T](new: T) -> T:

@@ -14,20 +14,10 @@ from typing import Any, ClassVar
 
 from ftloader import data_pipes, fork_locks
 from ftloader.error_notes import annotate
-from ftloader.fetch import EMPTY, Fetched
+from ftloader.fetch import Fetched
 from ftloader.process_worker import Task, WorkerStart, answer_what_cannot_be_pickled
 from ftloader.state.iterator import ResumableDataLoaderIter
 from ftloader.torch_private import MultiProcessingDataLoaderIter, signal_handling
-
-
-def _one_at_a_time(function: Callable, lock: Any) -> Callable:
-    @functools.wraps(function)
-    def locked(*args: Any) -> Any:
-        with lock:
-            return function(*args)
-
-    return locked
-
 
 # What torch keeps of its workers' processes is a map in C++ without a lock: without the GIL, two
 # threads that start or end iterators at the same time, torch's own or ours, crash the interpreter.
@@ -58,7 +48,7 @@ def _error_if_any_worker_fails() -> None:
 
 signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
 for _name in ("_set_worker_pids", "_remove_worker_pids"):
-    setattr(signal_handling, _name, _one_at_a_time(getattr(signal_handling, _name), _map_of_workers))
+    setattr(signal_handling, _name, fork_locks.guarded(getattr(signal_handling, _name), _map_of_workers))
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
@@ -135,12 +125,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             except StopIteration:
                 break
             fetched = data if type(data) is Fetched else Fetched(data)
-            self._skip_log.add(fetched.skipped)
-            if fetched.ended:
-                self._progress.worker_ended(self._current[1], fetched.state)
-                continue
-            self._progress.handed_over(*self._current, fetched.state)
-            if fetched.data is not EMPTY:
+            if self._hand_over(fetched, *self._current):
                 return fetched.data
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None

@@ -20,9 +20,9 @@ import os
 import pickle
 import sys
 import traceback
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
@@ -30,7 +30,7 @@ from ftloader.fetch import EMPTY, Epoch, Fetched, Fetcher, Recipe
 from ftloader.malloc import keep_freed_memory
 from ftloader.on_error import ErrorPolicy
 from ftloader.state.format import Untaken
-from ftloader.state.workers import StatefulIterableFetcher, StatefulMapFetcher, WorkerState
+from ftloader.state.workers import IterableFetcher, StatefulMapFetcher, WorkerState
 from ftloader.strict_random import Watch
 from ftloader.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.torch_private import worker as _torch_worker
@@ -105,14 +105,10 @@ class WorkerFetcher:
         return fetched if fetched.data is EMPTY else fetched.data
 
 
-class FailedStart:
-    """In place of a fetcher where there is none: each batch is answered with the error."""
-
-    def __init__(self, error: Exception, worker_id: int) -> None:
-        self._answer = NotedException(error, _where(worker_id))
-
-    def fetch(self, task: Task) -> Any:
-        return self._answer
+def failing_fetcher(error: Exception, worker_id: int) -> Any:
+    """In place of a ``WorkerFetcher`` where there is none: each batch is answered with the error."""
+    answer = NotedException(error, _where(worker_id))
+    return types.SimpleNamespace(fetch=lambda task: answer)
 
 
 @dataclass
@@ -160,17 +156,17 @@ class WorkerStart:
                 _where(worker_id),
             )
             if failure is not None:
-                return FailedStart(failure, worker_id)
+                return failing_fetcher(failure, worker_id)
             try:
                 recipe = Recipe(auto_collation, collate_fn, drop_last, self.policy)
                 fetcher: Fetcher
                 if kind == DatasetKind.Iterable:
-                    fetcher = StatefulIterableFetcher(recipe, dataset, worker_id, next(states))
+                    fetcher = IterableFetcher(recipe, dataset, worker_id, next(states))
                 else:
                     fetcher = StatefulMapFetcher(recipe, dataset, next(states))
             except Exception as error:
                 # torch would end the process here in all epochs but the first.
-                return FailedStart(without_stop_iteration(error, "iter(dataset)"), worker_id)
+                return failing_fetcher(without_stop_iteration(error, "iter(dataset)"), worker_id)
             return WorkerFetcher(fetcher, worker_id)
 
         DatasetKind.create_fetcher = staticmethod(create_fetcher)
@@ -183,26 +179,21 @@ def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: st
 
     def answer(error: Exception, message: Any) -> None:
         number, sent = message
-        if isinstance(sent, Fetched) and sent.state is not None:
+        if isinstance(sent, Fetched) and not isinstance(sent.state, Untaken | None):
             why = f"it cannot be sent to the main process ({type(error).__name__}: {error})"
-            try:
-                _send_now(results, (number, replace(sent, state=Untaken("dataset", why))))
-                return
-            except Exception as again:
-                error = again
-        annotate(error, note)
-        _send_now(results, (number, NotedException(error, where)))
+            sent = replace(sent, state=Untaken("dataset", why))
+        else:
+            annotate(error, note)
+            sent = NotedException(error, where)
+        if results is not queue:
+            results.put((number, sent))
+            return
+        # In front of what the worker has put since: after the end of its share, torch knows no batch of it. This is
+        # the thread that empties the buffer, and has given back the message's place in the queue.
+        queue._sem.acquire()
+        queue._buffer.appendleft((number, sent))
 
     queue._on_queue_feeder_error = answer
-
-
-def _send_now(queue: Any, message: Any) -> None:
-    """As the queue's own thread sends: what is put would come after what has been put since, perhaps the end of the
-    worker's share, with which the main process forgets what it waits for. Raises what pickling raises."""
-    pickled = ForkingPickler.dumps(message)
-    queue._sem.acquire()  # as put() does: get() releases it
-    with queue._wlock:
-        queue._writer.send_bytes(pickled)
 
 
 def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:

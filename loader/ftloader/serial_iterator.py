@@ -11,9 +11,9 @@ from torch.utils.data.graph_settings import apply_sharding
 
 from ftloader import data_pipes
 from ftloader.error_notes import without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Fetcher, MapFetcher
+from ftloader.fetch import Epoch, Fetcher, MapFetcher
 from ftloader.state.iterator import ResumableDataLoaderIter
-from ftloader.state.workers import StatefulIterableFetcher
+from ftloader.state.workers import IterableFetcher
 from ftloader.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
 
 
@@ -38,7 +38,7 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
         self._number = 0  # of the next batch
         self._dataset_fetcher: Fetcher
         if self._dataset_kind == DatasetKind.Iterable:
-            self._dataset_fetcher = StatefulIterableFetcher(self._recipe, self._dataset, 0, *self.worker_states())
+            self._dataset_fetcher = IterableFetcher(self._recipe, self._dataset, 0, *self.worker_states())
         else:
             self._dataset_fetcher = MapFetcher(self._recipe, self._dataset)
 
@@ -59,11 +59,8 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
                 if isinstance(error, StopIteration):
                     raise without_stop_iteration(error, "the dataset or collate_fn") from error
                 raise
-            self._skip_log.add(fetched.skipped)
-            if fetched.ended:
-                self._progress.worker_ended(0, fetched.state)
-                break
-            self._progress.handed_over(number, 0, fetched.state)
-            if fetched.data is not EMPTY:
+            if self._hand_over(fetched, number, 0):
                 return pin_memory(fetched.data, self._pin_memory_device) if self._pin_memory else fetched.data
+            if fetched.ended:
+                break
         self._end_epoch()

@@ -11,7 +11,7 @@ import torch
 from ftloader.buffers import BufferPool
 from ftloader.layout import Column, Layout, Slot
 from ftloader.random import this_thread
-from ftloader.torch_private import pin_memory
+from ftloader.torch_private import pinned
 
 
 class _Memory:
@@ -177,9 +177,7 @@ class Slots:
         for leaf, column in zip(self.layout.leaves, self._columns):
             data = None
             if isinstance(leaf, Column):
-                data = collate_fn(tuple(column) if leaf.container is tuple else column)
-                if self._pin_device is not None:
-                    data = pin_memory(data, self._pin_device)
+                data = pinned(collate_fn(tuple(column) if leaf.container is tuple else column), self._pin_device)
             self._collated.append(data)
 
     def batch(self) -> Any:

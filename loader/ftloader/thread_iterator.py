@@ -238,23 +238,17 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 )
             if (result := self._take_arrived()) is not None:
                 outcome, worker_id = result.outcome, self._built_by.pop(result.number, 0)
-                ended = isinstance(outcome, Fetched) and outcome.ended
-                if ended:
+                if isinstance(outcome, Fetched) and outcome.ended:
                     self._with_data.discard(worker_id)
                 # Before the batch is handed over, and also if it is an exception.
                 self._dispatch()
                 if isinstance(outcome, Failure):
                     self._progress.failed(result.number, worker_id)
                     return outcome
-                self._skip_log.add(outcome.skipped)
-                if ended:
-                    self._progress.worker_ended(worker_id, outcome.state)
-                    continue
-                self._progress.handed_over(result.number, worker_id, outcome.state)
-                if outcome.data is not EMPTY:
+                if self._hand_over(outcome, result.number, worker_id):
                     return outcome
             elif self._handed_over == self._dispatched:
-                return self._finish()
+                self._finish()
             elif not self._present:
                 self._pool.stop()
                 return Failure(RuntimeError("all workers have ended: no batch can be built"))
@@ -269,8 +263,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._handed_over += 1
         return result
 
-    def _finish(self) -> Failure | None:
-        """The end of the epoch; a worker's failure to start must not get lost in it."""
+    def _finish(self) -> None:
+        """The end of the epoch. A worker's failure to start must not get lost in it, and comes next."""
         self._state = State.EXHAUSTED
         self._skip_log.report()
         if self._persistent_workers:
@@ -278,7 +272,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         else:
             self.close()
         self._receive_all()
-        return Failure(self._departures.pop(0)) if self._departures else None
 
     # Messages
 

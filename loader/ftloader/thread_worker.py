@@ -24,9 +24,9 @@ from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched, Fetcher, MapFetcher
 from ftloader.malloc import keep_freed_memory
 from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task
 from ftloader.own_copy import Original
-from ftloader.state.workers import StatefulIterableFetcher, WorkerState, begun
+from ftloader.state.workers import IterableFetcher, WorkerState, begun
 from ftloader.strict_random import Watch
-from ftloader.torch_private import LIBRARY, DatasetKind, pin_memory
+from ftloader.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.worker_info import WorkerInfo, acting_as
 
 
@@ -72,7 +72,8 @@ class WorkerContext:
         self._worker_id = worker_id
         self._dataset, collate_fn, self._worker_init_fn = own
         self._recipe = replace(plan.recipe, collate_fn=collate_fn)
-        self._context = own_context()  # the consumer's, as it is now
+        self.within = own_context().run  # a copy of the consumer's, as it is now
+        """Calls a function with the worker's own context variables."""
         self._share = plan.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
@@ -82,9 +83,6 @@ class WorkerContext:
 
     def start_up(self) -> None:
         """Runs ``worker_init_fn``; once per worker."""
-        self._context.run(self._start_up)
-
-    def _start_up(self) -> None:
         plan = self.plan
         if plan.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(plan.pin_memory_device_index)
@@ -101,9 +99,6 @@ class WorkerContext:
 
         Raises ``Cancelled``, or whatever the user's code raises.
         """
-        return self._context.run(self._run, task)
-
-    def _run(self, task: Task) -> Fetched | Failure | None:
         try:
             with acting_as(self._info):
                 if task.assembly is not None:
@@ -129,8 +124,7 @@ class WorkerContext:
             self._share = None
             raise
         self._share = None
-        if plan.pin_memory_device is not None and fetched.data is not EMPTY:
-            fetched.data = pin_memory(fetched.data, plan.pin_memory_device)
+        fetched.data = pinned(fetched.data, plan.pin_memory_device)
         return fetched
 
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
@@ -143,7 +137,7 @@ class WorkerContext:
             # The epoch that it is for was left before this worker had a batch.
             share = begun((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
         state = replace(plan.states[self._worker_id], share=share)
-        return StatefulIterableFetcher(self._recipe, dataset, self._worker_id, state)
+        return IterableFetcher(self._recipe, dataset, self._worker_id, state)
 
 
 def own_of_each(original: Own, dataset_kind: int, count: int) -> list[Own]:
@@ -182,7 +176,7 @@ def run_worker(
                 context.plan.modes.adopt()
                 if context.plan.watch is not None:
                     life.enter_context(context.plan.watch.watching())  # worker_init_fn included
-                context.start_up()
+                context.within(context.start_up)
             finally:
                 _end_if_forked(process)
                 started_up.put(None)
@@ -231,7 +225,8 @@ def _attempt(task: Task, worker_id: int) -> Outcome | None:
     """The outcome of *task*; None if its epoch was cancelled or another worker gives it."""
     try:
         task.epoch.check()
-        outcome = task.contexts[worker_id].run(task)
+        context = task.contexts[worker_id]
+        outcome = context.within(context.run, task)
     except Cancelled:
         return None
     except BaseException as error:

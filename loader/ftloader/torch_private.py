@@ -48,4 +48,9 @@ def collation_name(function: Any) -> str | None:
     return function.__code__.co_name
 
 
+def pinned(data: Any, device_type: str | None) -> Any:
+    """*data* in page-locked memory for such a device, or as it is for None."""
+    return data if device_type is None else pin_memory(data, device_type)
+
+
 __all__ = ["collate", "graph", "pin_memory", "signal_handling", "worker"]

@@ -165,9 +165,13 @@ class WorkerPool:
         Python code, or by a garbage collection (biased reference counting, PEP 703). Without this, the last batches of
         an epoch would stay in memory while persistent workers wait for the next.
         """
+        self._tell(Order.LOOK_UP)
+
+    def _tell(self, order: Order) -> None:
+        """Once to each worker: in a common queue nobody takes a second ``END``."""
         for tasks in self._tasks:
             for _ in range(len(self.threads) // len(self._tasks)):
-                tasks.put(Order.LOOK_UP)
+                tasks.put(order)
 
     def stop(self) -> None:
         """Tells every worker to end after the sample in hand. Returns at once.
@@ -180,9 +184,7 @@ class WorkerPool:
         if self.orphaned:
             return
         _live.discard(self)
-        for tasks in self._tasks:
-            for _ in self.threads:
-                tasks.put(Order.END)
+        self._tell(Order.END)
         send(self._results, None)  # wakes a consumer that waits in another thread
 
     def join(self) -> None:
@@ -195,12 +197,12 @@ class WorkerPool:
             report_stuck(stuck, limit, future)
 
     def dispose(self) -> None:
-        """For the finalizer of the iterator: ``stop()``, and ``join()`` where that is safe. Whoever has stopped the
-        pool before has waited, or must not be held up (an interruption)."""
-        if not self.stopped:
-            self.stop()
-            if self.may_wait():
-                self.join()
+        """For the finalizer of the iterator: ``stop()``, again if it was interrupted, and ``join()`` where that is
+        safe. Whoever has stopped the pool before has waited, or must not be held up (an interruption)."""
+        wait = not self.stopped and self.may_wait()
+        self.stop()
+        if wait:
+            self.join()
 
     def may_wait(self) -> bool:
         """Whether a finalizer may wait for the workers: only in the thread that used the iterator (any other was merely

@@ -5,10 +5,9 @@ that derives from another of torch's iterators, whose calls of ``super().__init_
 here. It draws the order, knows the epoch's number and keeps its ``Progress``. Of the iterators themselves it needs
 
 - that they ask ``_next_index()`` for indices, and nothing else for them,
-- one call for each batch that the consumer is given, goes past, or is given an exception for:
-  ``_progress.handed_over(...)`` or ``_progress.failed(...)``,
+- one call for each batch that the consumer is given, goes past, or is given an exception for: ``_hand_over(...)`` or
+  ``_progress.failed(...)``,
 - ``_progress.finished = True`` where ``StopIteration`` ends the epoch,
-- ``_progress.worker_ended(...)`` where datasets live on in persistent workers,
 - ``_worker_queue_idx_cycle`` where workers take turns, ``worker_states()`` where they start.
 """
 
@@ -21,7 +20,7 @@ import torch
 from torch.utils.data import IterDataPipe
 
 from ftloader import data_pipes
-from ftloader.fetch import Recipe
+from ftloader.fetch import EMPTY, Fetched, Recipe
 from ftloader.on_error import ErrorPolicy
 from ftloader.state.format import (
     NOTHING,
@@ -154,6 +153,15 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
                 next(self._worker_queue_idx_cycle)
             self._sampler_iter = iter(self._index_sampler if self._order is None else ())
         return next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
+
+    def _hand_over(self, fetched: Fetched, number: int, worker_id: int) -> bool:
+        """Keeps account of batch *number*, of this worker; False if there is nothing in it to give to the consumer."""
+        self._skip_log.add(fetched.skipped)
+        if fetched.ended:
+            self._progress.worker_ended(worker_id, fetched.state)
+            return False
+        self._progress.handed_over(number, worker_id, fetched.state)
+        return fetched.data is not EMPTY
 
     def _end_epoch(self) -> NoReturn:
         self._skip_log.report()

@@ -33,10 +33,6 @@ class Order:
 
     Used by the thread that is inside the iterator's ``__next__`` or ``_reset``, like the sampler itself; what other
     threads may read is in the ``Progress``.
-
-    Args:
-        loader: the ``DataLoader``.
-        resume: what to go on from.
     """
 
     def __init__(self, loader: Any, resume: Resume) -> None:

@@ -55,9 +55,14 @@ def chain(index_sampler: Any) -> list[Any]:
         if any(sampler is other for other in found):
             continue
         found.append(sampler)
-        attributes = getattr(sampler, "__dict__", {})
+        attributes = attributes_of(sampler)
         waiting += [attributes[name] for name in _INNER if attributes.get(name) is not None]
     return found
+
+
+def attributes_of(sampler: Any) -> dict[str, Any]:
+    """A copy, made in one step: it may be at work in another thread."""
+    return dict(getattr(sampler, "__dict__", {}))
 
 
 class OwnGenerators:
@@ -99,7 +104,7 @@ class OwnGenerators:
     def _found(self) -> dict[str, Any]:
         found = {LOADER: self._loaders}  # torch refuses what is none
         for position, sampler in enumerate(chain(self._index_sampler)):
-            for name, value in getattr(sampler, "__dict__", {}).items():
+            for name, value in attributes_of(sampler).items():
                 found[f"{position}.{name}"] = value
         return {
             path: value

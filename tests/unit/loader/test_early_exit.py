@@ -2,6 +2,7 @@
 it must."""
 
 import gc
+import sys
 import sysconfig
 import threading
 import time
@@ -256,6 +257,37 @@ def test_states_and_close(endless):
     assert short.state is State.DRAINING
 
 
+def test_an_interruption_in_the_midst_of_stopping(endless):
+    """At each of its lines, as Ctrl-C does."""
+    interrupted = 0
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code is not WorkerPool.stop.__code__:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    while True:
+        left = interrupted + 1
+        iterator = iter(endless)
+        sys.settrace(trace)
+        try:
+            iterator.close()
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            sys.settrace(None)
+        del iterator
+        assert collect_until(lambda: worker_threads() == [])
+        if left > 0:
+            break
+    assert interrupted > 5
+
+
 def test_close_wakes_a_consumer_in_another_thread():
     waiting, release = threading.Event(), threading.Event()
 
@@ -286,7 +318,9 @@ def test_close_wakes_a_consumer_in_another_thread():
     assert len(errors) == 1 and "was shut down" in errors[0]
 
 
-def test_the_rest_of_the_batch_in_hand_is_skipped(monkeypatch):
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+def test_the_rest_of_the_batch_in_hand_is_skipped(kind, monkeypatch):
+    """Also where one worker builds the batch, as it does if the sampler does not yield lists."""
     loaded = []
     started, go_on = threading.Event(), threading.Event()
 
@@ -297,7 +331,8 @@ def test_the_rest_of_the_batch_in_hand_is_skipped(monkeypatch):
             assert go_on.wait(30)
             return index
 
-    iterator = iter(DataLoader(Recorded(), batch_size=1000, num_workers=1, worker_method="thread"))
+    batches = [kind(list(range(1000)))]
+    iterator = iter(DataLoader(Recorded(), batch_sampler=batches, num_workers=1, worker_method="thread"))
     assert started.wait(30)
     join = WorkerPool.join
     monkeypatch.setattr(WorkerPool, "join", lambda pool: go_on.set() or join(pool))  # once it has been told to end

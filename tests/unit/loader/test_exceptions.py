@@ -101,6 +101,13 @@ def test_stop_iteration_from_collate_and_from_an_iterable_dataset():
         assert [type(error) for error in errors] == [RuntimeError]
 
 
+def test_the_note_on_a_batch_without_samples(worker_method):
+    dl = DataLoader([1, 2], batch_sampler=[[]], num_workers=1, worker_method=worker_method)
+    with pytest.raises(IndexError) as caught:  # default_collate's
+        next(iter(dl))
+    assert caught.value.__notes__[-1].endswith("from samples [] (0 samples)")
+
+
 def test_ragged_samples_in_default_collate(worker_method):
     samples = [torch.zeros(2), torch.zeros(2), torch.zeros(2), torch.zeros(3), torch.ones(2)]
     dl = DataLoader(samples, batch_size=2, num_workers=2, worker_method=worker_method)

@@ -275,6 +275,20 @@ def test_an_error_in_collate_is_not_a_samples(method, workers):
     assert dl.skipped.count == 0
 
 
+class Given(IterableDataset):
+    def __iter__(self):
+        return iter([0, SKIP, 2])
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", minus])
+@pytest.mark.parametrize("dataset", [[0, SKIP, 2], Given()], ids=["map", "iterable"])
+@pytest.mark.parametrize(("method", "workers"), ways(most=1))
+def test_a_sample_that_is_skip_is_not_left_out(method, workers, dataset, on_error):
+    common = {"num_workers": workers, "worker_method": method, "on_error": on_error}
+    assert list(DataLoader(dataset, batch_size=2, collate_fn=list, **common)) == [[0, SKIP], [2]]
+    assert list(DataLoader(dataset, batch_size=None, **common)) == [0, SKIP, 2]
+
+
 @left_out
 @pytest.mark.parametrize(("method", "workers"), ways(most=1))
 def test_iterable_style(method, workers):

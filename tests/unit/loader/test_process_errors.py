@@ -126,6 +126,30 @@ def test_a_batch_that_cannot_be_pickled_is_an_error(unpicklable):
     assert list(iterator) == [2, 3]
 
 
+class EndsFirst(IterableDataset):
+    """One sample. That it cannot be pickled is only found when the worker has put the end of its share into the queue."""
+
+    ended = threading.Event()  # of the worker's process
+
+    def __iter__(self):
+        yield self
+        self.ended.set()
+
+    def __reduce__(self):
+        assert self.ended.wait(60)
+        time.sleep(0.2)  # the worker is on its way from there to the queue
+        raise TypeError("stays here")
+
+
+def test_the_last_batch_of_a_share_that_cannot_be_pickled():
+    dl = DataLoader(
+        EndsFirst(), batch_size=None, num_workers=1, worker_method="process", multiprocessing_context="fork"
+    )
+    batches, errors = drain(iter(dl))
+    assert batches == [] and [type(error) for error in errors] == [TypeError]
+    assert "stays here" in str(errors[0])
+
+
 def test_an_index_that_cannot_be_pickled_is_an_error():
     class Some(Dataset):
         def __getitem__(self, index):

@@ -1,5 +1,7 @@
 """num_workers=0 is torch's serial path, with the random numbers and notes that workers have."""
 
+import itertools
+import sys
 import threading
 import traceback
 
@@ -9,6 +11,7 @@ from torch.utils.data import Dataset, IterableDataset
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from ftloader import DataLoader
+from ftloader.fetch import MapFetcher
 from ftloader.random import sample_rng
 from ftloader.serial_iterator import SerialDataLoaderIter
 
@@ -209,3 +212,31 @@ def test_pinning_without_an_accelerator_warns_as_torch_does():
     with pytest.warns(UserWarning, match="no accelerator is found"):
         batch = next(iter(DataLoader([1], collate_fn=Custom, pin_memory=True)))
     assert not batch.pinned
+
+
+def test_an_interruption_is_raised_as_it_is_wherever_it_strikes():
+    """At each line of the fetcher, as Ctrl-C does."""
+    left = 0
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code is not MapFetcher.fetch.__code__:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    for line in itertools.count(1):
+        left = line
+        batches = iter(DataLoader([1, 2], batch_size=2))
+        sys.settrace(trace)
+        try:
+            next(batches)
+        except KeyboardInterrupt:
+            continue
+        finally:
+            sys.settrace(None)
+        break
+    assert line > 10

@@ -71,6 +71,30 @@ def test_states_taken_by_another_thread_between_epochs_are_whole(way):
     assert {state["phase"] for state in states.values()} <= {"begin", "midst", "end"}
 
 
+@pytest.mark.thread_unsafe(reason="sets the switch interval")
+def test_a_sampler_may_change_its_attributes_meanwhile():
+    class Changing(torch.utils.data.SequentialSampler):
+        def __iter__(self):
+            for _ in range(200_000):
+                self.batches = self.lengths = None
+                del self.batches, self.lengths
+            return super().__iter__()
+
+    sampler = Changing(range(2))
+    vars(sampler).update({f"setting_{number}": number for number in range(200)})
+    loader = DataLoader(range(2), sampler=sampler)
+    changing = threading.Thread(target=list, args=[sampler])
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    changing.start()
+    try:
+        while changing.is_alive():
+            loader.state_dict()
+    finally:
+        sys.setswitchinterval(interval)
+        changing.join()
+
+
 @pytest.mark.parametrize("way", ["serial", "threads"])
 def test_the_state_may_be_asked_for_anywhere(way):
     class Asking(torch.utils.data.Sampler):
