@@ -191,6 +191,8 @@ def main(arguments: list[str] | None = None) -> int:
     except imports.LockError as error:
         print(f"ftrun.info: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # which its children were sent, too
+        return 130
     info["problems"] = check_twin(info, options.expect) + info["problems"]
     if options.verify and info["lock"] is None:
         info["problems"].append(f"no lock file at {imports.DEFAULT_LOCK}: name one with --lock")

@@ -23,6 +23,10 @@ _GRACE = 2.0
 """Seconds for the stacks to be written, once they are asked for."""
 
 
+_STARTING = "starting"
+"""What a process does before it says what it does."""
+
+
 class _Outcome(NamedTuple):
     """How one process ended."""
 
@@ -84,6 +88,8 @@ def _failed(options: Any, outcome: _Outcome) -> int:
         status = 3
     elif outcome.answer:
         text, status = outcome.answer["error"], outcome.answer["status"]
+    elif outcome.step == _STARTING:
+        text, status = "the audit's process ended before it loaded the dataset; what it said is above", 3
     else:
         text, status = f"the dataset ended the process while {outcome.step} (os._exit()?): it cannot be audited", 3
     if options.json:
@@ -140,7 +146,7 @@ def _listen(pipe: Any, deadline: float) -> tuple[dict[str, Any] | None, str, boo
 
     The dataset may write into the pipe, or close it: what is none of the child's messages is not one.
     """
-    answer, step, threads, rest = None, "starting", False, b""
+    answer, step, threads, rest = None, _STARTING, False, b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:

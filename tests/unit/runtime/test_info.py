@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 import sysconfig
+from unittest import mock
 
 import pytest
 
 from ftrun import environment as env
 from ftrun import imports
+from ftrun import info as environment_info
 
 
 def lock_of(path, **versions: str):
@@ -90,6 +92,11 @@ def test_bad_lock(run_bench, tmp_path, content, word):
         (tmp_path / "lock").write_text(content)
     done = run_bench("--verify", "--lock", tmp_path / "lock", module="ftrun.info")
     assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr
+
+
+def test_interrupted(monkeypatch):
+    monkeypatch.setattr(environment_info, "collect", mock.Mock(side_effect=KeyboardInterrupt))
+    assert environment_info.main([]) == 130
 
 
 def test_markers_decide_what_is_locked(tmp_path):

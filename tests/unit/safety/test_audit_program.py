@@ -105,6 +105,15 @@ def test_a_deadlock_is_a_finding_with_stacks():
     assert "with second:" in answer.stdout
 
 
+def test_a_torch_that_cannot_be_imported_is_not_the_datasets_fault(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('no libcudart')\n")
+    variables = {**environment(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{importable()}"}
+    done = subprocess.run(command("clean"), capture_output=True, text=True, timeout=LIMIT, env=variables)
+    assert done.returncode == 3
+    assert "no libcudart" in done.stderr
+    assert done.stderr.endswith("the audit's process ended before it loaded the dataset; what it said is above\n")
+
+
 def test_the_time_limit_shows_where_it_was():
     answer = run("NeverEnds", "--time-limit", "8")
     assert answer.returncode == 3, answer.stderr
