@@ -36,7 +36,7 @@ def sentences(document: dict) -> list[str]:
         wanted = len(part["scenarios"]) * len(document["options"]["configs"])
         of = f"{len(part['results'])} of {wanted} results are there" if wanted else "there is no result"
         found.append(f"INCOMPLETE: the thread-safety suite did not come to its end ({part['reason']}); {of}. {again}")
-    found += [_of(config, results) for config, results in _by_config(document).items() if results]
+    found += [_of(config, [*results.values()]) for config, results in _by_config(document).items() if results]
     if ran(document):
         found.append(
             "No failure in so many rounds is no proof that there is none; a longer run looks harder "
@@ -57,9 +57,11 @@ def _of(config: str, results: list[dict]) -> str:
     return f"{head}; {len(bad)} did not pass: {names}{more}."
 
 
-def _by_config(document: dict) -> dict[str, list[dict]]:
+def _by_config(document: dict) -> dict[str, dict[str, dict]]:
+    """The results by configuration and scenario."""
+    results = document["stress"]["results"]
     return {
-        config: [each for each in document["stress"]["results"] if each["configuration"] == config]
+        config: {each["scenario"]: each for each in results if each["configuration"] == config}
         for config in document["options"]["configs"]
     }
 
@@ -67,17 +69,13 @@ def _by_config(document: dict) -> dict[str, list[dict]]:
 def table(document: dict) -> Table:
     """Scenario by scenario: threads, and in each configuration iterations and failures."""
     by_config = _by_config(document)
-    found = {config: {each["scenario"]: each for each in results} for config, results in by_config.items()}
     rows = []
     for name in document["stress"]["scenarios"]:
-        of = [results.get(name) for results in found.values()]
+        of = [results.get(name) for results in by_config.values()]
         threads = next((str(result["threads"]) for result in of if result), "")
         rows.append((name, threads, *(cell for result in of for cell in _cells(result))))
-    head = (
-        "scenario",
-        "threads",
-        *(f"{config}: {what}" for config in by_config for what in ("iterations", "failures")),
-    )
+    columns = (f"{config}: {what}" for config in by_config for what in ("iterations", "failures"))
+    head = ("scenario", "threads", *columns)
     return Table(head, tuple(rows), frozenset(range(1, len(head))))
 
 

@@ -391,13 +391,15 @@ def test_disturbed_rounds_are_told():
             },
         }
 
-    scenario = {"rounds": [one(1), one(2, "other processes used 0.25 of 2 CPUs"), {**one(3), "disturbance": None}]}
+    # Where the system tells nothing of others.
+    nothing = {**one(3)["disturbance"], "other_cpus": None, "before": {"load": None}}
+    scenario = {"rounds": [one(1), one(2, "other processes used 0.25 of 2 CPUs"), {**one(3), "disturbance": nothing}]}
     assert words.disturbed(scenario) == ["1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."]
     assert words.disturbed({"rounds": [one(1)]}) == []
     table = tables.rounds(scenario)
     assert table.head == ("round", "seconds", "load before", "CPUs used", "by others", "disturbed by")
     assert table.rows[1] == ("2", "3", "1.50", "1.90", "0.25", "other processes used 0.25 of 2 CPUs")
-    assert table.rows[2] == ("3", "3", "", "", "", "")
+    assert table.rows[2] == ("3", "3", "", "1.90", "", "")
 
 
 def test_every_chart_has_its_figures_in_its_table(many):
