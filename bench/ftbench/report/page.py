@@ -19,7 +19,8 @@ import matplotlib.style
 from matplotlib.figure import Figure
 
 from ftbench.report import charts, findings, repeat, safety, tables, texts, words
-from ftbench.report.pictures import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, Chart, wrapped
+from ftbench.report.pictures import Chart
+from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
 from ftrun.escape import terminal
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"

@@ -1,62 +1,18 @@
-"""Charts and how they look: values in rows, one below the other (bars, waterfalls, ratios, boxes), and curves.
+"""Charts and their pictures: values in rows, one below the other (bars, waterfalls, ratios, boxes), and curves."""
 
-The colours of configurations are Okabe and Ito's, which people with any kind of colour vision tell apart. Hatching,
-dashes and the shape of a mark say which kind of workers, without colour.
-"""
-
-import itertools
-import json
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import MaxNLocator
 
-from ftbench.report import words
+from ftbench.report import style, words
+from ftbench.report.style import BACK, BAR, COLOURS, GAP, GRID, LETTER, LINE, LOOKS, SHOWN, SOFT, TEXT, WIDTH, Legend
 from ftbench.report.tables import Table
-from ftrun.escape import one_line
 
-# Of the page and of what is no configuration's in charts: for light and for dark.
-PALETTE = {
-    "text": ("#1c1e21", "#e6e7e9"),
-    "back": ("#ffffff", "#16181b"),
-    "soft": ("#5a6068", "#a9b0ba"),
-    "grid": ("#e4e7eb", "#30343a"),
-    "card": ("#f5f6f8", "#202328"),
-    "strong": ("#005a9c", "#7cc4ff"),
-    "alarm": ("#b00020", "#ff8a93"),
-    "shown": ("#0072b2", "#56b4e9"),
-}
-# Charts are drawn in the light ones.
-TEXT, BACK, SOFT, GRID, ALARM, SHOWN = (PALETTE[name][0] for name in ("text", "back", "soft", "grid", "alarm", "shown"))
-COLOURS = {"gil": "#e69f00", "ft-gil": "#56b4e9", "ft": "#009e73"}
-TARGET = "#d55e00"
-# Pixels: of a chart, of a line of text, of a bar, and between groups and charts.
-WIDTH, LINE, BAR, GAP = 384, 18, 18, 14
-# Below any plot: the marks of its axis and what they are of.
-BELOW = 46
-# A character, on average.
-LETTER = 7.4
-# Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for hovering.
-LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
-MOST_LOG_MARKS = 6
-RATIO_MARKS = (
-    (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10),
-    (0.1, 0.2, 0.5, 1, 2, 5, 10),
-    (0.001, 0.01, 0.1, 1, 10, 100, 1000),
-    (0.5, 0.8, 1, 1.25, 2),
-    (0.8, 0.9, 1, 1.1, 1.25),
-    (0.95, 1, 1.05),
-    (0.99, 1, 1.01),
-)
-Legend = Sequence[tuple[str, Artist]]
-"""Names and samples."""
 # What is left of the plot, and its width; on the right the last mark needs some room.
 MARGIN, PLOT = 6, WIDTH - 32
 # Behind texts, so that no line crosses them.
@@ -70,33 +26,7 @@ TOO_FAR = 50
 WIDEST = 10
 # No axis reaches further: matplotlib computes with what is beyond.
 MOST = 1e300
-TARGET_MARK = {"linestyle": "", "marker": "|", "markersize": 16, "markeredgewidth": 3, "color": TARGET}
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a variant looks: the hatching of bars, the dashes and marks of curves."""
-
-    hatch: str
-    dash: str | tuple
-    mark: str
-
-
-# By variant: those that never meet in a chart share one, for there are but eight hatchings.
-LOOKS = {
-    variant: look
-    for look, variants in (
-        (Look("", "-", "o"), ("loader-thread", "bare-thread")),
-        (Look("///", (0, (4, 2)), "s"), ("loader-process", "bare-process")),
-        (Look("++", (0, (7, 2)), "*"), ("loader-decode", "loader-stack")),
-        (Look("xx", (0, (1, 1.5)), "X"), ("torch-process", "loader-spawn")),
-        (Look("/-", "-.", "D"), ("nodes-thread", "loader-forkserver")),
-        (Look("\\\\\\", (0, (7, 2, 2, 2)), "^"), ("spdl",)),
-        (Look("---", (0, (3, 1)), "P"), ("spdl-samples",)),
-        (Look("|||", (0, (2, 3)), "v"), ("loop", "serial")),
-    )
-    for variant in variants
-}
+TARGET_MARK = {"linestyle": "", "marker": "|", "markersize": 16, "markeredgewidth": 3, "color": style.TARGET}
 
 
 @dataclass(frozen=True)
@@ -151,20 +81,20 @@ class Rows:
     @property
     def height(self) -> float:
         """All in all."""
-        return self._places()[2] + BELOW + legend_height(self._legend())
+        return self._places()[2] + style.BELOW + style.legend_height(self._legend())
 
     def _places(self) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
         """(place, text, how it looks), (where a row begins, its middle, it), and the height of all rows."""
         texts, rows, at = [], [], 0.0
         for title, group in self.groups:
             at += GAP if at else 0
-            for line in wrapped(title, LINE_LETTERS - 4):
+            for line in style.wrapped(title, style.LINE_LETTERS - 4):
                 texts.append((at, line, {"weight": "bold"}))
                 at += LINE
             for row in group:
                 begin = at
                 for text, colour in ((row.label, TEXT), (row.detail, SOFT)):
-                    for line in wrapped(text):
+                    for line in style.wrapped(text):
                         texts.append((at, line, {"color": colour}))
                         at += LINE
                 rows.append((begin, at + BAR / 2 + 1, row))
@@ -174,11 +104,11 @@ class Rows:
     def draw(self, figure: Figure, left: float, top: float) -> None:
         """Draw it, from this place on."""
         texts, places, height = self._places()
-        axes = place(figure, left + MARGIN, top, PLOT, height)
+        axes = style.place(figure, left + MARGIN, top, PLOT, height)
         axes.spines["left"].set_visible(False)
         axes.set_ylim(height, 0)
         axes.set_yticks([])
-        axes.set_xlabel(cut(self.unit))
+        axes.set_xlabel(style.cut(self.unit))
         self._scale(axes)
         axes.grid(axis="x", color=GRID, linewidth=0.8)
         across = axes.get_yaxis_transform()
@@ -187,12 +117,12 @@ class Rows:
         for begin, middle, row in places:
             self._paint(axes, middle, row)
             behind = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
-            axes.annotate(cut(row.text), (max(row.ends), middle), annotation_clip=False, **behind)
+            axes.annotate(style.cut(row.text), (max(row.ends), middle), annotation_clip=False, **behind)
             whole = Rectangle(
                 (0, begin), 1, middle + BAR / 2 - begin, transform=across, fill=False, linewidth=0, zorder=9
             )
-            hover(axes.add_patch(whole), row.hover)
-        draw_legend(axes, self._legend(), 0)
+            style.hover(axes.add_patch(whole), row.hover)
+        style.draw_legend(axes, self._legend(), 0)
 
     def _scale(self, axes: Axes) -> None:
         raise NotImplementedError
@@ -208,7 +138,7 @@ class Rows:
         high = max(high, *(low + (max(row.ends) - low) / (1 - row.written) for row in self.rows))
         high = min(high, MOST) if high > low else low + 1
         axes.set_xlim(low, high)
-        axes.set_xticks(*round_marks(low, high, 4))
+        axes.set_xticks(*style.round_marks(low, high, 4))
 
     def _logarithmic(self, axes: Axes, low: float) -> None:
         """Make the axis a logarithmic one from a little below `low` on, likewise."""
@@ -217,8 +147,8 @@ class Rows:
         axes.set_xscale("log")
         axes.minorticks_off()
         axes.set_xlim(low * (low / high) ** 0.08, high)
-        axes.set_xticks(*log_marks(low, high, self.unit))
-        axes.set_xlabel(cut(f"{self.unit}, logarithmic"))
+        axes.set_xticks(*style.log_marks(low, high, self.unit))
+        axes.set_xlabel(style.cut(f"{self.unit}, logarithmic"))
 
 
 @dataclass(frozen=True)
@@ -284,7 +214,7 @@ class Ratios(Rows):
         most = min(max(every), max(middle) * WIDEST) / 0.85
         axes.set_xscale("log")
         axes.set_xlim(least, most)
-        marks = ratio_marks(least, most)
+        marks = style.ratio_marks(least, most)
         axes.set_xticks(marks, [f"{mark:g}x" for mark in marks])
         axes.minorticks_off()
         axes.axvline(1, color=TEXT, linewidth=1)
@@ -380,7 +310,7 @@ class Curves:
     @property
     def height(self) -> float:
         """In pixels."""
-        return LINE + 10 + CURVE_HEIGHT + BELOW + legend_height(self._legend())
+        return LINE + 10 + CURVE_HEIGHT + style.BELOW + style.legend_height(self._legend())
 
     def draw(self, figure: Figure, left: float, top: float) -> None:
         """Draw it, from this place on."""
@@ -388,13 +318,13 @@ class Curves:
         ends += [self.most] if self.most else []
         if self.logarithmic:
             low, high = min(ends) / 1.1, max(ends) * 1.1
-            marks, texts = log_marks(low, high, self.unit)
+            marks, texts = style.log_marks(low, high, self.unit)
         else:
             low, high = min(0.0, *ends), min(max(0.0, *ends) * 1.08, MOST)
             high = high or (0.0 if low < 0 else 1.0)
-            marks, texts = round_marks(low, high)
+            marks, texts = style.round_marks(low, high)
         margin = 14 + LETTER * max(map(len, texts))
-        axes = place(figure, left + margin, top + LINE + 10, WIDTH - 20 - margin, CURVE_HEIGHT)
+        axes = style.place(figure, left + margin, top + LINE + 10, WIDTH - 20 - margin, CURVE_HEIGHT)
         axes.grid(color=GRID, linewidth=0.8)
         if self.ideal:
             axes.plot(*zip(*self.ideal, strict=True), color=TEXT, linewidth=1.5, linestyle=":")
@@ -406,10 +336,10 @@ class Curves:
         axes.set_ylim(low, high)
         axes.set_yticks(marks, texts)
         self._mark(axes, WIDTH - 20 - margin)
-        axes.set_xlabel(cut(self.axis.title))
+        axes.set_xlabel(style.cut(self.axis.title))
         above = {"xycoords": "axes fraction", "xytext": (4 - margin, 8), "textcoords": "offset points"}
-        axes.annotate(cut(self.unit), (0, 1), **above)
-        draw_legend(axes, self._legend(), 4 - margin)
+        axes.annotate(style.cut(self.unit), (0, 1), **above)
+        style.draw_legend(axes, self._legend(), 4 - margin)
 
     def _mark(self, axes: Axes, width: float) -> None:
         """Mark the horizontal axis, at every second place or fewer if there is no room for all texts."""
@@ -417,11 +347,11 @@ class Curves:
             axes.set_xscale("log")
             axes.minorticks_off()
         if self.axis.values:
-            texts = [cut(text, MARK_LETTERS) for text in self.axis.texts]
+            texts = [style.cut(text, style.MARK_LETTERS) for text in self.axis.texts]
             step = math.ceil(LETTER * (max(map(len, texts)) + 1) * len(texts) / width)
             axes.set_xticks(self.axis.values[::step], texts[::step])
         else:
-            axes.set_xticks(*round_marks(*axes.get_xlim()))
+            axes.set_xticks(*style.round_marks(*axes.get_xlim()))
 
     def _legend(self) -> Legend:
         found = [(line.label, Line2D([], [], markersize=7, **_how(line))) for line in self.lines]
@@ -447,7 +377,7 @@ def _draw_line(axes: Axes, line: Line) -> None:
     points = list(zip(line.x, line.y, line.hover, strict=True))
     for x, y, text in [*points[: -1 : math.ceil(len(points) / MOST_MARKS)], points[-1]]:
         (point,) = axes.plot(x, y, **{**how, "linestyle": ""}, marker=mark, markersize=7, zorder=4)
-        hover(point, text)
+        style.hover(point, text)
 
 
 @dataclass(frozen=True)
@@ -465,91 +395,3 @@ class Chart:
     table: Table
     folded: str = ""
     """What it is about, if it is only shown on request."""
-
-
-def cut(text: str, most: int = LINE_LETTERS) -> str:
-    """The beginning of a text, on one line."""
-    text = one_line(text)
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def wrapped(text: str, width: int = LINE_LETTERS, most: int = 3) -> list[str]:
-    """A text in at most so many lines; none of no text."""
-    return textwrap.wrap(one_line(text), width, max_lines=most, placeholder=" …")
-
-
-def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a place in pixels from the figure's top left."""
-    across, down = figure.get_size_inches() * 72
-    axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
-    axes.set_facecolor("none")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(SOFT)
-    axes.tick_params(color=SOFT, labelcolor=TEXT)
-    axes.xaxis.label.set_color(TEXT)
-    return axes
-
-
-def round_marks(low: float, high: float, most: int = 5) -> tuple[list[float], list[str]]:
-    """Marks of an axis at round figures, and their texts."""
-    marks = [float(mark) for mark in MaxNLocator(most).tick_values(low, high) if low <= mark <= high]
-    return marks, [f"{mark:,.5g}" for mark in marks]
-
-
-def log_marks(low: float, high: float, unit: str) -> tuple[list[float], list[str]]:
-    """Marks of a logarithmic axis and their texts: at 1, 2 and 5 of each power of ten, at fewer where too many."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for chosen in ((1, 2, 5), (1, 3), (1,)):
-        marks = [m * 10.0**power for power in powers for m in chosen]
-        marks = [mark for mark in marks if low / 1.001 <= mark <= high * 1.001]
-        if len(marks) <= MOST_LOG_MARKS:
-            break
-    marks = marks[:: math.ceil(len(marks) / MOST_LOG_MARKS) or 1]
-    return marks, [words.amount(mark, unit) for mark in marks]
-
-
-def ratio_marks(least: float, most: float) -> Sequence[float]:
-    """Marks of an axis of ratios: the first of RATIO_MARKS of which there are three in view, and room for all."""
-    edge, apart = (most / least) ** 0.05, (most / least) ** 0.12
-    for every in RATIO_MARKS:
-        marks = [mark for mark in every if least * edge <= mark <= most / edge]
-        if len(marks) >= 3 and all(b / a >= apart for a, b in itertools.pairwise(marks)):
-            return marks
-    return [1]
-
-
-def legend_height(entries: Legend) -> float:
-    """What a legend needs."""
-    lines = sum(len(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries)
-    return 6 + math.ceil(lines / _columns(entries)) * (LINE + 3) if entries else 0
-
-
-def _columns(entries: Legend) -> int:
-    return 2 if max(len(name) for name, _ in entries) <= NAME_LETTERS // 2 - 3 else 1
-
-
-def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
-    """Below the axes and what is written there, `left` pixels from theirs."""
-    if not entries:
-        return
-    box = axes.get_position()
-    across, down = axes.figure.get_size_inches() * 72
-    axes.legend(
-        [handle for _, handle in entries],
-        ["\n".join(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries],
-        loc="upper left",
-        bbox_to_anchor=(left / (box.width * across), -BELOW / (box.height * down)),
-        ncols=_columns(entries),
-        frameon=False,
-        borderaxespad=0,
-        borderpad=0,
-        handlelength=2.2,
-        labelspacing=0.35,
-        labelcolor=TEXT,
-    )
-
-
-def hover(artist: Artist, text: str) -> None:
-    """Have a text shown when the pointer is on something: it becomes a title in ftbench.report.page.svg."""
-    artist.set_gid(json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS]))

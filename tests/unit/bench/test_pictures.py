@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ftbench.plan.variants import VARIANTS
-from ftbench.report import page
-from ftbench.report import pictures as drawing
+from ftbench.report import page, style
 from ftbench.report.pictures import Axis, Bars, Boxes, Chart, Curves, Line, Ratios, Row
 from ftbench.report.tables import Table
 from ftrun.escape import one_line
@@ -139,13 +138,13 @@ def test_long_names_are_cut(count):
     rows = [Row(name, 1.0, None, None, name, "ft", "spdl-samples", detail=name, text=name) for _ in range(count)]
     for picture in (Bars([(name, rows)], name), Curves([line(1.0, label=name)] * count, Axis(name), name)):
         for root in drawn(picture, name):
-            assert max(len(element.text) for element in root.iter(TEXT)) <= drawing.LINE_LETTERS
+            assert max(len(element.text) for element in root.iter(TEXT)) <= style.LINE_LETTERS
             assert float(root.get("height")) < 1500
 
 
 def test_every_variant_has_a_look():
     """And no two of the looks are alike."""
-    assert drawing.LOOKS.keys() == VARIANTS.keys()
-    looks = set(drawing.LOOKS.values())
+    assert style.LOOKS.keys() == VARIANTS.keys()
+    looks = set(style.LOOKS.values())
     for part in ("hatch", "dash", "mark"):
         assert len({getattr(each, part) for each in looks}) == len(looks)

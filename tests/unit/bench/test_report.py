@@ -27,9 +27,8 @@ from ftbench.document.integrity import check
 from ftbench.document.results import load
 from ftbench.plan.contest import Contest
 from ftbench.plan.metrics import METRICS
-from ftbench.report import charts, findings, repeat, tables, texts, words
+from ftbench.report import charts, findings, repeat, style, tables, texts, words
 from ftbench.report import page as pages
-from ftbench.report import pictures as drawing
 from ftbench.scenarios import training
 from ftbench.stats.waterfall import waterfalls
 from ftrun import escape
@@ -561,9 +560,9 @@ def test_nothing_in_the_page_has_the_id_of_another(page):
 def test_a_chart_has_the_pages_colours_and_alone_its_own(many):
     chart = charts.charts(entry(many, "kinds"))[0]
     drawn, alone = pages.svg(chart, ["what was measured"])
-    assert "var(--text)" in drawn and drawing.TEXT not in drawn
-    assert "var(--" not in alone and drawing.TEXT in alone
-    above = ["what was measured", chart.title, *drawing.wrapped(chart.caption)]
+    assert "var(--text)" in drawn and style.TEXT not in drawn
+    assert "var(--" not in alone and style.TEXT in alone
+    above = ["what was measured", chart.title, *style.wrapped(chart.caption)]
     for text, wanted in ((drawn, []), (alone, above)):
         root = ElementTree.fromstring(text)
         shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -781,7 +780,7 @@ def test_pictures_of_every_kind(many):
     assert list(pictures) == ["waterfall.png", *(f"{name}.png" for name in names)]
     for content in pictures.values():
         with Image.open(io.BytesIO(content)) as picture:
-            assert picture.format == "PNG" and picture.width == 2 * (2 * drawing.WIDTH + drawing.GAP)
+            assert picture.format == "PNG" and picture.width == 2 * (2 * style.WIDTH + style.GAP)
             assert len(picture.convert("RGB").getcolors(1 << 24)) > 50
 
 
@@ -867,5 +866,5 @@ def test_hostile_text_stays_text_in_markdown(many):
 
 
 def test_text_of_a_chart_is_text_on_one_line():
-    assert drawing.cut("$x$ <b>\x1b\n") == "$x$ <b>\\x1b "
-    assert drawing.cut("<" * 9, most=3) == "<<…"
+    assert style.cut("$x$ <b>\x1b\n") == "$x$ <b>\\x1b "
+    assert style.cut("<" * 9, most=3) == "<<…"

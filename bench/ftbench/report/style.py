@@ -1,0 +1,169 @@
+"""How charts look: colours, hatching, dashes, marks, texts, axes and legends.
+
+The colours of configurations are Okabe and Ito's, which people with any kind of colour vision tell apart. Hatching,
+dashes and the shape of a mark say which kind of workers, without colour.
+"""
+
+import itertools
+import json
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from ftbench.report import words
+from ftrun.escape import one_line
+
+# Of the page and of what is no configuration's in charts: for light and for dark.
+PALETTE = {
+    "text": ("#1c1e21", "#e6e7e9"),
+    "back": ("#ffffff", "#16181b"),
+    "soft": ("#5a6068", "#a9b0ba"),
+    "grid": ("#e4e7eb", "#30343a"),
+    "card": ("#f5f6f8", "#202328"),
+    "strong": ("#005a9c", "#7cc4ff"),
+    "alarm": ("#b00020", "#ff8a93"),
+    "shown": ("#0072b2", "#56b4e9"),
+}
+# Charts are drawn in the light ones.
+TEXT, BACK, SOFT, GRID, ALARM, SHOWN = (PALETTE[name][0] for name in ("text", "back", "soft", "grid", "alarm", "shown"))
+COLOURS = {"gil": "#e69f00", "ft-gil": "#56b4e9", "ft": "#009e73"}
+TARGET = "#d55e00"
+# Pixels: of a chart, of a line of text, of a bar, and between groups and charts.
+WIDTH, LINE, BAR, GAP = 384, 18, 18, 14
+# Below any plot: the marks of its axis and what they are of.
+BELOW = 46
+# A character, on average.
+LETTER = 7.4
+# Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for hovering.
+LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
+RATIO_MARKS = (
+    (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10),
+    (0.1, 0.2, 0.5, 1, 2, 5, 10),
+    (0.001, 0.01, 0.1, 1, 10, 100, 1000),
+    (0.5, 0.8, 1, 1.25, 2),
+    (0.8, 0.9, 1, 1.1, 1.25),
+    (0.95, 1, 1.05),
+    (0.99, 1, 1.01),
+)
+Legend = Sequence[tuple[str, Artist]]
+"""Names and samples."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a variant looks: the hatching of bars, the dashes and marks of curves."""
+
+    hatch: str
+    dash: str | tuple
+    mark: str
+
+
+# By variant: those that never meet in a chart share one, for there are but eight hatchings.
+LOOKS = {
+    variant: look
+    for look, variants in (
+        (Look("", "-", "o"), ("loader-thread", "bare-thread")),
+        (Look("///", (0, (4, 2)), "s"), ("loader-process", "bare-process")),
+        (Look("++", (0, (7, 2)), "*"), ("loader-decode", "loader-stack")),
+        (Look("xx", (0, (1, 1.5)), "X"), ("torch-process", "loader-spawn")),
+        (Look("/-", "-.", "D"), ("nodes-thread", "loader-forkserver")),
+        (Look("\\\\\\", (0, (7, 2, 2, 2)), "^"), ("spdl",)),
+        (Look("---", (0, (3, 1)), "P"), ("spdl-samples",)),
+        (Look("|||", (0, (2, 3)), "v"), ("loop", "serial")),
+    )
+    for variant in variants
+}
+
+
+def cut(text: str, most: int = LINE_LETTERS) -> str:
+    """The beginning of a text, on one line."""
+    text = one_line(text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def wrapped(text: str, width: int = LINE_LETTERS, most: int = 3) -> list[str]:
+    """A text in at most so many lines; none of no text."""
+    return textwrap.wrap(one_line(text), width, max_lines=most, placeholder=" …")
+
+
+def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes at a place in pixels from the figure's top left."""
+    across, down = figure.get_size_inches() * 72
+    axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
+    axes.set_facecolor("none")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(SOFT)
+    axes.tick_params(color=SOFT, labelcolor=TEXT)
+    axes.xaxis.label.set_color(TEXT)
+    return axes
+
+
+def round_marks(low: float, high: float, most: int = 5) -> tuple[list[float], list[str]]:
+    """Marks of an axis at round figures, and their texts."""
+    marks = [float(mark) for mark in MaxNLocator(most).tick_values(low, high) if low <= mark <= high]
+    return marks, [f"{mark:,.5g}" for mark in marks]
+
+
+def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[list[float], list[str]]:
+    """Marks of a logarithmic axis and their texts: at 1, 2 and 5 of each power of ten, at fewer where too many."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for chosen in ((1, 2, 5), (1, 3), (1,)):
+        marks = [m * 10.0**power for power in powers for m in chosen]
+        marks = [mark for mark in marks if low / 1.001 <= mark <= high * 1.001]
+        if len(marks) <= most:
+            break
+    marks = marks[:: math.ceil(len(marks) / most) or 1]
+    return marks, [words.amount(mark, unit) for mark in marks]
+
+
+def ratio_marks(least: float, most: float) -> Sequence[float]:
+    """Marks of an axis of ratios: the first of RATIO_MARKS of which there are three in view, and room for all."""
+    edge, apart = (most / least) ** 0.05, (most / least) ** 0.12
+    for every in RATIO_MARKS:
+        marks = [mark for mark in every if least * edge <= mark <= most / edge]
+        if len(marks) >= 3 and all(b / a >= apart for a, b in itertools.pairwise(marks)):
+            return marks
+    return [1]
+
+
+def legend_height(entries: Legend) -> float:
+    """What a legend needs."""
+    lines = sum(len(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries)
+    return 6 + math.ceil(lines / _columns(entries)) * (LINE + 3) if entries else 0
+
+
+def _columns(entries: Legend) -> int:
+    return 2 if max(len(name) for name, _ in entries) <= NAME_LETTERS // 2 - 3 else 1
+
+
+def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
+    """Below the axes and what is written there, `left` pixels from theirs."""
+    if not entries:
+        return
+    box = axes.get_position()
+    across, down = axes.figure.get_size_inches() * 72
+    axes.legend(
+        [handle for _, handle in entries],
+        ["\n".join(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries],
+        loc="upper left",
+        bbox_to_anchor=(left / (box.width * across), -BELOW / (box.height * down)),
+        ncols=_columns(entries),
+        frameon=False,
+        borderaxespad=0,
+        borderpad=0,
+        handlelength=2.2,
+        labelspacing=0.35,
+        labelcolor=TEXT,
+    )
+
+
+def hover(artist: Artist, text: str) -> None:
+    """Have a text shown when the pointer is on something: it becomes a title in ftbench.report.page.svg."""
+    artist.set_gid(json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS]))
