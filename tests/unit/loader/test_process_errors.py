@@ -127,7 +127,7 @@ def test_a_batch_that_cannot_be_pickled_is_an_error(unpicklable):
 
 
 class EndsFirst(IterableDataset):
-    """One sample. That it cannot be pickled is only found when the worker has put the end of its share into the queue."""
+    """One sample, whose pickling fails when the worker has put the end of its share into the queue."""
 
     ended = threading.Event()  # of the worker's process
 
