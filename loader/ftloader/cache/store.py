@@ -95,7 +95,8 @@ class Store:
         size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
             raise CacheError(
-                f"sample {key!r} of {length} bytes is larger than a quarter of the budget, max_bytes={self.max_bytes}"
+                f"sample {key!r:.200} of {length} bytes is larger than a quarter of the budget, "
+                f"max_bytes={self.max_bytes}"
             )
         with self.changed:
             while not self.stopped:
@@ -278,17 +279,15 @@ class Store:
                 continue
             if kept is not None:
                 found.append(kept)
-        twice = set()
-        for one in reversed(found):
+        for one in found[::-1]:
             # An earlier writer could not read it, and has fetched its samples again.
             if len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
-                twice.add(one.name)
                 one.unlink()
+                found.remove(one)
             else:
                 self._keys.update(one.keys)
         for one in found:
-            if one.name not in twice:
-                self._keep(one)
+            self._keep(one)
         if damaged:
             warnings.warn(
                 f"the cache {self.directory} goes on without these segments: {'; '.join(damaged)}. Their samples are "
