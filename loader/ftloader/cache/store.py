@@ -48,6 +48,7 @@ class Store:
         self.stopped = False
         self._closer: int | None = None  # the thread that closes it
         self._unsealed: set[SegmentWriter] = set()
+        fork_locks.renewed(self)
         self._syncing = 0  # segments that reach the disk now
         self._keys: set[str] = set()  # of samples, and of those that are fetched now
         self._sealed: dict[str, Segment] = {}  # the oldest first
@@ -70,6 +71,11 @@ class Store:
         except BaseException:
             self._lock.release()
             raise
+
+    def _at_fork_reinit(self) -> None:
+        """Closes a forked child's descriptors: a file that is removed takes its room as long as one is open."""
+        for writer in list(self._unsealed):
+            writer.close()
 
     # Adding
 
