@@ -194,7 +194,7 @@ class Fetchers:
                 break
             except Exception as error:
                 if attempt >= self._retries or isinstance(error, TypeError) or not self._pause(pause):
-                    self._fail(error, f"sample {key!r}")
+                    self._fail(error, f"sample {key!r:.200}")
                     return False
                 with self._changed:
                     self.retried += 1
@@ -204,10 +204,10 @@ class Fetchers:
                 added = self._store.add(key, data)
                 break
             except CacheError as error:
-                self._fail(error, f"sample {key!r}")
+                self._fail(error, f"sample {key!r:.200}")
                 return False
             except OSError as error:  # a full disk, say: the sample is kept, and tried again
-                self._report(error, f"sample {key!r}")
+                self._report(error, f"sample {key!r:.200}")
                 if not self._pause(pause):
                     return False
         with self._changed:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ftloader import fork_locks
 from ftloader.cache import layout, tfrecord
 from ftloader.cache.disk import BLOCK, disk_usage, opened, read_all, read_bytes, write_all
 from ftloader.cache.errors import CacheError, CorruptSampleError, DamagedSegmentError
@@ -137,18 +136,15 @@ class SegmentWriter:
         self._data_end = 0  # of the TFRecord file
         self._most = size if version != TFRECORD else _index_part(size)
         path = os.path.join(directory, self.name)
-        with fork_locks.registering:  # as in sharing
-            self._fd = self._data = os.open(path, _NEW, 0o666)
-            fork_locks.renewed(self)
+        self._fd = self._data = os.open(path, _NEW, 0o666)
         try:
             os.posix_fallocate(self._fd, 0, self._most)
             write_all(self._fd, layout.head(version), 0)
             if version == TFRECORD:
-                with fork_locks.registering:
-                    self._data = os.open(_data_path(path, version), _NEW, 0o666)
+                self._data = os.open(_data_path(path, version), _NEW, 0o666)
                 os.posix_fallocate(self._data, 0, size - self._most)
         except BaseException:
-            self._close()
+            self.close()
             _unlink(path, version)
             raise
 
@@ -203,20 +199,16 @@ class SegmentWriter:
             pairs = list(zip(self._rows, self.keys))
             return _seal((self._fd, self._data), self.directory, self.name, self.version, self._end, pairs)
         finally:
-            self._close()
+            self.close()
 
     def unlink(self) -> None:
         _unlink(os.path.join(self.directory, self.name), self.version)
 
-    def _close(self) -> None:
-        with fork_locks.registering:
-            fds = {self._fd, self._data} - {-1}
-            self._fd = self._data = -1
-            for fd in fds:
-                os.close(fd)
-
-    def _at_fork_reinit(self) -> None:
-        self._close()  # the child's descriptors: a file that is removed takes its room as long as one is open
+    def close(self) -> None:
+        fds = {self._fd, self._data} - {-1}
+        self._fd = self._data = -1
+        for fd in fds:
+            os.close(fd)
 
 
 def number_of(name: str) -> int:

@@ -61,10 +61,9 @@ class LockedFile:
         write_all(self.fd, text.encode().ljust(os.fstat(self.fd).st_size), 0)
 
     def release(self) -> None:
-        with fork_locks.registering:  # as above
-            fd, self.fd = self.fd, -1
-            if fd >= 0:
-                os.close(fd)
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def _at_fork_reinit(self) -> None:
         self.release()  # the child's descriptor only

@@ -48,6 +48,7 @@ class Store:
         self.stopped = False
         self._closer: int | None = None  # the thread that closes it
         self._unsealed: set[SegmentWriter] = set()
+        fork_locks.renewed(self)
         self._syncing = 0  # segments that reach the disk now
         self._keys: set[str] = set()  # of samples, and of those that are fetched now
         self._sealed: dict[str, Segment] = {}  # the oldest first
@@ -70,6 +71,11 @@ class Store:
         except BaseException:
             self._lock.release()
             raise
+
+    def _at_fork_reinit(self) -> None:
+        """Closes a forked child's descriptors: a file that is removed takes its room as long as one is open."""
+        for writer in list(self._unsealed):
+            writer.close()
 
     # Adding
 
@@ -95,7 +101,8 @@ class Store:
         size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
             raise CacheError(
-                f"sample {key!r} of {length} bytes is larger than a quarter of the budget, max_bytes={self.max_bytes}"
+                f"sample {key!r:.200} of {length} bytes is larger than a quarter of the budget, "
+                f"max_bytes={self.max_bytes}"
             )
         with self.changed:
             while not self.stopped:
@@ -278,17 +285,15 @@ class Store:
                 continue
             if kept is not None:
                 found.append(kept)
-        twice = set()
-        for one in reversed(found):
+        for one in found[::-1]:
             # An earlier writer could not read it, and has fetched its samples again.
             if len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
-                twice.add(one.name)
                 one.unlink()
+                found.remove(one)
             else:
                 self._keys.update(one.keys)
         for one in found:
-            if one.name not in twice:
-                self._keep(one)
+            self._keep(one)
         if damaged:
             warnings.warn(
                 f"the cache {self.directory} goes on without these segments: {'; '.join(damaged)}. Their samples are "

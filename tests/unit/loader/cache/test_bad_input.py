@@ -128,6 +128,30 @@ def test_samples_too_large_for_the_budget(opened):
         cache.set_epoch(0)
 
 
+@pytest.mark.parametrize("format", ["segment", "tfrecord"])
+def test_keys_of_any_kind(opened, format):
+    long = "x" * 300_000
+    names = ["a\0b", "a\nb", "../../etc/passwd", "/abs", "", ".", "..", "ü\u2028\udcff", "y" * 2000]
+
+    class Odd(Numbered):
+        def keys(self):
+            return iter([*names, long, *names])
+
+    source = Odd(None)
+    with pytest.warns(RuntimeWarning, match="larger than a quarter of the budget") as caught:
+        cache = opened(source, max_bytes=2 << 20, min_samples=len(names), format=format)
+        with cache._store.changed:
+            assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+    assert len(str(caught[0].message)) < 1000
+    for _ in range(2):
+        cache.set_epoch(0)
+        check(cache)
+        assert sorted(keys_of(cache)) == sorted(names)
+        assert sorted(key for key in source.reads if key != long) == sorted(names)
+        cache.close()
+        cache = opened(Numbered(0), max_bytes=2 << 20, min_samples=len(names), format=format)  # from the disk
+
+
 def test_a_full_disk_keeps_what_is_there_and_goes_on_when_it_can(opened, disk):
     directory = disk(2 << 20)
     ballast = directory / "ballast"

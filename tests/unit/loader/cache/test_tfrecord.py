@@ -48,7 +48,7 @@ def written(directory, count=20, missing=(), seal=True):
             writer.complete(row, key)
     if seal:
         return writer.seal()
-    writer._close()
+    writer.close()
     return writer
 
 
