@@ -6,6 +6,7 @@ Processes, queues, shared memory, the memory pinning thread, dead worker detecti
 
 import contextlib
 import functools
+import multiprocessing.connection
 import multiprocessing.synchronize
 import sys
 import threading
@@ -28,6 +29,7 @@ _TAKING_A_LOCK = {
     for kind in (threading.Condition, multiprocessing.synchronize.SemLock)
     for function in (kind.__enter__, kind.__exit__)
 }
+_ENDS_IN = 2.0  # seconds, of a worker that has closed its connections
 _put_off: list[bool] = []
 """Whether a death was not told. Used in the main thread alone, where signals are handled."""
 
@@ -146,6 +148,22 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         number, data = super()._get_data()
         self._received = number
         return number, data
+
+    def _try_get_data(self, *timeout: float) -> tuple[bool, Any]:
+        try:
+            return super()._try_get_data(*timeout)
+        except (EOFError, OSError) as error:
+            # The memory of a batch is asked of the worker that made it. One that is killed closes its connections
+            # before the system tells of its death, which torch then does not see.
+            at_work = [worker for worker, active in zip(self._workers, self._workers_status, strict=True) if active]
+            ended = multiprocessing.connection.wait([worker.sentinel for worker in at_work], _ENDS_IN)
+            dead = [worker for worker in at_work if worker.sentinel in ended]
+            for worker in dead:
+                worker.join()
+            if dead:
+                pids = ", ".join(str(worker.pid) for worker in dead)
+                raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly") from error
+            raise
 
     def _process_data(self, data: Any, worker_idx: int) -> Any:
         # torch has just taken the batch out of its books. In order it is the one before the

@@ -224,6 +224,41 @@ def test_a_killed_worker_is_an_error(workers):
         list(dl)
 
 
+class DiesHandingOver:
+    """Asks its worker for something, as a tensor asks for its memory; the worker is killed meanwhile."""
+
+    def __reduce__(self):
+        return kill_and_fail, (os.getpid(),)
+
+
+def kill_and_fail(worker):
+    os.kill(worker, signal.SIGKILL)
+    raise EOFError
+
+
+def test_a_worker_that_dies_handing_over_a_batch_is_that_error():
+    for _ in range(20):
+        dl = DataLoader([DiesHandingOver()], batch_size=None, num_workers=1, worker_method="process")
+        with pytest.raises(RuntimeError, match=r"worker \(pid\(?s?\)? .*(killed by signal|exited unexp)"):
+            list(dl)
+
+
+def test_an_error_in_handing_over_a_batch_is_itself_where_all_workers_live(monkeypatch):
+    monkeypatch.setattr("ftloader.process_iterator._ENDS_IN", 0.01)
+    dl = DataLoader([Unreadable()], batch_size=None, num_workers=1, worker_method="process")
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        list(dl)
+
+
+class Unreadable:
+    def __reduce__(self):
+        return fail, ()
+
+
+def fail():
+    raise FileNotFoundError("no such file")
+
+
 def waits_for(queue, frame):
     """Whether the thread with this frame is about to lock *queue* for putting something into it."""
     return frame.f_code is threading.Condition.__enter__.__code__ and frame.f_back.f_code is queue.put.__code__
