@@ -97,7 +97,8 @@ def test_keys_that_fail_in_the_midst(opened):
     cache = opened(source, fetchers=100, retries=3, min_samples=4)
     with pytest.raises(CacheError, match="3 samples are there.*fetching fails: the rest is not yours"):
         cache.set_epoch(0)
-    assert source.reads.count("listing") < 20
+    # Far fewer than failures in a row of 100 fetchers that would tell (200), however late this thread looks.
+    assert source.reads.count("listing") < 150
     cache._min_samples = 3
     cache.set_epoch(0)
     check(cache)
