@@ -1,8 +1,8 @@
 """Leaving before the end, in any way: no thread stays, nothing warns, nothing waits longer than
 it must."""
 
+import contextlib
 import gc
-import sys
 import sysconfig
 import threading
 import time
@@ -14,6 +14,7 @@ import torch
 from ftloader import DataLoader, worker_pool
 from ftloader.thread_iterator import State
 from ftloader.worker_pool import WorkerPool
+from tests.interruption import interrupted_at
 from tests.worker_threads import PREFIX, worker_threads
 
 pytestmark = [
@@ -259,32 +260,16 @@ def test_states_and_close(endless):
 
 def test_an_interruption_in_the_midst_of_stopping(endless):
     """At each of its lines, as Ctrl-C does."""
-    interrupted = 0
-
-    def trace(frame, event, argument):
-        nonlocal left
-        if frame.f_code is not WorkerPool.stop.__code__:
-            return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    while True:
-        left = interrupted + 1
+    interrupted = -1
+    whole = False
+    while not whole:
+        interrupted += 1
         iterator = iter(endless)
-        sys.settrace(trace)
-        try:
+        with contextlib.suppress(KeyboardInterrupt), interrupted_at(interrupted + 1, WorkerPool.stop):
             iterator.close()
-        except KeyboardInterrupt:
-            interrupted += 1
-        finally:
-            sys.settrace(None)
+            whole = True
         del iterator
         assert collect_until(lambda: worker_threads() == [])
-        if left > 0:
-            break
     assert interrupted > 5
 
 

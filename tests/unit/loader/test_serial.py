@@ -1,7 +1,6 @@
 """num_workers=0 is torch's serial path, with the random numbers and notes that workers have."""
 
 import itertools
-import sys
 import threading
 import traceback
 
@@ -14,6 +13,7 @@ from ftloader import DataLoader
 from ftloader.fetch import MapFetcher
 from ftloader.random import sample_rng
 from ftloader.serial_iterator import SerialDataLoaderIter
+from tests.interruption import interrupted_at
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -216,27 +216,12 @@ def test_pinning_without_an_accelerator_warns_as_torch_does():
 
 def test_an_interruption_is_raised_as_it_is_wherever_it_strikes():
     """At each line of the fetcher, as Ctrl-C does."""
-    left = 0
-
-    def trace(frame, event, argument):
-        nonlocal left
-        if frame.f_code is not MapFetcher.fetch.__code__:
-            return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
-        return trace
-
     for line in itertools.count(1):
-        left = line
         batches = iter(DataLoader([1, 2], batch_size=2))
-        sys.settrace(trace)
         try:
-            next(batches)
+            with interrupted_at(line, MapFetcher.fetch):
+                next(batches)
         except KeyboardInterrupt:
             continue
-        finally:
-            sys.settrace(None)
         break
     assert line > 10

@@ -346,20 +346,25 @@ def test_a_segment_that_lies_about_sizes_gives_nothing(store, field):
     assert set(left) <= {1, 2} and (field != "length" or 1 not in left)
 
 
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_forked_child_has_no_part_in_the_lock(store):
-    reading, writing = os.pipe()
-    begun, begins = os.pipe()
+def fork_and_wait(reading, writing, begun, begins):
+    """A child process that tells when it has begun, and ends when the parent has looked."""
     child = os.fork()
     if not child:
         os.close(writing)
         os.write(begins, b"1")
-        os.read(reading, 1)  # until the parent has looked
+        os.read(reading, 1)
         os._exit(0)
+    return child
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_has_no_part_in_the_lock(store):
+    ends = reading, writing, begun, begins = *os.pipe(), *os.pipe()
+    child = fork_and_wait(*ends)
     os.read(begun, 1)
     store.close()
     Store(store.directory, 4 * MIB, "oldest").close()
-    for end in (reading, writing, begun, begins):
+    for end in ends:
         os.close(end)
     assert os.waitpid(child, 0)[1] == 0
 
@@ -405,24 +410,14 @@ def opened_in(directory):
 def test_a_child_that_is_forked_in_the_midst_of_locking_has_no_part_in_it(store, monkeypatch):
     """Another thread forks between the opening of a file and the end of what notes it for a child."""
     forked, flock = [], sharing.fcntl.flock
-    reading, writing = os.pipe()
-    begun, begins = os.pipe()
-
-    def fork():
-        child = os.fork()
-        if not child:
-            os.close(writing)
-            os.write(begins, b"1")
-            os.read(reading, 1)  # until the parent has looked
-            os._exit(0)
-        forked.append(child)
+    ends = reading, writing, begun, begins = *os.pipe(), *os.pipe()
 
     def lock(fd, how):
         flock(fd, how)
         thread.start()
         thread.join(0.2)  # it does not end, so this is for whoever changes that
 
-    thread = threading.Thread(target=fork)
+    thread = threading.Thread(target=lambda: forked.append(fork_and_wait(*ends)))
     with monkeypatch.context() as patching:
         patching.setattr(sharing.fcntl, "flock", lock)
         pins = sharing.Pins(store.directory)
@@ -432,7 +427,7 @@ def test_a_child_that_is_forked_in_the_midst_of_locking_has_no_part_in_it(store,
     os.close(pins.fd)  # as when this process ends
     pins.fd = -1
     assert sharing.pinned_by_readers(store.directory) == set()
-    for end in (reading, writing, begun, begins):
+    for end in ends:
         os.close(end)
     os.waitpid(forked[0], 0)
 
