@@ -130,7 +130,7 @@ def run(
         type=float,
         default=120,
         metavar="SECONDS",
-        help="exit if no client comes within this time (default: %(default)s)",
+        help="exit if no client comes within this time after the start (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
     try:

@@ -7,6 +7,7 @@ import pytest
 
 import docker
 from tests.checkout import CHECKOUT
+from tests.images.compose_project import Project
 
 TWINS = ("ft", "gil")
 
@@ -62,6 +63,14 @@ def images(engine, shell_environment, request):
     if code:
         pytest.fail(f"docker compose build failed:\n{''.join(log.read_text(errors='replace').splitlines(True)[-40:])}")
     return {twin: engine.images.get(f"{twin}-env:latest") for twin in TWINS}
+
+
+@pytest.fixture
+def project(images, shell_environment, tmp_path):
+    """A directory with compose.yaml and results/; what compose makes for it is removed after the test."""
+    project = Project(tmp_path, shell_environment)
+    yield project
+    project.down()
 
 
 @pytest.fixture

@@ -3,77 +3,14 @@
 import json
 import os
 import pty
-import shutil
 import subprocess
 import threading
-import time
-import uuid
-from pathlib import Path
 
 import pytest
 
-from tests.checkout import CHECKOUT
+from tests.images.compose_project import wait_until
 
-CALLER = 12345  # a user id that exists neither in the image nor here
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
-
-
-class Project:
-    """A directory with compose.yaml and results/, as in a clone, of a user of its own."""
-
-    def __init__(self, directory: Path, environment: dict) -> None:
-        self.environment = environment
-        self.directory = directory
-        self.name = f"ft-env-test-{uuid.uuid4().hex[:8]}"
-        self.results = directory / "results"
-        self.results.mkdir()
-        shutil.copy(CHECKOUT / "compose.yaml", directory)
-        if os.geteuid() == 0:
-            for path in (directory, self.results):
-                os.chown(path, CALLER, CALLER)
-
-    def command(self, *arguments: str) -> list[str]:
-        return [
-            "docker",
-            "compose",
-            "--project-name",
-            self.name,
-            "--project-directory",
-            str(self.directory),
-            "-f",
-            str(self.directory / "compose.yaml"),
-            *arguments,
-        ]
-
-    def run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            self.command("run", "--rm", "-T", *arguments),
-            env=self.environment,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout,
-        )
-
-    def containers(self, engine, status: str = "running") -> list:
-        return engine.containers.list(filters={"label": f"com.docker.compose.project={self.name}", "status": status})
-
-
-@pytest.fixture
-def project(images, shell_environment, tmp_path):
-    project = Project(tmp_path, shell_environment)
-    yield project
-    subprocess.run(project.command("down", "--volumes", "--timeout", "2"), capture_output=True, check=True)
-
-
-def wait_until(condition, seconds: float) -> bool:
-    """Whether `condition` came true in time. The engine offers nothing to wait on for what is asked here."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.2)
-    return False
 
 
 def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
@@ -207,6 +144,8 @@ def test_stress_suite_is_in_the_report(project):
 
 def test_gpu_override_is_valid_and_asks_for_every_gpu(compose_configuration):
     for name, service in compose_configuration("compose.gpu.yaml")["services"].items():
+        if name in ("ft-image", "gil-image"):  # they only get the images built
+            continue
         if "repro" in name:  # somebody else's script gets no GPU: its driver is no wall
             assert not service.get("devices") and not service.get("deploy", {}).get("resources", {}).get("reservations")
             continue

@@ -2,13 +2,11 @@
 
 import os
 import re
-import shutil
 import subprocess
-import uuid
 
 import pytest
 
-from tests.checkout import CHECKOUT
+from tests.images.compose_project import Project
 
 IMAGE_USER = 1000
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
@@ -18,43 +16,27 @@ RUNS = ("ft-repro-server", "gil-repro-server")
 @pytest.fixture(scope="module")
 def project(engine, images, shell_environment, tmp_path_factory):
     """Runs ft-repro in a directory with compose.yaml, repro/ and results/, as in a clone."""
-    directory = tmp_path_factory.mktemp("repro")
-    shutil.copy(CHECKOUT / "compose.yaml", directory)
-    shutil.copytree(CHECKOUT / "repro", directory / "repro", ignore=shutil.ignore_patterns("__pycache__"))
-    (directory / "results").mkdir()
-    user = ()
-    if os.geteuid() == 0:
-        os.chown(directory / "results", IMAGE_USER, IMAGE_USER)
-    else:
-        user = ("--user", f"{os.getuid()}:{os.getgid()}")
-    name = f"ft-repro-test-{uuid.uuid4().hex[:8]}"
-    base = [
-        "docker",
-        "compose",
-        "--project-name",
-        name,
-        "--project-directory",
-        str(directory),
-        "-f",
-        str(directory / "compose.yaml"),
-    ]
+    project = Project(tmp_path_factory.mktemp("repro"), shell_environment, IMAGE_USER)
+    user = () if os.geteuid() == 0 else ("--user", f"{os.getuid()}:{os.getgid()}")
 
     def run(*arguments, script=None):
         """Runs ft-repro; with `script`, its source on standard input."""
-        command = [*base, "run", "--rm", "-T", *user, "ft-repro", *(["-"] if script is not None else []), *arguments]
+        command = project.command(
+            "run", "--rm", "-T", *user, "ft-repro", *(["-"] if script is not None else []), *arguments
+        )
         done = subprocess.run(
             command, env=shell_environment, input=script or "", capture_output=True, text=True, timeout=600
         )
-        # The servers end with their client. The next run is to start them anew, not to meet them on their way out.
-        for container in engine.containers.list(filters={"label": f"com.docker.compose.project={name}"}):
-            container.wait(timeout=60)
+        # The servers end with their client, unless it never came to them. The next run is to start them anew, not to
+        # meet them on their way out.
+        if done.returncode != 2:
+            for container in project.containers(engine):
+                container.wait(timeout=60)
         return done
 
-    run.directory = directory
+    run.directory = project.directory
     yield run
-    subprocess.run(
-        [*base, "down", "--volumes", "--timeout", "2"], capture_output=True, env=shell_environment, check=True
-    )
+    project.down()
 
 
 @pytest.fixture

@@ -1,0 +1,71 @@
+"""A directory as a user of compose has it, for tests that type commands there."""
+
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from pathlib import Path
+
+from tests.checkout import CHECKOUT
+
+CALLER = 12345  # a user id that exists neither in the image nor here
+
+
+class Project:
+    """A directory with compose.yaml, repro/ and results/, as in a clone. Where this is root, it belongs to `owner`."""
+
+    def __init__(self, directory: Path, environment: dict, owner: int = CALLER) -> None:
+        self.environment = environment
+        self.directory = directory
+        self.name = f"ft-env-test-{uuid.uuid4().hex[:8]}"
+        self.results = directory / "results"
+        self.results.mkdir()
+        shutil.copy(CHECKOUT / "compose.yaml", directory)
+        shutil.copytree(CHECKOUT / "repro", directory / "repro", ignore=shutil.ignore_patterns("__pycache__"))
+        if os.geteuid() == 0:
+            for path in (directory, self.results):
+                os.chown(path, owner, owner)
+
+    def command(self, *arguments: str) -> list[str]:
+        return [
+            "docker",
+            "compose",
+            "--project-name",
+            self.name,
+            "--project-directory",
+            str(self.directory),
+            "-f",
+            str(self.directory / "compose.yaml"),
+            *arguments,
+        ]
+
+    def run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            self.command("run", "--rm", "-T", *arguments),
+            env=self.environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+        )
+
+    def down(self) -> None:
+        """Remove the project's containers, networks and volumes."""
+        command = self.command("down", "--volumes", "--timeout", "2")
+        subprocess.run(command, env=self.environment, capture_output=True, check=True)
+
+    def containers(self, engine, status: str | None = "running") -> list:
+        """Return the project's containers in this status; with None, all of them."""
+        filters = {"label": f"com.docker.compose.project={self.name}", **({"status": status} if status else {})}
+        return engine.containers.list(all=status is None, filters=filters)
+
+
+def wait_until(condition, seconds: float) -> bool:
+    """Return True when `condition()` is true, False after `seconds`. The engine offers nothing to wait on for this."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.2)
+    return False

@@ -1,0 +1,111 @@
+"""The order of a fresh machine: images are missing when a command is typed, and servers wait for their clients."""
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+
+import pytest
+
+from tests.images.compose_project import wait_until
+
+pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
+
+SHORT_BENCH = ("pillow", "--quick", "--rounds", "1", "--workers", "1", "--batch-size", "16")
+CLIENTS = {
+    "ft-bench": SHORT_BENCH,
+    "gil-bench": SHORT_BENCH,
+    "ft-repro": ("repro/counter_increment.py", "--repeat", "1"),
+}
+SERVERS = ("gil-server", "ft-server", "ft-repro-server", "gil-repro-server")
+SERVED = {"ft-bench": (0,), "gil-bench": (0,), "ft-repro": (0, 10)}  # exit statuses; one run may not show the race
+each_client = pytest.mark.parametrize("client", CLIENTS)
+
+
+@pytest.fixture
+def cold(images, project):
+    """The project without its two images (`cold.images`), which take 15 seconds to build from the finished ones."""
+    mark = uuid.uuid4().hex[:8]
+    project.images = {twin: f"{twin}-cold-{mark}" for twin in images}
+    for twin in images:
+        (project.directory / f"Dockerfile.{twin}").write_text(
+            f"FROM {twin}-env:latest\nRUN echo {twin}-{mark}; sleep 15\n"
+        )
+    variables = {f"{twin.upper()}_IMAGE": name for twin, name in project.images.items()}
+    project.environment = {**project.environment, **variables}
+    yield project
+    project.down()
+    for name in project.images.values():
+        subprocess.run(["docker", "image", "rm", name], env=project.environment, capture_output=True)
+
+
+@pytest.fixture
+def start(cold):
+    """Start a client without a terminal; it is killed after the test."""
+    processes = []
+
+    def start(client):
+        process = subprocess.Popen(
+            cold.command("--progress", "plain", "run", "--rm", "-T", client, *CLIENTS[client]),
+            env=cold.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@each_client
+def test_both_images_are_built_before_anything_starts(engine, cold, start, client):
+    process = start(client)
+    assert wait_until(lambda: cold.containers(engine, status=None), 300)
+    assert [twin for twin, name in cold.images.items() if not engine.images.list(name=name)] == []
+    shown = process.communicate(timeout=600)[0]
+    assert process.returncode in SERVED[client], shown
+    assert wait_until(lambda: not cold.containers(engine), 15)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+@each_client
+def test_a_client_that_ends_while_images_are_built_leaves_nothing(engine, cold, start, client, number):
+    process = start(client)
+    building = set()
+    for line in process.stdout:
+        building |= {twin for twin in cold.images if f"echo {twin}-" in line}
+        if len(building) == 2:
+            break
+    os.killpg(process.pid, number)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    time.sleep(20)  # longer than the builds would have gone on
+    assert not cold.containers(engine, status=None)
+
+
+def test_servers_wait_for_late_clients(engine, project):
+    command = project.command("up", "--detach", *SERVERS)
+    subprocess.run(command, env=project.environment, capture_output=True, check=True)
+    time.sleep(90)
+
+    def started():
+        containers = project.containers(engine, status=None)
+        labels = {container.id: container.labels["com.docker.compose.service"] for container in containers}
+        return {labels[c.id]: c.attrs["State"]["StartedAt"] for c in containers if labels[c.id] in SERVERS}
+
+    waiting = started()
+    assert len(waiting) == len(project.containers(engine)) == len(SERVERS)
+    for client, arguments in CLIENTS.items():
+        done = project.run(client, *arguments)
+        assert done.returncode in SERVED[client], done.stdout + done.stderr
+    # Each ended with its client, and none was started again for it.
+    assert wait_until(lambda: not project.containers(engine), 15)
+    assert started() == waiting
