@@ -57,9 +57,10 @@ def missing_packages(wanted: list[str]) -> list[str]:
 
 
 def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
-    """The command that installs what is missing of `wanted`, to be run as root; None if nothing is missing.
+    """Return the command that installs what is missing of `wanted`, to be run as root; None if nothing is missing.
 
-    Root is asked first, unless `agreed` or in continuous integration (CI is set).
+    Root is asked first where there is a terminal to ask at, unless `agreed` or in continuous integration (CI is set).
+    Without a terminal, root is told what will be installed.
 
     Raises:
         TwinsError: this machine has no apt, or the user is not root or does not agree (with the command to paste).
@@ -83,13 +84,22 @@ def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
             f"  {sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends {' '.join(missing)}",
             3,
         )
-    return ["sh", "-c", 'apt-get update && apt-get install -y --no-install-recommends "$@"', "sh", *missing]
+    # A package that asks something while it is configured would wait forever where nobody answers.
+    install = 'apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"'
+    return ["sh", "-c", install, "sh", *missing]
 
 
 def _agrees(missing: list[str]) -> bool:
-    """Whether the user, asked at the terminal, wants these packages installed."""
+    """Return True if the user at the terminal wants these packages installed, or if there is no terminal to ask at."""
+    print(f"The build needs these system packages: {' '.join(missing)}", file=sys.stderr)
     if not sys.stdin.isatty():
-        return False
-    print(f"The build needs these system packages: {' '.join(missing)}\nInstall them? [y/N] ", end="", file=sys.stderr)
+        print("They are installed now: there is no terminal to ask at.", file=sys.stderr)
+        return True
+    if not sys.stderr.isatty():
+        return False  # the question would not be seen
+    print("Install them? [y/N] ", end="", file=sys.stderr)
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)
+    return answer.strip().lower() in ("y", "yes")

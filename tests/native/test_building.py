@@ -2,19 +2,16 @@
 
 import contextlib
 import os
-import pty
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 
 import psutil
 import pytest
 
-from native import build, machine
+from native import build
 from native import cache as store
-from native.errors import TwinsError
 from tests.checkout import CHECKOUT
 
 TWINS = CHECKOUT / "twins"
@@ -172,60 +169,6 @@ def test_cache_that_cannot_be_written(twins):
     done = twins("setup", XDG_CACHE_HOME="/proc")
     assert done.returncode == 1
     assert "/proc/ft-twins" in done.stderr and "XDG_CACHE_HOME" in done.stderr
-
-
-def test_missing_packages_come_as_one_command(shell_environment):
-    if os.geteuid() != 0:
-        pytest.skip("dropping to another user needs root")
-    nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-    if subprocess.run([*nobody, "test", "-x", TWINS]).returncode:
-        pytest.skip(f"another user cannot reach {TWINS}")
-    with tempfile.TemporaryDirectory() as directory:
-        os.chmod(directory, 0o777)
-        # dpkg's view of a machine on which nothing is installed.
-        for name in ("updates", "info"):
-            os.mkdir(os.path.join(directory, name))
-        open(os.path.join(directory, "status"), "w").close()
-        done = subprocess.run(
-            [*nobody, TWINS, "setup"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={**shell_environment, "XDG_CACHE_HOME": directory, "DPKG_ADMINDIR": directory, "PATH": "/usr/bin:/bin"},
-        )
-    assert done.returncode == 3, done.stderr
-    command = next(line for line in done.stderr.splitlines() if "sudo apt-get install" in line or "&& sudo" in line)
-    assert "build-essential" in command and "libssl-dev" in command
-
-
-@pytest.mark.parametrize(
-    ("agreed", "variable", "typed", "installs"),
-    [
-        (False, None, None, False),
-        (True, None, None, True),
-        (False, "true", None, True),
-        (False, None, "n", False),
-        (False, None, "", False),
-        (False, None, "y", True),
-    ],
-)
-def test_root_is_asked_before_packages_are_installed(monkeypatch, tmp_path, agreed, variable, typed, installs):
-    if os.geteuid() != 0:
-        pytest.skip("others are told what to type")
-    for name in ("updates", "info"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "status").touch()
-    monkeypatch.setenv("DPKG_ADMINDIR", str(tmp_path))
-    monkeypatch.setenv("CI", variable) if variable else monkeypatch.delenv("CI", raising=False)
-    ours, theirs = pty.openpty()
-    with open(ours, "wb", buffering=0) as keyboard, open(theirs) as terminal, open(os.devnull) as nothing:
-        monkeypatch.setattr("sys.stdin", nothing if typed is None else terminal)
-        keyboard.write(f"{typed}\n".encode())
-        if installs:
-            assert machine.install_command(["gcc", "make"], agreed)[-2:] == ["gcc", "make"]
-        else:
-            with pytest.raises(TwinsError, match="apt-get install -y --no-install-recommends gcc make"):
-                machine.install_command(["gcc", "make"], agreed)
 
 
 def test_a_relative_cache_is_ignored(twins, tmp_path):
