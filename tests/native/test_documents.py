@@ -1,6 +1,7 @@
 """The Markdown files: what they link to and name exists, and their Python code compiles."""
 
 import re
+import runpy
 import urllib.parse
 
 import pytest
@@ -133,3 +134,7 @@ def test_the_runs_that_are_kept_can_be_read_and_say_the_same_again():
     assert kept
     for path in kept:
         assert texts.summary(load(path)) == (path.parent / "summary.md").read_text()
+
+
+def test_the_rehearsal_of_a_newcomer_types_every_command_of_the_readme():
+    runpy.run_path(str(CHECKOUT / ".ci" / "newcomer"))["check_commands"]()
