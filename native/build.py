@@ -159,7 +159,8 @@ def twins(
         ready = plan.twins(names)  # another ./twins may have built them while this one waited
         if not ready:
             _Builder(plan, names, lock).build(agreed)
-            ready = plan.twins(names)
+            # A compiler that was installed for this build is part of the directories' names.
+            ready = Plan(plan.pgo).twins(names)
             assert ready, "a build that succeeded left its twins"
     _warn_if_unequal(ready, say)
     return ready
@@ -224,7 +225,7 @@ class _Builder:
             try:
                 if install:
                     self._run("system packages", install)
-                    self._plan = Plan(plan.pgo)  # the compiler, installed only now, is part of the directories' names
+                    self._plan = Plan(plan.pgo)  # as in twins()
                 self._run_all(pool, compile_, fetch, cuda)
             except KeyboardInterrupt:
                 progress.stop()

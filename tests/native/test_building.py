@@ -96,6 +96,24 @@ def test_an_interrupted_optimised_build_is_none(monkeypatch, tmp_path):
     assert plan.optimised_before({"ft"}) and not plan.optimised_before({"ft", "gil"})
 
 
+def test_twins_are_found_when_the_build_installed_the_compiler(monkeypatch, tmp_path):
+    for name in ("bash", "dirname"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def install_and_build(builder, agreed):
+        gcc = tmp_path / "gcc"
+        gcc.write_text("#!/bin/sh\necho 14.2.0\n")
+        gcc.chmod(0o755)
+        environment = build.Plan(pgo=False).environment("ft")
+        store.start(environment)
+        store.finish(environment, {"version": "3.13.5", "pgo": False})
+
+    monkeypatch.setattr(build._Builder, "build", install_and_build)
+    assert "gcc14.2.0" in build.twins(["ft"], quality="plain")["ft"].directory.name
+
+
 def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, build_cache):
     first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
     lines_until(first, BUILDING)
