@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-from . import build, cache, checks
+from . import build, cache, checks, machine
 from .build import CHECKOUT, SOURCES, TWINS
 from .environment import environment
 from .errors import TwinsError
@@ -260,7 +260,7 @@ def _clean(options, _) -> int:
         "\t"
     )[0]
     if not options.yes:
-        if not sys.stdin.isatty():
+        if not machine.can_ask():
             raise TwinsError(f"clean deletes {directory} ({size}); without a terminal to ask at, it needs --yes", 2)
         if input(f"Delete {directory} ({size})? [y/N] ").strip().lower() not in ("y", "yes"):
             return 1

@@ -89,10 +89,16 @@ def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
     return ["sh", "-c", install, "sh", *missing]
 
 
+def can_ask() -> bool:
+    """Return True if somebody at a terminal can answer a question."""
+    # A notebook gives a command (`!./twins bench`) a pseudo-terminal, in which nobody can type.
+    return sys.stdin.isatty() and "JPY_PARENT_PID" not in os.environ
+
+
 def _agrees(missing: list[str]) -> bool:
     """Return True if the user at the terminal wants these packages installed, or if there is no terminal to ask at."""
     print(f"The build needs these system packages: {' '.join(missing)}", file=sys.stderr)
-    if not sys.stdin.isatty():
+    if not can_ask():
         print("They are installed now: there is no terminal to ask at.", file=sys.stderr)
         return True
     if not sys.stderr.isatty():

@@ -70,6 +70,7 @@ def test_root_is_asked_at_a_terminal(monkeypatch, capsys, tmp_path, agreed, vari
     (tmp_path / "status").touch()
     monkeypatch.setenv("DPKG_ADMINDIR", str(tmp_path))
     monkeypatch.setenv("CI", variable) if variable else monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv("JPY_PARENT_PID", raising=False)
     ours, theirs = pty.openpty()
     with (
         open(ours, "r+b", buffering=0) as person,
@@ -99,8 +100,22 @@ def test_a_question_that_nobody_would_see_is_not_asked(monkeypatch, capsys):
     ours, theirs = pty.openpty()
     with open(ours, "wb", buffering=0), open(theirs) as keyboard:
         monkeypatch.setattr("sys.stdin", keyboard)
+        monkeypatch.delenv("JPY_PARENT_PID", raising=False)
         assert machine._agrees(["gcc"]) is False
     assert "gcc" in capsys.readouterr().err
+
+
+def test_a_notebook_is_not_asked(monkeypatch, bare):
+    # IPython runs `!./twins ...` in a pseudo-terminal whose other end nobody types at.
+    monkeypatch.setenv("JPY_PARENT_PID", "1")
+    ours, theirs = pty.openpty()
+    with open(ours, "wb", buffering=0), open(theirs, "w+b", buffering=0) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        monkeypatch.setattr("sys.stderr", open(os.dup(theirs), "w"))
+        assert machine._agrees(["gcc"]) is True
+        environment = {**bare(0), "JPY_PARENT_PID": "1"}
+        done = start_without_python(environment, stdin=terminal, stderr=terminal, stdout=subprocess.PIPE)
+    assert done.returncode == 0
 
 
 @pytest.fixture
