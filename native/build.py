@@ -189,7 +189,7 @@ class _Builder:
         # uv links files from its cache into environments, which works within one file system only.
         self._env.setdefault("UV_CACHE_DIR", str(plan.root / "uv"))
         # These are meant for the caller's Python, not for the build's.
-        for name in ("PYTHONPATH", "PYTHONHOME", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE"):
+        for name in ("PYTHONPATH", "PYTHONHOME", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE", "MPLBACKEND"):
             self._env.pop(name, None)
 
     def build(self, agreed: bool) -> None:

@@ -15,4 +15,7 @@ def environment(twin: Twin) -> dict:
     # Our packages come from this checkout. The environment does not hold them: all clones share it.
     variables["PYTHONPATH"] = os.pathsep.join([*SOURCES, *filter(None, [variables.get("PYTHONPATH")])])
     variables.pop("PYTHONHOME", None)
+    # A notebook names a module of its own environment, without which matplotlib cannot be imported in another one.
+    if variables.get("MPLBACKEND", "").startswith("module://"):
+        del variables["MPLBACKEND"]
     return variables

@@ -57,6 +57,12 @@ def test_exec_runs_in_the_twin(twins, twin, disabled, enabled):
     assert done.stdout.strip() == f"torch {locked('torch')} requires triton, which is not installed."
 
 
+def test_a_notebooks_backend_of_matplotlib_stays_in_its_environment(twins):
+    backend = "module://matplotlib_inline.backend_inline"  # what ipykernel sets, and the twins have no such module
+    done = twins("exec", "ft", "python", "-c", "import matplotlib.figure", MPLBACKEND=backend)
+    assert done.returncode == 0, done.stderr
+
+
 def test_exec_passes_the_exit_code_on(twins):
     assert twins("exec", "gil", "python", "-c", "import sys; sys.exit(7)").returncode == 7
     assert twins("exec", "gil", "sh", "-c", "kill -TERM $$").returncode == -15
