@@ -58,7 +58,7 @@ class Project:
     def containers(self, engine, status: str | None = "running") -> list:
         """Return the project's containers in this status; with None, all of them."""
         filters = {"label": f"com.docker.compose.project={self.name}", **({"status": status} if status else {})}
-        return engine.containers.list(all=status is None, filters=filters)
+        return engine.containers.list(all=status is None, filters=filters, ignore_removed=True)
 
 
 def wait_until(condition, seconds: float) -> bool:
