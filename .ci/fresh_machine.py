@@ -15,6 +15,7 @@ SUITE = "trixie"
 USER = "newcomer"
 # The variables of docs/closed-networks.md, which are passed on. Those of the second list name a file.
 CLOSED = (
+    "BASE_IMAGE",
     "DEBIAN_MIRROR",
     "DEBIAN_SECURITY_MIRROR",
     "UV_DEFAULT_INDEX",

@@ -27,8 +27,8 @@ def project(engine, images, shell_environment, tmp_path_factory):
         done = subprocess.run(
             command, env=shell_environment, input=script or "", capture_output=True, text=True, timeout=600
         )
-        # The servers end with their client, unless it never came to them. The next run is to start them anew, not to
-        # meet them on their way out.
+        # The servers end with their client, unless it never came to them. The next run is to start them again, not
+        # to meet them on their way out.
         if done.returncode != 2:
             for container in project.containers(engine):
                 container.wait(timeout=60)
