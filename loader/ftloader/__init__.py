@@ -4,7 +4,7 @@
 argument and attribute is kept, and ``worker_method`` chooses between threads and processes.
 
 Importing this package makes torch's own ``get_worker_info`` answer for worker threads too (see
-``ftloader.worker_info``); ``torch.utils.data.DataLoader`` itself behaves as before.
+``ftloader.workers.info``); ``torch.utils.data.DataLoader`` itself behaves as before.
 
 A batch's way, with worker threads, and the file of each step:
 
@@ -16,11 +16,11 @@ processes: serial_iterator, process_iterator. What belongs to a sample: random, 
 Stop and resume: state. For datasets: decode, datasets, path_table, cache.
 """
 
+from ftloader.batch.errors import SKIP
+from ftloader.batch.slots import empty_sample
 from ftloader.dataloader import DataLoader
-from ftloader.on_error import SKIP
-from ftloader.random import sample_rng
-from ftloader.slots import empty_sample
-from ftloader.worker_info import get_worker_info
+from ftloader.rng.sample import sample_rng
+from ftloader.workers.info import get_worker_info
 
 __all__ = ["SKIP", "DataLoader", "empty_sample", "get_worker_info", "sample_rng"]
 __version__ = "0.1.0"

@@ -10,20 +10,20 @@ from typing import Any, Literal, get_args
 
 import torch.utils.data
 
-from ftloader import data_pipes
-from ftloader.buffers import BufferPool
-from ftloader.call_site import warn_user
-from ftloader.global_generators import WorkerDraws
-from ftloader.on_error import ErrorPolicy, OnError, SkipLog
-from ftloader.process_iterator import ProcessDataLoaderIter
-from ftloader.serial_iterator import SerialDataLoaderIter
-from ftloader.shared_handles import SharedHandles
+from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
+from ftloader.batch.memory import BufferPool
+from ftloader.batch.trial import Trial
+from ftloader.compat import data_pipes
+from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
+from ftloader.diagnosis.call_site import warn_user
+from ftloader.diagnosis.shared_handles import SharedHandles
+from ftloader.iterators.processes import ProcessDataLoaderIter
+from ftloader.iterators.serial import SerialDataLoaderIter
+from ftloader.iterators.threads import ThreadDataLoaderIter
+from ftloader.rng.program import WorkerDraws
 from ftloader.state.keeper import StateKeeper
 from ftloader.strict_random import Watch
-from ftloader.thread_iterator import ThreadDataLoaderIter
-from ftloader.thread_worker import Own, own_of_each
-from ftloader.torch_private import BaseDataLoaderIter, DatasetKind
-from ftloader.trial import Trial
+from ftloader.workers.thread import Own, own_of_each
 
 WorkerMethod = Literal["auto", "thread", "process"]
 _CHOICES = get_args(WorkerMethod)
@@ -46,10 +46,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
               reader among a map-style dataset's attributes, and of samples that use the global random generators.
         on_error: what becomes of a sample whose loading raises an ``Exception``: ``"raise"`` (default) raises it,
             ``"skip"`` leaves the sample out, a callable ``on_error(error, index)`` that returns a sample to use instead
-            or ``ftloader.SKIP``. See ``ftloader.on_error``. What was left out is counted and described in the attribute
-            ``skipped``, and warned of at the end of the epoch.
+            or ``ftloader.SKIP``. See ``ftloader.batch.errors``. What was left out is counted and described in the
+            attribute ``skipped``, and warned of at the end of the epoch.
         strict_rng: report draws from, and seeding of, the global random generators in workers, once for each place in
-            the code; see ``ftloader.random``.
+            the code; see ``ftloader.rng.sample``.
         snapshot_every_n_steps: after how many batches a sampler, or a worker's dataset, is asked for its
             ``state_dict()`` if it has one. None (default): a sampler once an epoch, at its begin (``load_state_dict``
             draws the indices since then again, and loads no samples); a map-style dataset in each worker process
@@ -64,7 +64,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     - A map-style dataset is one object for all workers, and so is its ``collate_fn``: they must be thread-safe (PEP 703
       describes what the interpreter guarantees without the GIL). An iterable-style dataset is copied for each worker,
-      with its functions (``ftloader.own_copy``).
+      with its functions (``ftloader.workers.copies``).
     - ``random``, ``numpy.random`` and torch's default generator are those of the program, and workers do not seed them.
       Draw from ``ftloader.sample_rng()``, whose numbers belong to the sample.
     - A batch of ``batch_size=None``, or of a ``collate_fn`` that copies nothing, is the dataset's own objects: writing
@@ -150,7 +150,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         begin draws from them as ever.
 
         An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does it
-        (``ftloader.state.workers``). Between two epochs the state of the loader's own dataset is loaded here, so that
+        (``ftloader.batch.iterable``). Between two epochs the state of the loader's own dataset is loaded here, so that
         the program may then set another one, with ``set_epoch`` say.
 
         Raises:

@@ -30,10 +30,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from torch.overrides import TorchFunctionMode
 
-from ftloader import fork_locks, torch_operations
-from ftloader.call_site import CallSite, find_call_site
-from ftloader.random import GlobalRandomWarning
-from ftloader.state.generators import PROGRAMS
+from ftloader import fork, torch_operations
+from ftloader.diagnosis.call_site import CallSite, find_call_site
+from ftloader.rng.generators import PROGRAMS
+from ftloader.rng.sample import GlobalRandomWarning
 
 _CALL: Final = sys.monitoring.events.CALL
 
@@ -64,7 +64,7 @@ class Watch:
 
     def __init__(self) -> None:
         # Guards _reported; reentrant, since a finalizer that strikes inside may draw as well.
-        self._lock = fork_locks.rlock()
+        self._lock = fork.rlock()
         self._reported: set[tuple] = set()
 
     def __reduce__(self) -> tuple:
@@ -205,7 +205,7 @@ class _TorchDraws(TorchFunctionMode):
 
 
 # Guards the two below, and switching on and off.
-_tool_lock = fork_locks.lock()
+_tool_lock = fork.lock()
 _watchers = 0
 _tool_id = 0
 _IDS: Final = (3, 4, 5, 2, 1, 0)  # those without a customary owner first
@@ -259,4 +259,4 @@ def _begin_anew_in_child() -> None:
         _switch_off()
 
 
-fork_locks.call_in_child(_begin_anew_in_child)
+fork.call_in_child(_begin_anew_in_child)

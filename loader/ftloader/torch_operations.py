@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from ftloader.torch_private import all_schemas, operation_overload
+from ftloader.compat.torch_private import all_schemas, operation_overload
 
 _TAG: Final = torch.Tag.nondeterministic_seeded
 

@@ -7,9 +7,11 @@ import pytest
 import torch
 import torch.utils.data
 
-from ftloader import DataLoader, worker_pool
+from ftloader import DataLoader
 
 # A machine that stands still for some seconds is no failure.
+from ftloader.workers import pool as worker_pool
+
 worker_pool.JOIN_LIMIT = 60.0
 
 PROCESSES = pytest.mark.thread_unsafe(reason="forks, which must not happen while other threads run tests")

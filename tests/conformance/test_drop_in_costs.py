@@ -16,9 +16,10 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset, Sampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from ftloader import DataLoader, assembly, trial
-from ftloader.slots import Slots
-from ftloader.worker_pool import WorkerPool
+from ftloader import DataLoader
+from ftloader.batch import assembly, trial
+from ftloader.batch.slots import Slots
+from ftloader.workers.pool import WorkerPool
 
 pytestmark = [
     pytest.mark.thread_unsafe(reason="starts processes, and counts what the whole process does"),

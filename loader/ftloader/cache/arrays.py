@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ftloader.batch.slots import empty_sample
 from ftloader.cache.errors import CacheError
-from ftloader.slots import empty_sample
 
 
 class RawArray:

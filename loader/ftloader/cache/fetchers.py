@@ -9,11 +9,12 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from ftloader import fork_locks, worker_pool
+from ftloader import fork
 from ftloader.cache.errors import CacheError
 from ftloader.cache.pace import Pace
 from ftloader.cache.store import Store
-from ftloader.worker_pool import WorkerThread
+from ftloader.workers import pool as worker_pool
+from ftloader.workers.pool import WorkerThread
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Seconds; each is twice as long as the one before, and up to a half shorter by chance."""
@@ -34,7 +35,7 @@ class Fetchers:
 
     def __init__(self, source: Any, store: Store, count: int, retries: int, pace: Pace | None = None) -> None:
         self._source, self._store, self._retries, self.pace = source, store, retries, pace
-        self._changed = threading.Condition(fork_locks.rlock())
+        self._changed = threading.Condition(fork.rlock())
         self._listing = threading.Lock()
         self._keys: Iterator[str] | None = None
         self._evictions = -1  # when the listing began

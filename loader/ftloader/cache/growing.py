@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from ftloader import fork_locks
+from ftloader import fork
 from ftloader.cache import sharing, snapshot
 from ftloader.cache.arrays import RawArray
 from ftloader.cache.errors import CacheError, CorruptSampleError
@@ -349,7 +349,7 @@ class _Counts:
         self.read = self.read_bytes = 0
         self.epochs_waited = 0.0
         self.damaged: set[str] = set()
-        self._lock: threading.Lock = fork_locks.lock()
+        self._lock: threading.Lock = fork.lock()
 
     def add_read(self, nbytes: int) -> None:
         with self._lock:

@@ -15,7 +15,7 @@ import stat
 import zlib
 from typing import Any
 
-from ftloader import fork_locks
+from ftloader import fork
 from ftloader.cache.disk import opened, write_all
 from ftloader.cache.errors import CacheError
 
@@ -43,14 +43,14 @@ class LockedFile:
 
     def __init__(self, path: str, create: bool = True) -> None:
         """Raises ``BlockingIOError`` if another holds it."""
-        with fork_locks.registering:  # a child of a fork in the midst would keep the lock
+        with fork.registering:  # a child of a fork in the midst would keep the lock
             self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o666)
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BaseException:
                 os.close(self.fd)
                 raise
-            fork_locks.renewed(self)
+            fork.renewed(self)
 
     @property
     def held(self) -> bool:

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections import deque
 
-from ftloader import fork_locks
+from ftloader import fork
 from ftloader.cache import layout, segment, sharing
 from ftloader.cache.errors import CacheError
 from ftloader.cache.segment import BLOCK, Segment, SegmentWriter
@@ -39,7 +39,7 @@ class Store:
 
     def __init__(self, directory: str, max_bytes: int, evict: str, version: int = 1) -> None:
         self.directory, self.max_bytes, self.evict, self._version = directory, max_bytes, evict, version
-        self.changed = threading.Condition(fork_locks.rlock())
+        self.changed = threading.Condition(fork.rlock())
         self.full = False
         """Whether somebody waits for room, and no snapshot was made since."""
         self.waited = 0.0
@@ -48,7 +48,7 @@ class Store:
         self.stopped = False
         self._closer: int | None = None  # the thread that closes it
         self._unsealed: set[SegmentWriter] = set()
-        fork_locks.renewed(self)
+        fork.renewed(self)
         self._syncing = 0  # segments that reach the disk now
         self._keys: set[str] = set()  # of samples, and of those that are fetched now
         self._sealed: dict[str, Segment] = {}  # the oldest first

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ftloader import fork_locks
+from ftloader import fork
 from ftloader.state import samplers
 from ftloader.state.format import (
     NOTHING,
@@ -37,7 +37,7 @@ class StateKeeper:
     """
 
     def __init__(self, loaded: tuple[Mapping[str, Any], Resume] | None = None) -> None:
-        self._starting = fork_locks.rlock()
+        self._starting = fork.rlock()
         self._now: tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None] = loaded, None
 
     def __reduce__(self) -> tuple:
@@ -88,7 +88,7 @@ class StateKeeper:
             elif loader.num_workers == 0 and resume.workers is not None:
                 if (snapshot := resume.workers[0]["snapshot"]) is not None:
                     if load_iterable(loader.dataset, snapshot["states"]["dataset"]):
-                        iter(loader.dataset)  # see ``ftloader.state.workers``
+                        iter(loader.dataset)  # see ``ftloader.batch.iterable``
             elif resume.dataset is not None:
                 load_iterable(loader.dataset, resume.dataset)
 

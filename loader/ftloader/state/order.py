@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, RandomSampler
 
-from ftloader.fetch import has_getitems
-from ftloader.state import generators, samplers
+from ftloader.batch.fetch import has_getitems
+from ftloader.rng import generators
+from ftloader.state import samplers
 from ftloader.state.format import Resume, is_stateful
 from ftloader.state.progress import Progress
 

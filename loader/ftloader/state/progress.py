@@ -14,9 +14,9 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ftloader.batch.iterable import Share, begun
 from ftloader.state.format import NOTHING, Resume, make_state
 from ftloader.state.samplers import digest
-from ftloader.state.workers import Share, begun
 
 # Tuples without names, which cost a third of those with them, for each batch.
 Drawn = tuple[int, int, Any]

@@ -28,10 +28,10 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from ftloader.canonical import canonical_bytes
-from ftloader.state import generators
+from ftloader.rng import generators
+from ftloader.rng.canonical import canonical_bytes
+from ftloader.rng.generators import State
 from ftloader.state.format import is_iterable, is_stateful, state_of
-from ftloader.state.generators import State
 
 _DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 

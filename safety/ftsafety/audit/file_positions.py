@@ -11,7 +11,7 @@ import os
 import stat
 from typing import Any, NamedTuple
 
-from ftloader.shared_handles import FILES
+from ftloader.diagnosis.shared_handles import FILES
 from ftsafety.audit.reachable import Node
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from ftloader import strict_random
-from ftloader.call_site import is_user_code
+from ftloader.diagnosis.call_site import is_user_code
 from ftsafety.audit import file_positions
 from ftsafety.audit.libraries import LIMITS
 from ftsafety.audit.reachable import LOCK_LIKE, Node, is_held

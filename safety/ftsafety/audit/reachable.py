@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ftloader.call_site import is_user_code
+from ftloader.diagnosis.call_site import is_user_code
 from ftsafety.audit.libraries import LIMITS
 
 _LIMIT = 20_000

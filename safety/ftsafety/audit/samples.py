@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from torch.utils.data import IterableDataset
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
-from ftloader.call_site import is_user_code, treat_as_engine
-from ftloader.consumer_modes import ConsumerModes, own_context
-from ftloader.random import enter_sample, sample_scope
-from ftloader.thread_worker import Own, own_of_each
-from ftloader.torch_private import DatasetKind
-from ftloader.worker_info import WorkerInfo, acting_as
+from ftloader.compat.torch_private import DatasetKind
+from ftloader.diagnosis.call_site import is_user_code, treat_as_engine
+from ftloader.rng.sample import enter_sample, sample_scope
+from ftloader.workers.consumer_modes import ConsumerModes, own_context
+from ftloader.workers.info import WorkerInfo, acting_as
+from ftloader.workers.thread import Own, own_of_each
 from ftsafety.audit.comparison import Frozen, Raised, freeze
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")

@@ -16,7 +16,8 @@ import warnings
 import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
-from ftloader import DataLoader, worker_pool
+from ftloader import DataLoader
+from ftloader.workers import pool as worker_pool
 from tests.stress.engine import Scenario
 from tests.worker_threads import worker_threads
 

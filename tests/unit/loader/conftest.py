@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ftloader import worker_pool
+from ftloader.workers import pool as worker_pool
 from tests.checkout import importable
 
 # A machine that stands still for some seconds is no failure. Programs that the tests start have the default.

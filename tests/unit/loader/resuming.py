@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ftloader import DataLoader
-from ftloader.random import sample_rng
+from ftloader.rng.sample import sample_rng
 
 WAYS = {
     "serial": {"num_workers": 0},

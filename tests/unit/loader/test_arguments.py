@@ -14,9 +14,9 @@ import torch.utils.data
 
 import ftloader
 from ftloader import DataLoader
-from ftloader.process_iterator import ProcessDataLoaderIter
-from ftloader.serial_iterator import SerialDataLoaderIter
-from ftloader.thread_iterator import ThreadDataLoaderIter
+from ftloader.iterators.processes import ProcessDataLoaderIter
+from ftloader.iterators.serial import SerialDataLoaderIter
+from ftloader.iterators.threads import ThreadDataLoaderIter
 
 ROWS = torch.arange(12)
 

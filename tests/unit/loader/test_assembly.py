@@ -9,14 +9,14 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import default_collate
 
 from ftloader import DataLoader
-from ftloader.assembly import Assembly, Builder, Mode
-from ftloader.buffers import BufferPool
-from ftloader.fetch import Epoch, Fetched, Recipe
-from ftloader.layout import Layout
-from ftloader.messages import Failure
-from ftloader.on_error import ErrorPolicy
-from ftloader.slots import Slots
-from ftloader.trial import CERTAIN, Trial
+from ftloader.batch.assembly import Assembly, Builder, Mode
+from ftloader.batch.errors import ErrorPolicy
+from ftloader.batch.fetch import Epoch, Fetched, Recipe
+from ftloader.batch.layout import Layout
+from ftloader.batch.memory import BufferPool
+from ftloader.batch.slots import Slots
+from ftloader.batch.trial import CERTAIN, Trial
+from ftloader.workers.messages import Failure
 
 SAMPLES = [torch.full((200, 260), float(value)) for value in range(2)]
 
@@ -65,7 +65,7 @@ def test_cheap_samples_are_not_shared_out_in_small_pieces(seconds, helpers, firs
 
 
 def test_both_ways_of_a_trial_give_torchs_batch(monkeypatch):
-    monkeypatch.setattr("ftloader.trial._LONG_ENOUGH", 0.0)
+    monkeypatch.setattr("ftloader.batch.trial._LONG_ENOUGH", 0.0)
     samples = [{"tokens": torch.full((8192,), n), "mask": np.full((64, 64), n), "n": n} for n in range(4)]
     expected = default_collate(samples)
     builder = of_threads(samples)

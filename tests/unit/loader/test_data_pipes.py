@@ -13,9 +13,10 @@ from torch.utils.data.datapipes.map import SequenceWrapper
 from torch.utils.data.graph import traverse_dps
 from torch.utils.data.graph_settings import get_all_graph_pipes
 
-from ftloader import DataLoader, data_pipes
-from ftloader.process_iterator import ProcessDataLoaderIter
-from ftloader.thread_iterator import ThreadDataLoaderIter
+from ftloader import DataLoader
+from ftloader.compat import data_pipes
+from ftloader.iterators.processes import ProcessDataLoaderIter
+from ftloader.iterators.threads import ThreadDataLoaderIter
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -209,7 +210,7 @@ def test_sharding_twice_is_torchs_error():
 
 def test_shards_of_ranks_come_before_shards_of_workers():
     made = [data_pipes.own_copy(IterableWrapper(range(24)).sharding_filter())[0] for _ in range(4)]
-    from ftloader.worker_info import WorkerInfo, acting_as
+    from ftloader.workers.info import WorkerInfo, acting_as
 
     shares = []
     for rank in (0, 1):

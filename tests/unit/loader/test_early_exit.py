@@ -11,9 +11,10 @@ import weakref
 import pytest
 import torch
 
-from ftloader import DataLoader, worker_pool
-from ftloader.thread_iterator import State
-from ftloader.worker_pool import WorkerPool
+from ftloader import DataLoader
+from ftloader.iterators.threads import State
+from ftloader.workers import pool as worker_pool
+from ftloader.workers.pool import WorkerPool
 from tests.interruption import interrupted_at
 from tests.worker_threads import PREFIX, worker_threads
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ftloader import DataLoader, empty_sample
-from ftloader.buffers import BufferPool
-from ftloader.layout import Layout
+from ftloader.batch.layout import Layout
+from ftloader.batch.memory import BufferPool
 
 
 class Images(torch.utils.data.Dataset):

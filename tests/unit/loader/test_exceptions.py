@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset
 
-from ftloader import DataLoader, thread_worker
+from ftloader import DataLoader
+from ftloader.workers import thread as thread_worker
 from tests.unit.loader.awkward import Failing, drain
 from tests.worker_threads import worker_threads
 

@@ -205,7 +205,7 @@ def locks():
         if not name.startswith("ftloader."):
             continue
         for key, value in list(vars(module).items()):
-            if value is importlib.import_module("ftloader.fork_locks").registering:
+            if value is importlib.import_module("ftloader.fork").registering:
                 continue
             if isinstance(value, LOCKS):
                 yield f"{name}.{key}", value
@@ -233,14 +233,14 @@ leave.set()
 """
     code, out, err = run(body)
     assert (code, err) == (0, "")
-    assert "ftloader.data_pipes._graphs free" in out
+    assert "ftloader.compat.data_pipes._graphs free" in out
     assert "HELD" not in out
 
 
 def test_fork_locks(run):
     body = """
-from ftloader import fork_locks
-locks = [fork_locks.lock() for _ in range(3)]
+from ftloader import fork
+locks = [fork.lock() for _ in range(3)]
 thread = threading.Thread(target=lambda: [lock.acquire() for lock in locks])
 thread.start(); thread.join()
 child = os.fork()
@@ -254,9 +254,9 @@ print(status(child), [lock.locked() for lock in locks])
 def test_a_fork_does_not_wait_for_a_finalizer_that_waits_for_a_worker(run):
     """A garbage collection that strikes while an object with a lock is made, which a fork waits for."""
     body = """
-import ftloader.worker_pool
-from ftloader import fork_locks
-ftloader.worker_pool.JOIN_LIMIT = 1000
+import ftloader.workers.pool
+from ftloader import fork
+ftloader.workers.pool.JOIN_LIMIT = 1000
 inside, leave = threading.Event(), threading.Event()
 class Stuck(Data):
     def __getitem__(self, index):
@@ -271,7 +271,7 @@ def fork():
 iterator = iter(loader(Stuck()))
 inside.wait()
 forking = threading.Thread(target=fork)
-with fork_locks.registering:
+with fork.registering:
     forking.start()
     del iterator
 forking.join()

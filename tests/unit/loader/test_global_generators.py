@@ -16,8 +16,8 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from ftloader import DataLoader, sample_rng
-from ftloader.global_generators import WorkerDraws, _times_asleep, preserved
-from ftloader.random import GlobalRandomWarning
+from ftloader.rng.program import WorkerDraws, _times_asleep, preserved
+from ftloader.rng.sample import GlobalRandomWarning
 
 pytestmark = [
     pytest.mark.thread_unsafe(reason="records warnings, and looks at all threads"),

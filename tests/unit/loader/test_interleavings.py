@@ -4,9 +4,9 @@ import queue
 
 import pytest
 
-from ftloader.fetch import Epoch
-from ftloader.thread_iterator import State, ThreadDataLoaderIter
-from ftloader.worker_pool import WorkerPool
+from ftloader.batch.fetch import Epoch
+from ftloader.iterators.threads import State, ThreadDataLoaderIter
+from ftloader.workers.pool import WorkerPool
 
 pytestmark = pytest.mark.filterwarnings("error")
 

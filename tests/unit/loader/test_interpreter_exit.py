@@ -247,8 +247,8 @@ print(next(iterator).item())
 
 STUCK = """
 import ctypes, signal, warnings
-import ftloader.worker_pool
-ftloader.worker_pool.JOIN_LIMIT = %s
+import ftloader.workers.pool
+ftloader.workers.pool.JOIN_LIMIT = %s
 inside = threading.Event()
 entered = threading.Semaphore(0)
 def block():

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from ftloader import DataLoader
-from ftloader.on_error import SKIP
+from ftloader.batch.errors import SKIP
 
 pytestmark = [
     pytest.mark.timeout(120),

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ftloader.on_error import SKIP, ErrorPolicy, SkipLog, Skipped
+from ftloader.batch.errors import SKIP, ErrorPolicy, SkipLog, Skipped
 
 
 def minus(error, index):

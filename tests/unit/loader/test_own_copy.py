@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
-from ftloader.own_copy import Original
+from ftloader.workers.copies import Original
 
 
 class Holder:

@@ -17,7 +17,7 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset
 
 from ftloader import DataLoader
-from ftloader.process_worker import NotedException
+from ftloader.workers.process import NotedException
 from tests.unit.loader.awkward import Failing, drain
 
 pytestmark = [
@@ -244,7 +244,7 @@ def test_a_worker_that_dies_handing_over_a_batch_is_that_error():
 
 
 def test_an_error_in_handing_over_a_batch_is_itself_where_all_workers_live(monkeypatch):
-    monkeypatch.setattr("ftloader.process_iterator._ENDS_IN", 0.01)
+    monkeypatch.setattr("ftloader.iterators.processes._ENDS_IN", 0.01)
     dl = DataLoader([Unreadable()], batch_size=None, num_workers=1, worker_method="process")
     with pytest.raises(FileNotFoundError, match="no such file"):
         list(dl)

@@ -14,12 +14,13 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter
 
-from ftloader import DataLoader, process_iterator
-from ftloader.fetch import EMPTY, Fetched
-from ftloader.on_error import Skipped
-from ftloader.process_iterator import ProcessDataLoaderIter
-from ftloader.process_worker import WorkerFetcher
-from ftloader.random import sample_rng
+from ftloader import DataLoader
+from ftloader.batch.errors import Skipped
+from ftloader.batch.fetch import EMPTY, Fetched
+from ftloader.iterators import processes as process_iterator
+from ftloader.iterators.processes import ProcessDataLoaderIter
+from ftloader.rng.sample import sample_rng
+from ftloader.workers.process import WorkerFetcher
 from tests.unit.loader.awkward import Failing, ReusedList
 
 pytestmark = [

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ftloader import DataLoader
-from ftloader.random import GlobalRandomWarning, sample_rng
+from ftloader.rng.sample import GlobalRandomWarning, sample_rng
 from tests.worker_threads import worker_threads
 
 WORKERS = [(0, None), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]

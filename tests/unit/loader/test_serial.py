@@ -10,9 +10,9 @@ from torch.utils.data import Dataset, IterableDataset
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from ftloader import DataLoader
-from ftloader.fetch import MapFetcher
-from ftloader.random import sample_rng
-from ftloader.serial_iterator import SerialDataLoaderIter
+from ftloader.batch.fetch import MapFetcher
+from ftloader.iterators.serial import SerialDataLoaderIter
+from ftloader.rng.sample import sample_rng
 from tests.interruption import interrupted_at
 
 pytestmark = pytest.mark.timeout(60)

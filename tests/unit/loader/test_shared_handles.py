@@ -24,7 +24,7 @@ from torch.utils.data import ConcatDataset, Dataset, IterableDataset, StackDatas
 
 from ftloader import DataLoader
 from ftloader.datasets import ImageFolder
-from ftloader.shared_handles import handles_of
+from ftloader.diagnosis.shared_handles import handles_of
 
 pytestmark = pytest.mark.thread_unsafe(reason="records warnings")
 

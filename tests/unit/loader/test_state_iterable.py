@@ -8,7 +8,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data.datapipes.iter import IterableWrapper
 
 from ftloader import DataLoader
-from ftloader.random import sample_rng
+from ftloader.rng.sample import sample_rng
 from tests.unit.loader.resuming import ONE_STREAM, WAYS, contents, interrupt, param, resume, seeded
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")

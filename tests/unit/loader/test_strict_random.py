@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from numpy.random import rand
 from scipy import stats
 
-import ftloader.random
-from ftloader.random import GlobalRandomWarning, enter_sample, sample_rng, sample_scope
+import ftloader.rng.sample
+from ftloader.rng.sample import GlobalRandomWarning, enter_sample, sample_rng, sample_scope
 from ftloader.strict_random import Watch
 
 # Warnings, monitoring and the global generators belong to the whole process.
@@ -238,7 +238,7 @@ def test_a_draw_in_an_installed_package_is_reported_at_the_users_line(installed)
 
 
 def test_with_nothing_but_installed_packages_the_package_is_reported(installed):
-    package = ftloader.random.__file__.rpartition("random.py")[0]
+    package = ftloader.rng.sample.__file__.rpartition("random.py")[0]
     fetch = run_as(f"{package}fetch.py", "def fetch(sample):\n    return sample()\n").fetch
     dataset = run_as(f"{package}datasets.py", "def load(transform):\n    return transform()\n").load
     (entry,) = reports_of(lambda: fetch(lambda: dataset(installed.flip)))

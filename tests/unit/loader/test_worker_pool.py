@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from ftloader import fork_locks, worker_pool
-from ftloader.worker_pool import WorkerPool, WorkerThread
+from ftloader import fork
+from ftloader.workers import pool as worker_pool
+from ftloader.workers.pool import WorkerPool, WorkerThread
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -81,7 +82,7 @@ def test_report_where_no_file_can_be_made(stuck, monkeypatch):
     assert "stacks not available: no usable temporary directory" in str(caught[0].message)
 
 
-@pytest.mark.parametrize("lock", [threading._active_limbo_lock, fork_locks.registering], ids=["threading", "fork"])
+@pytest.mark.parametrize("lock", [threading._active_limbo_lock, fork.registering], ids=["threading", "fork"])
 def test_a_finalizer_may_not_wait_with_a_lock_that_others_need(lock):
     """A thread to end, another thread to fork."""
     pool = WorkerPool((), False, queue.SimpleQueue())

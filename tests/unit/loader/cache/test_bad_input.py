@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ftloader import worker_pool
 from ftloader.cache import CacheError
+from ftloader.workers import pool as worker_pool
 from tests.unit.loader.cache.sources import Failing, Numbered, check, keys_of
 from tests.unit.loader.cache.test_store import on_disk
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ftloader.torch_private import collate as _torch_collate
-from ftloader.torch_private import collation_name
+from ftloader.compat.torch_private import collate as _torch_collate
+from ftloader.compat.torch_private import collation_name
 
 SMALLEST_SLOT = 4096
 """Bytes. A smaller array has no slot: copying it there costs more than torch's stacking."""

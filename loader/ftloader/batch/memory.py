@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-from ftloader import fork_locks
-from ftloader.malloc import advise_huge_pages
-from ftloader.torch_private import storage_use_count
+from ftloader import fork
+from ftloader.batch.malloc import advise_huge_pages
+from ftloader.compat.torch_private import storage_use_count
 
 
 class Buffer:
@@ -75,7 +75,7 @@ class BufferPool:
     def __init__(self, batches: int, pinned: bool = False) -> None:
         self._batches = batches
         self._pinned = pinned
-        self._lock = fork_locks.lock()  # a child may use the loader
+        self._lock = fork.lock()  # a child may use the loader
         self._buffers: list[Buffer] = []
         self._most = batches
         self._taken = 0

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from ftloader.call_site import is_user_code, warn_user
+from ftloader.diagnosis.call_site import is_user_code, warn_user
 
 _OBJECTS: Final = 300
 """Looked at, all together."""

@@ -26,17 +26,19 @@ from typing import Any, Self
 
 import torch
 
-from ftloader import data_pipes, fork_locks, global_generators
-from ftloader.assembly import Assembly, Builder
-from ftloader.consumer_modes import ConsumerModes
-from ftloader.error_notes import annotate
-from ftloader.fetch import EMPTY, Epoch, Fetched, has_getitems
-from ftloader.messages import Departure, Failure, Result, Task
-from ftloader.slots import Slots
-from ftloader.state.iterator import ResumableDataLoaderIter
-from ftloader.thread_worker import Own, Plan, WorkerContext, own_of_each
-from ftloader.torch_private import DatasetKind
-from ftloader.worker_pool import WorkerPool, WorkerThread
+from ftloader import fork
+from ftloader.batch.assembly import Assembly, Builder
+from ftloader.batch.error_notes import annotate
+from ftloader.batch.fetch import EMPTY, Epoch, Fetched, has_getitems
+from ftloader.batch.slots import Slots
+from ftloader.compat import data_pipes
+from ftloader.compat.torch_private import DatasetKind
+from ftloader.iterators.base import ResumableDataLoaderIter
+from ftloader.rng import program as global_generators
+from ftloader.workers.consumer_modes import ConsumerModes
+from ftloader.workers.messages import Departure, Failure, Result, Task
+from ftloader.workers.pool import WorkerPool, WorkerThread
+from ftloader.workers.thread import Own, Plan, WorkerContext, own_of_each
 
 
 class State(enum.Enum):
@@ -61,7 +63,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         super().__init__(loader)
         if not loader.prefetch_factor:
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
-        self._lock = fork_locks.rlock()  # a child may begin a new epoch
+        self._lock = fork.rlock()  # a child may begin a new epoch
         self._in_order = loader.in_order
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
         # In the making or finished, held by the consumer, and one it is about to drop.

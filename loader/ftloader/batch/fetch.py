@@ -1,9 +1,9 @@
 """From what the sampler yielded to a batch: ``dataset[i]`` and collate.
 
 The same contract as ``torch.utils.data._utils.fetch``, with what all three kinds of iterators (serial, threads,
-processes) add to it: random numbers of the sample (``ftloader.random``), the error policy (``ftloader.on_error``), a
+processes) add to it: random numbers of the sample (``rng.sample``), the error policy (``batch.errors``), a
 note that names the failing sample, and the question, between two samples, whether the epoch is still wanted. Here is
-what they have in common, and map-style datasets; iterable-style ones are fetched in ``ftloader.state.workers``.
+what they have in common, and map-style datasets; iterable-style ones are fetched in ``ftloader.batch.iterable``.
 """
 
 import enum
@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol
 
 from torch.utils.data import StackDataset, Subset
 
-from ftloader.error_notes import annotate_sample
-from ftloader.on_error import SKIP, ErrorPolicy, Skipped
-from ftloader.random import Loading, enter_sample, this_thread
-from ftloader.torch_private import pin_memory
+from ftloader.batch.error_notes import annotate_sample
+from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped
+from ftloader.compat.torch_private import pin_memory
+from ftloader.rng.sample import Loading, enter_sample, this_thread
 
 
 class _Empty(enum.Enum):

@@ -23,8 +23,8 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.graph import traverse_dps
 from torch.utils.data.graph_settings import apply_random_seed, get_all_graph_pipes
 
-from ftloader import fork_locks
-from ftloader.torch_private import (
+from ftloader import fork
+from ftloader.compat.torch_private import (
     DataPipeSerializationWrapper,
     graph,
     list_connected_datapipes,
@@ -32,8 +32,8 @@ from ftloader.torch_private import (
     share_dist_seed,
 )
 
-_graphs = fork_locks.rlock()
-graph._list_connected_datapipes = fork_locks.guarded(list_connected_datapipes, _graphs)
+_graphs = fork.rlock()
+graph._list_connected_datapipes = fork.guarded(list_connected_datapipes, _graphs)
 
 
 def is_data_pipe(dataset: Any) -> bool:

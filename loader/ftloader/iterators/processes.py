@@ -13,16 +13,17 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ftloader import data_pipes, fork_locks
-from ftloader.error_notes import annotate
-from ftloader.fetch import Fetched
-from ftloader.process_worker import Task, WorkerStart, answer_what_cannot_be_pickled
-from ftloader.state.iterator import ResumableDataLoaderIter
-from ftloader.torch_private import MultiProcessingDataLoaderIter, signal_handling
+from ftloader import fork
+from ftloader.batch.error_notes import annotate
+from ftloader.batch.fetch import Fetched
+from ftloader.compat import data_pipes
+from ftloader.compat.torch_private import MultiProcessingDataLoaderIter, signal_handling
+from ftloader.iterators.base import ResumableDataLoaderIter
+from ftloader.workers.process import Task, WorkerStart, answer_what_cannot_be_pickled
 
 # What torch keeps of its workers' processes is a map in C++ without a lock: without the GIL, two
 # threads that start or end iterators at the same time, torch's own or ours, crash the interpreter.
-_map_of_workers = fork_locks.rlock()  # reentrant, since a signal handler and finalizers look into it
+_map_of_workers = fork.rlock()  # reentrant, since a signal handler and finalizers look into it
 _torchs_check = signal_handling._error_if_any_worker_fails
 _TAKING_A_LOCK = {
     function.__code__
@@ -50,7 +51,7 @@ def _error_if_any_worker_fails() -> None:
 
 signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
 for _name in ("_set_worker_pids", "_remove_worker_pids"):
-    setattr(signal_handling, _name, fork_locks.guarded(getattr(signal_handling, _name), _map_of_workers))
+    setattr(signal_handling, _name, fork.guarded(getattr(signal_handling, _name), _map_of_workers))
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):

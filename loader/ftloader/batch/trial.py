@@ -11,7 +11,7 @@ from several arenas, and the first batches of each fault in theirs, which can co
 
 from collections import deque
 
-from ftloader import fork_locks
+from ftloader import fork
 
 CERTAIN = 256 << 10
 """Mean bytes of the values in slots, from which on slots are taken without a trial."""
@@ -29,7 +29,7 @@ class Trial:
     """
 
     def __init__(self, warm_up: int) -> None:
-        self._lock = fork_locks.lock()
+        self._lock = fork.lock()
         self._least = warm_up + _COUNTED
         self._begin(0)
 

@@ -1,6 +1,6 @@
 """What one worker thread does.
 
-A worker owns its ``WorkerContext`` alone, and between two tasks (``ftloader.messages``) its thread refers to nothing of
+A worker owns its ``WorkerContext`` alone, and between two tasks (``messages``) its thread refers to nothing of
 the user's: so an iterator that is part of a reference cycle through the dataset can be collected while its workers
 wait.
 """
@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ftloader import data_pipes
-from ftloader.consumer_modes import ConsumerModes, own_context
-from ftloader.error_notes import annotate, describe_index, without_stop_iteration
-from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched, Fetcher, MapFetcher, Recipe
-from ftloader.malloc import keep_freed_memory
-from ftloader.messages import Departure, Failure, Order, Outcome, Result, Task
-from ftloader.own_copy import Original
-from ftloader.state.workers import IterableFetcher, WorkerState, begun
+from ftloader.batch.error_notes import annotate, describe_index, without_stop_iteration
+from ftloader.batch.fetch import EMPTY, Cancelled, Epoch, Fetched, Fetcher, MapFetcher, Recipe
+from ftloader.batch.iterable import IterableFetcher, WorkerState, begun
+from ftloader.batch.malloc import keep_freed_memory
+from ftloader.compat import data_pipes
+from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.strict_random import Watch
-from ftloader.torch_private import LIBRARY, DatasetKind, pinned
-from ftloader.worker_info import WorkerInfo, acting_as
+from ftloader.workers.consumer_modes import ConsumerModes, own_context
+from ftloader.workers.copies import Original
+from ftloader.workers.info import WorkerInfo, acting_as
+from ftloader.workers.messages import Departure, Failure, Order, Outcome, Result, Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from torch.utils.data import get_worker_info
 
-from ftloader import fork_locks
-from ftloader.torch_private import WorkerInfo
-from ftloader.torch_private import collate as _torch_collate
-from ftloader.torch_private import worker as _torch_worker
+from ftloader import fork
+from ftloader.compat.torch_private import WorkerInfo
+from ftloader.compat.torch_private import collate as _torch_collate
+from ftloader.compat.torch_private import worker as _torch_worker
 
 __all__ = ["WorkerInfo", "acting_as", "get_worker_info"]
 
@@ -74,4 +74,4 @@ def _forget_after_fork() -> None:
 # get_worker_info at that very moment finishes with the code that it started with.
 _torch_worker._loader_thread_info = _current_thread_info
 get_worker_info.__code__ = _get_worker_info.__code__.replace(co_name="get_worker_info")
-fork_locks.call_in_child(_forget_after_fork)
+fork.call_in_child(_forget_after_fork)

@@ -25,15 +25,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ftloader.error_notes import annotate, describe_index, notes_of, without_stop_iteration
-from ftloader.fetch import EMPTY, Epoch, Fetched, Fetcher, Recipe
-from ftloader.malloc import keep_freed_memory
-from ftloader.on_error import ErrorPolicy
+from ftloader.batch.error_notes import annotate, describe_index, notes_of, without_stop_iteration
+from ftloader.batch.errors import ErrorPolicy
+from ftloader.batch.fetch import EMPTY, Epoch, Fetched, Fetcher, Recipe
+from ftloader.batch.iterable import IterableFetcher, StatefulMapFetcher, WorkerState
+from ftloader.batch.malloc import keep_freed_memory
+from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
+from ftloader.compat.torch_private import worker as _torch_worker
 from ftloader.state.format import Untaken
-from ftloader.state.workers import IterableFetcher, StatefulMapFetcher, WorkerState
 from ftloader.strict_random import Watch
-from ftloader.torch_private import DatasetKind, ExceptionWrapper
-from ftloader.torch_private import worker as _torch_worker
 
 Task = tuple[int, int, Any]
 """Base seed, epoch number, index."""

@@ -13,9 +13,9 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from ftloader import fork_locks
-from ftloader.call_site import warn_user
-from ftloader.error_notes import describe_sample
+from ftloader import fork
+from ftloader.batch.error_notes import describe_sample
+from ftloader.diagnosis.call_site import warn_user
 
 
 class _Skip(enum.Enum):
@@ -119,7 +119,7 @@ class SkipLog:
         self, count: int = 0, samples: tuple[Skipped, ...] = (), unreported: tuple[int, tuple[Skipped, ...]] = (0, ())
     ) -> None:
         # For what is written below; reentrant, since a signal handler may ask for an epoch's end.
-        self._lock = fork_locks.rlock()
+        self._lock = fork.rlock()
         self.count = count
         """How many samples have been left out, over all epochs."""
         self.samples = samples

@@ -19,9 +19,11 @@ from typing import Any, NoReturn
 import torch
 from torch.utils.data import IterDataPipe
 
-from ftloader import data_pipes
-from ftloader.fetch import EMPTY, Fetched, Recipe
-from ftloader.on_error import ErrorPolicy
+from ftloader.batch.errors import ErrorPolicy
+from ftloader.batch.fetch import EMPTY, Fetched, Recipe
+from ftloader.batch.iterable import Share, WorkerState, begun
+from ftloader.compat import data_pipes
+from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
 from ftloader.state.format import (
     NOTHING,
     Resume,
@@ -35,8 +37,6 @@ from ftloader.state.format import (
 from ftloader.state.keeper import load_iterable
 from ftloader.state.order import Order
 from ftloader.state.progress import Progress
-from ftloader.state.workers import Share, WorkerState, begun
-from ftloader.torch_private import BaseDataLoaderIter, DatasetKind
 
 
 class _Quiet:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ftloader.state.generators import PROGRAMS
+from ftloader.rng.generators import PROGRAMS
 
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict, tuple, bytes})
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))

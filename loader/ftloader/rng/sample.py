@@ -25,9 +25,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 import torch
 
-from ftloader import fork_locks
-from ftloader.canonical import canonical_bytes
-from ftloader.torch_generator import make_torch_generator
+from ftloader import fork
+from ftloader.rng.canonical import canonical_bytes
+from ftloader.rng.torch_generator import make_torch_generator
 
 
 class SeededEpoch(Protocol):
@@ -143,7 +143,7 @@ def sample_rng() -> SampleRNG:
 
     Raises:
         RuntimeError: if this thread is not loading a sample for a ``ftloader.DataLoader``.
-        TypeError: if the sampler yielded a key that has no stable form (see ``ftloader.canonical.canonical_bytes``).
+        TypeError: if the sampler yielded a key that has no stable form (see ``ftloader.rng.canonical``).
     """
     here = this_thread.loading
     key = here.key
@@ -191,4 +191,4 @@ def sample_scope() -> Iterator[None]:
 
 
 # A process forked in the midst of a sample must not repeat the draws of its parent.
-fork_locks.call_in_child(leave_sample)
+fork.call_in_child(leave_sample)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ftloader.buffers import BufferPool
-from ftloader.layout import Column, Layout, Slot
-from ftloader.random import this_thread
-from ftloader.torch_private import pinned
+from ftloader.batch.layout import Column, Layout, Slot
+from ftloader.batch.memory import BufferPool
+from ftloader.compat.torch_private import pinned
+from ftloader.rng.sample import this_thread
 
 
 class _Memory:

@@ -33,11 +33,11 @@ from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from ftloader import fork_locks
-from ftloader.call_site import warn_user
-from ftloader.fetch import Epoch
-from ftloader.messages import Order, Task
-from ftloader.thread_worker import WorkerContext, run_worker, send
+from ftloader import fork
+from ftloader.batch.fetch import Epoch
+from ftloader.diagnosis.call_site import warn_user
+from ftloader.workers.messages import Order, Task
+from ftloader.workers.thread import WorkerContext, run_worker, send
 
 JOIN_LIMIT = 5.0
 """Seconds to wait for workers that were told to end, the time torch grants its worker processes. A worker only needs
@@ -95,7 +95,7 @@ class WorkerPool:
     def start(self) -> None:
         """Starts the threads, once. Raises ``RuntimeError`` if the system refuses a thread, or nobody would end it any
         more; none is left then."""
-        fork_locks.renewed(self)
+        fork.renewed(self)
         _live.add(self)  # before the look at _closed, which _end_last sets before its look at _live
         try:
             if _closed:
@@ -212,7 +212,7 @@ class WorkerPool:
         # Neither name is public. Before and after its own steps the module does not know a thread.
         lock, threads = threading._active_limbo_lock, threading._active  # type: ignore[attr-defined]
         is_this_thread = thread is not None and threads.get(threading.get_ident()) is thread
-        return is_this_thread and not lock._is_owned() and not fork_locks.registering._is_owned()  # type: ignore[attr-defined]
+        return is_this_thread and not lock._is_owned() and not fork.registering._is_owned()  # type: ignore[attr-defined]
 
     def _at_fork_reinit(self) -> None:
         # The threads do not exist in this child, and are never waited for. But for one, if it was
@@ -360,4 +360,4 @@ threading._register_atexit(_end_first)  # type: ignore[attr-defined]  # not publ
 _register_last_step()
 # A child of multiprocessing forgets the functions that its parent registered.
 multiprocessing.util.register_after_fork(_register_last_step, _register_last_step)
-fork_locks.call_in_child(_begin_anew_in_child)
+fork.call_in_child(_begin_anew_in_child)

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ftloader import fork_locks
-from ftloader.call_site import warn_user
-from ftloader.random import GlobalRandomWarning
-from ftloader.state import generators
-from ftloader.worker_info import thread_info
+from ftloader import fork
+from ftloader.diagnosis.call_site import warn_user
+from ftloader.rng import generators
+from ftloader.rng.sample import GlobalRandomWarning
+from ftloader.workers.info import thread_info
 
 # One block at a time: else one would save, and later restore, what the other's worker_init_fn has seeded.
-_one_at_a_time = fork_locks.rlock()
+_one_at_a_time = fork.rlock()
 
 _WORDS = 624
 """Of a Mersenne Twister, which makes as many new ones once they are used up."""

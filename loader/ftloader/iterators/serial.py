@@ -9,12 +9,12 @@ from typing import Any
 
 from torch.utils.data.graph_settings import apply_sharding
 
-from ftloader import data_pipes
-from ftloader.error_notes import without_stop_iteration
-from ftloader.fetch import Epoch, Fetcher, MapFetcher
-from ftloader.state.iterator import ResumableDataLoaderIter
-from ftloader.state.workers import IterableFetcher
-from ftloader.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
+from ftloader.batch.error_notes import without_stop_iteration
+from ftloader.batch.fetch import Epoch, Fetcher, MapFetcher
+from ftloader.batch.iterable import IterableFetcher
+from ftloader.compat import data_pipes
+from ftloader.compat.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
+from ftloader.iterators.base import ResumableDataLoaderIter
 
 
 class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter):

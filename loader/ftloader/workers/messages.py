@@ -5,11 +5,11 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftloader.fetch import Epoch, Fetched
+from ftloader.batch.fetch import Epoch, Fetched
 
 if TYPE_CHECKING:
-    from ftloader.assembly import Assembly
-    from ftloader.thread_worker import WorkerContext
+    from ftloader.batch.assembly import Assembly
+    from ftloader.workers.thread import WorkerContext
 
 
 @dataclass(frozen=True, slots=True)

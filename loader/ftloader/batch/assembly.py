@@ -17,16 +17,16 @@ from functools import cached_property
 from operator import length_hint
 from typing import Any
 
-from ftloader.buffers import BufferPool
-from ftloader.error_notes import annotate, annotate_sample, without_stop_iteration
-from ftloader.fetch import EMPTY, Cancelled, Epoch, Fetched, Recipe
-from ftloader.layout import Layout, is_torchs_collation
-from ftloader.messages import Failure
-from ftloader.on_error import SKIP, Skipped
-from ftloader.random import leave_sample, this_thread
-from ftloader.slots import Slots
-from ftloader.torch_private import pinned
-from ftloader.trial import Trial
+from ftloader.batch.error_notes import annotate, annotate_sample, without_stop_iteration
+from ftloader.batch.errors import SKIP, Skipped
+from ftloader.batch.fetch import EMPTY, Cancelled, Epoch, Fetched, Recipe
+from ftloader.batch.layout import Layout, is_torchs_collation
+from ftloader.batch.memory import BufferPool
+from ftloader.batch.slots import Slots
+from ftloader.batch.trial import Trial
+from ftloader.compat.torch_private import pinned
+from ftloader.rng.sample import leave_sample, this_thread
+from ftloader.workers.messages import Failure
 
 _PIECES_PER_WORKER = 2  # a piece is so small a part of what is left
 _LOOK_AGAIN = 17  # batches that had no slots, until one is looked at: samples may grow. A prime: batches may alternate
