@@ -12,7 +12,7 @@ import tempfile
 import numpy as np
 from torch.utils.data import Dataset
 
-import ftsafety.audit
+from ftsafety.audit import audit
 
 RECORDS = 64
 SIZE = 4096
@@ -57,7 +57,7 @@ def mended():
 def main() -> None:
     for make in (broken, mended):
         dataset = make()
-        report = ftsafety.audit(dataset, seconds=2)
+        report = audit(dataset, seconds=2)
         print(f"=== {make.__name__}: {'ok' if report.ok else 'NOT SAFE'}\n{report}\n")
         os.unlink(dataset.file.name)
 

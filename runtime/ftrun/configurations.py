@@ -1,43 +1,90 @@
-"""The three configurations, and how a module is run in one of them."""
+"""The three configurations, their words in every report, and how a module runs in one of them."""
 
 from __future__ import annotations
 
 import os
 import sysconfig
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ftrun.project import SOURCE_PATHS
 
-# PYTHON_GIL for each configuration; the GIL build does not know the variable.
-PYTHON_GIL = {"gil": None, "ft-gil": "1", "ft": "0"}
-TWIN = {"gil": "gil", "ft-gil": "ft", "ft": "ft"}
+
+@dataclass(frozen=True)
+class Configuration:
+    """A way to run Python: a build, and the state of its GIL. Reports word it by these fields only."""
+
+    name: str
+    twin: str
+    """The twin that runs it: "ft" or "gil"."""
+    python_gil: str | None
+    """The value of PYTHON_GIL. None for the GIL build, which does not know the variable."""
+    title: str
+    """For tables and headings."""
+    short: str
+    """For charts, which have little room."""
+    build: str
+    """For sentences, as a noun: "fails on ..."."""
+    phrase: str
+    """For sentences, after a noun: "threads ..."."""
+
+
+CONFIGURATIONS = {
+    each.name: each
+    for each in (
+        Configuration("gil", "gil", None, "GIL build", "GIL build", "the build with the GIL", "with the GIL"),
+        Configuration(
+            "ft-gil",
+            "ft",
+            "1",
+            "free-threaded build with GIL on",
+            "free-threaded, GIL on",
+            "the free-threaded build with the GIL on",
+            "in the free-threaded build, GIL on",
+        ),
+        Configuration(
+            "ft",
+            "ft",
+            "0",
+            "free-threaded build",
+            "free-threaded",
+            "the free-threaded build without the GIL",
+            "without the GIL",
+        ),
+    )
+}
+"""By name, in the order of every table."""
+
+# For ftbench, until it reads CONFIGURATIONS.
+PYTHON_GIL = {name: each.python_gil for name, each in CONFIGURATIONS.items()}
+TWIN = {name: each.twin for name, each in CONFIGURATIONS.items()}
 
 
 def this_twin() -> str:
-    """The twin that this interpreter is: "ft" if it is a free-threaded build, else "gil"."""
+    """Return the twin that this interpreter is: "ft" if it is a free-threaded build, else "gil"."""
     return "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
 
 
 def command(python: str | Path, module: str) -> list[str]:
-    """The command that runs a module with `python`; nothing is imported from the working directory."""
+    """Return the command that runs a module with `python`, without the working directory on its path."""
     return [str(python), "-P", "-m", module]
 
 
 def child_environment(
     config: str | None = None, base: Mapping[str, str] = os.environ, paths: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The environment variables of a child process in a configuration; with None, PYTHON_GIL is not set.
+    """Return the environment variables of a child process in a configuration; with None, without PYTHON_GIL.
 
     Args:
         paths: more folders for the child to import from.
     """
     environment = {name: value for name, value in base.items() if name != "PYTHON_GIL"}
-    forced = None if config is None else PYTHON_GIL[config]
+    forced = None if config is None else CONFIGURATIONS[config].python_gil
     if forced is not None:
         environment["PYTHON_GIL"] = forced
-    # In a checkout both twins import the same source. Where it is installed, each twin has its own copy in its
-    # site-packages, which the other must not import from: the extension modules there would not fit it.
+    # In a checkout both twins import the same source. Installed, each twin has a copy in its own site-packages,
+    # and must not see the other's: the extension modules there do not fit it.
     before = [path for path in base.get("PYTHONPATH", "").split(os.pathsep) if path]
     wanted = [*SOURCE_PATHS, *paths]
     if wanted:
@@ -46,6 +93,6 @@ def child_environment(
 
 
 def last_lines(stderr: bytes, count: int = 12) -> str:
-    """The end of what a process wrote to stderr, indented."""
+    """Return the last lines that a process wrote to stderr, indented."""
     lines = stderr.decode(errors="replace").rstrip().splitlines()[-count:]
     return "".join(f"\n    {line}" for line in lines)

@@ -15,7 +15,7 @@ assert loader.MINE and bench.speed.MINE
 batches = ftloader.DataLoader(torch.arange(8), batch_size=4, num_workers=2, worker_method="thread")
 print(*(batch.tolist() for batch in batches))
 print(ftloader.__file__)
-print(len(ftsafety.audit(torch.arange(8).tolist(), seconds=0.2).findings), "findings")
+print(len(ftsafety.audit.audit(torch.arange(8).tolist(), seconds=0.2).findings), "findings")
 """
 
 

@@ -154,7 +154,7 @@ def test_what_twins_imports_is_understood_by_the_oldest_python():
     assert "ftbench.scenarios.pillow" in seen
 
 
-@pytest.mark.parametrize("module", ["ftbench.arguments", "ftsafety.repro.arguments"])
+@pytest.mark.parametrize("module", ["ftbench.arguments", "ftsafety.audit.arguments", "ftsafety.repro.arguments"])
 def test_arguments_need_the_standard_library_alone(module):
     paths = [str(CHECKOUT / folder) for folder in FOLDERS.values()]
     code = f"import sys; sys.path += {paths!r}; import {module}"

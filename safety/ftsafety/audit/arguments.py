@@ -23,7 +23,7 @@ MODULE:OBJECT
     python -m ftsafety.audit train.py:make_dataset --threads 16 --seconds 60
     python -m ftsafety.audit data.py:Crops --indices 0,17,99 --json > audit.json
 
-In a program:  print(ftsafety.audit(dataset))
+In a program:  from ftsafety.audit import audit; print(audit(dataset))
 This runs in your own process, so a crash of the dataset ends your program.
 
 The command runs the audit in a process of its own, so a crash or a hang ends in a report with the stacks. A race

@@ -7,15 +7,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from ftrun.configurations import TWIN
+from ftrun.configurations import CONFIGURATIONS
 from ftrun.interruption import Interrupted
 from ftrun.twin import TwinError
 from ftsafety.repro.limits import Limits
 from ftsafety.repro.outcome import GIL, Outcome
 from ftsafety.repro.script import Script
 from ftsafety.repro.twins import Twin
-
-CONFIGS = ("gil", "ft-gil", "ft")
 
 
 @dataclass
@@ -94,7 +92,7 @@ class Campaign:
         """
         result = {config: Runs(config) for config in configs}
         for config, runs in result.items():
-            runs.missing = self.missing.get(TWIN[config])
+            runs.missing = self.missing.get(CONFIGURATIONS[config].twin)
         order = [config for config, runs in result.items() if runs.missing is None]
         shuffle = random.Random(0).shuffle
         for number in range(repeat):
@@ -118,7 +116,7 @@ class Campaign:
         return result
 
     def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int, overlays: dict[str, str]) -> None:
-        twin = TWIN[runs.config]
+        twin = CONFIGURATIONS[runs.config].twin
         # The first run may find that an import turns the GIL on; it is then made again with the GIL held off.
         for _ in range(2):
             self._progress(title, number, repeat, runs.config, None)

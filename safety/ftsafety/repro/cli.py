@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ftrun.configurations import TWIN, this_twin
+from ftrun.configurations import CONFIGURATIONS, this_twin
 from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
 from ftrun.inline_metadata import MetadataError
 from ftrun.interruption import Interrupted, Interruption
@@ -110,7 +110,7 @@ class Reproduction:
         wanted = dict(self._given.twin)
         if not wanted:
             wanted = {this_twin(): sys.executable}
-        needed = {TWIN[config] for config in self._given.configs}
+        needed = {CONFIGURATIONS[config].twin for config in self._given.configs}
         for name, where in wanted.items():
             if name not in needed:
                 continue
@@ -189,7 +189,7 @@ class Reproduction:
             if given.shrink_threads:
                 sections.append(("Threads", narrow.shrink_threads(campaign, seen, given.threads)))
             if given.bisect_packages:
-                twin = TWIN[seen.config]
+                twin = CONFIGURATIONS[seen.config].twin
                 added = dict(pin.split("==", 1) for pin in self._pins.get(twin, ()) if "==" in pin)
                 sections.append(
                     (
@@ -233,8 +233,10 @@ class Reproduction:
     def _single(self, runs: dict[str, Runs]) -> str:
         """What a reader types for one run where it failed, or in the last configuration that there is a twin for."""
         shown = report.chosen_failure(runs)
-        config = shown[0] if shown else [config for config in runs if TWIN[config] in self._descriptions][-1]
-        twin, threads, name = TWIN[config], self._given.threads, shlex.quote(self._script.argument)
+        config = (
+            shown[0] if shown else [config for config in runs if CONFIGURATIONS[config].twin in self._descriptions][-1]
+        )
+        twin, threads, name = CONFIGURATIONS[config].twin, self._given.threads, shlex.quote(self._script.argument)
         gil = {"gil": [], "ft-gil": ["PYTHON_GIL=1"], "ft": ["PYTHON_GIL=0"] if runs[config].forced_off else []}[config]
         variables = [f"REPRO_THREADS={threads}", *gil]
         if self._given.walled:

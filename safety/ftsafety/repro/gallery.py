@@ -30,14 +30,14 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ftrun.configurations import this_twin
+from ftrun.configurations import CONFIGURATIONS, this_twin
 from ftrun.escape import markdown
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays
 from ftrun.project import ROOT, normalise
 from ftrun.twin import TwinError
 from ftsafety.repro import script
-from ftsafety.repro.campaign import CONFIGS, Campaign, Runs
+from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.limits import MIB, Limits
 from ftsafety.repro.outcome import GIL, KINDS, OK
 from ftsafety.repro.progress import Progress
@@ -102,7 +102,7 @@ def read(path: Path) -> Entry:
     """The entry that a script's header describes; raises GalleryError."""
     text = path.read_text(encoding="utf-8")
     said = dict(FIELD.findall(text))
-    expected = {config: said.get(f"Expected {config}", "") for config in CONFIGS}
+    expected = {config: said.get(f"Expected {config}", "") for config in CONFIGURATIONS}
     wrong = [value for value in expected.values() if not EXPECTED.fullmatch(value) or _kinds(value) - set(KINDS)]
     versions = [said.get(name) for name in ("Package", "Fails", "Fixed")]
     if wrong or not ISSUE.fullmatch(said.get("Link", "")) or "Timeout" not in said or len({*map(bool, versions)}) > 1:
@@ -262,7 +262,7 @@ def _merged(path: Path, rows: list[Row]) -> list[Row]:
     new = {(row.script, row.version, row.config, row.python) for row in rows}
     old = [Row(**each) for each in json.loads(path.read_text())] if path.exists() else []
     merged = [row for row in old if (row.script, row.version, row.config, row.python) not in new] + rows
-    merged.sort(key=lambda row: (row.script, row.python, row.version, CONFIGS.index(row.config)))
+    merged.sort(key=lambda row: (row.script, row.python, row.version, [*CONFIGURATIONS].index(row.config)))
     path.write_text(json.dumps([asdict(row) for row in merged], indent=1) + "\n")
     return merged
 
@@ -282,7 +282,7 @@ def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = (
         bug = f"[{repository.rpartition('/')[2]} {number}]({entry.link}): {said}"
         for (version, python), configs in found.items():
             name = "-" if entry.package in (None, CPYTHON) else markdown(f"{entry.package} {version}")
-            cells = [_cell(configs.get(config)) for config in CONFIGS]
+            cells = [_cell(configs.get(config)) for config in CONFIGURATIONS]
             lines.append(f"| {bug} | {name} | {python} | {' | '.join(cells)} | {next(iter(configs.values())).date} |")
             bug = ""
     text = "\n".join(

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 
-from ftrun.configurations import TWIN
+from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import markdown
 from ftrun.overlay import OverlayError, Overlays
 from ftrun.project import normalise
@@ -92,7 +92,7 @@ def bisect_packages(
         installed: the twin's versions by normalised name.
         added: the versions of what the script's inline metadata has added.
     """
-    twin = TWIN[seen.config]
+    twin = CONFIGURATIONS[seen.config].twin
     python = campaign.twins[twin].python
     if python is None:
         return "Not tried: a container has no network to get other versions from. Run `./twins repro` natively."
@@ -138,7 +138,7 @@ def _exchanged(campaign, seen, threads, asked, overlays, installed, python, note
     if not pins:
         return f"- {markdown(wanted)}: not tried: this version is installed already"
     repeat = max(FEWEST_RUNS, seen.counted)
-    twin = TWIN[seen.config]
+    twin = CONFIGURATIONS[seen.config].twin
     # Before what the script's own metadata has added.
     path = os.pathsep.join(filter(None, [folder, campaign.overlays.get(twin)]))
     found = campaign.run([seen.config], repeat, threads, f"{pins[0]}:", overlays={twin: path})
@@ -158,7 +158,7 @@ def _exchanged(campaign, seen, threads, asked, overlays, installed, python, note
 def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
     """The C stack of a crash as gdb sees it, or None where there is no gdb, no crash, or none under gdb."""
     gdb = shutil.which("gdb")
-    twin = campaign.twins[TWIN[seen.config]]
+    twin = campaign.twins[CONFIGURATIONS[seen.config].twin]
     if gdb is None or twin.python is None or not any(outcome.kind == SIGNAL for outcome in seen.outcomes):
         return None
     signal = f"handle SIG{int(DUMP_SIGNAL)} nostop noprint pass"
@@ -171,7 +171,7 @@ def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
             threads,
             campaign.limits,
             seen.forced_off,
-            campaign.overlays.get(TWIN[seen.config]),
+            campaign.overlays.get(CONFIGURATIONS[seen.config].twin),
             below,
         )
         _, found, stack = outcome.stdout.partition("received signal SIG")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
 from ftsafety.repro import twins
-from ftsafety.repro.campaign import CONFIGS, Runs
+from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import KINDS, OK, SIGNAL, Outcome
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Verdict, rate
@@ -77,7 +78,7 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
 
 def chosen_failure(runs: Mapping[str, Runs]) -> tuple[str, int, Outcome] | None:
     """The failure to show: of the configuration that says most, the one without the GIL first."""
-    for config in reversed(CONFIGS):
+    for config in reversed(CONFIGURATIONS):
         found = runs[config].first_failure() if config in runs else None
         if found:
             return config, *found

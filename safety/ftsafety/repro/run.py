@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ftrun.configurations import PYTHON_GIL, child_environment
+from ftrun.configurations import CONFIGURATIONS, child_environment
 from ftsafety.repro import runner
 from ftsafety.repro.clearing import clear
 from ftsafety.repro.limits import Limits
@@ -32,7 +32,7 @@ def environment(
     """
     kept = {name: value for name, value in base.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)}
     variables = child_environment(None, kept)
-    forced = PYTHON_GIL[config] if config != "ft" else ("0" if force_off else None)
+    forced = CONFIGURATIONS[config].python_gil if config != "ft" else ("0" if force_off else None)
     if forced is not None:
         variables["PYTHON_GIL"] = forced
     if overlay:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from ftrun import environment, server
 from ftrun.child_process import Watch
-from ftrun.configurations import TWIN
+from ftrun.configurations import CONFIGURATIONS
 from ftrun.protocol import Channel
 from ftsafety.repro import limits as limits_
 from ftsafety.repro import twins
@@ -35,7 +35,7 @@ def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
         if request["op"] == "describe":
             return {"result": {**environment.describe(), "repro": twins.version()}}
         if request["op"] == "reproduce":
-            if request["config"] not in TWIN:
+            if request["config"] not in CONFIGURATIONS:
                 return {"error": f"unknown configuration {request['config']!r}"}
             done = run(
                 sys.executable,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ftsafety.repro.campaign import CONFIGS, Runs
+from ftrun.configurations import CONFIGURATIONS
+from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import NOT_JUDGED
 
 SIGNIFICANT = 0.05
@@ -18,11 +19,7 @@ CONFIDENCE = 0.95
 NOT_REPRODUCED, WITHOUT_GIL, FREE_THREADED, EVERYWHERE, OTHER, UNJUDGED = range(6)
 EXIT_STATUS = {NOT_REPRODUCED: 0, WITHOUT_GIL: 10, FREE_THREADED: 11, EVERYWHERE: 12, OTHER: 13, UNJUDGED: 14}
 
-IN_WORDS = {
-    "gil": "the build with the GIL",
-    "ft-gil": "the free-threaded build with the GIL on",
-    "ft": "the free-threaded build without the GIL",
-}
+CONFIGS = tuple(CONFIGURATIONS)
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def _pattern(failing: list[str], judged: list[str]) -> tuple[int, str]:
             return named[tuple(failing)]
     elif failing == judged == ["ft"]:
         return OTHER, "Fails without the GIL (nothing else was run)"
-    where = " and on ".join(IN_WORDS[config] for config in failing)
+    where = " and on ".join(CONFIGURATIONS[config].build for config in failing)
     return OTHER, f"Fails on {where}" + ("" if failing == judged else ", and only there")
 
 

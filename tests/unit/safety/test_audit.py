@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-import ftsafety.audit
 from ftloader import DataLoader
 from ftsafety.audit import AuditError, Report
+from ftsafety.audit import audit as full_audit
 from ftsafety.audit.aliases import shared_part
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.report import Finding
@@ -32,7 +32,7 @@ def suspects():
 
 
 def audit(dataset, **options):
-    return ftsafety.audit(dataset, **{"seconds": 1.0, "samples": 12, "threads": 6, **options})
+    return full_audit(dataset, **{"seconds": 1.0, "samples": 12, "threads": 6, **options})
 
 
 def kinds(report):

@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-import ftsafety.audit
+from ftsafety.audit import audit
 from tests.checkout import CHECKOUT
 
 EXAMPLES = CHECKOUT / "docs" / "audit"
@@ -21,7 +21,7 @@ def report_on(monkeypatch, tmp_path):
         module = importlib.util.module_from_spec(spec)
         # Not in sys.modules: the audit finds the user's code by its file.
         spec.loader.exec_module(module)
-        return ftsafety.audit(getattr(module, name)(), seconds=1.0, patience=60.0)
+        return audit(getattr(module, name)(), seconds=1.0, patience=60.0)
 
     return run
 

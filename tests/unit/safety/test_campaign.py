@@ -7,9 +7,10 @@ import math
 
 import pytest
 
+from ftrun.configurations import CONFIGURATIONS
 from ftrun.interruption import Interrupted
 from ftsafety.repro import verdict
-from ftsafety.repro.campaign import CONFIGS, Campaign
+from ftsafety.repro.campaign import Campaign
 from ftsafety.repro.limits import Limits
 from ftsafety.repro.outcome import GIL, OK, SIGNAL, Outcome
 from ftsafety.repro.progress import Progress
@@ -43,20 +44,20 @@ def campaign(*outcomes, deadline=math.inf):
     ids=["budget", "Ctrl-C"],
 )
 def test_no_all_clear_where_rounds_are_missing(ended, words):
-    found = verdict.judge(ended.run(CONFIGS, 20, 2))
+    found = verdict.judge(ended.run(CONFIGURATIONS, 20, 2))
     assert found.kind == verdict.UNJUDGED and "Not reproduced" not in found.sentence
     assert words in found.sentence and sum(words in remark for remark in found.remarks) == 1
 
 
 def test_a_failure_is_told_though_rounds_are_missing():
     ended = campaign(*[Outcome(SIGNAL, "SIGSEGV")] * 3, deadline=0)
-    found = verdict.judge(ended.run(CONFIGS, 20, 2))
+    found = verdict.judge(ended.run(CONFIGURATIONS, 20, 2))
     assert found.kind == verdict.EVERYWHERE and "gil, ft-gil, ft were not run to the end" in " ".join(found.remarks)
 
 
 def test_all_rounds_are_an_all_clear():
     whole = campaign(*[Outcome(OK, "")] * 6)
-    assert verdict.judge(whole.run(CONFIGS, 2, 2)).kind == verdict.NOT_REPRODUCED and whole.stopped is None
+    assert verdict.judge(whole.run(CONFIGURATIONS, 2, 2)).kind == verdict.NOT_REPRODUCED and whole.stopped is None
     # The first run of ft that an import gave the GIL is made again.
     again = campaign(Outcome(GIL, "importing x turned the GIL on"), Outcome(OK, ""))
     assert verdict.judge(again.run(["ft"], 1, 2)).kind == verdict.NOT_REPRODUCED
