@@ -15,6 +15,7 @@ PATTERNS = (
     "repro/README.md",
     "loader/README.md",
     "examples/README.md",
+    "evaluation/README.md",
     ".github/**/*.md",
 )
 """What is written for readers. docs/results is not: its files are kept as the runs wrote them."""

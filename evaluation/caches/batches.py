@@ -1,7 +1,7 @@
 """Samples of 4 MB from the page cache into batches: threads, torch's processes, and torch's processes without a cache.
 
-    ./twins exec gil python docs/results/2026-11-24-caches/batches.py --directory /dev/shm
-    ./twins exec ft python docs/results/2026-11-24-caches/batches.py --directory /dev/shm threads
+    ./twins exec gil python evaluation/caches/batches.py --directory /dev/shm
+    ./twins exec ft python evaluation/caches/batches.py --directory /dev/shm threads
 
 All read the same bytes: the cache's contestants the same segments, and "files" a file for each sample with
 numpy.fromfile. Each round has all of them, in random order, with an epoch to warm up.

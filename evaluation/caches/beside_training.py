@@ -1,6 +1,6 @@
 """What fetching costs a training loop: the time of its steps while samples come in, and while none do.
 
-    ./twins exec ft python docs/results/2026-11-24-caches/beside_training.py --directory /dev/shm
+    ./twins exec ft python evaluation/caches/beside_training.py --directory /dev/shm
 
 Steps in plain Python, or of a small network with one thread of torch, are timed in turns of half a second: one with an
 idle cache, one with fetching at each rate, in random order. --cpus 2 leaves a core to the fetchers, --cpus 1 none.

@@ -5,8 +5,8 @@ Each gets the same samples from a directory that stands for the remote store, wr
 makes batches of them with two workers: a first epoch from the store on, and two more from the cache. Then each is
 killed in the midst of its first epoch and started again on what it left.
 
-    ./twins exec gil python docs/results/2026-11-24-caches/compare.py
-    ./twins exec ft python docs/results/2026-11-24-caches/compare.py ours-threads ours-processes litdata
+    ./twins exec gil python evaluation/caches/compare.py
+    ./twins exec ft python evaluation/caches/compare.py ours-threads ours-processes litdata
 
 The multi-storage client has a cache for remote stores alone: "multi-storage" and "ours-s3" read from a server of S3's
 protocol (moto's), which is the slowest part of their first epoch.

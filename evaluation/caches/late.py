@@ -1,7 +1,7 @@
 """A store whose first byte comes late: fetching threads, worker processes that fetch, and the CPU time of both.
 
-    ./twins exec ft python docs/results/2026-11-24-caches/late.py
-    ./twins exec gil python docs/results/2026-11-24-caches/late.py
+    ./twins exec ft python evaluation/caches/late.py
+    ./twins exec gil python evaluation/caches/late.py
 
 A web server in a process of its own sends 100 kB each after --delay seconds. "cache": fetchers of a GrowingCache, which
 writes all of it too. "fsspec": torch's DataLoader, whose processes call fsspec, as in the benchmark's scenario

@@ -1,7 +1,7 @@
 """How much goes through the cache, for how long: samples are fetched and written while a loop reads batches of them.
 
-    ./twins exec ft python docs/results/2026-11-24-caches/sustain.py --directory /dev/shm --rate 600
-    ./twins exec ft python docs/results/2026-11-24-caches/sustain.py --directory /scratch --rate 100000 --disk
+    ./twins exec ft python evaluation/caches/sustain.py --directory /dev/shm --rate 600
+    ./twins exec ft python evaluation/caches/sustain.py --directory /scratch --rate 100000 --disk
 
 --disk first writes to the disk what the cache would, file by file with nothing else at work: what the disk can. A line
 every ten seconds, and the whole behind them. The budget is looked at from outside, as the directory's files take it.

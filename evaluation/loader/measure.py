@@ -1,6 +1,6 @@
 """This loader beside torch's, a bare loop and plain collation: images, and samples of several values or lengths.
 
-    ./twins exec ft python docs/results/2026-11-24-loader/measure.py [CASE ...]
+    ./twins exec ft python evaluation/loader/measure.py [CASE ...]
 
 Contestants have two workers ("serial": none, "64": as many) and take turns of one epoch, in random order. Those of one
 twin run in one process, so that they share what a process has by chance (malloc's memory, the caches, the place in
@@ -28,7 +28,7 @@ from ftbench.scenarios.pillow import DecodedImages, PillowDataset
 from ftloader import DataLoader
 from ftloader.batch.malloc import keep_freed_memory
 
-TWINS = Path(__file__).resolve().parents[3] / "twins"
+TWINS = Path(__file__).resolve().parents[2] / "twins"
 WORKERS = 2
 KB = 1000
 PIXELS = 640 * 408 * 3

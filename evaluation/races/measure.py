@@ -1,6 +1,6 @@
 """What `./twins audit` says of the planted races and of the sound datasets: recall and false alarms.
 
-    python3 tests/races/measure.py [--out FILE] [--threadcheck DIR] [NAME...]
+    python3 evaluation/races/measure.py [--out FILE] [--threadcheck DIR] [NAME...]
 
 Each dataset is audited through the command line, one after the other. With --threadcheck, each is also given to
 threadcheck, as a script that loads the dataset in four threads: `threadcheck scan` reads it, `threadcheck run`

@@ -1,6 +1,6 @@
 """Shows that the planted races are real: right samples in one thread and in processes, wrong ones in threads.
 
-    ./twins exec ft python tests/races/prove.py [--seconds 1] [--out FILE] [NAME...]
+    ./twins exec ft python evaluation/races/prove.py [--seconds 1] [--out FILE] [NAME...]
 
 Each dataset is loaded as a loader does it: eight threads take batches of eight indices in random order. First as it
 is ("natural"): the share of samples that are wrong, missing or an exception. Where that shows nothing, and for the
@@ -289,7 +289,7 @@ def main():
     parser.add_argument("--out", type=Path, help="write the table to this file, too")
     arguments = parser.parse_args()
     if getattr(sys, "_is_gil_enabled", lambda: True)():
-        sys.exit("prove.py needs a free-threaded Python: ./twins exec ft python tests/races/prove.py")
+        sys.exit("prove.py needs a free-threaded Python: ./twins exec ft python evaluation/races/prove.py")
     np.seterr(all="ignore")
     lines = ["| dataset | shown | wrong, natural | epochs with a fault | what is seen | elsewhere |", "|-|-|-|-|-|-|"]
     print(*lines, sep="\n", flush=True)

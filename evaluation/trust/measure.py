@@ -1,7 +1,7 @@
-"""``python -m ftbench.trust``: does the suite find differences that are there, and none that are not?
+"""``python -m evaluation.trust.measure``: does the suite find differences that are there, and none that are not?
 
 Real runs on this machine, planned and stopped as every run is: A, A again, and A with more work planted, which must
-be found. What came of it is in docs/method.md; tests/unit/bench/test_trust.py is the same on simulated figures.
+be found. What came of it is in docs/method.md; tests/unit/bench/test_verdicts.py is the same on simulated figures.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from evaluation.trust import planted
 from ftbench.arguments import Options, number
 from ftbench.data.images import ImageError
 from ftbench.data.sources import Sources
@@ -35,7 +36,6 @@ from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Display, Notes
 from ftbench.rounds.trials import TrialFailed
 from ftbench.rounds.twins import Twins
-from ftbench.scenarios import trust as planted
 from ftbench.stats import statistics, waterfall
 from ftbench.stats.statistics import NO_DIFFERENCE, Ratio
 from ftrun import environment
@@ -50,6 +50,8 @@ time for each of its six contestants as --quick has, and stops as early. From th
 tells what longer runs find. Interrupt it whenever you like: all finished rounds count.
 """
 
+# Trials import the planted scenario from here.
+ROOT = Path(__file__).resolve().parents[2]
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
 # A quick run has 150 s for each workload and its five contestants; here are six.
 SECONDS = 180
@@ -131,7 +133,7 @@ def _ratio(rounds: Sequence[Throughputs], pair: Pair, factor: float = 1.0) -> Ra
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     result = argparse.ArgumentParser(
-        prog="python -m ftbench.trust",
+        prog="python -m evaluation.trust.measure",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Exit status: 0 both as wanted, 1 not, 2 wrong usage, 130 or 143 interrupted.",
@@ -213,6 +215,8 @@ class Trust:
         options = Options((self._scenario,), True, Path(), None, None, seconds, None, None, (self._config,), twins)
         with Twins() as connected:
             connected.add(self._config, sys.executable, interruption)
+            for endpoint in connected.endpoints.values():
+                endpoint.packages = str(ROOT)
             for number in range(runs):
                 before, run = counters(), Kept()
                 self.kept.append(run)
@@ -318,13 +322,13 @@ def main(arguments: list[str] | None = None) -> int:
                 trust.measure(options.runs, options.seconds, interruption, shown)
         except (DoesNotFit, ImageError, Interrupted, TrialFailed, WorkDiffers, TwinError) as error:
             status = error.exit_status if isinstance(error, Interrupted) else 1
-            print(f"ftbench.trust: stopped: {error}", file=sys.stderr)
+            print(f"trust: stopped: {error}", file=sys.stderr)
     content = trust.report(options)
     if options.out:
         try:
             write_atomically(options.out, (json.dumps(content) + "\n").encode())
         except OSError as error:
-            print(f"ftbench.trust: cannot write {options.out}: {error.strerror or error}", file=sys.stderr)
+            print(f"trust: cannot write {options.out}: {error.strerror or error}", file=sys.stderr)
             return status or 1
     return status or int(any(t.share < t.wanted for t in trust.said))
 

@@ -1,4 +1,4 @@
-"""The suite's own test, for `python -m ftbench.trust`: the main job with a known difference in it."""
+"""The main job with a known difference in it: the scenario of ``python -m evaluation.trust.measure``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def scenario(config: str, percent: int) -> Scenario:
     """A against itself and against what does more work, in one configuration and the same rounds."""
     return dataclasses.replace(
         pillow.SCENARIO,
-        name="trust",
+        name=f"{__name__}:SCENARIO",
         question="Does the suite find the differences that are there, and none that are not?",
         description="the main job in two places, and with a difference planted",
         dataset=dataset,

@@ -18,6 +18,8 @@ MAY_USE = {
     # To refuse typos before it builds; nothing but the standard library is there then.
     "native": {"ftbench.arguments", "ftsafety.repro.arguments"},
 }
+OUTSIDE = ("evaluation", "tests")
+"""No package imports these."""
 OLDEST = (3, 9)
 """The Python that ./twins starts with."""
 
@@ -58,7 +60,7 @@ def imported(name, inside_functions=True):
             candidates = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names]
         else:
             continue
-        found.update(each for each in candidates if each.partition(".")[0] in FOLDERS)
+        found.update(each for each in candidates if each.partition(".")[0] in (*FOLDERS, *OUTSIDE))
     return found - {name}
 
 
@@ -93,10 +95,12 @@ def test_a_package_imports_what_it_may(package):
         assert top == package or top in MAY_USE[package] or other in MAY_USE[package], f"{name} imports {other}"
 
 
-@pytest.mark.parametrize("path", sorted((CHECKOUT / "docs" / "results").rglob("*.py")), ids=lambda path: path.name)
-def test_programs_of_published_results_find_what_they_import(path):
-    """They are to be run again by whoever doubts a figure."""
-    for node in ast.walk(ast.parse(path.read_text())):
+EVALUATION = {f"{path.parent.name}/{path.name}": path for path in sorted((CHECKOUT / "evaluation").glob("*/*.py"))}
+
+
+@pytest.mark.parametrize("program", EVALUATION)
+def test_programs_of_evaluation_find_what_they_import(program):
+    for node in ast.walk(ast.parse(EVALUATION[program].read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FOLDERS:
             tree = ast.parse(MODULES[node.module].read_text())
             names = {name for each in tree.body for name in defined(each)}

@@ -11,6 +11,8 @@ other than fork pickle it.
 
 from __future__ import annotations
 
+import importlib
+
 from ftbench.plan.scenario import Scenario
 from ftbench.scenarios import (
     augment,
@@ -29,7 +31,6 @@ from ftbench.scenarios import (
     startup,
     text,
     training,
-    trust,
 )
 
 SCENARIOS: dict[str, Scenario] = {
@@ -58,8 +59,14 @@ GROUPS: dict[str, str] = {group.NAME: group.DESCRIPTION for group in (nvimgcodec
 
 
 def find(name: str) -> Scenario:
-    """A scenario by its name, also one that no command line names: the user's, the suite's test; raises KeyError."""
-    return {**SCENARIOS, **{each.name: each for each in (trust.SCENARIO, own.SCENARIO, own.LOOK)}}[name]
+    """Return a scenario by its name, also one that no command line names; raises KeyError.
+
+    "module:NAME" is one that another module makes (evaluation/trust).
+    """
+    module, elsewhere, attribute = name.partition(":")
+    if elsewhere:
+        return getattr(importlib.import_module(module), attribute)
+    return {**SCENARIOS, **{each.name: each for each in (own.SCENARIO, own.LOOK)}}[name]
 
 
 def members(name: str) -> list[Scenario]:

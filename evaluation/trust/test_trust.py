@@ -1,0 +1,131 @@
+"""Does the program that judges the verdicts judge right? Run by hand: ``pytest evaluation/trust``."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import resource_tracker
+from pathlib import Path
+
+import psutil
+import pytest
+
+from evaluation.trust import measure, planted
+from ftbench.data import synthesis
+from ftbench.measure import epochs
+from ftbench.plan.scenario import Task
+from tests.unit.bench.simulated import values
+from tests.unit.bench.turns import without_pause
+
+
+def simulated(rounds: int, noise: float) -> tuple[measure.Trust, list[dict[str, float]]]:
+    """What the program would measure with 10% planted; by contestant, for each round."""
+    of = measure.Trust(10, "ft", 2)
+    assert [c.case for c in of.contestants].count("more") == 2 and len(of.contestants) == 6
+    slower = {c.key: 100 / 1.1 for c in of.contestants if c.case == "more"}
+    found = values(random.Random(0), of.contestants, rounds, slower, noise)
+    return of, [{key: series[number] for key, series in found.items()} for number in range(rounds)]
+
+
+def test_both_places_are_judged_from_the_same_rounds():
+    of, rounds = simulated(5, 0.01)
+    same, more = of.tallies()
+    same.count(rounds)
+    more.count(rounds)
+    assert (same.right, same.total) == (more.right, more.total) == (2, 2)
+    # Intervals are held against what is true of each: no difference, and 10% more work.
+    assert same.covered == more.covered == 2
+    assert "intervals hold the truth in 100.0%" in more.line()
+    assert all(0.87 < ratio < 0.95 for ratio in more.ratios) and all(0.95 < ratio < 1.05 for ratio in same.ratios)
+
+
+def test_how_many_rounds_find_it_is_told_from_the_rounds_of_all_runs():
+    of, rounds = simulated(48, 0.08)
+    drawn = {number: [tally.share for tally in said] for number, said in of.drawn(rounds)}
+    assert list(drawn) == [3, 4, 5, 6, 8, 10, 12, 16, 20, 24]
+    assert all(same >= 0.9 for same, *_ in drawn.values())
+    assert drawn[24][1] > 0.9 > drawn[5][1] and drawn[24][1] > drawn[8][1] > drawn[3][1]
+    # Of what is supposed, 6%, 10% and 15%, the larger is found more often; 10% as often as the 10% planted.
+    assert all(six <= ten <= fifteen for _, _, six, ten, fifteen in drawn.values())
+    assert drawn[16][3] == pytest.approx(drawn[16][1], abs=0.1)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("percent", [5, 100])
+def test_planted_work_is_loaded_and_not_counted(percent, workers, tmp_path, monkeypatch):
+    for number in range(6):
+        synthesis.photograph(number).save(tmp_path / f"{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
+    asked = []
+    opened = epochs.open_loader
+
+    def noted(*arguments, **options):
+        loader = opened(*arguments, **options)
+        epoch = loader.thing.epoch
+        loader.thing.epoch = lambda samples: asked.append(samples) or epoch(samples)
+        return loader
+
+    monkeypatch.setattr(epochs, "open_loader", noted)
+    results = []
+    for more in (0, percent):
+        task = Task(
+            planted.SCENARIO,
+            sorted(map(str, tmp_path.iterdir())),
+            "loader-thread",
+            workers,
+            2,
+            2,
+            planted.AMOUNT.batches_per_worker * workers,
+            2,
+            parameters={"percent": more},
+            turns=2,
+        )
+        results.append(without_pause(planted.measure(task)))
+    same, more = results
+    assert all(more[name] == same[name] for name in ("batches", "samples", "first_batch", "rows", "last_batch"))
+    # Batches of two: a warm-up of two, and those that each turn has before and after what is timed.
+    plain, grown = (2 * (2 + 20 * workers * part // 100 + workers) for part in (100, 100 + percent))
+    assert asked == [4, *[plain] * 2, 4, *[grown] * 2]
+    assert more["metrics"]["throughput"] == pytest.approx(40 * workers / min(more["turn_seconds"]))
+
+
+def test_interrupted_it_says_what_it_has(tmp_path):
+    """Real trials; the first of a run is on its way when Ctrl-C comes."""
+    out = tmp_path / "trust.json"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evaluation.trust.measure", "--runs", "1", "--load", "0.1", "--out", out],
+        cwd=measure.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if "measuring: 6 trials a round" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    seen += process.stdout.read()
+    assert process.wait(timeout=120) == 130, seen
+    assert "A against A, no difference reported: no run was finished" in seen
+    assert json.loads(out.read_text())["runs"] == [{"rounds": [], "turns": [], "disturbed": []}]
+
+
+def test_the_load_is_about_what_was_asked_for_and_ends():
+    def wanted():
+        """Seconds that it has had a CPU, or waited for one that others had."""
+        had, waited, _ = Path(f"/proc/{bursts.pid}/schedstat").read_text().split()
+        return (int(had) + int(waited)) / 1e9
+
+    resource_tracker.ensure_running()  # as tests before this one may have left it
+    before = set(psutil.Process().children())
+    with measure.load(0.5):
+        (bursts,) = set(psutil.Process().children()) - before
+        before = time.monotonic(), wanted()
+        time.sleep(8)
+        used = (wanted() - before[1]) / (time.monotonic() - before[0])
+    assert not psutil.pid_exists(bursts.pid)
+    assert 0.2 < used < 0.8
