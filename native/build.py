@@ -110,8 +110,7 @@ class Plan:
         """Where `twin`'s environment belongs; its interpreter's name is part of its own."""
         own = self.own[twin]
         if own:
-            name = f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
-            return own["environment"] or self.root / "environments" / name
+            return self.root / "environments" / f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
         return self.root / "environments" / f"{self.interpreter(twin).name}-{self.packages}"
 
     def twin(self, name: str) -> Twin | None:

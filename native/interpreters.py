@@ -7,9 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
-from . import cache
 from .errors import TwinsError
 
 VARIABLE = {"ft": "FT_PYTHON", "gil": "GIL_PYTHON"}
@@ -31,8 +29,7 @@ print(json.dumps({
 def brought(twin: str, series: str) -> dict | None:
     """The user's own interpreter for `twin`, checked, or None if there is none.
 
-    Returns `executable`, `version`, `pgo`, `identity` (a short hash of what it is and where) and `environment`:
-    its directory if it holds all packages already and is to be used as it is (docker/offline-bundle), else None.
+    Returns `executable`, `version`, `pgo` and `identity` (a short hash of what it is and where).
 
     Raises:
         TwinsError: it cannot be run, or is of another version or build than the twin needs.
@@ -66,12 +63,4 @@ def brought(twin: str, series: str) -> dict | None:
         raise TwinsError(f"{variable}={named} is {is_now}; it must be {wanted}", 2)
     real = os.path.realpath(executable)
     identity = hashlib.sha256(f"{real} {found['build']} {os.stat(real).st_mtime_ns}".encode()).hexdigest()[:12]
-    prefix = Path(executable).absolute().parent.parent
-    complete = (cache.finished(prefix) or {}).get("environment")
-    return {
-        "executable": executable,
-        "version": found["version"],
-        "pgo": found["pgo"],
-        "identity": identity,
-        "environment": prefix if complete else None,
-    }
+    return {"executable": executable, "version": found["version"], "pgo": found["pgo"], "identity": identity}

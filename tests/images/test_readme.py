@@ -48,7 +48,6 @@ BLOCKS = blocks_to_run(document.read_text() for document in DOCUMENTS)
 # Blocks that no test here runs, and why.
 NOT_RUN = {
     "./twins test": "it is what runs this test",
-    "docker/offline-bundle bundle --split 60M": "it downloads gigabytes; test_offline_bundle.py tries its parts",
     "./twins exec gil python -m pip install --target other-torch torch\n"
     "PYTHONPATH=$PWD/other-torch ./twins exec gil python -m pytest tests/unit/loader tests/conformance": (
         "it downloads gigabytes"

@@ -17,7 +17,7 @@ each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: 
 README_LINES = 150
 WEB = ("http://", "https://", "mailto:")
 # Paths on the reader's machine or in a container, in texts that are about those.
-ELSEWHERE = ("results/", "bundle/", "train/", "ft-twins/")
+ELSEWHERE = ("results/", "train/", "ft-twins/")
 
 
 def links(text: str) -> list[str]:

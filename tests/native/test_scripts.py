@@ -17,7 +17,6 @@ SCRIPTS = [
     "fetch-cpython",
     "install-packages",
     "lock",
-    "offline-bundle",
     "patch-cpython",
 ]
 
@@ -42,16 +41,7 @@ def test_help(shell_environment, script):
 
 @pytest.mark.parametrize(
     "script",
-    [
-        "base-image",
-        "build-cpython",
-        "debian-apt",
-        "engine",
-        "fetch-cpython",
-        "install-packages",
-        "offline-bundle",
-        "patch-cpython",
-    ],
+    ["base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages", "patch-cpython"],
 )
 def test_wrong_usage(shell_environment, script):
     done = run(shell_environment, script, "--frobnicate")
