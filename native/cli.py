@@ -267,7 +267,7 @@ def _clean(options, _) -> int:
     with cache.locked(lambda text: print(text, file=sys.stderr)):
         for entry in directory.iterdir():
             if entry.name == "engine":
-                print(f"kept: {entry} (docker/engine remove deletes it)")
+                print(f"kept: {entry} (.ci/engine remove deletes it)")
             elif entry.name != "lock":
                 shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     print(f"deleted {size}")

@@ -19,7 +19,7 @@ def engine():
         client = docker.from_env()
         client.ping()
     except docker.errors.DockerException as error:
-        pytest.skip(f"no Docker engine answers ({error}); start one, for example with docker/engine start")
+        pytest.skip(f"no Docker engine answers ({error}); start one, for example with .ci/engine start")
     yield client
     client.close()
 

@@ -82,7 +82,7 @@ def kind(block):
     for part, name in (
         ("docker run -it", "image"),
         ("compose.gpu.yaml", "gpu"),
-        ("docker/base-image", "closed network"),
+        (".ci/base-image", "closed network"),
         ("pip install", "install"),
         ("./twins repro", "repro"),
         ("run --rm ft-repro", "repro"),
@@ -266,7 +266,7 @@ def test_gpu_block(engine, shell, images):
 
 def test_closed_network_block(shell, images, shell_environment):
     (block,) = of_kind("closed network")
-    status = subprocess.run([CHECKOUT / "docker" / "engine", "status"], env=shell_environment, capture_output=True)
+    status = subprocess.run([CHECKOUT / ".ci" / "engine", "status"], env=shell_environment, capture_output=True)
     if status.returncode:
         pytest.skip("this machine has a Docker engine of its own; a second, private one is not started beside it")
     if os.environ.get("BASE_IMAGE") != "ft-base:trixie":

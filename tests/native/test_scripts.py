@@ -1,4 +1,4 @@
-"""The scripts of docker/ as tools of their own."""
+"""The scripts of docker/ and .ci/, each called by itself."""
 
 import shutil
 import subprocess
@@ -7,23 +7,21 @@ import pytest
 
 from tests.checkout import CHECKOUT
 
-DOCKER = CHECKOUT / "docker"
-SCRIPTS = [
-    "apt-install",
-    "base-image",
-    "build-cpython",
-    "debian-apt",
-    "engine",
-    "fetch-cpython",
-    "install-packages",
-    "lock",
-    "patch-cpython",
+USAGE_ON_ERROR = [
+    ".ci/base-image",
+    ".ci/engine",
+    "docker/build-cpython",
+    "docker/debian-apt",
+    "docker/fetch-cpython",
+    "docker/install-packages",
+    "docker/patch-cpython",
 ]
+SCRIPTS = [*USAGE_ON_ERROR, "docker/apt-install", "docker/lock"]
 
 
 def run(environment, script, *arguments, **variables):
     return subprocess.run(
-        [DOCKER / script, *arguments],
+        [CHECKOUT / script, *arguments],
         env={**environment, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -36,13 +34,10 @@ def run(environment, script, *arguments, **variables):
 def test_help(shell_environment, script):
     done = run(shell_environment, script, "--help")
     assert done.returncode == 0
-    assert done.stdout.startswith(f"usage: docker/{script}")
+    assert done.stdout.startswith(f"usage: {script}")
 
 
-@pytest.mark.parametrize(
-    "script",
-    ["base-image", "build-cpython", "debian-apt", "engine", "fetch-cpython", "install-packages", "patch-cpython"],
-)
+@pytest.mark.parametrize("script", USAGE_ON_ERROR)
 def test_wrong_usage(shell_environment, script):
     done = run(shell_environment, script, "--frobnicate")
     assert done.returncode == 2
@@ -51,7 +46,7 @@ def test_wrong_usage(shell_environment, script):
 
 def test_default_suites(shell_environment):
     suites = {
-        series: run(shell_environment, "fetch-cpython", "--default-suite", series).stdout.strip()
+        series: run(shell_environment, "docker/fetch-cpython", "--default-suite", series).stdout.strip()
         for series in ("3.13", "3.14")
     }
     assert suites == {"3.13": "trixie", "3.14": "forky"}
@@ -59,30 +54,33 @@ def test_default_suites(shell_environment):
 
 def test_twins_are_configured_alike(shell_environment):
     # --print-flags knows no twin: what it prints is what both get, and --disable-gil is not in it.
-    flags = run(shell_environment, "build-cpython", "--print-flags").stdout
+    flags = run(shell_environment, "docker/build-cpython", "--print-flags").stdout
     assert "--enable-optimizations" in flags and "gil" not in flags
-    assert "--enable-optimizations" not in run(shell_environment, "build-cpython", "--print-flags", "--no-pgo").stdout
+    assert (
+        "--enable-optimizations"
+        not in run(shell_environment, "docker/build-cpython", "--print-flags", "--no-pgo").stdout
+    )
 
 
 def test_base_image_without_an_engine_says_what_to_do(shell_environment):
     if shutil.which("docker", path=shell_environment["PATH"]) is None:
         pytest.skip("the docker command is not installed")
-    done = run(shell_environment, "base-image", DOCKER_HOST="unix:///nonexistent.sock")
+    done = run(shell_environment, ".ci/base-image", DOCKER_HOST="unix:///nonexistent.sock")
     assert done.returncode == 1
-    assert "docker/engine start" in done.stderr
+    assert ".ci/engine start" in done.stderr
 
 
 def test_engine_that_does_not_run(shell_environment, tmp_path):
     home = {"ENGINE_HOME": str(tmp_path / "engine")}
-    assert run(shell_environment, "engine", "status", **home).returncode == 3
-    done = run(shell_environment, "engine", "exec", "docker", "ps", **home)
-    assert done.returncode == 1 and "docker/engine start" in done.stderr
-    assert run(shell_environment, "engine", "stop", **home).stdout == "docker/engine: not running\n"
+    assert run(shell_environment, ".ci/engine", "status", **home).returncode == 3
+    done = run(shell_environment, ".ci/engine", "exec", "docker", "ps", **home)
+    assert done.returncode == 1 and ".ci/engine start" in done.stderr
+    assert run(shell_environment, ".ci/engine", "stop", **home).stdout == ".ci/engine: not running\n"
 
 
 def test_engine_prints_settings_that_a_shell_may_evaluate(shell_environment, tmp_path):
     home = f"{tmp_path}/it's $(touch {tmp_path}/touched)"
-    said = run(shell_environment, "engine", "env", ENGINE_HOME=home).stdout
+    said = run(shell_environment, ".ci/engine", "env", ENGINE_HOME=home).stdout
     done = subprocess.run(["bash", "-c", f'{said}\necho "$DOCKER_CONFIG"'], capture_output=True, text=True)
     assert done.stdout == f"{home}/config\n" and not (tmp_path / "touched").exists()
 
@@ -92,37 +90,37 @@ def test_engine_touches_no_directory_but_its_own(shell_environment, tmp_path):
     (tmp_path / "root" / "thesis").touch()
     home = {"ENGINE_HOME": str(tmp_path)}
     for verb in ("start", "remove"):
-        done = run(shell_environment, "engine", verb, **home)
+        done = run(shell_environment, ".ci/engine", verb, **home)
         assert done.returncode == 1 and str(tmp_path) in done.stderr or "needs root" in done.stderr
     assert [path.name for path in tmp_path.rglob("*")] == ["root", "thesis"]
     own = tmp_path / "own"
     own.mkdir()
     (own / "made-by-docker-engine").touch()
     (own / "data").mkdir()
-    assert run(shell_environment, "engine", "remove", ENGINE_HOME=str(own)).returncode == 0
+    assert run(shell_environment, ".ci/engine", "remove", ENGINE_HOME=str(own)).returncode == 0
     assert not own.exists() and (tmp_path / "root" / "thesis").exists()
 
 
 def test_engine_stops_no_process_but_its_own(shell_environment, tmp_path):
     with subprocess.Popen(["sleep", "600"]) as other:
         (tmp_path / "docker.pid").write_text(f"{other.pid}\n")
-        done = run(shell_environment, "engine", "stop", ENGINE_HOME=str(tmp_path))
-        assert done.stdout == "docker/engine: not running\n" and other.poll() is None
+        done = run(shell_environment, ".ci/engine", "stop", ENGINE_HOME=str(tmp_path))
+        assert done.stdout == ".ci/engine: not running\n" and other.poll() is None
         other.kill()
 
 
 def test_engine_ignores_a_relative_cache(shell_environment, tmp_path):
-    done = run(shell_environment, "engine", "--help", XDG_CACHE_HOME="cache", HOME=str(tmp_path))
+    done = run(shell_environment, ".ci/engine", "--help", XDG_CACHE_HOME="cache", HOME=str(tmp_path))
     assert f"(now {tmp_path}/.cache/ft-twins/engine)" in done.stdout
 
 
 def test_revision_of_a_checkout(shell_environment, tmp_path):
-    assert run(shell_environment, "revision", str(tmp_path)).stdout == "unknown\n"
+    assert run(shell_environment, "docker/revision", str(tmp_path)).stdout == "unknown\n"
     git = tmp_path / ".git"
     git.mkdir()
     (git / "HEAD").write_text("ref: refs/heads/main\n")
     (git / "packed-refs").write_text("# pack-refs\n0123abc refs/heads/main\n")
-    assert run(shell_environment, "revision", str(tmp_path)).stdout == "0123abc\n"
+    assert run(shell_environment, "docker/revision", str(tmp_path)).stdout == "0123abc\n"
     (git / "refs" / "heads").mkdir(parents=True)
     (git / "refs" / "heads" / "main").write_text("4567def\n")
-    assert run(shell_environment, "revision", str(tmp_path)).stdout == "4567def\n"
+    assert run(shell_environment, "docker/revision", str(tmp_path)).stdout == "4567def\n"
