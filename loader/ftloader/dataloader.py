@@ -20,9 +20,8 @@ from ftloader.diagnosis.shared_handles import SharedHandles
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
 from ftloader.iterators.threads import ThreadDataLoaderIter
-from ftloader.rng.program import WorkerDraws
+from ftloader.rng.global_draws import GlobalDrawCheck
 from ftloader.state.keeper import StateKeeper
-from ftloader.strict_random import Watch
 from ftloader.workers.thread import Own, own_of_each
 
 WorkerMethod = Literal["auto", "thread", "process"]
@@ -48,8 +47,6 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             ``"skip"`` leaves the sample out, a callable ``on_error(error, index)`` that returns a sample to use instead
             or ``ftloader.SKIP``. See ``ftloader.batch.errors``. What was left out is counted and described in the
             attribute ``skipped``, and warned of at the end of the epoch.
-        strict_rng: report draws from, and seeding of, the global random generators in workers, once for each place in
-            the code; see ``ftloader.rng.sample``.
         snapshot_every_n_steps: after how many batches a sampler, or a worker's dataset, is asked for its
             ``state_dict()`` if it has one. None (default): a sampler once an epoch, at its begin (``load_state_dict``
             draws the indices since then again, and loads no samples); a map-style dataset in each worker process
@@ -74,14 +71,13 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     Raises:
         ValueError: for an unknown ``worker_method`` or ``on_error``; for ``multiprocessing_context``, or a
             ``MapDataPipe`` that is to be sharded, together with ``worker_method="thread"``; and as torch's class does.
-        TypeError: for an ``on_error`` that cannot be called, a ``strict_rng`` that is no bool.
+        TypeError: for an ``on_error`` that cannot be called.
 
     See pytorch/pytorch#161044 for torch's own, unmerged, thread workers.
     """
 
     worker_method: WorkerMethod
     on_error: OnError
-    strict_rng: bool
     snapshot_every_n_steps: int | None
     skipped: SkipLog
     """What ``on_error`` has left out so far, over all iterators and epochs."""
@@ -92,19 +88,16 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         *args: Any,
         worker_method: WorkerMethod = "auto",
         on_error: OnError = "raise",
-        strict_rng: bool = False,
         snapshot_every_n_steps: int | None = None,
         **kwargs: Any,
     ) -> None:
         # Before torch's own arguments, whose checks depend on it.
         self.worker_method = worker_method
         self.on_error = on_error
-        self.strict_rng = strict_rng
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.skipped = SkipLog()
         self._states = StateKeeper()
-        self._watch = Watch()  # used if strict
-        self._shared_handles, self._worker_draws = SharedHandles(), WorkerDraws()  # used with "auto"
+        self._shared_handles, self._global_draws = SharedHandles(), GlobalDrawCheck()  # used with "auto"
         self._buffers: tuple[tuple[int, bool], BufferPool, Trial] | None = None  # and what they were made for
         super().__init__(dataset, *args, **kwargs)
 
@@ -115,8 +108,6 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             raise ValueError(f"worker_method must be one of {', '.join(map(repr, _CHOICES))}, got {val!r}")
         elif attr == "on_error":
             ErrorPolicy(val)  # raises if it is none
-        elif attr == "strict_rng" and not isinstance(val, bool):
-            raise TypeError(f"strict_rng must be True or False, got {val!r}")
         elif attr == "snapshot_every_n_steps" and val is not None and (type(val) is not int or val < 1):
             raise ValueError(f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}")
         if attr in (together := ("worker_method", "multiprocessing_context", "dataset")):
@@ -163,7 +154,11 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.
-        own = {"_states": copy.copy(self._states), "_shared_handles": SharedHandles(), "_worker_draws": WorkerDraws()}
+        own = {
+            "_states": copy.copy(self._states),
+            "_shared_handles": SharedHandles(),
+            "_global_draws": GlobalDrawCheck(),
+        }
         return self.__dict__ | own | {"_buffers": None, "_iterator": None}
 
     def _memory(self, batches: int, pinned: bool) -> tuple[BufferPool, Trial]:
@@ -190,11 +185,11 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             return SerialDataLoaderIter(self)
         return ProcessDataLoaderIter(self)
 
-    def _advice(self) -> tuple[SharedHandles | None, WorkerDraws | None]:
+    def _advice(self) -> tuple[SharedHandles | None, GlobalDrawCheck | None]:
         """What looks for things to warn of where threads were not asked for by name."""
         if self.worker_method == "thread":
             return None, None
-        return self._shared_handles, None if self.strict_rng else self._worker_draws
+        return self._shared_handles, self._global_draws
 
     def _plain_reason_against_threads(self) -> str | None:
         """One that is known without a look at the dataset."""

@@ -35,7 +35,7 @@ class _Origin(Enum):
     USER = "everything else"
 
 
-_PACKAGE: Final = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # ftloader
 # Parts of this package that are datasets as a user would write them.
 _DATASETS: Final = (os.path.join(_PACKAGE, "datasets"), os.path.join(_PACKAGE, "decode"))
 _GENERATORS: Final = tuple(os.path.join(os.path.dirname(module.__file__), "") for module in (np, torch))

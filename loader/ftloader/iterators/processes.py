@@ -72,7 +72,6 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:
-        self._watch = loader._watch if loader.strict_rng else None
         with contextlib.ExitStack() as self._starting:
             super().__init__(loader)  # sets _worker_init_fn, starts the workers, and calls _reset
         self._queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
@@ -88,7 +87,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             # For data pipes torch wraps what it just got in one that shards them.
             users = init_fn.args[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
-        self._worker_start = WorkerStart(init_fn, self._recipe.policy, self.worker_states(), self._watch)
+        self._worker_start = WorkerStart(init_fn, self._recipe.policy, self.worker_states())
         # Not earlier, and not in _reset: a sampler may wait for threads that walk a pipe.
         self._starting.enter_context(data_pipes.exclusive(self._dataset))
 

@@ -68,7 +68,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
         # In the making or finished, held by the consumer, and one it is about to drop.
         self._memory = loader._memory(self._max_dispatched + 2, self._pin_memory)
-        self._shared_handles, self._worker_draws = loader._advice()
+        self._shared_handles, self._global_draws = loader._advice()
         self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
         # for a certain worker; any worker can build any batch of a map-style dataset.
@@ -89,7 +89,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             base_seed=self._base_seed,
             epoch_number=self._epoch_number,
             shared_seed=self._shared_seed,
-            watch=loader._watch if loader.strict_rng else None,
             world_size=self._world_size,
             rank=self._rank,
             modes=ConsumerModes(),
@@ -199,8 +198,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _advise(self) -> None:
         """Warns of what the first batch has shown."""
-        if self._worker_draws is not None:
-            self._worker_draws.report()
+        if self._global_draws is not None:
+            self._global_draws.report()
         if self._shared_handles is not None and self._handed_over == 1 and not self._private_queues:
             self._shared_handles.look_at(self._dataset)
 
@@ -334,9 +333,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return True  # a None only wakes: the pool was stopped
 
     def _wait_for_message(self) -> bool:
-        if self._worker_draws is None or not self._results.empty():
+        if self._global_draws is None or not self._results.empty():
             return self._receive(self._timeout)
-        with self._worker_draws.looking(self._pool.threads):
+        with self._global_draws.waiting(self._pool.threads):
             return self._receive(self._timeout)
 
     def _receive_all(self) -> None:

@@ -6,20 +6,15 @@ In a thread it would seed the whole program: the training loop would draw the sa
 
 import base64
 import contextlib
-import os
 import random
-import threading
-from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from ftloader import fork
-from ftloader.diagnosis.call_site import warn_user
 from ftloader.rng import generators
-from ftloader.rng.sample import GlobalRandomWarning
 from ftloader.workers.info import thread_info
 
 # One block at a time: else one would save, and later restore, what the other's worker_init_fn has seeded.
@@ -53,6 +48,7 @@ def preserved() -> Iterator[None]:
 
 
 def states() -> dict[str, Any]:
+    """Return the state of each generator of the program, by its description."""
     return {name: generators.save(generator) for name, generator in generators.PROGRAMS.items()}
 
 
@@ -80,64 +76,6 @@ def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
     if saved["kind"] == "random":
         return tuple(state[1][:-1])
     return tuple(state["state"]["key"]) if state["bit_generator"] == "MT19937" else None
-
-
-_THREADS = Path("/proc/self/task")
-"""What Linux says of this program's threads; also of those that Python has not started."""
-
-
-class WorkerDraws:
-    """Finds out whether the workers of one loader use the program's generators, and says so once.
-
-    While the consumer waits for its workers and every other thread sleeps, only the workers can change a generator. So
-    its states are compared then. Where that is never the case in the first waits, or cannot be known (not Linux),
-    nothing is said. Two consumers at once may look once more than wanted, or warn twice; hence no lock.
-    """
-
-    def __init__(self) -> None:
-        self._looks = 16
-        self._used: list[str] = []
-
-    @contextlib.contextmanager
-    def looking(self, workers: Collection[threading.Thread]) -> Iterator[None]:
-        """For the block, in which the calling thread waits."""
-        if not self._looks or not _THREADS.is_dir():
-            yield
-            return
-        self._looks -= 1
-        mine = {str(thread.native_id) for thread in (threading.current_thread(), *workers)}
-        others = {thread: _times_asleep(thread) for thread in os.listdir(_THREADS) if thread not in mine}
-        before = states()
-        yield
-        after = states()
-        # A thread that is only there now was started by a worker.
-        if before != after and all(times and times == _times_asleep(thread) for thread, times in others.items()):
-            self._looks = 0
-            self._used = [name for name in before if before[name] != after[name]]
-
-    def report(self) -> None:
-        """Warns, if there is something to warn of."""
-        if self._used:
-            used, self._used = self._used, []
-            warn_user(
-                f"samples of this DataLoader use {' and '.join(used)}. Its workers are "
-                "threads (worker_method='auto' chose so), which all share these generators: which sample gets which "
-                "number depends on who comes first, whatever the seed. Draw from the sample's own generators instead, "
-                "ftloader.sample_rng(). DataLoader(strict_rng=True) names the lines that draw. "
-                "worker_method='process' gives each worker generators of its own; worker_method='thread' leaves this "
-                "warning out.",
-                GlobalRandomWarning,
-            )
-
-
-def _times_asleep(thread: str) -> bytes | None:
-    """How often *thread*, which sleeps, has gone to sleep; None if it is awake or has ended. With the same answer twice
-    it has slept all the time in between."""
-    try:
-        status = (_THREADS / thread / "status").read_bytes()
-    except OSError:
-        return None
-    return status.partition(b"\nvoluntary_ctxt_switches:")[2] if b"\nState:\tS" in status else None
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:

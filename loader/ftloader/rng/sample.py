@@ -38,8 +38,7 @@ class SeededEpoch(Protocol):
 
 
 class GlobalRandomWarning(UserWarning):
-    """A worker used a global random generator: one line of code with ``DataLoader(strict_rng=True)``, or the samples as
-    such where ``worker_method="auto"`` took threads."""
+    """The samples of a loader use a random generator of the program, and ``worker_method="auto"`` took threads."""
 
 
 _NO_SAMPLE: Final = object()

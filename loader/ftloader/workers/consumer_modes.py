@@ -2,7 +2,7 @@
 
 A forked worker process begins with all that its parent's thread had set for itself. A new thread begins with gradients
 on, no autocast and the CPU as default device. Context variables, NumPy's ``errstate`` among them, are of the user's
-side of a worker: see ``thread_worker.WorkerContext``.
+side of a worker: see ``workers.thread.WorkerContext``.
 """
 
 import contextvars

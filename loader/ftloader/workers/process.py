@@ -14,7 +14,6 @@ What passes through torch's queues instead of index and batch:
 - From the worker: an exception as ``NotedException``.
 """
 
-import contextlib
 import itertools
 import os
 import pickle
@@ -33,13 +32,9 @@ from ftloader.batch.malloc import keep_freed_memory
 from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.compat.torch_private import worker as _torch_worker
 from ftloader.state.format import Untaken
-from ftloader.strict_random import Watch
 
 Task = tuple[int, int, Any]
 """Base seed, epoch number, index."""
-
-# What a worker process enters once and never leaves. Of this process; nobody else's.
-_life = contextlib.ExitStack()
 
 
 class NotedException(ExceptionWrapper):
@@ -119,12 +114,9 @@ class WorkerStart:
     """The user's, or torch's that shards data pipes and calls the user's."""
     policy: ErrorPolicy
     states: list[WorkerState]
-    watch: Watch | None
 
     def __call__(self, worker_id: int) -> None:
         keep_freed_memory()
-        if self.watch is not None:
-            _life.enter_context(self.watch.watching())
         failure = None
         if self.worker_init_fn is not None:
             try:

@@ -23,7 +23,6 @@ from ftloader.batch.iterable import IterableFetcher, WorkerState, begun
 from ftloader.batch.malloc import keep_freed_memory
 from ftloader.compat import data_pipes
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
-from ftloader.strict_random import Watch
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import Original
 from ftloader.workers.info import WorkerInfo, acting_as
@@ -42,8 +41,6 @@ class Plan:
     epoch_number: int
     shared_seed: int | None
     """What a data pipe has been seeded with."""
-    watch: Watch | None
-    """Reports draws from global generators, if the loader is strict."""
     world_size: int
     """With ``rank``: what the data pipes of a distributed job are sharded by."""
     rank: int
@@ -170,20 +167,17 @@ def run_worker(
     try:
         keep_freed_memory()
         _limit_intra_op_threads()
-        with contextlib.ExitStack() as life:
-            context = start.pop()
-            try:
-                context.plan.modes.adopt()
-                if context.plan.watch is not None:
-                    life.enter_context(context.plan.watch.watching())  # worker_init_fn included
-                context.within(context.start_up)
-            finally:
-                _end_if_forked(process)
-                started_up.put(None)
-            del context
-            started = True
-            while _serve(worker_id, tasks, results, process):
-                pass
+        context = start.pop()
+        try:
+            context.plan.modes.adopt()
+            context.within(context.start_up)
+        finally:
+            _end_if_forked(process)
+            started_up.put(None)
+        del context
+        started = True
+        while _serve(worker_id, tasks, results, process):
+            pass
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         send(results, Departure(worker_id, error, task_lost=started))

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ftloader import strict_random
 from ftloader.diagnosis.call_site import is_user_code
-from ftsafety.audit import file_positions
+from ftsafety.audit import file_positions, strict_random
 from ftsafety.audit.libraries import LIMITS
 from ftsafety.audit.reachable import LOCK_LIKE, Node, is_held
 from ftsafety.audit.report import Line

@@ -26,7 +26,7 @@ def test_is_a_torch_dataloader_with_all_its_arguments():
     ours = inspect.signature(DataLoader).parameters
     torchs = inspect.signature(torch.utils.data.DataLoader).parameters
     assert list(ours)[: len(torchs)] == list(torchs)
-    assert {"worker_method", "on_error", "strict_rng"} <= set(ours) - set(torchs)
+    assert {"worker_method", "on_error", "snapshot_every_n_steps"} <= set(ours) - set(torchs)
     assert all(ours[name] == torchs[name] for name in torchs)
 
 
@@ -102,12 +102,6 @@ def test_prefetch_factor_zero_is_an_error_with_threads():
     dl = DataLoader(ROWS, num_workers=1, prefetch_factor=0, worker_method="thread")
     with pytest.raises(ValueError, match="prefetch_factor must be at least 1"):
         iter(dl)
-
-
-@pytest.mark.parametrize("bad", [None, 1, "yes"])
-def test_strict_rng_is_a_bool(bad):
-    with pytest.raises(TypeError, match="strict_rng"):
-        DataLoader(ROWS, strict_rng=bad)
 
 
 def test_guarded_attributes_stay_guarded():

@@ -5,7 +5,6 @@ import contextlib
 import copy
 import random
 import re
-import sys
 import threading
 import time
 import warnings
@@ -16,13 +15,11 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from ftloader import DataLoader, sample_rng
-from ftloader.rng.program import WorkerDraws, _times_asleep, preserved
+from ftloader.rng.global_draws import GlobalDrawCheck, _places
+from ftloader.rng.program import preserved
 from ftloader.rng.sample import GlobalRandomWarning
 
-pytestmark = [
-    pytest.mark.thread_unsafe(reason="records warnings, and looks at all threads"),
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which threads sleep"),
-]
+pytestmark = [pytest.mark.thread_unsafe(reason="records warnings, and looks at all threads")]
 
 USES = {"random": random.random, "numpy.random": np.random.rand, "torch's default generator": lambda: torch.rand(1)}
 SEEDS = {
@@ -100,8 +97,9 @@ class Other:
         self.fall_asleep()
 
     def fall_asleep(self):
-        while _times_asleep(str(self.thread.native_id)) is None:
-            time.sleep(0.001)
+        place = None
+        while place != (place := _places().get(self.thread.ident)):
+            time.sleep(0.002)
 
     def __enter__(self):
         self.thread.start()
@@ -117,20 +115,20 @@ class Other:
 @pytest.mark.parametrize("use", [USES, SEEDS], ids=["drawn from", "seeded"])
 @pytest.mark.parametrize("name", USES)
 def test_what_a_worker_uses_is_named_once(use, name):
-    draws = WorkerDraws()
+    draws = GlobalDrawCheck()
     with Other(use[name]) as worker, Other(None):
         for _ in range(3):
-            with draws.looking([worker.thread]):
+            with draws.waiting([worker.thread]):
                 worker.work()
     (entry,) = reports_of(lambda: (draws.report(), draws.report()))
     assert f"samples of this DataLoader use {name}. Its workers are threads" in str(entry.message)
-    assert "sample_rng()" in str(entry.message) and "strict_rng=True" in str(entry.message)
+    assert "sample_rng()" in str(entry.message) and "ftsafety.audit" in str(entry.message)
     assert entry.filename == __file__
 
 
 def test_all_generators_are_named():
-    draws = WorkerDraws()
-    with Other(lambda: [use() for use in USES.values()]) as worker, draws.looking([worker.thread]):
+    draws = GlobalDrawCheck()
+    with Other(lambda: [use() for use in USES.values()]) as worker, draws.waiting([worker.thread]):
         worker.work()
     (entry,) = reports_of(draws.report)
     assert f" use {' and '.join(USES)}. " in str(entry.message)
@@ -141,42 +139,43 @@ def test_a_thread_that_a_worker_starts_belongs_to_it():
         with Other(random.random) as helper:
             helper.work()
 
-    draws = WorkerDraws()
-    with Other(work) as worker, draws.looking([worker.thread]):
+    draws = GlobalDrawCheck()
+    with Other(work) as worker, draws.waiting([worker.thread]):
         worker.work()
     assert len(reports_of(draws.report)) == 1
 
 
 @pytest.mark.parametrize("stays", [True, False])
 def test_what_another_thread_draws_is_not_taken_for_a_workers(stays):
-    draws = WorkerDraws()
+    draws = GlobalDrawCheck()
     with Other(random.random) as worker, contextlib.ExitStack() as ends:
         other = ends.enter_context(Other(random.random))
-        with draws.looking([worker.thread]):
+        with draws.waiting([worker.thread]):
             other.work()
             if not stays:
                 ends.close()
         # Nor if both draw, or the other does nothing but run.
-        with Other(lambda: None) as third, draws.looking([worker.thread]):
+        with Other(lambda: None) as third, draws.waiting([worker.thread]):
             worker.work()
             third.work()
     assert reports_of(draws.report) == []
 
 
-def test_nothing_is_known_where_another_thread_runs_all_the_time():
+def test_what_a_thread_draws_that_runs_all_the_time_is_not_a_workers():
     stop, runs = threading.Event(), threading.Event()
 
     def run():
         while not stop.is_set():
+            random.randint(0, 9)
             runs.set()
 
     busy = threading.Thread(target=run)
-    draws = WorkerDraws()
-    with Other(random.random) as worker:
+    draws = GlobalDrawCheck()
+    with Other(lambda: None) as worker:
         busy.start()
         runs.wait()
-        for _ in range(3):
-            with draws.looking([worker.thread]):
+        for _ in range(16):
+            with draws.waiting([worker.thread]):
                 worker.work()
         stop.set()
         busy.join()
@@ -184,12 +183,12 @@ def test_nothing_is_known_where_another_thread_runs_all_the_time():
 
 
 def test_only_the_first_waits_are_looked_at():
-    draws = WorkerDraws()
+    draws = GlobalDrawCheck()
     with Other(random.random) as worker:
         for _ in range(100):
-            with draws.looking([worker.thread]):
+            with draws.waiting([worker.thread]):
                 pass
-        with draws.looking([worker.thread]):
+        with draws.waiting([worker.thread]):
             worker.work()
     assert reports_of(draws.report) == []
 
@@ -245,13 +244,13 @@ def epochs_until_reported(loader):
 @pytest.mark.parametrize("persistent", [False, True])
 def test_auto_warns_once_for_each_loader(dataset, persistent, gil_is_off):
     dl = DataLoader(dataset, num_workers=2, persistent_workers=persistent)
-    dl._worker_draws._looks = 1000
+    dl._global_draws._waits_left = 1000
     (entry,) = epochs_until_reported(dl)
     # A wait may begin or end between the two draws.
     assert re.search(r" use (random|torch's default generator|random and torch's default g\w+)\.", str(entry.message))
     assert entry.filename == __file__
     again = copy.copy(dl)
-    again._worker_draws._looks = 1000
+    again._global_draws._waits_left = 1000
     assert len(epochs_until_reported(again)) == 1
 
 
@@ -293,10 +292,3 @@ def test_no_warning(dataset, arguments, gil_is_off):
                 random.random(), np.random.rand(), torch.rand(1)
 
     assert reports_of(program) == []
-
-
-def test_strict_mode_says_it_in_its_place(gil_is_off):
-    messages = [
-        str(entry.message) for entry in reports_of(lambda: list(DataLoader(Draws(), num_workers=1, strict_rng=True)))
-    ]
-    assert len(messages) == 2 and all("in a worker of a DataLoader" in message for message in messages)

@@ -4,8 +4,6 @@ import functools
 import gc
 import multiprocessing
 import os
-import random
-import warnings
 
 import pytest
 import torch
@@ -249,34 +247,6 @@ def test_partials_as_init_functions_are_left_alone():
         Telling(), batch_size=None, num_workers=1, worker_method="process", worker_init_fn=functools.partial(touch)
     )
     assert next(iter(dl))[4] == "by 0"
-
-
-class GlobalDraws(Dataset):
-    """How many warnings a draw brought."""
-
-    def __len__(self):
-        return 3
-
-    def __getitem__(self, index):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            random.random()
-        return [w.category.__name__ for w in caught]
-
-
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("strict", [True, False])
-def test_strict_workers_report_draws_from_global_generators(context, strict):
-    dl = DataLoader(
-        GlobalDraws(),
-        batch_size=None,
-        num_workers=1,
-        worker_method="process",
-        strict_rng=strict,
-        multiprocessing_context=context,
-    )
-    # Once for each place in the code.
-    assert list(dl) == [["GlobalRandomWarning"] if strict else [], [], []]
 
 
 @pytest.mark.parametrize("persistent", [True, False])

@@ -1,8 +1,6 @@
-"""A loader's random numbers are the same for any number and kind of workers; what strict_rng reports."""
+"""A loader's random numbers are the same for any number and kind of workers; and belong to the sample."""
 
 import random
-import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -11,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ftloader import DataLoader
-from ftloader.rng.sample import GlobalRandomWarning, sample_rng
-from tests.worker_threads import worker_threads
+from ftloader.rng.sample import sample_rng
 
 WORKERS = [(0, None), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]
 every_kind_of_workers = pytest.mark.parametrize(
@@ -155,107 +152,3 @@ def test_it_goes_on_working_and_draws_as_under_torchs_loader():
         return [batch.tolist() for batch in kind(Global(), batch_size=5, shuffle=True)]
 
     assert run(DataLoader) == run(torch.utils.data.DataLoader)
-
-
-@pytest.mark.thread_unsafe(reason="records warnings")
-@pytest.mark.parametrize("arguments", [{}, {"persistent_workers": True}, {"collate_fn": torch.stack}], ids=str)
-def test_strict_mode_reports_each_call_site_once(arguments):
-    loader = DataLoader(
-        Global(), batch_size=3, shuffle=True, num_workers=2, worker_method="thread", strict_rng=True, **arguments
-    )
-    with warnings.catch_warnings(record=True) as log:
-        warnings.simplefilter("always")
-        for _ in loader:
-            random.random(), np.random.rand(), torch.rand(1)  # the consumer's, of no concern
-    assert {entry.category for entry in log} == {GlobalRandomWarning}
-    assert sorted((entry.filename, entry.lineno) for entry in log) == [(__file__, FIRST_DRAW + i) for i in range(3)]
-
-
-@pytest.mark.thread_unsafe(reason="records warnings")
-@pytest.mark.parametrize(
-    ("dataset", "strict"), [(Global(), False), (Augmented(), True), (Nested(), True)], ids=["lax", "strict", "nested"]
-)
-def test_nothing_is_reported_without_strict_mode_or_without_global_draws(dataset, strict):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        list(make(dataset, 2, "thread", batch_size=3, strict_rng=strict))
-
-
-@pytest.mark.thread_unsafe(reason="records warnings")
-def test_in_strict_mode_a_report_may_be_made_an_error_of_the_sample():
-    loader = make(Global(), 2, "thread", strict_rng=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GlobalRandomWarning)
-        with iter(loader) as batches, pytest.raises(GlobalRandomWarning, match=r"random\.random") as caught:
-            next(batches)
-    assert any("dataset[0]" in note for note in caught.value.__notes__)
-
-
-def seed_all(worker_id):
-    seed = torch.initial_seed() % 2**32
-    np.random.seed(seed)
-    random.seed(seed)
-    torch.manual_seed(seed)
-
-
-class Seeds(Augmented):
-    def __getitem__(self, index):
-        seed_all(index)
-        return super().__getitem__(index)
-
-
-@pytest.mark.thread_unsafe(reason="records warnings")
-@pytest.mark.parametrize(
-    ("dataset", "worker_init_fn"), [(Augmented(), seed_all), (Seeds(), None)], ids=["worker_init_fn", "getitem"]
-)
-def test_strict_mode_reports_who_seeds(dataset, worker_init_fn):
-    loader = make(dataset, 2, "thread", strict_rng=True, worker_init_fn=worker_init_fn)
-    with warnings.catch_warnings(record=True) as log:
-        warnings.simplefilter("always")
-        list(loader)
-    first = seed_all.__code__.co_firstlineno + 2
-    assert {entry.category for entry in log} == {GlobalRandomWarning}
-    assert sorted((entry.filename, entry.lineno) for entry in log) == [(__file__, first + i) for i in range(3)]
-    assert all("() seeds " in str(entry.message) for entry in log)
-
-
-def test_strict_mode_reports_who_seeds_in_a_worker_process(run_program):
-    # As an error, since a warning of another process cannot be recorded here.
-    assert run_program(
-        """
-        import random, warnings
-        from ftloader import DataLoader
-        warnings.simplefilter("error", UserWarning)
-        def seed(worker_id):
-            random.seed(worker_id)
-        try:
-            list(DataLoader([1], num_workers=1, worker_method="process", strict_rng=True, worker_init_fn=seed))
-        except Warning as error:
-            print("random.seed() seeds the global generator of the module random" in str(error))
-        """
-    ) == (0, "True\n", "")
-
-
-@pytest.mark.thread_unsafe(reason="takes the tools of the process")
-def test_without_a_tool_for_strict_mode_the_consumer_is_told_at_once():
-    taken = [i for i in range(6) if sys.monitoring.get_tool(i) is None]
-    for i in taken:
-        sys.monitoring.use_tool_id(i, f"tool {i}")
-    try:
-        with warnings.catch_warnings(), pytest.raises(RuntimeError, match="leave strict_rng out"):
-            warnings.filterwarnings("error", message=".*has not returned.*")
-            list(make(Augmented(), 1, "thread", strict_rng=True, worker_init_fn=seed_all))
-    finally:
-        for i in taken:
-            sys.monitoring.free_tool_id(i)
-
-
-@pytest.mark.thread_unsafe(reason="looks at the tools of the process")
-def test_monitoring_ends_with_the_workers():
-    before = [sys.monitoring.get_tool(i) for i in range(6)]
-    iterator = iter(make(Augmented(), 2, "thread", strict_rng=True))
-    next(iterator)
-    iterator.close()
-    for thread in worker_threads():
-        thread.join(60)
-    assert [sys.monitoring.get_tool(i) for i in range(6)] == before

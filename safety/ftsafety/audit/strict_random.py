@@ -30,10 +30,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from torch.overrides import TorchFunctionMode
 
-from ftloader import fork, torch_operations
+from ftloader import fork
 from ftloader.diagnosis.call_site import CallSite, find_call_site
 from ftloader.rng.generators import PROGRAMS
 from ftloader.rng.sample import GlobalRandomWarning
+from ftsafety.audit import torch_operations
 
 _CALL: Final = sys.monitoring.events.CALL
 
@@ -233,7 +234,7 @@ def _monitoring() -> Iterator[None]:
 def _switched_on() -> int:
     for tool_id in _IDS:
         with contextlib.suppress(ValueError):  # in use
-            sys.monitoring.use_tool_id(tool_id, "ftloader.strict_random")
+            sys.monitoring.use_tool_id(tool_id, "ftsafety.audit.strict_random")
             sys.monitoring.register_callback(tool_id, _CALL, _on_call)
             sys.monitoring.set_events(tool_id, _CALL)
             return tool_id

@@ -8,6 +8,7 @@ import inspect
 import linecache
 import pickle
 import random
+import subprocess
 import sys
 import textwrap
 import threading
@@ -24,9 +25,9 @@ import torch.nn.functional as F
 from numpy.random import rand
 from scipy import stats
 
-import ftloader.rng.sample
+import ftloader
 from ftloader.rng.sample import GlobalRandomWarning, enter_sample, sample_rng, sample_scope
-from ftloader.strict_random import Watch
+from ftsafety.audit.strict_random import Watch
 
 # Warnings, monitoring and the global generators belong to the whole process.
 pytestmark = pytest.mark.thread_unsafe(reason="records warnings")
@@ -238,7 +239,7 @@ def test_a_draw_in_an_installed_package_is_reported_at_the_users_line(installed)
 
 
 def test_with_nothing_but_installed_packages_the_package_is_reported(installed):
-    package = ftloader.rng.sample.__file__.rpartition("random.py")[0]
+    package = ftloader.__file__.removesuffix("__init__.py")
     fetch = run_as(f"{package}fetch.py", "def fetch(sample):\n    return sample()\n").fetch
     dataset = run_as(f"{package}datasets.py", "def load(transform):\n    return transform()\n").load
     (entry,) = reports_of(lambda: fetch(lambda: dataset(installed.flip)))
@@ -451,12 +452,12 @@ def test_switching_on_and_off_while_other_threads_run():
         assert all(other.result() for other in others)
 
 
-def test_a_child_forked_in_a_watched_thread_is_not_watched(run_program):
-    status, out, err = run_program(
+def test_a_child_forked_in_a_watched_thread_is_not_watched(environment):
+    program = textwrap.dedent(
         """
         import os, random, sys, threading, warnings
         import torch
-        from ftloader.strict_random import Watch
+        from ftsafety.audit.strict_random import Watch
         warnings.simplefilter("error")
         def work():
             with Watch().watching():
@@ -482,7 +483,8 @@ def test_a_child_forked_in_a_watched_thread_is_not_watched(run_program):
         thread.join()
         """
     )
-    assert (status, out, err) == (0, "7\nstill watched\n", "")
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "7\nstill watched\n"), done.stderr
 
 
 def test_a_finalizer_that_draws_while_a_draw_is_recorded():

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode, get_overridable_functions
 
-from ftloader.torch_operations import call, function_name, may_draw
+from ftsafety.audit.torch_operations import call, function_name, may_draw
 
 pytestmark = pytest.mark.thread_unsafe(reason="compares the state of torch's default generator")
 

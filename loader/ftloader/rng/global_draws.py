@@ -1,0 +1,70 @@
+"""A warning where samples use the program's random generators, for loaders under "auto" that take threads."""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from types import FrameType
+
+from ftloader.diagnosis.call_site import warn_user
+from ftloader.rng.program import states
+from ftloader.rng.sample import GlobalRandomWarning
+
+_WAITS = 16
+
+
+class GlobalDrawCheck:
+    """The check of one loader: do its worker threads use a generator of the program?
+
+    While the consumer waits for its workers, only they should change a generator's state, so the states before and
+    after a wait are compared. A wait does not count if any other Python thread has moved in it. Only the first waits
+    are looked at: the check finds most datasets that draw, and costs nothing later.
+
+    No lock: two consumers at once may look at one wait more, or warn twice.
+    """
+
+    def __init__(self) -> None:
+        self._waits_left = _WAITS
+        self._used: list[str] = []
+
+    @contextlib.contextmanager
+    def waiting(self, workers: Collection[threading.Thread]) -> Iterator[None]:
+        """Check the block, in which the calling thread waits for *workers*."""
+        if not self._waits_left:
+            yield
+            return
+        self._waits_left -= 1
+        known = {threading.get_ident(), *(worker.ident for worker in workers)}
+        others = {ident: place for ident, place in _places().items() if ident not in known}
+        before, looks = states(), [_places()]
+        yield
+        looks.append(_places())
+        after = states()
+        looks.append(_places())
+        # A thread that is only there now was started by a worker.
+        if before != after and all(others.items() <= look.items() for look in looks):
+            self._waits_left = 0
+            self._used = [name for name in before if before[name] != after[name]]
+
+    def report(self) -> None:
+        """Warn once, from the consumer's thread, if the check has found something."""
+        if self._used:
+            used, self._used = self._used, []
+            warn_user(
+                f"samples of this DataLoader use {' and '.join(used)}. Its workers are threads (worker_method='auto' "
+                "chose so), which all share these generators: which sample gets which number depends on which worker "
+                "comes first, whatever the seed. Draw from the sample's own generators instead, "
+                "ftloader.sample_rng(). The audit (python -m ftsafety.audit) names the lines that draw. "
+                "worker_method='process' gives each worker generators of its own; worker_method='thread' leaves this "
+                "warning out.",
+                GlobalRandomWarning,
+            )
+
+
+def _places() -> dict[int, tuple[FrameType, int]]:
+    """Return where each Python thread stands, by thread id: its frame and the instruction in it.
+
+    A thread at the same place in several looks has not moved, unless its loop came back to the same call each time.
+    While a caller holds the frames, a new call cannot get the same one.
+    """
+    return {ident: (frame, frame.f_lasti) for ident, frame in sys._current_frames().items()}
