@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 
-from . import build, cache, checks, machine
-from .build import CHECKOUT, SOURCES, TWINS
+from . import build, cache, machine, testing
+from .build import CHECKOUT, SOURCES, TWINS, Twin
 from .environment import environment
 from .errors import TwinsError
-from .testing import TestRun, pytest, run_tests
 
-OF_A_TWIN = ["unit", "conformance", "distributed", "examples", "libraries", "stress", "soak"]
-# With pytest-run-parallel, without the GIL: what asks for many workers and for nothing of the whole process.
-AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
-FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
+# The modules that check the arguments of a verb.
+ARGUMENTS = {"bench": "ftbench.arguments", "repro": "ftsafety.repro.arguments", "audit": "ftsafety.audit.arguments"}
 
 DESCRIPTION = """\
 The free-threaded twin (ft) and the one with the GIL (gil) on this machine, without Docker.
@@ -38,6 +35,26 @@ environment:
   CI=true                          as root at a terminal, install missing system packages without asking
   DEBIAN_MIRROR, UV_DEFAULT_INDEX, PIP_INDEX_URL, SSL_CERT_FILE   for closed networks
 """
+
+
+SETUP = """\
+Builds both twins where they are missing: CPython from Debian's signed source, optimised with a
+training run (PGO), and the locked packages. Takes ten to fifteen minutes on two cores."""
+
+EXEC = """\
+Runs CMD with the twin's python, pip and pytest first on PATH and ftloader importable;
+passes its exit code on.
+
+  ./twins exec ft python -c 'import sys; print(sys._is_gil_enabled())'"""
+
+TEST_USAGE = "./twins test [-h] [ft|gil] [PYTEST-ARGUMENT ...]"
+TEST = """\
+Checks format, lint and types, then runs the tests: those of the packages in each twin (in ft also
+with the GIL forced on), those of ./twins itself and of the report's page, and, where a Docker engine
+answers, those that build and run the images. --long adds the tests marked long. Other arguments go
+to pytest; with any argument there are no checks:
+
+  ./twins test ft -k order"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,51 +91,20 @@ def _parser() -> argparse.ArgumentParser:
         child.set_defaults(run=run)
         return child
 
-    setup = verb(
-        "setup",
-        "build both twins",
-        _setup,
-        (
-            "Builds both twins where they are missing: CPython from Debian's signed source, optimised with a\n"
-            "training run (PGO), and the locked packages. Takes ten to fifteen minutes on two cores."
-        ),
-    )
+    setup = verb("setup", "build both twins", _setup, SETUP)
     setup.add_argument("--no-pgo", action="store_true", help="plain builds: half the time, slower interpreters")
     setup.add_argument("--yes", action="store_true", help="as root, install missing system packages without asking")
 
     info = verb("info", "describe both twins: versions, flags, GIL state, processor, GPU", _info)
     info.add_argument("--json", action="store_true", help="print one JSON object with the keys ft and gil")
 
-    exec_ = verb(
-        "exec",
-        "run a command in a twin's environment",
-        _exec,
-        (
-            "Runs CMD with the twin's python, pip and pytest first on PATH and ftloader importable;\n"
-            "passes its exit code on.\n\n  ./twins exec ft python -c 'import sys; print(sys._is_gil_enabled())'"
-        ),
-    )
+    exec_ = verb("exec", "run a command in a twin's environment", _exec, EXEC)
     exec_.add_argument("twin", choices=TWINS)
     exec_.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD [ARG ...]")
 
     verb("bench", "compare threads and processes in both twins", _bench, add_help=False)
-
     verb("repro", "run a script with and without the GIL, many times, and say where it fails", _repro, add_help=False)
-
-    verb(
-        "test",
-        "run all tests in both twins, or in one",
-        _test,
-        (
-            "Checks format, lint and types, then runs the tests: those of the packages in each twin (in ft also\n"
-            "with the GIL forced on), those of ./twins itself and of the report's page, and, where a Docker engine\n"
-            "answers, those that build and run the images. --long adds the tests marked long. Other arguments go\n"
-            "to pytest; with any argument there are no checks:\n\n"
-            "  ./twins test ft -k order"
-        ),
-        usage="./twins test [-h] [ft|gil] [PYTEST-ARGUMENT ...]",
-    )
-
+    verb("test", "run all tests in both twins, or in one", _test, TEST, usage=TEST_USAGE)
     verb("audit", "find out whether a dataset of yours is safe under threads", _audit, add_help=False)
 
     clean = verb("clean", "delete everything that ./twins built", _clean)
@@ -164,8 +150,15 @@ def _exec(options, rest) -> int:
     os.execve(program, command, variables)
 
 
+def _check(verb: str, arguments: list[str]) -> None:
+    """Print the help, or refuse wrong usage, before anything is built; ends the program then."""
+    sys.path += SOURCES
+    # Imported here, since most verbs do without. These modules need the standard library alone.
+    importlib.import_module(ARGUMENTS[verb]).check(arguments, f"./twins {verb}")
+
+
 def _bench(_, rest) -> int:
-    _check_bench_arguments(rest)
+    _check("bench", rest)
     again = rest[:1] in (["report"], ["compare"])  # of earlier runs
     # With --quick any builds will do; the full comparison needs optimised ones.
     ready = build.twins(quality="any" if again or "--quick" in rest else "pgo")
@@ -173,82 +166,36 @@ def _bench(_, rest) -> int:
     command = [str(driver.python), "-P", "-m", "ftbench"]
     if not again:
         command += ["--out", str(CHECKOUT / "results"), "--cache", str(cache.root())]
-        for name, twin in ready.items():
-            command += ["--twin", f"{name}={twin.python}"]
+        command += _twin_options(ready)
     os.execve(command[0], command + rest, environment(driver))
 
 
-def _check_bench_arguments(rest) -> None:
-    """Handles --help and wrong usage, which would else come after ten minutes of building."""
-    sys.path += SOURCES
-    from ftbench.arguments import UsageError, check
-
-    try:
-        check(rest, "./twins bench")
-    except UsageError as error:
-        raise TwinsError(f"bench: {error}", 2) from error
-
-
 def _repro(_, rest) -> int:
-    # --help, wrong usage and a missing script are handled before anything is built.
-    sys.path += SOURCES
-    from ftsafety.repro.arguments import UsageError, parse
-
-    if "-" not in rest:  # standard input can be read once only
-        try:
-            parse(rest)
-        except UsageError as error:
-            raise TwinsError(f"repro: {error}", 2) from error
+    _check("repro", rest)
     ready = build.twins()
     driver = ready["ft"]
     variables = environment(driver)
     variables.setdefault("UV_CACHE_DIR", str(cache.root() / "uv"))
-    command = [str(driver.python), "-P", "-m", "ftsafety.repro", "--cache", str(cache.root())]
-    for name, twin in ready.items():
-        command += ["--twin", f"{name}={twin.python}"]
+    command = [str(driver.python), "-P", "-m", "ftsafety.repro", "--cache", str(cache.root()), *_twin_options(ready)]
     os.execve(command[0], command + rest, variables)
+
+
+def _twin_options(ready: dict[str, Twin]) -> list[str]:
+    """Return the options by which ftbench and ftsafety.repro are given the interpreters."""
+    return [part for name, twin in ready.items() for part in ("--twin", f"{name}={twin.python}")]
 
 
 def _audit(_, rest) -> int:
     name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # without the GIL, races show most
-    _audit_arguments().parse(rest, "./twins audit [ft|gil]")  # handles --help and wrong usage
+    _check("audit", rest)
     twin = build.twins([name])[name]
     os.execve(str(twin.python), [str(twin.python), "-P", "-m", "ftsafety.audit", *rest], environment(twin))
-
-
-def _audit_arguments():
-    """ftsafety/audit/arguments.py, imported by its path, since importing its package needs torch."""
-    path = CHECKOUT / "safety" / "ftsafety" / "audit" / "arguments.py"
-    spec = importlib.util.spec_from_file_location("audit_arguments", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _test(_, rest) -> int:
     # Not left to argparse, which would take the value of a pytest option for the twin.
     names = [rest.pop(0)] if rest[:1] and rest[0] in TWINS else list(TWINS)
-    ready = build.twins(names)
-    first = ready[names[0]]
-    runs = []
-    # Whoever selects tests wants those alone.
-    if not rest:
-        reason = checks.why_not()
-        if reason:
-            print(f"== format, lint and types: skipped: {reason}")
-        else:
-            hooks = checks.command(ready.get("gil", first))
-            runs.append(TestRun("format, lint and types", hooks, checks.variables()))
-    # The longest first. What is not about an interpreter (the images, ./twins itself, the page) runs once.
-    runs.append(pytest("the images", first, ["images"], rest))
-    runs += [pytest(f"{name}: {ready[name].label}", ready[name], OF_A_TWIN, rest) for name in names]
-    runs.append(pytest("./twins and the report's page", first, ["native", "browser"], rest))
-    if "ft" in ready:
-        forced = ["unit/loader", "conformance", "stress"]
-        runs.append(pytest("ft with the GIL forced on", ready["ft"], forced, rest, {"PYTHON_GIL": "1"}))
-        runs.append(pytest("ft, each test in four threads at once", ready["ft"], AT_ONCE, [*FOUR_THREADS, *rest]))
-    return run_tests(runs, selection=bool(rest))
+    return testing.run(testing.all_runs(build.twins(names), rest), selection=bool(rest))
 
 
 def _clean(options, _) -> int:

@@ -1,103 +1,128 @@
-"""`./twins test`: the checks and several runs of pytest, two side by side, each shown whole when it has ended."""
+"""`./twins test`: the checks and several runs of pytest, two at a time, each run's output shown when it has ended."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from typing import IO
 
+from . import checks
 from .build import CHECKOUT, Twin
 from .environment import environment
 from .progress import clock
 
-# Most of the tests' time is other processes' time, or waiting; more side by side would disturb each other.
-SIDE_BY_SIDE = 2
+# Most of the tests' time is other processes' time, or waiting. More runs at a time would disturb each other.
+AT_A_TIME = 2
 NOTHING_SELECTED = 5  # pytest's exit status
 
+OF_A_TWIN = ["unit", "conformance", "distributed", "examples", "libraries", "stress", "soak"]
+# Run by pytest-run-parallel without the GIL: tests that need many workers and nothing of the process as a whole.
+AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
+FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
 
-@dataclass(frozen=True)
+
+@dataclass
 class TestRun:
-    """One run: a title, a command, and the environment variables it runs under."""
+    """One command of `./twins test`: its title, its environment variables and, once started, its process."""
 
     title: str
     command: list[str]
     environment: dict[str, str]
+    process: subprocess.Popen | None = None
+    started: float = 0.0
+    output: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+", errors="replace"))
+
+    def start(self) -> int:
+        """Start the command in a session of its own, so that Ctrl-C reaches only ./twins; return its process id."""
+        print(f"== {self.title}: started", flush=True)
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            self.command,
+            cwd=CHECKOUT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return self.process.pid
+
+    def finish(self, selection: bool) -> bool:
+        """Show the output of the command, which has ended; return True if it passed."""
+        assert self.process
+        code = self.process.wait()
+        passed = code == 0 or (code == NOTHING_SELECTED and selection)
+        seconds = time.monotonic() - self.started
+        self.output.seek(0)
+        text = self.output.read()
+        print(f"\n== {self.title}: {'passed' if passed else 'FAILED'} in {clock(seconds)}\n{text}", flush=True)
+        return passed
 
 
-def pytest(
+def _pytest(
     title: str, twin: Twin, folders: list[str], arguments: list[str], variables: dict[str, str] | None = None
 ) -> TestRun:
-    """A run of pytest in a twin over folders of tests/."""
+    """Return a run of pytest in a twin over folders of tests/."""
     paths = [str(CHECKOUT / "tests" / folder) for folder in folders]
     command = [str(twin.python), "-m", "pytest", *paths, *arguments]
     return TestRun(title, command, {**environment(twin), **(variables or {})})
 
 
-class _Runner:
-    """Owns the processes that run, under one lock, so that an interruption reaches all of them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._processes: list[subprocess.Popen] = []
-        self._stopping = False
-
-    def run(self, test_run: TestRun) -> tuple[int, str, float]:
-        """(exit status, output, seconds) of one run."""
-        begin = time.monotonic()
-        with tempfile.TemporaryFile("w+", errors="replace") as output:
-            with self._lock:
-                if self._stopping:
-                    return 130, "", 0.0
-                print(f"== {test_run.title}: started", flush=True)
-                process = subprocess.Popen(
-                    test_run.command,
-                    cwd=CHECKOUT,
-                    env=test_run.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-                self._processes.append(process)
-            code = process.wait()
-            output.seek(0)
-            return code, output.read(), time.monotonic() - begin
-
-    def stop(self) -> None:
-        """Ctrl-C for every run: pytest ends its test, cleans up after it and reports."""
-        with self._lock:
-            self._stopping = True
-            for process in self._processes:
-                if process.poll() is None:
-                    process.send_signal(signal.SIGINT)
+def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
+    """Return every run, the longest first; with arguments for pytest, only runs of pytest."""
+    first = next(iter(ready.values()))
+    runs = []
+    if not arguments:
+        reason = checks.why_not()
+        if reason:
+            print(f"== format, lint and types: skipped: {reason}")
+        else:
+            hooks = checks.command(ready.get("gil", first))
+            runs.append(TestRun("format, lint and types", hooks, checks.variables()))
+    # Tests that are not about an interpreter (the images, ./twins itself, the report's page) run once.
+    runs.append(_pytest("the images", first, ["images"], arguments))
+    runs += [_pytest(f"{name}: {twin.label}", twin, OF_A_TWIN, arguments) for name, twin in ready.items()]
+    runs.append(_pytest("./twins and the report's page", first, ["native", "browser"], arguments))
+    if "ft" in ready:
+        ft = ready["ft"]
+        forced = ["unit/loader", "conformance", "stress"]
+        runs.append(_pytest("ft with the GIL forced on", ft, forced, arguments, {"PYTHON_GIL": "1"}))
+        runs.append(_pytest("ft, each test in four threads at once", ft, AT_ONCE, [*FOUR_THREADS, *arguments]))
+    return runs
 
 
-def run_tests(runs: list[TestRun], selection: bool) -> int:
-    """Runs all of `runs`; returns the exit status, 0 if all passed.
+def run(runs: list[TestRun], selection: bool) -> int:
+    """Run all of `runs`; return the exit status, 0 if all passed.
 
     Args:
-        selection: whether pytest was given arguments, which may leave some runs nothing to do.
+        selection: True if pytest was given arguments, which may leave some runs nothing to do.
     """
-    runner = _Runner()
-    failed = []
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        futures = {pool.submit(runner.run, test_run): test_run for test_run in runs}
-        try:
-            for future in as_completed(futures):
-                code, output, seconds = future.result()
-                title = futures[future].title
-                passed = code == 0 or (code == NOTHING_SELECTED and selection)
-                print(f"\n== {title}: {'passed' if passed else 'FAILED'} in {clock(seconds)}\n{output}", flush=True)
-                if not passed:
-                    failed.append(title)
-        except KeyboardInterrupt:
-            runner.stop()
-            raise
+    waiting, running, failed = deque(runs), dict[int, TestRun](), list[str]()
+    try:
+        while waiting or running:
+            if waiting and len(running) < AT_A_TIME:
+                test_run = waiting.popleft()
+                running[test_run.start()] = test_run
+                continue
+            # WNOWAIT leaves the exit status to Popen.wait.
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            assert ended  # None comes only with WNOHANG
+            test_run = running.pop(ended.si_pid)
+            if not test_run.finish(selection):
+                failed.append(test_run.title)
+    except KeyboardInterrupt:
+        # pytest ends its test, cleans up after it and reports.
+        for pid in running:
+            os.kill(pid, signal.SIGINT)
+        for test_run in running.values():
+            test_run.finish(selection)
+        raise
     print(f"== {len(runs) - len(failed)} of {len(runs)} runs passed")
     for title in failed:
         print(f"   failed: {title}", file=sys.stderr)

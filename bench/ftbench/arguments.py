@@ -227,11 +227,14 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Refuse what cannot be asked of a program that gives both twins, before it makes them; raises as `parse` does."""
-    if arguments[:1] in (["report"], ["compare"]):
-        (report_parser if arguments[0] == "report" else compare_parser)(program).parse_args(arguments[1:])
-    elif parse(arguments, program, both=True).twin:
-        raise UsageError("--twin is not needed: both are measured. FT_PYTHON=... and GIL_PYTHON=... name others")
+    """Print the help or refuse wrong usage of a program that gives both twins; raises SystemExit then."""
+    try:
+        if arguments[:1] in (["report"], ["compare"]):
+            (report_parser if arguments[0] == "report" else compare_parser)(program).parse_args(arguments[1:])
+        elif parse(arguments, program, both=True).twin:
+            raise UsageError("--twin is not needed: both are measured. FT_PYTHON=... and GIL_PYTHON=... name others")
+    except UsageError as error:
+        parser(program).exit(2, f"{program}: {error}\n")
 
 
 def number(what: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:

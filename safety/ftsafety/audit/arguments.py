@@ -85,6 +85,11 @@ def parse(arguments: list[str] | None, program: str = "python -m ftsafety.audit"
     return parser(program).parse_args(arguments)
 
 
+def check(arguments: list[str], program: str) -> None:
+    """Print the help or refuse wrong usage; raises SystemExit then."""
+    parse(arguments, program)
+
+
 def _target(text: str) -> str:
     module, _, name = text.rpartition(":")
     if not module or not name:

@@ -252,3 +252,13 @@ def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
         raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
     given.source = read_script(given.script, given.walled)
     return given
+
+
+def check(arguments: list, program: str) -> None:
+    """Print the help or refuse wrong usage; raises SystemExit then. Standard input is not read."""
+    if "-" in arguments:  # it can be read only once
+        return
+    try:
+        parse(arguments, program)
+    except UsageError as error:
+        parser(program).exit(2, f"{program}: {error}\n")
