@@ -96,7 +96,9 @@ class Plan:
         try:
             self._compiler = "gcc" + _output(["gcc", "-dumpfullversion"])
         except (OSError, subprocess.SubprocessError):
-            self._compiler = "gcc"  # none yet: one is installed before anything is built
+            # No compiler yet: a build installs one first. A copied cache is used as it is.
+            stamps = sorted(self.root.glob(f"interpreters/cpython-{series()}.*-gcc*/{cache.STAMP}"))
+            self._compiler = stamps[-1].parent.name.split("-")[-2] if stamps else "gcc"
 
     def interpreter(self, twin: str) -> Path:
         """Where `twin`'s interpreter belongs: under "unknown", which is never built, until the source is fetched."""

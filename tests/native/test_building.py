@@ -114,6 +114,18 @@ def test_twins_are_found_when_the_build_installed_the_compiler(monkeypatch, tmp_
     assert "gcc14.2.0" in build.twins(["ft"], quality="plain")["ft"].directory.name
 
 
+def test_a_copied_cache_needs_no_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    built = build.Plan(pgo=False).interpreter("ft")
+    real = tmp_path / "ft-twins" / "interpreters" / built.name.replace("unknown", f"{build.series()}.5-2+deb13u5")
+    store.start(real)
+    store.finish(real, {})
+    for name in ("bash", "dirname"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert build.Plan(pgo=False).interpreter("ft").name == built.name
+
+
 def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, build_cache):
     first = start_twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache))
     lines_until(first, BUILDING)
