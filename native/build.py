@@ -1,4 +1,4 @@
-"""From nothing to both twins: which parts are missing, and the steps that build them.
+"""The steps that build both twins, and the check which of them are missing.
 
     packages -> source -> interpreter ft  -+
                        -> interpreter gil -+-> environment ft, environment gil
@@ -30,16 +30,16 @@ from .progress import Progress, clock
 CHECKOUT = Path(__file__).resolve().parent.parent
 SCRIPTS = CHECKOUT / "docker"
 SOURCES = tuple(str(CHECKOUT / folder) for folder in ("loader", "bench", "safety", "runtime"))
-"""The folders that hold the packages."""
+"""Folders that hold the packages."""
 TWINS = ("ft", "gil")
 
-# Room for sources, builds, packages and uv's cache, in GB, as measured with a margin.
+# Disk space in GB for sources, builds, packages and uv's cache: measured, plus a margin.
 NEEDED_GB = {"cuda": 5.0, "environment": 3.0, "interpreter": 1.0}
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A finished environment: `python` runs in it."""
+    """A finished environment, with the Python that runs in it."""
 
     name: str
     directory: Path
@@ -49,11 +49,12 @@ class Twin:
 
     @property
     def label(self) -> str:
+        """Return the version and how it was built, for people."""
         return f"CPython {self.version}" + ("" if self.pgo else ", plain build (no PGO)")
 
 
 def series() -> str:
-    """The CPython series of the twins, from PYTHON_SERIES."""
+    """Return the CPython series of the twins, from PYTHON_SERIES."""
     wanted = os.environ.get("PYTHON_SERIES") or "3.13"
     if not re.fullmatch(r"3\.(13|14)", wanted):
         raise TwinsError(f"PYTHON_SERIES={wanted}: the twins exist for 3.13 and 3.14", 2)
@@ -61,7 +62,7 @@ def series() -> str:
 
 
 def suite() -> str:
-    """The Debian suite of CPython's source, from PYTHON_SUITE or the series' default."""
+    """Return the Debian suite of CPython's source, from PYTHON_SUITE or the series' default."""
     named = os.environ.get("PYTHON_SUITE")
     if named:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", named):
@@ -79,12 +80,12 @@ def _hash(text: bytes) -> str:
 
 
 class Plan:
-    """The directories of both twins in the cache, for one quality of build (`pgo`)."""
+    """Directories of both twins in the cache, for optimised builds (`pgo`) or plain ones."""
 
     def __init__(self, pgo: bool) -> None:
         self.pgo = pgo
         self.root = cache.root()
-        # Another list of patches is another source.
+        # Other patches give another source.
         patches = [SCRIPTS / "patch-cpython", SCRIPTS / "patches.txt", *sorted((SCRIPTS / "patches").rglob("*.patch"))]
         recipe = _hash(b"".join(path.read_bytes() for path in patches))
         self.source = self.root / "source" / f"{series()}-{suite()}-{recipe}"
@@ -101,7 +102,10 @@ class Plan:
             self._compiler = stamps[-1].parent.name.split("-")[-2] if stamps else "gcc"
 
     def interpreter(self, twin: str) -> Path:
-        """Where `twin`'s interpreter belongs: under "unknown", which is never built, until the source is fetched."""
+        """Return the directory of `twin`'s interpreter.
+
+        Before the source is fetched, its version is "unknown", a directory that is never built.
+        """
         source = cache.finished(self.source) or {"version": "unknown", "patches": "unknown"}
         quality = "pgo" if self.pgo else "plain"
         flags = _hash(f"{self._flags} {source['patches']}".encode())
@@ -109,14 +113,14 @@ class Plan:
         return self.root / "interpreters" / name
 
     def environment(self, twin: str) -> Path:
-        """Where `twin`'s environment belongs; its interpreter's name is part of its own."""
+        """Return the directory of `twin`'s environment, whose name contains the interpreter's."""
         own = self.own[twin]
         if own:
             return self.root / "environments" / f"own-{own['version']}-{twin}-{own['identity']}-{self.packages}"
         return self.root / "environments" / f"{self.interpreter(twin).name}-{self.packages}"
 
     def twin(self, name: str) -> Twin | None:
-        """The twin `name` if it is finished."""
+        """Return the twin `name`, or None if it is not finished."""
         directory = self.environment(name)
         record = cache.finished(directory)
         if not record:
@@ -124,13 +128,13 @@ class Plan:
         return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
 
     def optimised_before(self, names: Collection[str]) -> bool:
-        """Whether optimised interpreters have been built, of this source or of an earlier one."""
+        """Return True if optimised interpreters were built for all `names`, from this source or an earlier one."""
         there = (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*")
         built = [each.name for each in there if cache.finished(each) is not None]
         return all(any(f"-{name}-" in one for one in built) for name in names)
 
     def twins(self, names: Collection[str]) -> dict[str, Twin] | None:
-        """All of `names` if all are finished."""
+        """Return the twins `names`, or None if one of them is not finished."""
         found = {name: twin for name in names if (twin := self.twin(name))}
         return found if len(found) == len(names) else None
 
@@ -142,12 +146,12 @@ def _say(text: str) -> None:
 def twins(
     names: Collection[str] = TWINS, quality: str = "any", say: Callable[[str], None] = _say, agreed: bool = False
 ) -> dict[str, Twin]:
-    """The twins `names`, built first where missing.
+    """Return the twins `names`, after building those that are missing.
 
     Args:
-        quality: "pgo" for optimised builds, "plain" for plain ones; "any" for what exists. If neither does, optimised
-            ones are built where there were some before another source or other packages came, else plain ones.
-        agreed: whether missing system packages may be installed without asking.
+        quality: "pgo" for optimised builds, "plain" for plain ones, "any" for those that exist. Where none exist, "any"
+            builds optimised twins if optimised interpreters of another source or other packages exist, else plain ones.
+        agreed: True if missing system packages may be installed without asking.
     """
     machine.check_platform()
     for pgo in {"pgo": (True,), "plain": (False,), "any": (True, False)}[quality]:
@@ -160,7 +164,7 @@ def twins(
         ready = plan.twins(names)  # another ./twins may have built them while this one waited
         if not ready:
             _Builder(plan, names, lock).build(agreed)
-            # A compiler that was installed for this build is part of the directories' names.
+            # If this build installed the compiler, the directories' names have changed: they contain its version.
             ready = Plan(plan.pgo).twins(names)
             assert ready, "a build that succeeded left its twins"
     _warn_if_unequal(ready, say)
@@ -180,20 +184,21 @@ def _interrupt(signal_number, frame) -> None:
 
 
 class _Builder:
-    """Builds what `plan` lacks. Owned by one thread; its steps run in threads of a pool."""
+    """Builder of the parts that `plan` lacks. One thread owns it; its steps run in threads of a pool."""
 
     def __init__(self, plan: Plan, names: Collection[str], lock: int) -> None:
         self._plan = plan
         self._names = [name for name in TWINS if name in names and not plan.twin(name)]
         self._lock = lock
         self._env = dict(os.environ)
-        # uv links files from its cache into environments, which works within one file system only.
+        # uv hard-links files from its cache into environments, which works only within one file system.
         self._env.setdefault("UV_CACHE_DIR", str(plan.root / "uv"))
-        # These are meant for the caller's Python, not for the build's.
+        # These are meant for the caller's Python, not for the build.
         for name in ("PYTHONPATH", "PYTHONHOME", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE", "MPLBACKEND"):
             self._env.pop(name, None)
 
     def build(self, agreed: bool) -> None:
+        """Build everything that is missing; see `twins`."""
         plan = self._plan
         built = [name for name in self._names if not plan.own[name]]
         fetch = bool(built) and cache.finished(plan.source) is None
@@ -221,7 +226,7 @@ class _Builder:
                 f"Building {what}: CPython {series()} from Debian {suite()}, {kind}; "
                 f"{total} steps; the result is kept in {plan.root}"
             )
-            # SIGTERM ends a build as Ctrl-C does.
+            # SIGTERM ends a build like Ctrl-C.
             previous = signal.signal(signal.SIGTERM, _interrupt)
             try:
                 if install:
@@ -246,7 +251,7 @@ class _Builder:
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         errors = [error for future in done if (error := future.exception())]
         if errors:
-            self._progress.stop()  # the message need not wait for what still runs
+            self._progress.stop()  # so that the message does not wait for the other steps
             raise next((error for error in errors if str(error) != "stopped"), errors[0])
 
     def _run(self, step: str, command: list) -> None:
@@ -265,7 +270,7 @@ class _Builder:
         plan = self._plan
         directory = plan.interpreter(name)
         if cache.finished(directory):
-            return  # the source's name was new, but not what it holds
+            return  # a new patch list gave the same patched source
         cache.start(directory)
         work = directory / "build"
         self._run(
@@ -299,7 +304,7 @@ class _Builder:
             future.result()
         plan = self._plan
         if plan.twin(name):
-            return  # as above; programs may be running in it
+            return  # see _interpreter; programs may be running in this environment
         own = plan.own[name]
         base = own["executable"] if own else plan.interpreter(name) / "bin" / "python3"
         directory = plan.environment(name)

@@ -1,9 +1,9 @@
-"""The cache of native twins: where it is, and which parts of it are finished.
+"""The cache of native twins: its place, and which parts of it are finished.
 
-Each part (source, interpreter, CUDA libraries, environment) is a directory. It is finished when it holds
-`finished.json`, which is written last, in one step. A directory without it was left by an interrupted or
-failed build, and is removed before the next try. A build holds the cache's lock. Using finished parts
-needs no lock, since they never change.
+Each part (source, interpreter, CUDA libraries, environment) is a directory. A part is finished when it holds
+`finished.json`, which is written last, in one step. A directory without that file was left by an interrupted or
+failed build, and is removed before the next try. A build holds the cache's lock. Finished parts never change, so
+using them needs no lock.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ STAMP = "finished.json"
 
 
 def root() -> Path:
-    """The cache's directory, `${XDG_CACHE_HOME:-~/.cache}/ft-twins`."""
+    """Return the cache's directory, `${XDG_CACHE_HOME:-~/.cache}/ft-twins`."""
     named = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification has a relative path ignored.
+    # The XDG specification says that a relative path must be ignored.
     base = named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "ft-twins"
 
 
 def finished(directory: Path) -> dict | None:
-    """What `finish` recorded for `directory`, or None if it is missing or unfinished."""
+    """Return the record that `finish` wrote into `directory`, or None if it is missing or unfinished."""
     try:
         return json.loads((directory / STAMP).read_text())
     except (FileNotFoundError, NotADirectoryError):
@@ -38,7 +38,7 @@ def finished(directory: Path) -> dict | None:
 
 
 def start(directory: Path) -> None:
-    """Makes `directory`, empty: what an earlier try left in it is deleted."""
+    """Make `directory` empty; whatever an earlier try left in it is deleted."""
     if directory.exists():
         # The stamp is deleted first, so that an interrupted removal leaves nothing that looks finished.
         (directory / STAMP).unlink(missing_ok=True)
@@ -47,7 +47,7 @@ def start(directory: Path) -> None:
 
 
 def finish(directory: Path, record: dict) -> None:
-    """Marks `directory` as finished, with `record`."""
+    """Mark `directory` as finished, with `record`."""
     draft = directory / (STAMP + ".draft")
     with open(draft, "w") as file:
         json.dump(record, file, indent=1)
@@ -58,10 +58,10 @@ def finish(directory: Path, record: dict) -> None:
 
 @contextmanager
 def locked(say) -> Iterator[int]:
-    """Holds the cache's lock; waits for another build, saying so through `say`.
+    """Hold the cache's lock; wait for another build first, and report that through `say`.
 
-    Yields the lock's file descriptor. Build processes inherit it: one that outlives a killed `./twins`
-    still holds the lock, and so no other build writes to its directory.
+    Yields the lock's file descriptor. Build processes inherit it: a build process that outlives a killed `./twins`
+    still holds the lock, so no other build writes to its directory.
     """
     directory = root()
     try:

@@ -15,14 +15,15 @@ PRE_COMMIT = "pre-commit==4.7.0"
 
 
 def command(twin: Twin) -> list[str]:
-    """What runs all hooks over all files; makes an environment for pre-commit first, from `twin`, where it is missing.
+    """Return the command that runs all hooks over all files.
 
-    Raises TwinsError if pre-commit cannot be installed.
+    If pre-commit's environment is missing, it is made first, with the Python of `twin`. Raises TwinsError if
+    pre-commit cannot be installed.
     """
     directory = cache.root() / "tools" / f"{PRE_COMMIT}-{twin.directory.name}"
     if cache.finished(directory) is None:
         with cache.locked(print):
-            if cache.finished(directory) is None:  # another ./twins may have made it meanwhile
+            if cache.finished(directory) is None:  # another ./twins may have made it in between
                 _install(twin, directory)
     return [str(directory / "bin" / "pre-commit"), "run", "--all-files", "--color=never"]
 
@@ -41,13 +42,13 @@ def _install(twin: Twin, directory: Path) -> None:
 
 
 def variables() -> dict[str, str]:
-    """The environment variables under which the hooks run: none that steer Python, and a cache of our own."""
+    """Return the environment variables for the hooks: a cache of our own, and none that control Python."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return {**own, "PRE_COMMIT_HOME": str(cache.root() / "tools" / "pre-commit")}
 
 
 def why_not() -> str | None:
-    """Why the hooks cannot run here; None if they can."""
+    """Return the reason why the hooks cannot run here, or None if they can."""
     if shutil.which("git") is None:
         return "git is not installed"
     if not (CHECKOUT / ".git").exists():

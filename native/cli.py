@@ -15,7 +15,7 @@ from .build import CHECKOUT, SOURCES, TWINS, Twin
 from .environment import environment
 from .errors import TwinsError
 
-# The modules that check the arguments of a verb.
+# Modules that check the arguments of a verb. They need the standard library alone.
 ARGUMENTS = {"bench": "ftbench.arguments", "repro": "ftsafety.repro.arguments", "audit": "ftsafety.audit.arguments"}
 
 DESCRIPTION = """\
@@ -58,7 +58,7 @@ to pytest; with any argument there are no checks:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one verb; returns the exit code."""
+    """Run one verb; return the exit code."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
     if rest and options.verb not in ("exec", "bench", "test", "repro", "audit"):
@@ -68,9 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever read the output has had enough (| head); what is left of it must not fail again at the exit.
+        # The reader of the output has ended (| head). Flushing the rest at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141  # as a shell says it of what SIGPIPE ended
+        return 141  # the status that a shell gives for SIGPIPE
     except TwinsError as error:
         print(f"twins: {error}", file=sys.stderr)
         return error.exit_code
@@ -153,14 +153,14 @@ def _exec(options, rest) -> int:
 def _check(verb: str, arguments: list[str]) -> None:
     """Print the help, or refuse wrong usage, before anything is built; ends the program then."""
     sys.path += SOURCES
-    # Imported here, since most verbs do without. These modules need the standard library alone.
+    # Imported only here, because importing takes time and most verbs do without.
     importlib.import_module(ARGUMENTS[verb]).check(arguments, f"./twins {verb}")
 
 
 def _bench(_, rest) -> int:
     _check("bench", rest)
-    again = rest[:1] in (["report"], ["compare"])  # of earlier runs
-    # With --quick any builds will do; the full comparison needs optimised ones.
+    again = rest[:1] in (["report"], ["compare"])  # these read the results of earlier runs
+    # Any builds will do for --quick. The full comparison needs optimised ones.
     ready = build.twins(quality="any" if again or "--quick" in rest else "pgo")
     driver = ready["ft"]
     command = [str(driver.python), "-P", "-m", "ftbench"]
@@ -186,14 +186,14 @@ def _twin_options(ready: dict[str, Twin]) -> list[str]:
 
 
 def _audit(_, rest) -> int:
-    name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # without the GIL, races show most
+    name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # most races show without the GIL
     _check("audit", rest)
     twin = build.twins([name])[name]
     os.execve(str(twin.python), [str(twin.python), "-P", "-m", "ftsafety.audit", *rest], environment(twin))
 
 
 def _test(_, rest) -> int:
-    # Not left to argparse, which would take the value of a pytest option for the twin.
+    # Not with argparse, which would confuse the value of a pytest option with the twin.
     names = [rest.pop(0)] if rest[:1] and rest[0] in TWINS else list(TWINS)
     return testing.run(testing.all_runs(build.twins(names), rest), selection=bool(rest))
 

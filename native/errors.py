@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TwinsError(Exception):
-    """A problem that the user can solve; its text says how. The program ends with `exit_code`."""
+    """Problem that the user can solve; the message says how. The program ends with `exit_code`."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The interpreters that the user brings: FT_PYTHON and GIL_PYTHON."""
+"""Interpreters that the user names in FT_PYTHON and GIL_PYTHON."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ print(json.dumps({
 
 
 def brought(twin: str, series: str) -> dict | None:
-    """The user's own interpreter for `twin`, checked, or None if there is none.
+    """Check and return the interpreter that the user named for `twin`, or None if the variable is not set.
 
-    Returns `executable`, `version`, `pgo` and `identity` (a short hash of what it is and where).
+    Returns `executable`, `version`, `pgo` and `identity` (a short hash of the build and its path).
 
     Raises:
-        TwinsError: it cannot be run, or is of another version or build than the twin needs.
+        TwinsError: the interpreter cannot be run, or has another version or build than the twin needs.
     """
     variable = VARIABLE[twin]
     named = os.environ.get(variable)
@@ -43,7 +43,7 @@ def brought(twin: str, series: str) -> dict | None:
     if executable is None:
         raise TwinsError(f"{variable}={named}: there is no such program; it must be {wanted}", 2)
     try:
-        # -I -S: neither its environment nor its site-packages may change the answer.
+        # -I -S: environment variables and site-packages must not change the answer.
         answer = subprocess.run(
             [executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
         )

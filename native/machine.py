@@ -1,4 +1,4 @@
-"""What this machine must have before anything is built on it."""
+"""Checks of this machine before anything is built: platform, disk space, system packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWN_INTERPRETERS = "FT_PYTHON=/path/to/python3.13t GIL_PYTHON=/path/to/python3.1
 
 
 def check_platform() -> None:
-    """Raises TwinsError where no wheels exist: another system than Linux, another architecture."""
+    """Raise TwinsError if this system or architecture has no wheels of PyTorch and nvImageCodec."""
     machine = platform.machine()
     if sys.platform != "linux":
         raise TwinsError(
@@ -31,7 +31,7 @@ def check_platform() -> None:
 
 
 def check_space(directory: Path, needed_gb: float) -> None:
-    """Raises TwinsError if fewer than `needed_gb` gigabytes are free where `directory` is or will be."""
+    """Raise TwinsError if less than `needed_gb` GB is free in the place of `directory`, which may not exist yet."""
     existing = directory
     while not existing.exists():
         existing = existing.parent
@@ -44,7 +44,7 @@ def check_space(directory: Path, needed_gb: float) -> None:
 
 
 def missing_packages(wanted: list[str]) -> list[str]:
-    """Those of the Debian packages `wanted` that are not installed."""
+    """Return those of the Debian packages `wanted` that are not installed."""
     answer = subprocess.run(
         ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *wanted],
         stdout=subprocess.PIPE,
@@ -57,13 +57,13 @@ def missing_packages(wanted: list[str]) -> list[str]:
 
 
 def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
-    """Return the command that installs what is missing of `wanted`, to be run as root; None if nothing is missing.
+    """Return the command that installs the missing packages of `wanted` as root, or None if none is missing.
 
-    Root is asked first where there is a terminal to ask at, unless `agreed` or in continuous integration (CI is set).
-    Without a terminal, root is told what will be installed.
+    At a terminal, root is asked first, unless `agreed` or in continuous integration (CI is set). Without a terminal,
+    the packages are printed and then installed.
 
     Raises:
-        TwinsError: this machine has no apt, or the user is not root or does not agree (with the command to paste).
+        TwinsError: this machine has no apt, or the user is not root, or the user said no. The message has the command.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-query")):
         raise TwinsError(
@@ -84,19 +84,19 @@ def install_command(wanted: list[str], agreed: bool) -> list[str] | None:
             f"  {sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends {' '.join(missing)}",
             3,
         )
-    # A package that asks something while it is configured would wait forever where nobody answers.
+    # Without this setting, a package that asks a question during its configuration waits forever.
     install = 'apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"'
     return ["sh", "-c", install, "sh", *missing]
 
 
 def can_ask() -> bool:
-    """Return True if somebody at a terminal can answer a question."""
-    # A notebook gives a command (`!./twins bench`) a pseudo-terminal, in which nobody can type.
+    """Return True if a user at a terminal can answer a question."""
+    # A notebook gives a command (`!./twins bench`) a pseudo-terminal in which no user can type.
     return sys.stdin.isatty() and "JPY_PARENT_PID" not in os.environ
 
 
 def _agrees(missing: list[str]) -> bool:
-    """Return True if the user at the terminal wants these packages installed, or if there is no terminal to ask at."""
+    """Ask whether to install these packages; return True for yes, or if there is no terminal to ask at."""
     print(f"The build needs these system packages: {' '.join(missing)}", file=sys.stderr)
     if not can_ask():
         print("They are installed now: there is no terminal to ask at.", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Shows the steps of a build, which take minutes: which ones run, for how long, and where their logs are.
+"""Progress of a build, whose steps take minutes: the running steps, their times and their logs.
 
-On a terminal the running steps are redrawn every second. Elsewhere a line is printed when a step starts
-and ends, and every half minute while it runs.
+On a terminal, the running steps are redrawn every second. Elsewhere, a line is printed when a step starts, when it
+ends, and every half minute while it runs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ HEARTBEAT_S = 30.0
 
 
 def clock(seconds: float) -> str:
-    """`seconds` as minutes and seconds, "2:05"."""
+    """Return `seconds` as minutes and seconds, such as "2:05"."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 class Progress:
-    """Runs the commands of build steps, several at once from several threads, and shows them.
+    """Display of build steps, and owner of their processes. Several threads may run steps at the same time.
 
     One lock owns all state: the running steps, the processes and the flag that stops everything.
     """
@@ -60,10 +60,10 @@ class Progress:
             self._erase()
 
     def run(self, step: str, command: Sequence, lock_descriptor: int, env: dict | None = None) -> None:
-        """Runs `command` as `step`, its output in the step's log.
+        """Run `command` as `step`, and write its output to the step's log.
 
         Raises:
-            TwinsError: it failed (with the log's last lines) or was stopped.
+            TwinsError: the command failed (the message has the log's last lines) or was stopped.
         """
         log = self._log(step)
         with self._lock:
@@ -71,7 +71,7 @@ class Progress:
                 raise TwinsError("stopped")
             self._started += 1
             number = self._started
-            # A session of its own: Ctrl-C reaches only this program, which then ends the whole session.
+            # In a session of its own, so that Ctrl-C reaches only this program, which then ends the whole session.
             with open(log, "wb") as output:
                 process = subprocess.Popen(
                     [str(part) for part in command],
@@ -103,18 +103,19 @@ class Progress:
             raise TwinsError(f"{step} failed (exit status {code}); the end of its log {log}:\n{tail}")
 
     def stop(self) -> None:
-        """Ends every running step, their child processes included."""
+        """End every running step, including child processes."""
         with self._lock:
             self._stopping = True
             processes = list(self._processes.values())
         for process in processes:
             try:
-                # Killed without warning: the next build removes unfinished directories.
+                # SIGKILL is safe: the next build removes unfinished directories.
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
 
     def say(self, text: str) -> None:
+        """Print a line above the running steps."""
         with self._lock:
             self._print(text)
             self._draw()
