@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import torch.utils.data
+from torch.utils.data import IterDataPipe, MapDataPipe
 
 from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.trial import Trial
-from ftloader.compat import data_pipes
 from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.shared_handles import SharedHandles
@@ -40,9 +40,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
               shared and need not be picklable.
             - ``"process"``: torch's own worker processes.
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes; processes also
-              if ``multiprocessing_context`` is given, and for iterable-style datasets that cannot be copied, or whose
-              functions cannot. The logger ``ftloader`` is told why. With threads it warns once of a file, cursor or
-              reader among a map-style dataset's attributes, and of samples that use the global random generators.
+              if ``multiprocessing_context`` is given, for data pipes, and for iterable-style datasets that cannot be
+              copied, or whose functions cannot. The logger ``ftloader`` says why. With threads it warns once of a
+              file, cursor or reader among a map-style dataset's attributes, and of samples that use the global random
+              generators.
         on_error: what becomes of a sample whose loading raises an ``Exception``: ``"raise"`` (default) raises it,
             ``"skip"`` leaves the sample out, a callable ``on_error(error, index)`` that returns a sample to use instead
             or ``ftloader.SKIP``. See ``ftloader.batch.errors``. What was left out is counted and described in the
@@ -70,7 +71,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     Raises:
         ValueError: for an unknown ``worker_method`` or ``on_error``; for ``multiprocessing_context``, or a
-            ``MapDataPipe`` that is to be sharded, together with ``worker_method="thread"``; and as torch's class does.
+            data pipe, together with ``worker_method="thread"``; and as torch's class does.
         TypeError: for an ``on_error`` that cannot be called.
 
     See pytorch/pytorch#161044 for torch's own, unmerged, thread workers.
@@ -202,10 +203,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         Anew for each iterator, since a dataset may open a file meanwhile."""
         if (reason := self._plain_reason_against_threads()) is not None:
             return reason, None
-        if data_pipes.needs_processes(self.dataset):
-            return "this MapDataPipe has a pipe that is to be sharded by worker", None
-        # The iterator loads a state into the dataset, and seeds a data pipe, before the copies are made.
-        early = not data_pipes.is_data_pipe(self.dataset) and not self._states.is_loaded
+        if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
+            return "the dataset is a data pipe", None
+        # The iterator loads a state into the dataset before the copies are made.
+        early = not self._states.is_loaded
         original = Own(self.dataset, self.collate_fn, self.worker_init_fn)
         try:
             owned = own_of_each(original, self._dataset_kind, self.num_workers if early else 1)
@@ -241,10 +242,10 @@ def _check_for_threads(worker_method: Any, multiprocessing_context: Any, dataset
             "worker_method='thread' uses none: leave it out, or use "
             "worker_method='process' (or 'auto', which then uses processes)"
         )
-    if data_pipes.needs_processes(dataset):
+    if isinstance(dataset, (IterDataPipe, MapDataPipe)):
         raise ValueError(
-            "this MapDataPipe has a pipe that is to be sharded by worker, but with threads it is "
-            "not fixed which worker builds which batch: use worker_method='process' (or 'auto')"
+            "an IterDataPipe or MapDataPipe cannot be loaded by worker threads: use worker_method='process' (or "
+            "'auto', which then uses processes), or write the pipeline as a Dataset or IterableDataset"
         )
 
 

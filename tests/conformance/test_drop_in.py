@@ -15,7 +15,6 @@ import torch
 import torch.utils.data as torch_data
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import ChainDataset, Dataset, IterableDataset, StackDataset, Subset, get_worker_info, random_split
-from torch.utils.data.datapipes.iter import IterableWrapper
 
 from ftloader import DataLoader, sample_rng
 from tests.worker_threads import worker_threads
@@ -368,18 +367,6 @@ def test_what_others_draw_meanwhile_does_not_come_again():
         stop.set()
         thread.join()
     assert len(set(drawn)) == len(drawn) >= 60
-
-
-def test_data_pipes_with_a_worker_init_fn(loader_class):
-    random.seed(1), np.random.seed(2), torch.manual_seed(3)
-    expected = np.random.random()
-    np.random.seed(2)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*has not returned.*")
-        pipe = IterableWrapper(range(8)).sharding_filter()
-        loader = loader_class(pipe, None, num_workers=2, worker_init_fn=seed_as_torch_documents)
-        assert sorted(loader) == list(range(8))
-    assert np.random.random() == expected
 
 
 WEIGHT, INPUT = torch.nn.Parameter(torch.ones(1, 1)), torch.ones(1, 1)

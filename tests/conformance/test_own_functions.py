@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 from torch.utils.data import DataLoader as Torchs
-from torch.utils.data import IterableDataset, IterDataPipe, default_collate, get_worker_info
+from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from ftloader import DataLoader
 
@@ -67,21 +67,6 @@ def test_functions_are_each_workers_own(functions, persistent, assert_same):
         loader = loader_class(parts, 4, num_workers=2, persistent_workers=persistent, **arguments)
         epochs = [list(loader) for _ in range(2)]
         return epochs, parts.part, parts.seen, vars(arguments["collate_fn"]) if functions is packing else None
-
-    assert_same(program(DataLoader, worker_method="thread"), program(Torchs, multiprocessing_context="fork"))
-
-
-class Pipe(IterDataPipe):
-    __init__, shard, __iter__, collate = Parts.__init__, Parts.shard, Parts.__iter__, Parts.collate
-
-
-@pytest.mark.parametrize("persistent", [False, True])
-def test_methods_of_a_data_pipe_are_those_of_each_workers_copy(persistent, assert_same):
-    def program(loader_class, **more):
-        pipe = Pipe()
-        loader = loader_class(pipe, 4, num_workers=2, persistent_workers=persistent, **bound(pipe), **more)
-        epochs = [list(loader) for _ in range(2)]
-        return epochs, pipe.part, pipe.seen
 
     assert_same(program(DataLoader, worker_method="thread"), program(Torchs, multiprocessing_context="fork"))
 

@@ -46,12 +46,10 @@ class Epoch:
     Args:
         base_seed: the iterator's, as torch draws it (an int64).
         number: which of the iterator's epochs this is, from 0; more than one with persistent workers only.
-        shared_seed: what the shufflers of data pipes are seeded with (an int64); None for any other dataset.
     """
 
     base_seed: int = 0
     number: int = 0
-    shared_seed: int | None = None
     cancelled: bool = field(default=False, init=False)
 
     def check(self) -> None:

@@ -11,20 +11,15 @@ from typing import Any
 
 import torch._utils
 import torch.utils.data
-from torch.utils.data import dataloader, graph
+from torch.utils.data import dataloader
 from torch.utils.data._utils import collate, signal_handling, worker
 from torch.utils.data._utils.pin_memory import pin_memory
-from torch.utils.data.datapipes import datapipe
 
 try:
     BaseDataLoaderIter = dataloader._BaseDataLoaderIter
     SingleProcessDataLoaderIter = dataloader._SingleProcessDataLoaderIter
     MultiProcessingDataLoaderIter = dataloader._MultiProcessingDataLoaderIter
     DatasetKind = dataloader._DatasetKind
-    share_dist_seed = dataloader._share_dist_seed
-    sharding_worker_init_fn = dataloader._sharding_worker_init_fn
-    list_connected_datapipes = graph._list_connected_datapipes
-    DataPipeSerializationWrapper = datapipe._DataPipeSerializationWrapper
     ExceptionWrapper = torch._utils.ExceptionWrapper
     WorkerInfo = worker.WorkerInfo
     all_schemas = torch._C._jit_get_all_schemas
@@ -53,4 +48,4 @@ def pinned(data: Any, device_type: str | None) -> Any:
     return data if device_type is None else pin_memory(data, device_type)
 
 
-__all__ = ["collate", "graph", "pin_memory", "signal_handling", "worker"]
+__all__ = ["collate", "pin_memory", "signal_handling", "worker"]

@@ -18,11 +18,11 @@ from typing import Any, NoReturn
 
 import torch
 from torch.utils.data import IterDataPipe
+from torch.utils.data.graph_settings import apply_random_seed
 
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import EMPTY, Fetched, Recipe
 from ftloader.batch.iterable import Share, WorkerState, begun
-from ftloader.compat import data_pipes
 from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
 from ftloader.state.format import (
     NOTHING,
@@ -86,7 +86,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
                 self._base_seed = resume.base_seed
             if resume.shared_seed is not None and isinstance(self._dataset, IterDataPipe):
                 self._shared_seed = resume.shared_seed
-                data_pipes.seed(self._dataset, resume.shared_seed)
+                apply_random_seed(self._dataset, torch.Generator().manual_seed(resume.shared_seed))
             self._begin_progress(resume, self._first_shares(resume))
 
     def _load_dataset(self, loader: Any, resume: Resume) -> None:

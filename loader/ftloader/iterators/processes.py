@@ -4,7 +4,6 @@ Processes, queues, shared memory, the memory pinning thread, dead worker detecti
 (``_MultiProcessingDataLoaderIter``); see ``process_worker`` for what differs inside a worker.
 """
 
-import contextlib
 import functools
 import multiprocessing.connection
 import multiprocessing.synchronize
@@ -16,7 +15,6 @@ from typing import Any, ClassVar
 from ftloader import fork
 from ftloader.batch.error_notes import annotate
 from ftloader.batch.fetch import Fetched
-from ftloader.compat import data_pipes
 from ftloader.compat.torch_private import MultiProcessingDataLoaderIter, signal_handling
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.workers.process import Task, WorkerStart, answer_what_cannot_be_pickled
@@ -72,8 +70,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:
-        with contextlib.ExitStack() as self._starting:
-            super().__init__(loader)  # sets _worker_init_fn, starts the workers, and calls _reset
+        super().__init__(loader)  # sets _worker_init_fn, starts the workers, and calls _reset
         self._queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 
     # torch sets this in its __init__ and passes it to the processes; the attribute of the loader stays the user's.
@@ -88,11 +85,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             users = init_fn.args[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
         self._worker_start = WorkerStart(init_fn, self._recipe.policy, self.worker_states())
-        # Not earlier, and not in _reset: a sampler may wait for threads that walk a pipe.
-        self._starting.enter_context(data_pipes.exclusive(self._dataset))
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        self._starting.close()
         self._sampler_error: Exception | None = None
         self._sampler_ended = False
         if first_iter:

@@ -7,12 +7,12 @@ can be looked at in a debugger under ``num_workers=0`` as it happened.
 
 from typing import Any
 
+from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.graph_settings import apply_sharding
 
 from ftloader.batch.error_notes import without_stop_iteration
 from ftloader.batch.fetch import Epoch, Fetcher, MapFetcher
 from ftloader.batch.iterable import IterableFetcher
-from ftloader.compat import data_pipes
 from ftloader.compat.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
 from ftloader.iterators.base import ResumableDataLoaderIter
 
@@ -32,7 +32,7 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
         ResumableDataLoaderIter.__init__(self, loader)
         if self._timeout != 0 or self._num_workers != 0:
             raise AssertionError(f"{type(self).__name__} requires timeout == 0 and num_workers == 0")
-        if data_pipes.is_data_pipe(self._dataset):
+        if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
             apply_sharding(self._dataset, self._world_size, self._rank)
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._number = 0  # of the next batch

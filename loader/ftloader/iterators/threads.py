@@ -31,7 +31,6 @@ from ftloader.batch.assembly import Assembly, Builder
 from ftloader.batch.error_notes import annotate
 from ftloader.batch.fetch import EMPTY, Epoch, Fetched, has_getitems
 from ftloader.batch.slots import Slots
-from ftloader.compat import data_pipes
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.rng import program as global_generators
@@ -74,8 +73,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # for a certain worker; any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
         self._start_workers(loader, owned)
-        if not self._resume.midst:
-            data_pipes.draw_as_processes_do(self._dataset, loader.generator, self._pg)
         self._begin_epoch()
 
     # Life
@@ -88,9 +85,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             num_workers=self._num_workers,
             base_seed=self._base_seed,
             epoch_number=self._epoch_number,
-            shared_seed=self._shared_seed,
-            world_size=self._world_size,
-            rank=self._rank,
             modes=ConsumerModes(),
             states=self.worker_states(),
             pin_memory_device=self._pin_memory_device if self._pin_memory else None,
@@ -123,7 +117,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._pool.wait_until_started()
 
     def _begin_epoch(self) -> None:
-        self._epoch = Epoch(self._base_seed, self._epoch_number, self._shared_seed)
+        self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._pool.begin_epoch(self._epoch)
         self._state = State.RUNNING
         self._dispatched = 0

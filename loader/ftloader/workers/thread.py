@@ -21,7 +21,6 @@ from ftloader.batch.error_notes import annotate, describe_index, without_stop_it
 from ftloader.batch.fetch import EMPTY, Cancelled, Epoch, Fetched, Fetcher, MapFetcher, Recipe
 from ftloader.batch.iterable import IterableFetcher, WorkerState, begun
 from ftloader.batch.malloc import keep_freed_memory
-from ftloader.compat import data_pipes
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import Original
@@ -39,11 +38,6 @@ class Plan:
     num_workers: int
     base_seed: int
     epoch_number: int
-    shared_seed: int | None
-    """What a data pipe has been seeded with."""
-    world_size: int
-    """With ``rank``: what the data pipes of a distributed job are sharded by."""
-    rank: int
     modes: ConsumerModes
     states: list[WorkerState]
     """What each worker goes on from."""
@@ -84,7 +78,6 @@ class WorkerContext:
         if plan.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(plan.pin_memory_device_index)
         with acting_as(self._info):
-            data_pipes.shard(self._dataset, plan.world_size, plan.rank, self._worker_id)
             if self._worker_init_fn is not None:
                 try:
                     self._worker_init_fn(self._worker_id)
@@ -128,8 +121,6 @@ class WorkerContext:
         plan, dataset, share = self.plan, self._dataset, self._share
         if plan.dataset_kind == DatasetKind.Map:
             return MapFetcher(self._recipe, dataset)
-        if epoch.shared_seed != plan.shared_seed:
-            data_pipes.seed(dataset, epoch.shared_seed)
         if share is not None and epoch.number != plan.epoch_number:
             # The epoch that it is for was left before this worker had a batch.
             share = begun((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
@@ -141,12 +132,9 @@ def own_of_each(original: Own, dataset_kind: int, count: int) -> list[Own]:
     """What each of *count* workers uses.
 
     Map-style: the original, shared by all workers, which is where threads save the memory that processes spend on
-    copies. Iterable-style: a copy in depth for each worker, as processes have it; of a data pipe, the pipe and its
-    methods.
+    copies. Iterable-style: a copy in depth for each worker, as processes have it.
     Raises ``TypeError`` if it cannot be copied.
     """
-    if data_pipes.is_data_pipe(original.dataset):
-        return [Own(*data_pipes.own_copy(*original)) for _ in range(count)]
     if dataset_kind == DatasetKind.Map:
         return [original] * count
     pickled = Original(*original)

@@ -233,7 +233,7 @@ leave.set()
 """
     code, out, err = run(body)
     assert (code, err) == (0, "")
-    assert "ftloader.compat.data_pipes._graphs free" in out
+    assert "ftloader.iterators.processes._map_of_workers free" in out
     assert "HELD" not in out
 
 

@@ -38,7 +38,7 @@ def test_only_one_module_uses_private_names():
 
 
 def test_a_torch_that_lacks_a_name_is_refused_with_a_remedy():
-    program = "import torch; del torch.utils.data.dataloader._share_dist_seed; import ftloader"
+    program = "import torch; del torch.utils.data.dataloader._DatasetKind; import ftloader"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "does not know torch" in done.stderr and "_share_dist_seed" in done.stderr and "2.10.0" in done.stderr
+    assert "does not know torch" in done.stderr and "_DatasetKind" in done.stderr and "2.10.0" in done.stderr
