@@ -26,7 +26,7 @@ from ftbench.data.images import default_images
 from ftbench.measure.bare_loop import BareLoop
 from ftbench.scenarios.pillow import DecodedImages, PillowDataset
 from ftloader import DataLoader
-from ftloader.batch.malloc import keep_freed_memory
+from ftloader.batch.memory import keep_freed_memory
 
 TWINS = Path(__file__).resolve().parents[2] / "twins"
 WORKERS = 2

@@ -17,15 +17,14 @@ from functools import cached_property
 from operator import length_hint
 from typing import Any
 
-from ftloader.batch.error_notes import annotate, annotate_sample, without_stop_iteration
-from ftloader.batch.errors import SKIP, Skipped
+from ftloader.batch.errors import SKIP, Skipped, annotate, annotate_sample, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, Cancelled, Epoch, Fetched, Recipe
 from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
 from ftloader.batch.trial import Trial
 from ftloader.compat.torch_private import pinned
-from ftloader.rng.sample import leave_sample, this_thread
+from ftloader.current import leave_sample, this_thread
 from ftloader.workers.messages import Failure
 
 _PIECES_PER_WORKER = 2  # a piece is so small a part of what is left
@@ -170,12 +169,12 @@ class Assembly:
             if policy.raises and not self._undecided and self._slots is None:
                 keys = index[piece.start : piece.stop]
                 rest = iter(keys)
-                this_thread.loading.enter_all(epoch, keys, rest)
+                this_thread.sample.enter_all(epoch, keys, rest)
                 loaded = [dataset[key] for key in rest if not epoch.cancelled]
                 self.epoch.check()
                 samples[piece.start : piece.stop] = loaded
                 return
-            here = this_thread.loading
+            here = this_thread.sample
             for position in piece:
                 if position > self._failed_at:  # a moment old at worst: a sample too many
                     return

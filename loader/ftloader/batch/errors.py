@@ -1,26 +1,26 @@
-"""``on_error``: what becomes of a sample that cannot be loaded, and the record of it.
+"""Errors of samples: the policy ``on_error``, the record of samples left out, and notes on exceptions.
 
-One truncated file among a million need not end a run, but no sample may vanish in silence: whatever is left out is
-counted, described and, once an epoch, warned of. The policy acts where the sample is loaded (in the worker); the record
-is kept where the batches are handed over, by the ``DataLoader``, as ``loader.skipped``.
+One truncated file among a million need not end a run, but no sample may vanish in silence. Every sample that is left
+out is counted, described and, once an epoch, warned of. The policy acts in the worker, where the sample is loaded. The
+``DataLoader`` keeps the record, as ``loader.skipped``, where batches are handed over.
 
-Iterable-style datasets: after an exception the iterator is asked for its next sample. A class with ``__next__`` can go
-on; a generator has ended, which its record says, since the rest of its samples is missing. An error in ``collate_fn``
-is no sample's: it is raised.
+Iterable-style datasets: after an exception the iterator is asked for its next sample. A class with ``__next__`` can
+continue. A generator has ended, and its record says so, since the rest of its samples is missing. An error in
+``collate_fn`` belongs to no sample: it is raised.
 """
 
+import contextlib
 import enum
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from ftloader import fork
-from ftloader.batch.error_notes import describe_sample
 from ftloader.diagnosis.call_site import warn_user
 
 
 class _Skip(enum.Enum):
-    """One member, because an enum's member stays the same object through pickling and copying, and so in worker
-    processes."""
+    """Type of ``SKIP``: an enum's member stays the same object through pickling, and so in worker processes."""
 
     SKIP = "skip"
 
@@ -36,12 +36,14 @@ OnError = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 _LONGEST_ERROR = 300  # characters of an error's text that are kept
 
 MOST_FAILURES_IN_A_ROW = 1000
-"""Iterable-style: so often may the dataset's iterator raise without a sample in between. After that a ``RuntimeError``
-ends the worker's share, under any policy: an iterator that raises for ever must not keep the loader busy for ever."""
+"""Number of consecutive failures after which iteration over an iterable-style dataset stops.
+
+A ``RuntimeError`` then ends the worker's share, under any policy: an iterator that raises forever must not keep the
+loader busy forever."""
 
 
 class Skipped(NamedTuple):
-    """A sample that was left out."""
+    """Record of a sample that was left out."""
 
     index: Any
     """What the sampler yielded; for an iterable-style dataset (worker id, position)."""
@@ -50,8 +52,10 @@ class Skipped(NamedTuple):
 
     @classmethod
     def because_of(cls, error: BaseException, index: Any, with_the_rest: bool = False) -> "Skipped":
-        """The record for *index*; *with_the_rest*: what followed in the worker's share is lost with it. Never raises,
-        whatever ``str(error)`` does."""
+        """Return the record for *index*. Never raise, whatever ``str(error)`` does.
+
+        *with_the_rest*: the samples after it in the worker's share are lost too.
+        """
         try:
             text = " ".join(str(error).split())
         except Exception:
@@ -64,8 +68,9 @@ class Skipped(NamedTuple):
 
 
 class ErrorPolicy:
-    """What to do about an ``Exception`` of one sample. Immutable; picklable if the callable is, so it travels to worker
-    processes.
+    """The loader's answer to an ``Exception`` of one sample.
+
+    Immutable; picklable if the callable is, so that it can be sent to worker processes.
 
     Args:
         on_error:
@@ -94,41 +99,43 @@ class ErrorPolicy:
             )
         self._on_error = on_error
         self.raises: bool = isinstance(on_error, str) and on_error == "raise"
-        """True for ``"raise"``: there is nothing to resolve."""
+        """True for ``"raise"``: every error is raised."""
 
     def resolve(self, error: BaseException, index: Any) -> Any:
-        """A sample in place of the one at *index*, or ``SKIP``; else raises, as for any ``KeyboardInterrupt`` or
-        ``SystemExit``."""
+        """Return a sample to use for *index*, or ``SKIP``.
+
+        Raise *error* if the policy says so, and always if it is no ``Exception`` (``KeyboardInterrupt``, ``SystemExit``).
+        """
         if self.raises or not isinstance(error, Exception):
             raise error
         return SKIP if isinstance(self._on_error, str) else self._on_error(error, index)
 
 
 class SkipLog:
-    """What a ``DataLoader`` has left out so far, as ``loader.skipped``.
+    """Record of the samples that a ``DataLoader`` has left out so far, as ``loader.skipped``.
 
-    The loader owns it and its iterators add to it when they hand a batch over, so the order is that of the batches. Any
-    thread may read it at any time. A pickled or deep-copied log goes on from what it held.
+    The loader owns it. Its iterators add to it when they hand over a batch, so the order is that of the batches. Any
+    thread may read it at any time. A pickled or deep-copied log keeps what it held.
     """
 
     KEPT = 1000
-    """So many samples are described; all are counted."""
-    _NAMED = 3  # so many are named in the warning
+    """Number of samples that are described. All are counted."""
+    _NAMED = 3  # samples that the warning names
 
     def __init__(
         self, count: int = 0, samples: tuple[Skipped, ...] = (), unreported: tuple[int, tuple[Skipped, ...]] = (0, ())
     ) -> None:
-        # For what is written below; reentrant, since a signal handler may ask for an epoch's end.
+        # Guards all writes. Reentrant, since a signal handler may ask for an epoch's end.
         self._lock = fork.rlock()
         self.count = count
-        """How many samples have been left out, over all epochs."""
+        """The number of samples left out, over all epochs."""
         self.samples = samples
         """The first ``KEPT`` of them."""
         self._unreported = unreported
-        """Since the last report: how many, and the first of them."""
+        """Since the last report: the number, and the first records."""
 
     def add(self, skipped: Sequence[Skipped]) -> None:
-        """The samples left out of a batch that is being handed over."""
+        """Add the samples left out of a batch that is being handed over."""
         if not skipped:
             return
         with self._lock:
@@ -139,9 +146,9 @@ class SkipLog:
             self._unreported = new + len(skipped), (*first, *skipped)[: self._NAMED]
 
     def report(self) -> None:
-        """At the end of an epoch: one warning, if anything was left out since the last.
+        """Warn once, at the end of an epoch, if any sample was left out since the last report.
 
-        What an abandoned epoch left out is part of the next report.
+        The next report covers the samples that an abandoned epoch left out.
         """
         with self._lock:
             (new, first), self._unreported = self._unreported, (0, ())
@@ -163,3 +170,48 @@ class SkipLog:
     def __reduce__(self) -> tuple:
         with self._lock:
             return SkipLog, (self.count, self.samples, self._unreported)
+
+
+# Notes on exceptions (PEP 678) say which sample, batch and worker they came from.
+
+describe_sample = reprlib.Repr(maxlist=8, maxtuple=8).repr
+"""Return a short description of an index. Never raise, even if the index's own repr() does."""
+
+
+def annotate(error: BaseException, note: str) -> None:
+    """Add *note* to *error*, unless its class uses ``__notes__`` for something else."""
+    with contextlib.suppress(TypeError):
+        error.add_note(note)
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """Return the notes on *error*."""
+    notes = getattr(error, "__notes__", None)
+    return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+
+
+def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | RuntimeError:
+    """Return *error*, or a ``RuntimeError`` caused by it if it is a ``StopIteration``.
+
+    A ``StopIteration`` of user code would end the epoch in silence (as in a generator: PEP 479).
+    """
+    if not isinstance(error, StopIteration):
+        return error
+    replacement = RuntimeError(f"{raised_by} raised StopIteration")
+    replacement.__cause__ = error
+    for note in notes_of(error):
+        annotate(replacement, note)
+    return replacement
+
+
+def annotate_sample(error: BaseException, index: Any) -> None:
+    """Note that *error* was raised while ``dataset[index]`` was loaded."""
+    annotate(error, f"raised while loading dataset[{describe_sample(index)}]")
+
+
+def describe_index(index: Any) -> str:
+    """Describe what the sampler yielded for a batch, in a few words for a note."""
+    if index is None or (isinstance(index, list) and index and all(i is None for i in index)):
+        return "of the worker's share"  # iterable-style: there are no indices
+    size = f" ({len(index)} samples)" if isinstance(index, (list, tuple)) else ""
+    return f"from samples {describe_sample(index)}{size}"

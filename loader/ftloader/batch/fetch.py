@@ -9,15 +9,13 @@ what they have in common, and map-style datasets; iterable-style ones are fetche
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from operator import length_hint
 from typing import Any, Final, Protocol
 
 from torch.utils.data import StackDataset, Subset
 
-from ftloader.batch.error_notes import annotate_sample
-from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped
+from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped, annotate_sample
 from ftloader.compat.torch_private import pin_memory
-from ftloader.rng.sample import Loading, enter_sample, this_thread
+from ftloader.current import CurrentSample, enter_sample, this_thread
 
 
 class _Empty(enum.Enum):
@@ -96,7 +94,7 @@ class MapFetcher:
     def __init__(self, recipe: Recipe, dataset: Any) -> None:
         self._recipe, self._policy = recipe, recipe.policy
         self._dataset = dataset
-        self._loading = Loading()
+        self._loading = CurrentSample()
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         """The batch for *index*, which is a list of indices with automatic batching.
@@ -106,7 +104,7 @@ class MapFetcher:
         skipped: list[Skipped] = []
         here, dataset = self._loading, self._dataset
         # As sample_scope, for less: this object is used by one thread at a time.
-        outer, this_thread.loading = this_thread.loading, here
+        outer, this_thread.sample = this_thread.sample, here
         try:
             if not self._recipe.auto_collation:
                 samples = load_sample(dataset, index, epoch, self._policy, skipped)
@@ -120,13 +118,13 @@ class MapFetcher:
                 loaded = (load_sample(dataset, key, epoch, self._policy, skipped) for key in index)
                 samples = [sample for sample in loaded if sample is not EMPTY]
         except BaseException as error:
-            # None has been taken where an interruption strikes before the first.
-            if here.rest is not None and (taken := len(here.key) - length_hint(here.rest)):
+            # No key has been taken if an interruption strikes before the first.
+            if taken := here.taken():
                 annotate_sample(error, here.key[taken - 1])
             raise
         finally:
             here.leave()
-            this_thread.loading = outer
+            this_thread.sample = outer
         epoch.check()
         if skipped and (samples is EMPTY or not len(samples)):
             return Fetched(EMPTY, tuple(skipped))

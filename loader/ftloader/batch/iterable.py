@@ -29,10 +29,9 @@ from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
 
-from ftloader.batch.error_notes import annotate
-from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped
+from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped, annotate
 from ftloader.batch.fetch import EMPTY, Cancelled, Epoch, Fetched, MapFetcher, Recipe
-from ftloader.rng.sample import enter_sample, sample_scope
+from ftloader.current import enter_sample, sample_scope
 from ftloader.state.format import Untaken, dataset_state, is_stateful, require_stateful, state_of
 
 Share = Mapping[str, Any]

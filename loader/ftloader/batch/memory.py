@@ -1,35 +1,38 @@
-"""The memory of batches, used again once nobody can reach it any more.
+"""The memory of batches, which is used again once no reference to it is left.
 
 A fresh batch of 100 MB costs tens of thousands of page faults, about as much time as filling it. So the memory of an
-earlier batch is taken where it is free, and that is known from its reference counts alone, whatever the consumer did
-with the batch: every tensor, view, NumPy array, memoryview or DLPack capsule on it keeps torch's storage (a C++ object)
-or its Python object alive. Nobody can get a new reference to a storage that only the pool refers to, so there is no gap
+earlier batch is taken where it is free. Its reference counts alone say that, whatever the consumer did with the batch:
+every tensor, view, NumPy array, memoryview or DLPack capsule on it keeps torch's storage (a C++ object) or the storage's
+Python object alive. No code can get a new reference to a storage that only the pool refers to. So there is no gap
 between looking and taking.
 
-Two uses of memory go unseen by reference counts, and such memory is given up:
+Two uses of memory do not show in reference counts, and such memory is given up:
 
-- a storage moved into shared memory (sent through a ``torch.multiprocessing`` queue) is mapped by another process;
-- a pinned batch may be the source of a copy that the GPU has not finished. Pinned memory is therefore never kept here:
-  torch's caching host allocator, which records those copies, makes taking it cheap.
+- A storage moved into shared memory (sent through a ``torch.multiprocessing`` queue) is mapped by another process.
+- A pinned batch may be the source of a copy that the GPU has not finished. So the pool keeps no pinned memory: torch's
+  caching host allocator records those copies, and makes taking pinned memory cheap.
 """
 
+import ctypes
+import functools
+import mmap
 import sys
 import weakref
 from typing import Any
 
+import numpy as np
 import torch
 
 from ftloader import fork
-from ftloader.batch.malloc import advise_huge_pages
 from ftloader.compat.torch_private import storage_use_count
 
 
 class Buffer:
-    """A storage and who fills it. Made and lent by a ``BufferPool``.
+    """A storage and the batch that is filling it. Made and lent by a ``BufferPool``.
 
-    The one reference to ``storage`` that lasts is this object's own; all others that this package makes are dropped by
-    the thread that made them. So its count is right at once: without the GIL, a reference that another thread drops
-    counts until the thread that made it comes round to it (biased reference counting, PEP 703).
+    This object holds the only lasting reference to ``storage``. All others that this package makes are dropped by the
+    thread that made them, so the count is right at once. Without the GIL, a reference that another thread drops counts
+    until the thread that made it merges the two counts (biased reference counting, PEP 703).
     """
 
     __slots__ = ("_filler", "last_taken", "storage")
@@ -40,19 +43,19 @@ class Buffer:
         self.last_taken = 0  # by the pool's count
 
     def lend_to(self, filler: Any) -> None:
-        """*filler* fills it: until ``release()``, or until *filler* is gone."""
+        """Let *filler* fill the storage until ``release()``, or until *filler* is gone."""
         self._filler = weakref.ref(filler)
 
     def release(self) -> None:
-        """It has been filled, and is free once all tensors on it are gone."""
+        """Record that the storage has been filled. It is free once all tensors on it are gone."""
         self._filler = None
 
     def is_free(self) -> bool:
-        """Whether nobody fills it, nobody can reach it and no other process maps it."""
+        """Return True if the storage is not being filled, referred to, or mapped by another process."""
         filler = self._filler
         if filler is not None and filler() is not None:
             return False
-        # Python's count first: with that at its lowest, nobody can make another tensor.
+        # Python's count first: while it is at its lowest, no code can make another tensor.
         return (
             sys.getrefcount(self.storage) == _PYTHON_REFERENCES
             and storage_use_count(self.storage._cdata) == _TENSOR_REFERENCES
@@ -61,15 +64,15 @@ class Buffer:
 
 
 class BufferPool:
-    """Storages on the CPU by size in bytes, those of a DataLoader for as long as it lives.
+    """The storages of one DataLoader, on the CPU, found by their size in bytes.
 
-    One lock guards the list and the lending; it is held for a few reference counts or one allocation.
+    One lock guards the list and the lending. It is held for a few reference counts or one allocation.
 
     Args:
-        batches: how many batches are in use at a time. The pool remembers the storages of as many. If the consumer
-            keeps more, the oldest are forgotten (and freed when the consumer drops them). A size that has not been
-            asked for while so many batches were made four times over is freed.
-        pinned: take page-locked memory; none is remembered then.
+        batches: the number of batches in use at a time. The pool remembers the storages of as many. If the consumer
+            keeps more, the oldest are forgotten, and freed when the consumer drops them. A size that was not asked for
+            during the last four times as many batches is freed.
+        pinned: take page-locked memory, and remember none.
     """
 
     def __init__(self, batches: int, pinned: bool = False) -> None:
@@ -81,7 +84,10 @@ class BufferPool:
         self._taken = 0
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
-        """Memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill; the batch takes *per_batch* such."""
+        """Return memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill.
+
+        Its batch takes *per_batch* such buffers.
+        """
         if self._pinned:
             pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             return Buffer(pinned.untyped_storage())
@@ -91,7 +97,7 @@ class BufferPool:
             buffer = next((b for b in self._buffers if b.storage.nbytes() == nbytes and b.is_free()), None)
             if buffer is None:
                 if len(self._buffers) >= self._most:
-                    # Rather one of a size that is no longer asked for than one in use.
+                    # A free one has a size that is no longer asked for: rather that than one in use.
                     free = (n for n, other in enumerate(self._buffers) if other.is_free())
                     del self._buffers[next(free, 0)]
                 buffer = Buffer(torch.UntypedStorage(nbytes))
@@ -104,23 +110,64 @@ class BufferPool:
             return buffer
 
     def _tidy_up(self) -> None:
-        """Forgets what nobody has asked for in a long time, and what another process maps."""
+        """Forget sizes that were not asked for in a long time, and memory that another process maps."""
         long_ago = self._taken - 4 * self._most
         self._buffers = [
             b for b in self._buffers if not b.storage.is_shared() and (b.last_taken > long_ago or not b.is_free())
         ]
 
     def __len__(self) -> int:
-        """How many storages are remembered."""
+        """Return the number of storages that the pool remembers."""
         with self._lock:
             return len(self._buffers)
 
 
-def _references_of_a_free_one() -> tuple[int, int]:
-    """What the two counts say of a storage that only a buffer refers to; measured, since it depends on the
-    interpreter's calling convention."""
+def _counts_of_a_free_one() -> tuple[int, int]:
+    """Return both counts of a storage that only a buffer refers to.
+
+    They depend on the interpreter's calling convention, so they are measured.
+    """
     buffer = Buffer(torch.UntypedStorage(1))
     return (sys.getrefcount(buffer.storage), storage_use_count(buffer.storage._cdata))
 
 
-_PYTHON_REFERENCES, _TENSOR_REFERENCES = _references_of_a_free_one()
+_PYTHON_REFERENCES, _TENSOR_REFERENCES = _counts_of_a_free_one()
+
+_LARGEST_BLOCK = 32 << 20
+"""Block size in bytes up to which glibc's thresholds follow (DEFAULT_MMAP_THRESHOLD_MAX of a 64-bit system)."""
+_HEADER = 1 << 16
+"""More bytes than malloc adds to a block, rounding to pages included."""
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Raise glibc's thresholds at once, by freeing one block of the largest size.
+
+    glibc gives freed memory back to the system above two thresholds. They start low (128 KiB) and follow the largest
+    block that the program has freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). A worker
+    that loads an image of 1 MB and frees it before the next one stays right at them. So the memory of every sample is
+    given back and faulted in again: a third of the time of a worker that decodes JPEGs (``docs/profile.md``).
+
+    The block is never touched, so it costs two system calls. A program that has set the thresholds itself (``mallopt``,
+    ``MALLOC_TRIM_THRESHOLD_``) has ended their adjustment and is not affected, nor is another allocator. A thread keeps
+    at most what it used at once, and at most 64 MiB. Called once in a process; forked processes inherit the effect.
+    """
+    np.empty(_LARGEST_BLOCK - _HEADER, np.uint8)
+
+
+_SMALLEST_OF_HUGE_PAGES = 4 << 20
+"""Bytes; NumPy's limit for its own arrays (``NUMPY_MADVISE_HUGEPAGE``)."""
+
+
+def advise_huge_pages(address: int, nbytes: int) -> None:
+    """Ask for transparent huge pages, where the system gives them on request.
+
+    The first batches fault in their memory while they are filled: 25,600 times for 100 MB, or 50 times with pages of 2
+    MiB. NumPy does the same for large arrays, and torch on ``THP_MEM_ALLOC_ENABLE=1``. This is advice only: if the
+    kernel refuses, pages are small.
+    """
+    if nbytes < _SMALLEST_OF_HUGE_PAGES or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return
+    begin = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE
+    length = (address + nbytes - begin) // mmap.PAGESIZE * mmap.PAGESIZE
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(length), ctypes.c_int(mmap.MADV_HUGEPAGE))

@@ -11,7 +11,7 @@ import torch
 from ftloader.batch.layout import Column, Layout, Slot
 from ftloader.batch.memory import BufferPool
 from ftloader.compat.torch_private import pinned
-from ftloader.rng.sample import this_thread
+from ftloader.current import this_thread
 
 
 class _Memory:
@@ -153,7 +153,7 @@ class Slots:
         values = self.layout.flatten(sample)
         if values is None:
             return False
-        if (given := this_thread.loading.given) is not None:
+        if (given := this_thread.sample.given) is not None:
             # Another value may be the array in that slot, or a part of it.
             values = self._arrays[given].apart(position, values, given)  # type: ignore[union-attr]  # from give()
         for array, column, value in zip(self._arrays, self._columns, values):
@@ -218,7 +218,7 @@ def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
         shape: of the sample, without the batch's dimension.
         dtype: anything that ``numpy.dtype`` takes.
     """
-    here = this_thread.loading
+    here = this_thread.sample
     given = here.slots.give(here.position, tuple(shape), np.dtype(dtype)) if here.slots is not None else None
     if given is not None:
         here.slots = None  # a second array of the same sample must be another one

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ftloader import fork
-from ftloader.batch.error_notes import annotate
+from ftloader.batch.errors import annotate
 from ftloader.batch.fetch import Fetched
 from ftloader.compat.torch_private import MultiProcessingDataLoaderIter, signal_handling
 from ftloader.iterators.base import ResumableDataLoaderIter

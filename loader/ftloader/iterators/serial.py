@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.graph_settings import apply_sharding
 
-from ftloader.batch.error_notes import without_stop_iteration
+from ftloader.batch.errors import without_stop_iteration
 from ftloader.batch.fetch import Epoch, Fetcher, MapFetcher
 from ftloader.batch.iterable import IterableFetcher
 from ftloader.compat.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory

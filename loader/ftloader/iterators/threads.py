@@ -28,7 +28,7 @@ import torch
 
 from ftloader import fork
 from ftloader.batch.assembly import Assembly, Builder
-from ftloader.batch.error_notes import annotate
+from ftloader.batch.errors import annotate
 from ftloader.batch.fetch import EMPTY, Epoch, Fetched, has_getitems
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind

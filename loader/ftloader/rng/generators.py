@@ -1,41 +1,42 @@
-"""States of random generators, as plain values that survive pickle, JSON and ``torch.save``.
+"""Random generators: their states as plain values, and a torch generator that uses all of its seed.
 
 A generator is one of ``torch.Generator``, ``random.Random``, ``numpy.random.Generator`` and
-``numpy.random.RandomState``. Reading a state draws nothing. torch's generators lock themselves; NumPy's and Python's
-are read in one call each.
+``numpy.random.RandomState``. Its saved state survives pickle, JSON and ``torch.save``. Reading a state draws nothing.
+torch's generators lock themselves; NumPy's and Python's are read in one call each.
 """
 
 import base64
+import hashlib
 import random
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 
-_OBJECTS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
+_KINDS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 
 PROGRAMS: Mapping[str, Any] = {
     "random": random._inst,
     "numpy.random": np.random.mtrand._rand,
     "torch's default generator": torch.default_generator,
 }
-"""The program's own generators, by what users call them: those behind the functions of the modules."""
+"""The program's global generators, by the names that users know: those behind the functions of the modules."""
 
 State = Mapping[str, Any]
-"""Of one generator, of JSON's types only: its ``kind`` and its ``state``."""
+"""State of one generator, of JSON's types only: its ``kind`` and its ``state``."""
 
 
 def is_generator(value: Any) -> bool:
-    """Whether *value* is an object of one of the kinds above."""
-    return isinstance(value, _OBJECTS)
+    """Return True if *value* is a generator of one of the four kinds."""
+    return isinstance(value, _KINDS)
 
 
 def save(generator: Any) -> State:
-    """The state of *generator*."""
+    """Return the state of *generator*."""
     kind = _kind(generator)
     if kind == "torch":
-        # As text: 5 kB of bytes would be a list of 5,000 numbers in JSON.
+        # As text: JSON would make 5,000 numbers of these 5 kB.
         state: Any = base64.b64encode(generator.get_state().numpy().tobytes()).decode("ascii")
     elif kind == "random":
         version, words, gauss = generator.getstate()
@@ -48,17 +49,17 @@ def save(generator: Any) -> State:
 
 
 def load(states: Iterable[tuple[Any, State]]) -> None:
-    """Puts each generator into the state beside it; all of them or, if that fails, none.
+    """Load each generator's state from pairs of both. If one fails, restore all generators.
 
-    Raises ``ValueError`` if one is not the state of a generator of this kind.
+    Raises ``ValueError`` if a state is not of its generator's kind.
     """
-    own: list[tuple[Any, State]] = []
+    earlier: list[tuple[Any, State]] = []
     try:
         for generator, saved in states:
-            own.append((generator, save(generator)))
+            earlier.append((generator, save(generator)))
             _load(generator, saved)
     except BaseException:
-        for generator, saved in reversed(own):
+        for generator, saved in reversed(earlier):
             _load(generator, saved)
         raise
 
@@ -98,3 +99,34 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.item() if isinstance(value, np.generic) else value
+
+
+# CPUGeneratorImplStateLegacy (ATen/CPUGeneratorImpl.cpp) starts with the seed (uint64), one more than the number of
+# words left before the next regeneration (int32), a flag for "seeded" (int32), and the index of the next word (uint64).
+# Then come the words of the state, a uint64 each with an upper half of 0. A freshly seeded generator has 1 left: its
+# first draw regenerates.
+_STATE_BYTES: Final = 5056
+_WORDS: Final = slice(24, 24 + 624 * 8)
+
+_template = torch.Generator("cpu").manual_seed(0).get_state().numpy()
+_template.flags.writeable = False
+
+
+def make_torch_generator(seed: bytes) -> torch.Generator:
+    """Return a CPU generator whose whole state is seeded from all of *seed*, which may be of any length.
+
+    ``torch.Generator().manual_seed(seed)`` uses 32 bits of its seed (``at::mt19937`` takes a ``uint32_t``), so among a
+    million samples about a hundred pairs would draw the same numbers. Here a hash gives all 624 words of the Mersenne
+    Twister. ``initial_seed()`` is the first eight bytes of the hash. If torch keeps its state in another layout, these
+    alone seed the generator.
+    """
+    stream = hashlib.shake_256(seed).digest(8 + 624 * 4)
+    initial_seed = int.from_bytes(stream[:8], "little")
+    generator = torch.Generator("cpu")
+    if _template.size != _STATE_BYTES:
+        return generator.manual_seed(initial_seed)
+    state = _template.copy()
+    state[:8] = np.frombuffer(stream[:8], np.uint8)
+    state[_WORDS].view(np.uint64)[:] = np.frombuffer(stream[8:], "<u4")
+    generator.set_state(torch.from_numpy(state))
+    return generator

@@ -1,54 +1,40 @@
 """Random numbers that belong to the sample: ``sample_rng()``.
 
 A dataset that draws from torch's, NumPy's or Python's global generators gets numbers that depend on which worker loads
-a sample and when. ``sample_rng()`` gives the sample being loaded its own generators, seeded from
+a sample and when. ``sample_rng()`` gives each sample its own generators, seeded from
 
     BLAKE2b(base seed of the iterator, number of its epoch, key of the sample)
 
-so the same augmentations come out with 0, 1 or N workers, threads or processes, in any order of completion. The key is
-what the sampler yielded for the sample; for iterable-style datasets it is the worker's id and the position in its
-share.
-
-The fetchers say which sample a thread is in (``Loading``). That costs a few stores per sample: nothing is hashed or
-created before ``sample_rng()`` is called. Each thread has its own, which no other ever sees; hence no lock.
+So the augmentations are the same with 0, 1 or N workers, with threads or processes, and in any order of completion. The
+key is what the sampler yielded for the sample. For iterable-style datasets it is the worker's id and the position in
+the worker's share. Nothing is hashed or created before ``sample_rng()`` is called.
 """
 
 import hashlib
+import math
 import operator
 import random
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import struct
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
-from ftloader import fork
-from ftloader.rng.canonical import canonical_bytes
-from ftloader.rng.torch_generator import make_torch_generator
-
-
-class SeededEpoch(Protocol):
-    """What is needed of an epoch: torch's base seed and which epoch of the iterator it is."""
-
-    base_seed: int
-    number: int
+from ftloader.current import NO_SAMPLE, this_thread
+from ftloader.rng.generators import make_torch_generator
 
 
 class GlobalRandomWarning(UserWarning):
-    """The samples of a loader use a random generator of the program, and ``worker_method="auto"`` took threads."""
-
-
-_NO_SAMPLE: Final = object()
+    """Warning that samples use a random generator of the program, in worker threads that ``"auto"`` chose."""
 
 
 class SampleRNG:
-    """The random generators of one sample, made when they are first asked for.
+    """Random generators of one sample, each made when it is first asked for.
 
-    The three are independent streams. A generator goes on where it was left when it is asked for again within the
-    sample. They are for the thread that loads the sample; share them with other threads only one at a time.
+    The three are independent streams. A generator that is asked for again within the sample continues where it stopped.
+    They are meant for the thread that loads the sample. Other threads may use them only one at a time.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -85,75 +71,21 @@ class SampleRNG:
         return int.from_bytes(self._digest(stream, size), "big")
 
 
-class Loading:
-    """What one thread is loading, and where it will be written."""
-
-    __slots__ = ("epoch", "given", "key", "position", "rest", "rng", "seen", "slots")
-
-    epoch: SeededEpoch | None
-    key: Any
-    rest: Iterator | None
-    seen: int
-    """How many keys were left in ``rest`` when ``sample_rng`` was last asked."""
-    rng: SampleRNG | None
-    slots: Any
-    """A ``Slots``. None also once ``empty_sample`` has given a slot of them away."""
-    position: int
-    given: int | None
-    """The leaf whose slot that was."""
-
-    def __init__(self) -> None:
-        self.epoch = None
-        self.leave()
-
-    def enter(self, epoch: SeededEpoch, key: Any, slots: Any = None, position: int = 0) -> None:
-        """From now on it is the sample *key* of *epoch*, which goes to *position* of *slots*, if any."""
-        if self.epoch is not epoch:  # its reference count is shared by all workers
-            self.epoch = epoch
-        self.key, self.rest, self.rng = key, None, None
-        self.slots, self.position, self.given = slots, position, None
-
-    def enter_all(self, epoch: SeededEpoch, keys: Sequence[Any], rest: Iterator) -> None:
-        """From now on it is one of the samples *keys*, a list or tuple, of *epoch*, after the other, as they are taken
-        from *rest*, an iterator over them: which one it tells, so the loop has nothing to say for each sample."""
-        if self.epoch is not epoch:
-            self.epoch = epoch
-        self.key, self.rest, self.rng, self.seen = keys, rest, None, -1
-
-    def leave(self) -> None:
-        """From now on it is no sample, and nothing of the last one is held."""
-        self.key, self.rest, self.rng = _NO_SAMPLE, None, None
-        self.slots, self.position, self.given = None, 0, None
-
-
-class PerThread(threading.local):
-    def __init__(self) -> None:  # runs once in each thread that asks
-        self.loading = Loading()
-
-
-this_thread = PerThread()
-
-
 def sample_rng() -> SampleRNG:
-    """The random generators of the sample that this thread is loading.
+    """Return the random generators of the sample that this thread is loading.
 
     For use in a dataset's ``__getitem__``, ``__iter__`` or transforms. Every call within one sample returns the same
     object; the next sample has another one.
 
     Raises:
         RuntimeError: if this thread is not loading a sample for a ``ftloader.DataLoader``.
-        TypeError: if the sampler yielded a key that has no stable form (see ``ftloader.rng.canonical``).
+        TypeError: if the sampler yielded a key that has no stable form (see ``canonical_bytes``).
     """
-    here = this_thread.loading
-    key = here.key
-    if here.rest is not None:
-        left = operator.length_hint(here.rest)
-        if left != here.seen:
-            here.seen, here.rng = left, None
-        key = key[-1 - left]
+    here = this_thread.sample
+    key = here.locate()
     rng = here.rng
     if rng is None:
-        if key is _NO_SAMPLE:
+        if key is NO_SAMPLE:
             raise RuntimeError(
                 "sample_rng() was called in a thread that is not loading a sample. It answers "
                 "in a dataset's __getitem__ and transforms while a ftloader.DataLoader loads the "
@@ -162,32 +94,78 @@ def sample_rng() -> SampleRNG:
                 "a loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
             )
         epoch = here.epoch
-        # Whoever sets a key sets the epoch first.
+        # A thread that has a key has an epoch: enter() sets both.
         origin = canonical_bytes((epoch.base_seed, epoch.number, key))  # type: ignore[union-attr]
         rng = here.rng = SampleRNG(hashlib.blake2b(origin, person=b"loader.sample").digest())
     return rng
 
 
-def enter_sample(epoch: SeededEpoch, key: Any) -> None:
-    """From now on this thread loads the sample *key* of *epoch*."""
-    this_thread.loading.enter(epoch, key)
+def canonical_bytes(key: Any) -> bytes:
+    """Return *key* as bytes, the same in every process, on every machine, in every version.
+
+    Keys that compare equal give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)``, ``torch.tensor(1)``; a
+    namedtuple and its tuple. Keys that compare unequal give distinct bytes, so ``(1,)``, ``[1]``, ``"1"`` and ``b"1"``
+    are four keys. All NaNs are one key.
+
+    Supported are None, ints, floats, str, bytes, slices, numpy arrays and torch tensors of numbers or strings of any
+    shape, anything with ``__index__``, and tuples and lists of these. Raises ``TypeError`` for anything else.
+    """
+    # Not hash(), which differs between processes (strings) and collides (-1 and -2). Not repr(), which differs between
+    # 1, np.int64(1) and tensor(1). Not pickle, which differs between versions.
+    # The form is a tag, a length and a content for each value, so ("ab", "c") and ("a", "bc") differ. Changing it
+    # changes every user's random numbers.
+    if type(key) is int:  # nearly always
+        return _integer(key)
+    if isinstance(key, str):
+        # File names that are not UTF-8 hold lone surrogates (os.fsdecode).
+        return _field(b"s", key.encode("utf-8", "surrogatepass"))
+    if isinstance(key, (bytes, bytearray)):
+        return _field(b"b", bytes(key))
+    if isinstance(key, (tuple, list)):
+        return _series(b"t" if isinstance(key, tuple) else b"l", key)
+    if isinstance(key, slice):
+        return _series(b"c", (key.start, key.stop, key.step))
+    if isinstance(key, float):
+        return _float(key)
+    if key is None:
+        return b"N"
+    if isinstance(key, torch.Tensor):
+        if key.layout is torch.strided and not key.is_complex() and not key.is_quantized:
+            return _array(key.detach())
+    elif isinstance(key, (np.ndarray, np.generic)):
+        # Dates would turn into plain numbers; long doubles and complex numbers have no form here.
+        if key.dtype.kind in "biufSUO" and key.dtype.char != "g":
+            return _array(key)
+    elif hasattr(key, "__index__"):
+        return _integer(operator.index(key))
+    raise TypeError(
+        f"a sampler's {type(key).__module__}.{type(key).__qualname__} has no stable form to derive the random numbers "
+        "of a sample from. Let the sampler yield ints, strings, or tuples of them"
+    )
 
 
-def leave_sample() -> None:
-    """From now on this thread loads no sample, and nothing of the last one is held."""
-    this_thread.loading.leave()
+def _field(tag: bytes, content: bytes) -> bytes:
+    return tag + len(content).to_bytes(8, "big") + content
 
 
-@contextmanager
-def sample_scope() -> Iterator[None]:
-    """A block in which this thread may enter samples. After it the thread is in the sample again that it was in before,
-    or in none. A dataset may iterate a loader inside its ``__getitem__``, in the same thread."""
-    outer, this_thread.loading = this_thread.loading, Loading()
-    try:
-        yield
-    finally:
-        this_thread.loading = outer
+def _series(tag: bytes, items: Sequence[Any]) -> bytes:
+    return tag + len(items).to_bytes(8, "big") + b"".join(map(canonical_bytes, items))
 
 
-# A process forked in the midst of a sample must not repeat the draws of its parent.
-fork.call_in_child(leave_sample)
+def _integer(value: int) -> bytes:
+    # The shortest two's complement: one form for each value of any size.
+    length = value.bit_length() // 8 + 1
+    return _field(b"i", value.to_bytes(length, "big", signed=True))
+
+
+def _float(value: float) -> bytes:
+    if value.is_integer():
+        return _integer(int(value))  # 1.0 == 1 and -0.0 == 0
+    return b"f" + struct.pack(">d", math.nan if math.isnan(value) else value)
+
+
+def _array(value: Any) -> bytes:
+    # An array without dimensions equals its one element.
+    if not value.shape:
+        return canonical_bytes(value.tolist())
+    return b"a" + _series(b"t", tuple(value.shape)) + _series(b"l", value.reshape(-1).tolist())

@@ -29,8 +29,8 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from ftloader.rng import generators
-from ftloader.rng.canonical import canonical_bytes
 from ftloader.rng.generators import State
+from ftloader.rng.sample import canonical_bytes
 from ftloader.state.format import is_iterable, is_stateful, state_of
 
 _DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)

@@ -24,11 +24,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ftloader.batch.error_notes import annotate, describe_index, notes_of, without_stop_iteration
-from ftloader.batch.errors import ErrorPolicy
+from ftloader.batch.errors import ErrorPolicy, annotate, describe_index, notes_of, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, Epoch, Fetched, Fetcher, Recipe
 from ftloader.batch.iterable import IterableFetcher, StatefulMapFetcher, WorkerState
-from ftloader.batch.malloc import keep_freed_memory
+from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.compat.torch_private import worker as _torch_worker
 from ftloader.state.format import Untaken

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ftloader.batch.error_notes import annotate, describe_index, without_stop_iteration
+from ftloader.batch.errors import annotate, describe_index, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, Cancelled, Epoch, Fetched, Fetcher, MapFetcher, Recipe
 from ftloader.batch.iterable import IterableFetcher, WorkerState, begun
-from ftloader.batch.malloc import keep_freed_memory
+from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import Original

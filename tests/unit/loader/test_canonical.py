@@ -16,7 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ftloader.rng.canonical import canonical_bytes
+from ftloader.rng.sample import canonical_bytes
 
 
 class Level(enum.IntEnum):
@@ -133,7 +133,7 @@ def test_bytes_are_the_same_in_every_version():
 PRINT = """
 import sys
 sys.path[:0] = {path}
-from ftloader.rng.canonical import canonical_bytes
+from ftloader.rng.sample import canonical_bytes
 key = ("name", 0.1, [b"a", -1])
 print(canonical_bytes(key).hex())
 """

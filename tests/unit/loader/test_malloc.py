@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from ftloader.batch.malloc import advise_huge_pages
-from ftloader.batch.memory import BufferPool
+from ftloader.batch.memory import BufferPool, advise_huge_pages
 
 # Samples of 1 MB and three blocks of it at once, as an image, its copy and its array.
 PROGRAM = """
 import gc, resource, sys, threading
 import numpy as np
-from ftloader.batch.malloc import keep_freed_memory
+from ftloader.batch.memory import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -15,7 +15,8 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ftloader.rng.sample import SampleRNG, enter_sample, leave_sample, sample_rng, sample_scope
+from ftloader.current import enter_sample, leave_sample, sample_scope
+from ftloader.rng.sample import SampleRNG, sample_rng
 
 patient = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -292,7 +293,8 @@ def test_an_exception_inside_leads_back_to_the_outer_sample():
 DRAW_IN_PROCESSES = """
 import multiprocessing
 from types import SimpleNamespace
-from ftloader.rng.sample import enter_sample, sample_rng
+from ftloader.current import enter_sample
+from ftloader.rng.sample import sample_rng
 
 def draw(key):
     enter_sample(SimpleNamespace(base_seed=11, number=2), key)
@@ -328,7 +330,8 @@ def test_a_fork_inside_a_sample_does_not_repeat_its_numbers(run_program):
         """
         import os
         from types import SimpleNamespace
-        from ftloader.rng.sample import enter_sample, sample_rng
+        from ftloader.current import enter_sample
+        from ftloader.rng.sample import sample_rng
         enter_sample(SimpleNamespace(base_seed=1, number=0), 1)
         sample_rng()
         if os.fork():

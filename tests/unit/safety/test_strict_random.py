@@ -26,7 +26,8 @@ from numpy.random import rand
 from scipy import stats
 
 import ftloader
-from ftloader.rng.sample import GlobalRandomWarning, enter_sample, sample_rng, sample_scope
+from ftloader.current import enter_sample, sample_scope
+from ftloader.rng.sample import GlobalRandomWarning, sample_rng
 from ftsafety.audit.strict_random import Watch
 
 # Warnings, monitoring and the global generators belong to the whole process.

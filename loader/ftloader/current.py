@@ -1,0 +1,117 @@
+"""The sample that a thread is loading, and its slot in the batch.
+
+The code that loads a sample enters it here, which costs a few stores. ``sample_rng()`` and ``empty_sample()`` look it
+up. Each thread has its own ``this_thread.sample``, which no other thread sees; hence no lock.
+"""
+
+import operator
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+from ftloader import fork
+
+NO_SAMPLE: Final = object()
+"""Key of the current sample in a thread that is not loading one."""
+
+
+class SeededEpoch(Protocol):
+    """The part of an epoch that random numbers derive from."""
+
+    base_seed: int
+    number: int
+
+
+class CurrentSample:
+    """The sample that one thread is loading, and the place in the batch where it will be written."""
+
+    __slots__ = ("_seen", "epoch", "given", "key", "position", "rest", "rng", "slots")
+
+    epoch: SeededEpoch | None
+    key: Any
+    """The sample's key, or the keys of several samples that ``rest`` iterates over."""
+    rest: Iterator | None
+    """Iterator over several keys that are loaded in turn, or None."""
+    rng: Any
+    """The sample's ``SampleRNG``, once it has been asked for."""
+    slots: Any
+    """The batch's ``Slots``. None also once ``empty_sample`` has given the sample's slot away."""
+    position: int
+    """The sample's position in ``slots``."""
+    given: int | None
+    """The leaf whose slot ``empty_sample`` has given away."""
+
+    def __init__(self) -> None:
+        self.epoch = None
+        self.leave()
+
+    def enter(self, epoch: SeededEpoch, key: Any, slots: Any = None, position: int = 0) -> None:
+        """Enter the sample *key* of *epoch*, which will be written to *position* of *slots*, if there are slots."""
+        # All workers share the epoch's reference count, and writing to it costs more than a comparison.
+        if self.epoch is not epoch:
+            self.epoch = epoch
+        self.key, self.rest, self.rng = key, None, None
+        self.slots, self.position, self.given = slots, position, None
+
+    def enter_all(self, epoch: SeededEpoch, keys: Sequence[Any], rest: Iterator) -> None:
+        """Enter the samples *keys* in turn, as they are taken from *rest*, an iterator over the list or tuple *keys*.
+
+        The state of *rest* says which sample is current, so the loop over it does no work of its own for a sample.
+        """
+        if self.epoch is not epoch:
+            self.epoch = epoch
+        self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
+
+    def leave(self) -> None:
+        """Enter no sample, and refer to nothing of the last one."""
+        self.key, self.rest, self.rng = NO_SAMPLE, None, None
+        self.slots, self.position, self.given = None, 0, None
+
+    def locate(self) -> Any:
+        """Return the key of the sample that is being loaded, and drop the generators of an earlier one."""
+        if self.rest is None:
+            return self.key
+        left = operator.length_hint(self.rest)
+        if left != self._seen:
+            self._seen, self.rng = left, None
+        return self.key[-1 - left]
+
+    def taken(self) -> int:
+        """Return how many of several keys have been taken from ``rest``; 0 if a single sample was entered."""
+        return 0 if self.rest is None else len(self.key) - operator.length_hint(self.rest)
+
+
+class _PerThread(threading.local):
+    def __init__(self) -> None:  # runs once in each thread that asks
+        self.sample = CurrentSample()
+
+
+this_thread = _PerThread()
+
+
+def enter_sample(epoch: SeededEpoch, key: Any) -> None:
+    """Make *key* of *epoch* the sample that this thread is loading."""
+    this_thread.sample.enter(epoch, key)
+
+
+def leave_sample() -> None:
+    """Record that this thread is loading no sample, and refer to nothing of the last one."""
+    this_thread.sample.leave()
+
+
+@contextmanager
+def sample_scope() -> Iterator[None]:
+    """Return to the sample that this thread is in now, or to none, at the end of the block.
+
+    A dataset may iterate a loader inside its ``__getitem__``, in the same thread.
+    """
+    outer, this_thread.sample = this_thread.sample, CurrentSample()
+    try:
+        yield
+    finally:
+        this_thread.sample = outer
+
+
+# A process that is forked in the middle of a sample must not repeat its parent's draws.
+fork.call_in_child(leave_sample)
