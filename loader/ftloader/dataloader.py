@@ -13,7 +13,6 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 
 from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
 from ftloader.batch.memory import BufferPool
-from ftloader.batch.trial import Trial
 from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.shared_handles import SharedHandles
@@ -99,7 +98,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self.skipped = SkipLog()
         self._states = StateKeeper()
         self._shared_handles, self._global_draws = SharedHandles(), GlobalDrawCheck()  # used with "auto"
-        self._buffers: tuple[tuple[int, bool], BufferPool, Trial] | None = None  # and what they were made for
+        self._buffers: tuple[tuple[int, bool], BufferPool] | None = None  # and what they were made for
         super().__init__(dataset, *args, **kwargs)
 
     def __setattr__(self, attr: str, val: Any) -> None:
@@ -162,12 +161,12 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         }
         return self.__dict__ | own | {"_buffers": None, "_iterator": None}
 
-    def _memory(self, batches: int, pinned: bool) -> tuple[BufferPool, Trial]:
-        """What the iterators of all epochs have in common: the memory of batches, and how they are collated."""
+    def _memory(self, batches: int, pinned: bool) -> BufferPool:
+        """Return the memory of batches, which the iterators of all epochs share."""
         wanted = batches, pinned
         if self._buffers is None or self._buffers[0] != wanted:
-            self._buffers = wanted, BufferPool(batches, pinned), Trial(warm_up=batches)
-        return self._buffers[1:]
+            self._buffers = wanted, BufferPool(batches, pinned)
+        return self._buffers[1]
 
     def _get_iterator(self) -> BaseDataLoaderIter:
         if self.num_workers > 0:

@@ -8,6 +8,7 @@ import torch
 import torch.utils.data
 
 from ftloader import DataLoader
+from ftloader.batch import layout
 
 # A machine that stands still for some seconds is no failure.
 from ftloader.workers import pool as worker_pool
@@ -47,6 +48,15 @@ def real_workers(request) -> dict:
 @pytest.fixture(autouse=True)
 def _no_worker_thread_left(no_worker_thread_left):
     """For every conformance test."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def small_arrays_have_slots():
+    """Writes arrays of 4 kB into slots too, so that tests need no large ones. Without ``monkeypatch``, which would keep
+    tests from running in several threads."""
+    real, layout.SMALLEST_SLOT = layout.SMALLEST_SLOT, 4096
+    yield real
+    layout.SMALLEST_SLOT = real
 
 
 def assert_same(ours, torchs, where="batch"):

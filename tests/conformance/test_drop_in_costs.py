@@ -17,7 +17,7 @@ from torch.utils.data import Dataset, Sampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from ftloader import DataLoader
-from ftloader.batch import assembly, trial
+from ftloader.batch import assembly, layout
 from ftloader.batch.slots import Slots
 from ftloader.workers.pool import WorkerPool
 
@@ -25,6 +25,14 @@ pytestmark = [
     pytest.mark.thread_unsafe(reason="starts processes, and counts what the whole process does"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def real_slots(small_arrays_have_slots):
+    """Only large arrays have slots, as in a program."""
+    layout.SMALLEST_SLOT, small = small_arrays_have_slots, layout.SMALLEST_SLOT
+    yield
+    layout.SMALLEST_SLOT = small
 
 
 def torchs(*args, **more):
@@ -123,7 +131,7 @@ def test_the_memory_of_shapes_that_do_not_come_any_more_is_given_back(loader_cla
 
 def bucketed(index):
     """All samples of a batch of eight have one shape, and no two batches in a row the same."""
-    return {"image": torch.full((64, 64 + index // 8 % 7), index), "label": index}
+    return {"image": torch.full((128, 128 + index // 8 % 7), index), "label": index}
 
 
 KINDS = {
@@ -141,7 +149,6 @@ def test_small_samples(kind, assert_same, monkeypatch):
     monkeypatch.setattr(assembly, "Slots", lambda *args: opened.append(args) or Slots(*args))
     batch_of = Slots.batch
     monkeypatch.setattr(Slots, "batch", lambda slots: used.append(slots) or batch_of(slots))
-    monkeypatch.setattr(trial, "_LONG_ENOUGH", 0)  # both ways are tried within the first epoch, however fast the CPU
     make, collate_fn = KINDS[kind]
 
     def program(loader_class):
@@ -151,16 +158,11 @@ def test_small_samples(kind, assert_same, monkeypatch):
             opened.clear(), used.clear()
             yield list(loader), len(used), len(opened) - len(used)
 
-    counts = []  # of batches with slots, of the threads
     for torchs_epoch, *epochs in zip(program(torchs), program(threads), program(DataLoader), strict=True):
         for batches, with_slots, in_vain in epochs:
             assert_same(batches, torchs_epoch[0])
-            assert with_slots == 0 or kind in ("four small tensors", "ragged by batch")
+            assert (with_slots > BATCHES / 2) if epochs and kind == "ragged by batch" else (with_slots == 0)
             assert in_vain <= 6  # those in the making when the first proved wrong
-        counts.append(epochs[0][1])
-    if kind == "four small tensors":
-        assert 0 < counts[0] < BATCHES  # both ways are tried in the first epoch
-        assert counts[1] in (0, BATCHES)  # and in the second one is taken
 
 
 # 6: who is asked for a state

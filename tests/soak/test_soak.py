@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from ftloader import DataLoader
+from ftloader.batch.layout import SMALLEST_SLOT
 from tests.worker_threads import worker_threads
 
 pytestmark = [
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.thread_unsafe(reason="counts what the whole process has"),
 ]
 
-WIDTH = 8192  # floats: enough for a sample to be copied straight into its batch's memory
+WIDTH = SMALLEST_SLOT // 4  # floats: enough for a sample to be copied straight into its batch's memory
 ROW = torch.arange(float(WIDTH))
 
 
@@ -66,7 +67,7 @@ class Allocated(Dataset):
 
     def __getitem__(self, index):
         return {
-            "slot": torch.full((4096,), float(index)),
+            "slot": torch.full((WIDTH,), float(index)),
             "small": np.full(64, index),
             "text": f"sample {index}",
             "pair": (index, float(index)),
@@ -222,4 +223,4 @@ def test_a_million_samples():
     after = [epoch() for _ in range(10)]
     print([f"{memory / 2**20:.1f} MiB" for memory in after])
     # The memory of as many batches as can be in the making, which need not all have been so in the first epoch.
-    assert after[-1] < after[0] + 18 * 50 * 4096 * 4
+    assert after[-1] < after[0] + 18 * 50 * WIDTH * 4

@@ -1,153 +1,156 @@
-"""A batch that all workers build at once.
+"""Batches that all workers build together.
 
-The consumer makes an assembly from the indices of one batch. Workers claim pieces of it, smaller and smaller ones
-(guided self-scheduling: Polychronopoulos and Kuck, 1987), load their samples and write them into the batch's slots.
-Whoever ends the last piece finishes the batch. Where samples are cheap, pieces are not so small that claiming them
-costs more than they do, and fewer workers help. Which worker loads a sample does not show in the batch: not in its
-values, and not in the exception, which is that of the first failing sample in the order of the batch.
+The consumer makes a ``SharedBatch`` from the indices of one batch. Workers claim pieces of it, which get smaller
+towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987). They load the samples of a piece and write
+them into the batch's slots. The worker that ends the last piece finishes the batch. Where samples are cheap, pieces are
+large enough to pay for claiming them, and fewer workers help. Which worker loads a sample does not show in the batch:
+not in its values, and not in the exception, which is that of the first failing sample in the order of the batch.
 """
 
 import enum
 import math
+import operator
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import length_hint
 from typing import Any
 
-from ftloader.batch.errors import SKIP, Skipped, annotate, annotate_sample, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, Cancelled, Epoch, Fetched, Recipe
+from ftloader.batch.errors import Skipped, annotate, annotate_sample, without_stop_iteration
+from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Outcome, load_one
 from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
-from ftloader.batch.trial import Trial
 from ftloader.compat.torch_private import pinned
 from ftloader.current import leave_sample, this_thread
-from ftloader.workers.messages import Failure
 
-_PIECES_PER_WORKER = 2  # a piece is so small a part of what is left
-_LOOK_AGAIN = 17  # batches that had no slots, until one is looked at: samples may grow. A prime: batches may alternate
-_RAGGED = 2  # batches not like the one before, after which each batch's first sample is asked
+_PIECES_PER_WORKER = 2  # a worker claims this fraction of its share of the samples that are left
+_LOOK_AGAIN = 17  # plain batches until one is looked at again: samples may grow. A prime, since batches may alternate
+_RAGGED = 2  # batches unlike the one before, after which every batch's first sample is looked at
 _SHORTEST_PIECE = 200e-6  # seconds; claiming one takes some microseconds, or more where threads meet at the lock
+_OUR_FILES = (__file__, load_one.__code__.co_filename)  # between a worker and the dataset
 
 
 class Mode(enum.Enum):
-    """What a batch looks like, where that is not a ``Layout``."""
+    """Expectation of a batch that is not a ``Layout``."""
 
     UNKNOWN = "unknown"
-    """Its first sample will tell."""
-    WHOLE = "whole"
-    """Samples are kept and collated all at once."""
+    """The batch's first sample will tell."""
+    PLAIN = "plain"
+    """The samples have no slots: they are kept, and collated all at once."""
 
 
 @dataclass(eq=False)
-class Builder:
-    """How the batches of one iterator are made; shared by its workers.
+class BatchHints:
+    """What the batches of one iterator have in common, and what one of them tells about the next.
 
-    ``expected`` is what the latest batch looked like, ``seconds`` what loading one of its samples took, ``kept_whole``
-    counts batches without slots, ``misjudged`` those that were not like the one before, ``some_have_slots`` says
-    whether some had slots without a trial. They are written by workers and read without a lock: a wrong guess costs
-    some time.
+    Workers write the hints, and read them without a lock: a stale value only costs time.
     """
 
-    recipe: Recipe
-    dataset: Any
+    settings: BatchSettings
     workers: int
     buffers: BufferPool
-    trial: Trial
     pin_device: str | None
     expected: Layout | Mode = Mode.UNKNOWN
+    """Hint: what the latest batch looked like."""
     seconds: float = math.inf
-    kept_whole: int = 0
+    """Hint: time to load one sample of the latest batch."""
+    plain: int = 0
+    """Hint: number of batches without slots."""
     misjudged: int = 0
-    some_have_slots: bool = False
+    """Hint: number of batches that were not like the one before."""
 
     @cached_property
     def can_have_slots(self) -> bool:
-        """Asked first by a worker, so after ``worker_init_fn``, which may register functions with torch's collation."""
-        return is_torchs_collation(self.recipe.collate_fn)
+        """True if slots give what collate_fn would give.
+
+        First asked by a worker, so after ``worker_init_fn``, which may register functions with torch's collation.
+        """
+        return is_torchs_collation(self.settings.collate_fn)
 
     def helpers(self, samples: int) -> int:
-        """How many workers are to build a batch of so many *samples* together."""
+        """Return the number of workers that should build a batch of *samples* samples together."""
         pieces = min(samples, samples * self.seconds / _SHORTEST_PIECE)
         return min(self.workers, max(1, int(pieces)))
 
-    def expect(self, looks: Layout | Mode) -> None:
-        self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED and looks is not Mode.WHOLE else looks
+    def expect(self, next_one: Layout | Mode) -> None:
+        """Set what the next batch is expected to look like, unless batches are known to differ."""
+        self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
 
-class Assembly:
-    """One batch in the making.
+class SharedBatch:
+    """One batch that several workers build together.
 
-    The epoch is checked after user code and before any lock: in a child that user code forked, where the epoch is
-    cancelled, another worker may hold the lock for ever.
+    ``_lock`` guards the claims (``_next``, ``_working``), their times, the failure and the choice of ``_slots``. A
+    position of ``_samples`` or of the slots belongs to the worker that claimed it until it has ended its piece. Then it
+    belongs to the worker that finishes the batch.
 
-    ``_lock`` guards the claims (``_next``, ``_working``), what they took, the failure and the choice of ``_slots``. A
-    position of ``_samples`` or of the slots belongs to the worker that claimed it until it has ended its piece, then to
-    the one that finishes the batch.
+    The epoch is checked after user code and before any lock is taken. User code may fork, and in the child, where the
+    epoch is cancelled, another worker may hold the lock forever.
     """
 
-    def __init__(self, builder: Builder, epoch: Epoch, index: list) -> None:
+    def __init__(self, hints: BatchHints, epoch: Epoch, index: list | tuple) -> None:
         self.epoch = epoch
-        self.helpers = builder.helpers(len(index))
-        """How many workers are to call ``build``; others may."""
-        self._builder = builder
+        self.helpers = hints.helpers(len(index))
+        """Number of workers that should call ``build``; others may."""
+        self._hints = hints
         self._index = index
         self._lock = threading.Lock()
-        self._next = 0
-        self._working = 0
+        self._next = 0  # first position that is not claimed
+        self._working = 0  # pieces that are claimed and not ended
         self._finished = False
         self._failure: BaseException | None = None
         self._failed_at = len(index)
-        # A sample, SKIP or a Skipped; _IN_SLOTS where it has been copied.
+        # Each is a sample, a Skipped, or _IN_SLOTS if the sample has been written into its slot.
         self._samples: list = [None] * len(index)
         self._slots: Slots | None = None
-        self._undecided = builder.expected is not Mode.WHOLE
-        self._seconds: list[float] = []  # for a sample, of each piece
-        self._tried = 0  # bytes of a sample, where the choice of slots or not is part of a trial
-        self._stacks = False  # whether a trial has shown that slots do not pay
-        self._cpu = 0.0  # seconds so far
+        self._undecided = hints.expected is not Mode.PLAIN  # True until it is known whether there are slots
+        self._seconds: list[float] = []  # per sample, of each piece
 
-    def build(self) -> Fetched | Failure | None:
-        """Works on the batch until nothing of it is left to claim. Returns the batch, or what the dataset raised, in
-        the one worker that finishes it, None in all others.
+    def build(self, context: Any) -> Outcome | None:
+        """Work on the batch until no piece is left to claim.
 
-        Raises ``Cancelled``, or what collate_fn raises.
+        Return the outcome in the one worker that finishes the batch, None in all others. Raise ``Cancelled``, or what
+        collate_fn raises. *context* is the worker's; its ``dataset`` is loaded from.
         """
+        dataset = context.dataset
         piece = self._claim()
         try:
             while piece is not None:
-                began, cpu = time.perf_counter(), time.thread_time()
-                self._load(piece)
+                started = time.perf_counter()
+                try:
+                    self._load(piece, dataset)
+                except Cancelled:
+                    raise
+                except BaseException as error:
+                    self._fail(error, piece)
                 self.epoch.check()
-                piece = self._claim((time.perf_counter() - began) / len(piece), time.thread_time() - cpu)
+                piece = self._claim((time.perf_counter() - started) / len(piece))
         finally:
             leave_sample()
         return self._finish() if self._is_mine_to_finish() else None
 
     # Claims
 
-    def _claim(self, seconds: float | None = None, cpu: float = 0.0) -> range | None:
-        """The next piece, after the previous one, if there was one, took *seconds* for each sample, and so much *cpu*
-        time in all."""
+    def _claim(self, seconds: float | None = None) -> range | None:
+        """Return the next piece, or None. *seconds* is the time for each sample of this worker's previous piece."""
         with self._lock:
             if seconds is not None:
                 self._working -= 1
                 self._seconds.append(seconds)
-                self._cpu += cpu
-            begin = self._next
-            left = min(len(self._index), self._failed_at) - begin
+            start = self._next
+            left = min(len(self._index), self._failed_at) - start
             if left <= 0:
                 return None
             self._working += 1
-            size = max(1, left // (_PIECES_PER_WORKER * self.helpers), int(_SHORTEST_PIECE / self._builder.seconds))
-            self._next = begin + min(left, size)
-            return range(begin, self._next)
+            # A share of what is left, so that all workers end at about the same time; but no piece too short.
+            size = max(1, left // (_PIECES_PER_WORKER * self.helpers), int(_SHORTEST_PIECE / self._hints.seconds))
+            self._next = start + min(left, size)
+            return range(start, self._next)
 
     def _is_mine_to_finish(self) -> bool:
-        """True once: for the first to ask when all is done."""
+        """Return True once: to the first worker that asks when all pieces have ended."""
         with self._lock:
             left = min(len(self._index), self._failed_at) - self._next
             if self._working or left > 0 or self._finished:
@@ -157,136 +160,116 @@ class Assembly:
 
     # Samples
 
-    def _load(self, piece: range) -> None:
-        builder, epoch, index, samples = self._builder, self.epoch, self._index, self._samples
-        dataset, policy = builder.dataset, builder.recipe.policy
-        position = piece.start
-        rest: Iterator | None = None  # of the samples, if they are kept as they are
-        try:
-            expected = builder.expected  # once: another worker may replace it at any moment
-            if self._undecided and isinstance(expected, Layout):
-                self._open_slots(expected)
-            if policy.raises and not self._undecided and self._slots is None:
-                keys = index[piece.start : piece.stop]
-                rest = iter(keys)
-                this_thread.sample.enter_all(epoch, keys, rest)
-                loaded = [dataset[key] for key in rest if not epoch.cancelled]
-                self.epoch.check()
-                samples[piece.start : piece.stop] = loaded
+    def _load(self, piece: range, dataset: Any) -> None:
+        """Load the samples of *piece*. Raise what the dataset raises, or ``Cancelled``."""
+        hints, epoch, index = self._hints, self.epoch, self._index
+        policy, here = hints.settings.policy, this_thread.sample
+        expected = hints.expected  # read once: another worker may replace it at any moment
+        if self._undecided and isinstance(expected, Layout):
+            self._open_slots(expected)
+        if policy.raises and not self._undecided and self._slots is None:
+            # Small samples take a microsecond each, so this loop does nothing else.
+            keys = index[piece.start : piece.stop]
+            here.enter_all(epoch, keys, rest := iter(keys))
+            loaded = [dataset[key] for key in rest if not epoch.cancelled]
+            epoch.check()
+            self._samples[piece.start : piece.stop] = loaded
+            return
+        for position in piece:
+            if position > self._failed_at:  # read without the lock: a stale value costs one sample too many
                 return
-            here = this_thread.sample
-            for position in piece:
-                if position > self._failed_at:  # a moment old at worst: a sample too many
-                    return
-                here.enter(epoch, index[position], self._slots, position)
-                try:
-                    sample = dataset[index[position]]
-                except Exception as error:
-                    if policy.raises:
-                        raise
-                    annotate_sample(error, index[position])
-                    sample = policy.resolve(error, index[position])
-                    if sample is SKIP:
-                        sample = Skipped.because_of(error, index[position])
-                self.epoch.check()
-                self._keep(position, sample)
-                sample = None  # the next one may take its memory, which is in the caches
-        except Cancelled:
-            raise
-        except BaseException as error:
-            self.epoch.check()
-            if rest is not None:
-                position = piece.stop - 1 - length_hint(rest)
-            annotate_sample(error, index[position])
-            # Without this frame, which is of no interest to the reader of the traceback.
-            error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
-            with self._lock:
-                if position < self._failed_at:
-                    self._failed_at = position
-                    self._failure = without_stop_iteration(error, "the dataset")
-            # The frames of the traceback refer to this one (f_back): no cycle through it.
-            del self, builder, samples, dataset, policy, index, rest
+            here.enter(epoch, index[position], self._slots, position)
+            sample = load_one(operator.getitem, dataset, index[position], policy)
+            epoch.check()
+            self._keep(position, sample)
+            sample = None  # frees the memory, which is in the caches, for the next sample
+
+    def _fail(self, error: BaseException, piece: range) -> None:
+        """Record that loading a sample of *piece* raised *error*."""
+        self.epoch.check()
+        here = this_thread.sample
+        position = here.position if here.rest is None else piece.stop - 1 - length_hint(here.rest)
+        position = max(position, piece.start)  # an interruption may strike before the first sample
+        annotate_sample(error, self._index[position])
+        # The reader of a traceback does not care for our frames.
+        while (entry := error.__traceback__) is not None and entry.tb_frame.f_code.co_filename in _OUR_FILES:
+            error.__traceback__ = entry.tb_next
+        with self._lock:
+            if position < self._failed_at:
+                self._failed_at = position
+                self._failure = without_stop_iteration(error, "the dataset")
 
     def _keep(self, position: int, sample: Any) -> None:
-        """Puts *sample* where it belongs: into its slot, or as it is into the list."""
+        """Put *sample* into its slot, or into the list if it has none."""
         if self._slots is None and self._undecided and type(sample) is not Skipped:
-            self._open_slots(Layout.of(sample) if self._builder.can_have_slots else None)
+            self._open_slots(Layout.of(sample) if self._hints.can_have_slots else None)
         if self._slots is not None and self._slots.write(position, sample):
             self._samples[position] = _IN_SLOTS
         else:
             self._samples[position] = sample
 
     def _open_slots(self, layout: Layout | None) -> None:
-        """Makes the slots for samples of *layout*, or none, unless another worker was faster."""
-        builder = self._builder
+        """Make the slots for samples of *layout*, or decide for none, unless another worker has decided."""
+        hints = self._hints
         with self._lock:
-            if self._undecided and self._failed_at >= 0:
-                if layout is not None:
-                    wanted, on_trial = builder.trial.choose(layout.nbytes, layout.slots)
-                    self._tried = layout.nbytes if on_trial else 0
-                    self._stacks = not (wanted or on_trial)
-                    if wanted and not on_trial:
-                        builder.some_have_slots = True
-                    try:
-                        if wanted:
-                            self._slots = Slots(layout, len(self._index), builder.buffers, builder.pin_device)
-                    except Exception as error:  # of the batch, before all samples; without our frames: no cycle
-                        count = len(self._index)
-                        annotate(error, f"raised in allocating {layout.nbytes} bytes for each of {count} samples")
-                        self._failed_at, self._failure = -1, error.with_traceback(None)
-                        return
-                self._undecided = False
+            if not self._undecided or self._failed_at < 0:
+                return
+            if layout is not None:
+                try:
+                    self._slots = Slots(layout, len(self._index), hints.buffers, hints.pin_device)
+                except Exception as error:
+                    count = len(self._index)
+                    annotate(error, f"raised in allocating {layout.nbytes} bytes for each of {count} samples")
+                    # An error of the batch comes before all samples. Without our frames, which refer to this batch:
+                    # a reference cycle.
+                    self._failed_at, self._failure = -1, error.with_traceback(None)
+                    return
+            self._undecided = False
 
     # The batch
 
-    def _finish(self) -> Fetched | Failure:
+    def _finish(self) -> Outcome:
         self.epoch.check()
         if self._failure is not None:
+            # The traceback refers to frames whose locals refer to this batch: end the cycle, and free the samples.
             failure, self._failure = Failure(self._failure), None
+            self._samples, self._slots = [], None
             return failure
-        self._builder.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
-        self._cpu -= time.thread_time()
-        fetched = self._collate()
-        if self._tried:
-            cpu = self._cpu + time.thread_time()
-            self._builder.trial.add(self._slots is not None, cpu, len(self._index) * self._tried)
-        return fetched
-
-    def _collate(self) -> Fetched:
+        # The median, since one slow sample says nothing about the next batch.
+        self._hints.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
+        hints, settings = self._hints, self._hints.settings
         skipped = tuple(s for s in self._samples if type(s) is Skipped)
         if self._slots is not None and all(s is _IN_SLOTS for s in self._samples):
             try:
-                self._slots.collate_columns(self._builder.recipe.collate_fn)
+                self._slots.collate_columns(settings.collate_fn)
             except Exception:
-                pass  # collated as a whole below, it raises torch's own error
+                pass  # collated as a whole below, the samples raise torch's own error
             else:
-                self._builder.expect(self._slots.layout)
+                hints.expect(self._slots.layout)
                 return Fetched(self._slots)
         samples = self._remaining()
         if not samples and skipped:
             return Fetched(EMPTY, skipped)
-        builder = self._builder
-        builder.expect(self._expected_next(samples))
-        return Fetched(pinned(builder.recipe.collate_fn(samples), builder.pin_device), skipped)
+        hints.expect(self._expected_next(samples))
+        return Fetched(pinned(settings.collate_fn(samples), hints.pin_device), skipped)
 
     def _expected_next(self, samples: list) -> Layout | Mode:
-        """What the next batch may look like, after one that was collated whole."""
-        builder = self._builder
-        if not builder.can_have_slots:
-            return Mode.WHOLE
+        """Return what the next batch may look like, after this one, which was collated whole."""
+        hints = self._hints
+        if not hints.can_have_slots:
+            return Mode.PLAIN
         if self._slots is not None and len(samples) == len(self._samples):
-            builder.misjudged += 1
-            return Mode.UNKNOWN  # not like the one before, so its first sample tells more than these
-        builder.kept_whole += 1
-        if builder.kept_whole % _LOOK_AGAIN:  # looking costs up to a tenth of small samples
-            if self._stacks and not builder.some_have_slots:
-                return Mode.WHOLE
-            if self._slots is None and builder.expected is not Mode.UNKNOWN:
-                return builder.expected
-        return Layout.of(samples[0]) or Mode.WHOLE
+            # Not like the batch before. So the next batch's first sample tells more than these samples.
+            hints.misjudged += 1
+            return Mode.UNKNOWN
+        hints.plain += 1
+        # Looking at a sample costs up to a tenth of the time of a batch of small ones.
+        if self._slots is None and hints.expected is Mode.PLAIN and hints.plain % _LOOK_AGAIN:
+            return Mode.PLAIN
+        return Layout.of(samples[0]) or Mode.PLAIN
 
     def _remaining(self) -> list:
-        """All samples but the skipped; those that are in slots are copied out of them."""
+        """Return all samples but those left out. Copy those that are in slots out of them."""
         samples = [
             self._slots.sample(position) if sample is _IN_SLOTS else sample  # type: ignore[union-attr]  # has slots
             for position, sample in enumerate(self._samples)

@@ -104,7 +104,7 @@ class ErrorPolicy:
     def resolve(self, error: BaseException, index: Any) -> Any:
         """Return a sample to use for *index*, or ``SKIP``.
 
-        Raise *error* if the policy says so, and always if it is no ``Exception`` (``KeyboardInterrupt``, ``SystemExit``).
+        Raise *error* if the policy says so, and always if it is no ``Exception`` (``KeyboardInterrupt``, say).
         """
         if self.raises or not isinstance(error, Exception):
             raise error
@@ -179,9 +179,10 @@ describe_sample = reprlib.Repr(maxlist=8, maxtuple=8).repr
 
 
 def annotate(error: BaseException, note: str) -> None:
-    """Add *note* to *error*, unless its class uses ``__notes__`` for something else."""
+    """Add *note* to *error*, unless it is there already, or the error's class uses ``__notes__`` for something else."""
     with contextlib.suppress(TypeError):
-        error.add_note(note)
+        if note not in notes_of(error):
+            error.add_note(note)
 
 
 def notes_of(error: BaseException) -> list[str]:

@@ -1,12 +1,13 @@
 """From what the sampler yielded to a batch: ``dataset[i]`` and collate.
 
-The same contract as ``torch.utils.data._utils.fetch``, with what all three kinds of iterators (serial, threads,
-processes) add to it: random numbers of the sample (``rng.sample``), the error policy (``batch.errors``), a
-note that names the failing sample, and the question, between two samples, whether the epoch is still wanted. Here is
-what they have in common, and map-style datasets; iterable-style ones are fetched in ``ftloader.batch.iterable``.
+The same contract as ``torch.utils.data._utils.fetch``. All three kinds of iterators (serial, threads, processes) use
+it. It adds random numbers of the sample (``rng.sample``), the error policy (``batch.errors``), a note that names the
+failing sample, and a check between two samples that the epoch is still wanted. This file has the common parts and
+map-style datasets; ``batch.iterable`` fetches from iterable-style ones.
 """
 
 import enum
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -15,35 +16,36 @@ from torch.utils.data import StackDataset, Subset
 
 from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped, annotate_sample
 from ftloader.compat.torch_private import pin_memory
-from ftloader.current import CurrentSample, enter_sample, this_thread
+from ftloader.current import CurrentSample, this_thread
 
 
 class _Empty(enum.Enum):
-    """One member, which stays the same object through pickling."""
+    """Type of ``EMPTY``, which stays the same object through pickling."""
 
     EMPTY = "empty"
 
 
 EMPTY: Final = _Empty.EMPTY
-"""In place of a sample that was skipped, and of the data of a batch all of whose samples were; iterators go on to the
-next. (A dataset may give ``SKIP`` by mistake, which is for ``on_error``.)"""
+"""Data of a batch all of whose samples were skipped, and of a message without a batch. Iterators go on to the next.
+
+Not ``SKIP``, which is for ``on_error``: a dataset may return that by mistake."""
 
 
 class Cancelled(Exception):
-    """The consumer has left this epoch; the batch is no longer wanted."""
+    """Raised in a worker when the consumer has left this epoch: the batch is no longer wanted."""
 
 
 @dataclass(eq=False, slots=True)
 class Epoch:
     """One pass over the data, as the workers see it.
 
-    ``cancelled`` goes from False to True once. Anyone may set it and workers read it without a lock: a late reader
-    merely loads one sample too many. An epoch refers to nothing of the user's, so it may be held by anyone for any
+    ``cancelled`` changes from False to True once. Any thread may set it, and workers read it without a lock: a late
+    reader only loads one sample too many. An epoch refers to no user-supplied object, so any thread may hold it for any
     time.
 
     Args:
-        base_seed: the iterator's, as torch draws it (an int64).
-        number: which of the iterator's epochs this is, from 0; more than one with persistent workers only.
+        base_seed: the iterator's base seed, as torch draws it (an int64).
+        number: number of the iterator's epoch, from 0; more than one with persistent workers only.
     """
 
     base_seed: int = 0
@@ -51,36 +53,51 @@ class Epoch:
     cancelled: bool = field(default=False, init=False)
 
     def check(self) -> None:
-        """Raises ``Cancelled`` if the epoch is no longer wanted."""
+        """Raise ``Cancelled`` if the epoch is no longer wanted."""
         if self.cancelled:
             raise Cancelled
 
 
 @dataclass(slots=True)
 class Fetched:
-    """A batch and what came about on the way to it."""
+    """A batch, with what the consumer must know about it."""
 
     data: Any
-    """What ``collate_fn`` made, or ``EMPTY``."""
+    """The result of ``collate_fn``, ``Slots`` of which the consumer makes the batch, or ``EMPTY``."""
     skipped: tuple[Skipped, ...] = ()
     state: Any = None
-    """Iterable-style: where the worker stands after this batch, if somebody asked."""
+    """Iterable-style: state of the worker's dataset after this batch, if one is due."""
     ended: bool = False
-    """Iterable-style: no batch at all, but the end of the worker's share."""
+    """Iterable-style: True if this is no batch, but the end of the worker's share."""
 
     def pin_memory(self) -> "Fetched":
-        """Called by torch's memory pinning thread, as for any custom batch type."""
+        """Pin the data. torch's memory pinning thread calls this, as for any custom batch type."""
         self.data = pin_memory(self.data)
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception to raise in the consumer, in place of a batch."""
+
+    exception: BaseException
+
+
+Outcome = Fetched | Failure
+"""Result of building one batch."""
+
+
 class Fetcher(Protocol):
-    def fetch(self, index: Any, epoch: Epoch) -> Fetched: ...
+    """Builder of batches from one dataset, used by one worker."""
+
+    def fetch(self, index: Any, epoch: Epoch) -> Fetched:
+        """Return the next batch, made of *index*: a list of indices, or one index without automatic batching."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """How a loader makes batches of samples; shared by its workers."""
+class BatchSettings:
+    """The loader's arguments that say how batches are made of samples; shared by its workers."""
 
     auto_collation: bool
     collate_fn: Callable[[Any], Any]
@@ -88,35 +105,86 @@ class Recipe:
     policy: ErrorPolicy
 
 
-class MapFetcher:
-    """Batches of a map-style dataset (``__getitem__``, ``__getitems__`` if there is one)."""
+class Resolver(Protocol):
+    """Answer to errors of samples, as ``ErrorPolicy`` gives it."""
 
-    def __init__(self, recipe: Recipe, dataset: Any) -> None:
-        self._recipe, self._policy = recipe, recipe.policy
+    raises: bool
+
+    def resolve(self, error: BaseException, index: Any) -> Any: ...
+
+
+def load_one(
+    load: Callable[[Any, Any], Any],
+    source: Any,
+    key: Any,
+    policy: Resolver,
+    note: Callable[[BaseException, Any], None] | None = annotate_sample,
+) -> Any:
+    """Return ``load(source, key)``: a sample. If that raises, return the policy's answer: a sample or a ``Skipped``.
+
+    Every sample is loaded here. The one exception are samples whose errors are raised anyway: a list comprehension
+    loads them in half the time. Raise the error if the policy says so, after *note* has noted the sample on it.
+    """
+    try:
+        return load(source, key)
+    except BaseException as error:
+        if note is not None:
+            note(error, key)
+        if policy.raises or not isinstance(error, Exception):
+            raise
+        sample = policy.resolve(error, key)
+        return Skipped.because_of(error, key) if sample is SKIP else sample
+
+
+def split_skipped(samples: list) -> tuple[list, tuple[Skipped, ...]]:
+    """Return the samples that were loaded, and the records of those that were left out."""
+    skipped = tuple(sample for sample in samples if type(sample) is Skipped)
+    return [sample for sample in samples if type(sample) is not Skipped] if skipped else samples, skipped
+
+
+class MapFetcher:
+    """Builder of batches from a map-style dataset (``__getitem__``, or ``__getitems__`` if the dataset has it)."""
+
+    def __init__(self, settings: BatchSettings, dataset: Any) -> None:
+        self._settings = settings
         self._dataset = dataset
-        self._loading = CurrentSample()
+        self._current = CurrentSample()
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """The batch for *index*, which is a list of indices with automatic batching.
+        """Return the batch of *index*, a list of indices, or one index without automatic batching.
 
-        Raises ``Cancelled``, or whatever the dataset or collate_fn raises.
+        Raise ``Cancelled``, or what the dataset or collate_fn raises.
         """
-        skipped: list[Skipped] = []
-        here, dataset = self._loading, self._dataset
-        # As sample_scope, for less: this object is used by one thread at a time.
+        settings, dataset, here = self._settings, self._dataset, self._current
+        policy = settings.policy
+        skipped: tuple[Skipped, ...] = ()
+        samples: Any
+        # Like sample_scope(), but cheaper: one thread uses this object at a time, so it keeps its CurrentSample.
         outer, this_thread.sample = this_thread.sample, here
         try:
-            if not self._recipe.auto_collation:
-                samples = load_sample(dataset, index, epoch, self._policy, skipped)
+            if not settings.auto_collation:
+                epoch.check()
+                here.enter(epoch, index)
+                samples = load_one(operator.getitem, dataset, index, policy)
+                if type(samples) is Skipped:
+                    samples, skipped = [], (samples,)
             elif has_getitems(dataset):
-                samples = self._load_at_once(index, epoch, skipped)
-            elif self._policy.raises:
+                # A copy, since the dataset may change the list that it is given.
+                here.enter(epoch, tuple(index) if type(index) is list else index)
+                samples = load_one(_load_at_once, dataset, index, policy, note=None)
+                if type(samples) is Skipped:  # the dataset builds batches only, so the batch is left out
+                    samples, skipped = [], (samples,)
+            elif policy.raises:
                 keys = index if type(index) is list else list(index)
                 here.enter_all(epoch, keys, rest := iter(keys))
                 samples = [dataset[key] for key in rest if not epoch.cancelled]
             else:
-                loaded = (load_sample(dataset, key, epoch, self._policy, skipped) for key in index)
-                samples = [sample for sample in loaded if sample is not EMPTY]
+                loaded = []
+                for key in index:
+                    epoch.check()
+                    here.enter(epoch, key)
+                    loaded.append(load_one(operator.getitem, dataset, key, policy))
+                samples, skipped = split_skipped(loaded)
         except BaseException as error:
             # No key has been taken if an interruption strikes before the first.
             if taken := here.taken():
@@ -126,31 +194,20 @@ class MapFetcher:
             here.leave()
             this_thread.sample = outer
         epoch.check()
-        if skipped and (samples is EMPTY or not len(samples)):
-            return Fetched(EMPTY, tuple(skipped))
-        return Fetched(self._recipe.collate_fn(samples), tuple(skipped))
+        if skipped and not samples:
+            return Fetched(EMPTY, skipped)
+        return Fetched(settings.collate_fn(samples), skipped)
 
-    def _load_at_once(self, index: Any, epoch: Epoch, skipped: list[Skipped]) -> Any:
-        enter_sample(epoch, tuple(index) if type(index) is list else index)  # which the dataset may change
-        try:
-            return self._dataset.__getitems__(index)
-        except Exception as error:
-            if self._policy.raises:
-                raise
-            # The dataset builds batches only: they are skipped whole.
-            substitute = self._policy.resolve(error, index)
-            if substitute is SKIP:
-                skipped.append(Skipped.because_of(error, index))
-                return []
-            return substitute
+
+def _load_at_once(dataset: Any, index: Any) -> Any:
+    return dataset.__getitems__(index)
 
 
 def has_getitems(dataset: Any) -> bool:
-    """Whether a map-style dataset loads batches at once. As in torch it may switch that off by setting ``__getitems__``
-    to None.
+    """Return True if a map-style dataset loads batches at once. As in torch, ``__getitems__ = None`` switches that off.
 
-    torch's own wrappers have ``__getitems__`` only to pass it on: they load batches at once if what they wrap does. (A
-    subclass that overrides ``__getitem__`` alone is asked for batches, as torch does, which ignores the override.)
+    torch's own wrappers have ``__getitems__`` only to pass it on. They load batches at once if a wrapped dataset does.
+    A subclass that overrides ``__getitem__`` alone is asked for batches, as in torch, which ignores the override.
     """
     if not getattr(dataset, "__getitems__", None):
         return False
@@ -170,20 +227,3 @@ _WRAPPERS: Final[dict[Any, Callable[[Any], Iterable]]] = {
     Subset: lambda dataset: [dataset.dataset],  # random_split's too
     StackDataset: lambda dataset: dataset.datasets.values() if isinstance(dataset.datasets, dict) else dataset.datasets,
 }
-
-
-def load_sample(dataset: Any, index: Any, epoch: Epoch, policy: ErrorPolicy, skipped: list[Skipped]) -> Any:
-    """``dataset[index]`` with its random numbers and the error policy; EMPTY if skipped."""
-    epoch.check()
-    enter_sample(epoch, index)
-    try:
-        return dataset[index]
-    except BaseException as error:
-        annotate_sample(error, index)
-        if policy.raises or not isinstance(error, Exception):
-            raise
-        substitute = policy.resolve(error, index)
-        if substitute is not SKIP:
-            return substitute
-        skipped.append(Skipped.because_of(error, index))
-        return EMPTY

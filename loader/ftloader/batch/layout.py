@@ -1,9 +1,9 @@
-"""What samples look like, so that their arrays can be written into a batch one by one.
+"""The structure of samples, so that their arrays can be written into a batch one by one.
 
-A layout is the nesting of dicts, lists and (named) tuples of one sample with its leaves in a fixed order. Large arrays
-and tensors have a slot in the batch's memory; all else (numbers, strings, small arrays) is collected in columns and
-goes through torch's ``default_collate``. Only what torch's ``default_collate`` would make of exactly these types is
-described; anything else has no layout and is collated by torch as a whole.
+A layout is the nesting of dicts, lists and (named) tuples of one sample, with its leaves in a fixed order. A large
+array or tensor has a slot in the batch's memory. All other leaves (numbers, strings, small arrays) are collected in
+columns and go through torch's ``default_collate``. A layout describes only what ``default_collate`` would make of
+exactly these types. A sample with anything else has no layout, and torch collates its batch as a whole.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,10 +17,11 @@ import torch
 from ftloader.compat.torch_private import collate as _torch_collate
 from ftloader.compat.torch_private import collation_name
 
-SMALLEST_SLOT = 4096
-"""Bytes. A smaller array has no slot: copying it there costs more than torch's stacking."""
-SMALLEST_SAMPLE = 16384
-"""Bytes in slots, below which samples have no layout."""
+SMALLEST_SLOT = 64 << 10
+"""Bytes from which on an array has a slot.
+
+Writing samples into slots one by one keeps their memory in the caches and saves the page faults of a second copy.
+Stacking them all at once saves the work for each value. docs/results/2026-11-25-slots.md has the measurement."""
 
 _TORCHS_COLLATE_FUNCTIONS = {
     torch.Tensor: "collate_tensor_fn",
@@ -34,8 +35,10 @@ _TORCHS_COLLATE_FUNCTIONS = {
 
 
 def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
-    """Whether *collate_fn* is torch's ``default_collate``, and nobody has registered other types or functions with it,
-    or replaced what it calls."""
+    """Return True if *collate_fn* is torch's ``default_collate``, unchanged.
+
+    A program can register other types or functions with it, or replace the functions that it calls.
+    """
     registered = _torch_collate.default_collate_fn_map
     return (
         collation_name(collate_fn) == "default_collate"
@@ -46,7 +49,7 @@ def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A leaf with a place in the batch: an array or a tensor of one shape and type."""
+    """Leaf with a place in the batch: an array or a tensor of one shape and type."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -59,7 +62,7 @@ class Slot:
         return self.fits(value)
 
     def fits(self, value: Any) -> bool:
-        """Whether *value* can be copied into the slot, and torch would take it too."""
+        """Return True if *value* can be copied into the slot, and torch would accept it too."""
         if self.numpy_dtype is not None:
             return (
                 type(value) is np.ndarray
@@ -78,8 +81,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A leaf that is collected and collated by torch; of a tuple's or list's elements torch makes a tuple (which shows
-    for strings), else a list."""
+    """Leaf that is collected and collated by torch.
+
+    torch collates the elements of tuples and lists as a tuple, all others as a list. The difference shows for strings.
+    """
 
     container: type
 
@@ -97,7 +102,7 @@ class _Dict:
     children: tuple["_Node", ...]
 
     def flatten(self, value: Any, leaves: list) -> bool:
-        # Also the order, which the batch has from its first sample.
+        # The order counts too: the batch takes it from its first sample.
         if type(value) is not dict or tuple(value) != self.keys:
             return False
         return all(c.flatten(value[k], leaves) for k, c in zip(self.keys, self.children))
@@ -120,13 +125,15 @@ class _Sequence:
         values = [c.nest(leaves, batched) for c in self.children]
         if self.type is list or (self.type is tuple and batched):  # torch makes lists of both
             return values
-        # A sample has been through its type's own __new__, which may have changed the values.
+        # The sample has been through its type's own __new__, which may have changed the values: not again.
         return self.type(*values) if batched else tuple.__new__(self.type, values)
 
 
 _Node = Slot | Column | _Dict | _Sequence
-"""``flatten`` appends the leaves of a value, in a fixed order, and says whether it has this structure; ``nest`` makes
-the value of them again: a sample, or the batch as torch nests it."""
+"""Part of a layout.
+
+``flatten`` appends the leaves of a value, in a fixed order, and returns False if the value has another structure.
+``nest`` makes a sample of its leaves again, or the batch as torch nests it."""
 
 
 class Layout:
@@ -137,33 +144,33 @@ class Layout:
     def __init__(self, root: _Node) -> None:
         self._root = root
         self.leaves: tuple[Slot | Column, ...] = tuple(_leaves(root))
-        """In the order of ``flatten``."""
+        """The leaves, in the order of ``flatten``."""
         sizes = [leaf.nbytes for leaf in self.leaves if isinstance(leaf, Slot)]
         self.slots = len(sizes)
-        """How many of them have a slot."""
+        """The number of leaves that have a slot."""
         self.nbytes = sum(sizes)
-        """Of a sample, in slots."""
+        """Bytes of a sample in slots."""
 
     @classmethod
     def of(cls, sample: Any) -> "Layout | None":
-        """The layout of *sample*; None if it has nothing that is worth a slot."""
+        """Return the layout of *sample*; None if no part of it is worth a slot."""
         try:
             layout = cls(_describe(sample, list))
-        except RecursionError:  # a container in itself: torch's error is the right one
+        except RecursionError:  # a container in itself: collation raises torch's own error
             return None
-        return layout if layout.nbytes >= SMALLEST_SAMPLE else None
+        return layout if layout.slots else None
 
     def flatten(self, sample: Any) -> list | None:
-        """The values of the leaves; None if *sample* has another layout."""
+        """Return the values of the leaves; None if *sample* has another layout."""
         leaves: list = []
         return leaves if self._root.flatten(sample, leaves) else None
 
     def batch(self, leaves: list) -> Any:
-        """The batch whose collated leaves these are, nested as torch nests it."""
+        """Return the batch made of these collated leaves, nested as torch nests it."""
         return self._root.nest(iter(leaves), batched=True)
 
     def sample(self, leaves: list) -> Any:
-        """The sample whose leaves these are."""
+        """Return the sample made of these leaves."""
         return self._root.nest(iter(leaves), batched=False)
 
 
@@ -184,21 +191,23 @@ def _describe(value: Any, container: type) -> _Node:
 
 def _slot(value: Any) -> Slot | None:
     if type(value) is np.ndarray:
-        dtype, numpy_dtype = _torch_dtype(value.dtype), value.dtype
         nbytes = value.nbytes
     elif type(value) is torch.Tensor and _is_plain(value):
-        dtype, numpy_dtype = value.dtype, None
         nbytes = prod(value.shape) * value.element_size()
     else:
         return None
-    if dtype is None or nbytes < SMALLEST_SLOT:
+    if nbytes < SMALLEST_SLOT:  # first: most values are small
+        return None
+    numpy_dtype = value.dtype if isinstance(value, np.ndarray) else None
+    dtype = value.dtype if numpy_dtype is None else _torch_dtype(numpy_dtype)
+    if dtype is None:
         return None
     slot = Slot(tuple(value.shape), dtype, numpy_dtype, nbytes)
     return slot if slot.fits(value) else None
 
 
 def _torch_dtype(dtype: np.dtype) -> torch.dtype | None:
-    """torch's name for *dtype*; None if it has none (strings, objects, foreign byte order)."""
+    """Return torch's type for *dtype*; None if there is none (strings, objects, foreign byte order)."""
     try:
         return torch.from_numpy(np.empty(0, dtype)).dtype
     except (TypeError, ValueError):
@@ -206,14 +215,16 @@ def _torch_dtype(dtype: np.dtype) -> torch.dtype | None:
 
 
 def _has_torchs_strides(array: np.ndarray) -> bool:
-    """Whether ``torch.as_tensor`` takes the array: it refuses negative strides and such as are not a multiple of the
-    element's size."""
+    """Return True if ``torch.as_tensor`` accepts the array's strides.
+
+    It refuses negative ones, and those that are not a multiple of the element's size.
+    """
     size = array.itemsize
     return all(stride >= 0 and stride % size == 0 for stride in array.strides)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """A tensor that is just its values: no gradient, no names, no lazy conjugation or negation."""
+    """Return True if the tensor is just its values: no gradient, no names, no lazy conjugation or negation."""
     return (
         tensor.is_cpu
         and tensor.layout is torch.strided
@@ -229,6 +240,8 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
-    """Whether ``torch.stack`` might give the batch other strides than a slot's: it does for samples of four or five
-    dimensions in the memory format ``channels_last`` or ``channels_last_3d``."""
+    """Return True if ``torch.stack`` might give the batch other strides than a slot's.
+
+    It does for samples of four or five dimensions in the memory format ``channels_last`` or ``channels_last_3d``.
+    """
     return dimensions in (4, 5) and not contiguous

@@ -2,9 +2,9 @@
 
 A fresh batch of 100 MB costs tens of thousands of page faults, about as much time as filling it. So the memory of an
 earlier batch is taken where it is free. Its reference counts alone say that, whatever the consumer did with the batch:
-every tensor, view, NumPy array, memoryview or DLPack capsule on it keeps torch's storage (a C++ object) or the storage's
-Python object alive. No code can get a new reference to a storage that only the pool refers to. So there is no gap
-between looking and taking.
+every tensor, view, NumPy array, memoryview or DLPack capsule on it keeps torch's storage (a C++ object) or its Python
+object alive. No code can get a new reference to a storage that only the pool refers to. So there is no gap between
+looking and taking.
 
 Two uses of memory do not show in reference counts, and such memory is given up:
 

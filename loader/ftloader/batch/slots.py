@@ -15,8 +15,10 @@ from ftloader.current import this_thread
 
 
 class _Memory:
-    """Memory as NumPy sees it: arrays on it keep *owner*. (``tensor.numpy()`` would mark the storage as not resizable
-    for all time.)"""
+    """Memory in the form that NumPy reads. Arrays on it keep *owner* alive.
+
+    Not ``tensor.numpy()``, which marks the storage as not resizable forever.
+    """
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -26,10 +28,11 @@ class _Memory:
 
 
 class _Array:
-    """One leaf's slots: *size* arrays of the leaf's shape, one behind the other.
+    """The slots of one leaf: *size* arrays of the leaf's shape, back to back.
 
-    The memory is its own until ``release()``. See ``Buffer`` for why nothing here refers to the storage for long:
-    workers write through an array that does not own its memory, or through tensors that they make and drop in one go.
+    This object owns the memory until ``release()``. Nothing here refers to the storage for long, since ``Buffer``
+    counts references: workers write through an array that does not own its memory, or through tensors that live for one
+    write.
     """
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
@@ -48,8 +51,9 @@ class _Array:
 
     def write(self, position: int, value: Any) -> None:
         if self._view is None:
-            if value.is_contiguous() and (address := value.data_ptr()):  # torch has zeros without memory
-                # A third of the time that it takes to make a tensor on the slot and copy to that.
+            # Zeros may have no memory in torch: then the address is 0.
+            if value.is_contiguous() and (address := value.data_ptr()):
+                # Takes a third of the time of making a tensor on the slot and copying to that.
                 memmove(self._address_of(position), address, self._slot.nbytes)
             else:
                 self._tensor_at(position).copy_(value)
@@ -57,11 +61,15 @@ class _Array:
             self._view[position] = value
 
     def takes(self, shape: tuple[int, ...], dtype: np.dtype) -> bool:
+        """Return True if the slots are arrays of this shape and type."""
         return self._slot.numpy_dtype == dtype and self._slot.shape == shape
 
-    def apart(self, position: int, values: list, own: int) -> list:
-        """*values* of a sample that was given this slot by ``empty_sample``, such that writing the one at *own*, this
-        slot's, changes no other."""
+    def separate(self, position: int, values: list, own: int) -> list:
+        """Return *values* with copies of those that lie in this slot, except this leaf's own value, ``values[own]``.
+
+        ``empty_sample`` gave the slot to the sample, so other values may be views of it. Writing the own value would
+        change them.
+        """
         if _may_be_a_slot(values[own]) and self._is_at(values[own], position):
             return values  # nothing will be written
         begin = self._address_of(position)
@@ -72,47 +80,47 @@ class _Array:
         ]
 
     def empty(self, position: int) -> np.ndarray:
-        """The slot as an array that keeps the memory; only where ``takes`` is true, so there is a view."""
+        """Return the slot as an array that keeps the memory alive. Only for slots that ``takes`` accepts: arrays."""
         address, dtype = self._address_of(position), self._view.dtype  # type: ignore[union-attr]
         return np.asarray(_Memory(address, self._slot.shape, dtype, self._buffer.storage))
 
     def copy(self, position: int) -> Any:
-        """The sample's value, in memory of its own."""
+        """Return a copy of the sample's value."""
         if self._view is None:
             return self._tensor_at(position).clone()
         return self._view[position].copy()
 
     def tensor(self) -> torch.Tensor:
-        """A new tensor on all slots, of shape (size, *slot.shape)."""
+        """Return a new tensor on all slots, of shape (size, *slot.shape)."""
         return self._new_tensor(0, self._shape, self._strides)
 
     def release(self) -> None:
-        """Lets go of the memory; nothing else may be called after it."""
+        """Give up the memory. Nothing else may be called after it."""
         self._buffer.release()
 
     def _tensor_at(self, position: int) -> torch.Tensor:
         return self._new_tensor(position * self._strides[0], self._slot.shape, self._strides[1:])
 
     def _new_tensor(self, offset: int, shape: tuple, strides: tuple) -> torch.Tensor:
-        # On the CPU, whatever the consumer's default device is.
+        # On the CPU, even if the program has set another default device.
         return torch.empty(0, dtype=self._slot.dtype, device="cpu").set_(self._buffer.storage, offset, shape, strides)
 
     def _address_of(self, position: int) -> int:
         return self._address + position * self._slot.nbytes
 
     def _is_at(self, value: np.ndarray, position: int) -> bool:
-        """Whether *value* was written in place already (see ``empty_sample``)."""
+        """Return True if *value* is the slot itself, filled in place (see ``empty_sample``)."""
         address = value.__array_interface__["data"][0]
         return address == self._address_of(position) and value.flags.c_contiguous
 
 
 def _may_be_a_slot(value: np.ndarray) -> bool:
-    """Tells nearly all other arrays apart at once: they own their memory."""
+    """Return False for arrays that own their memory: nearly all, so this check comes first."""
     return value.base is not None
 
 
 def _lies_in(value: Any, begin: int, end: int) -> bool:
-    """Whether *value*'s memory may be that from address *begin* to *end*, in part."""
+    """Return True if the memory of *value* may overlap the addresses from *begin* to *end*."""
     if isinstance(value, np.ndarray):
         first, last = np.lib.array_utils.byte_bounds(value)
     elif type(value) is torch.Tensor and value.is_cpu and value.layout is torch.strided and not value.is_nested:
@@ -130,9 +138,9 @@ def _copied(value: np.ndarray | torch.Tensor) -> Any:
 class Slots:
     """The slots and columns of one batch of *size* samples.
 
-    Each position is written by the one worker that claimed it, and read when all have finished; hence no lock. The
-    batch's tensors are made by the thread that is to own them, in ``batch()``: without the GIL an object is freed at
-    once only in the thread that created it.
+    Each position is written by the one worker that claimed it, and read once all workers have finished; hence no lock.
+    ``batch()`` makes the batch's tensors in the thread that will own them: without the GIL an object is freed at once
+    only in the thread that created it.
     """
 
     __slots__ = ("_arrays", "_collated", "_columns", "_pin_device", "layout")
@@ -149,13 +157,12 @@ class Slots:
         self._collated: list = []
 
     def write(self, position: int, sample: Any) -> bool:
-        """Copies *sample* to *position*; False, with nothing written that counts, if it has another layout."""
+        """Copy *sample* to *position*. Return False if it has another layout; then the slot's content is undefined."""
         values = self.layout.flatten(sample)
         if values is None:
             return False
         if (given := this_thread.sample.given) is not None:
-            # Another value may be the array in that slot, or a part of it.
-            values = self._arrays[given].apart(position, values, given)  # type: ignore[union-attr]  # from give()
+            values = self._arrays[given].separate(position, values, given)  # type: ignore[union-attr]  # from give()
         for array, column, value in zip(self._arrays, self._columns, values):
             if array is not None:
                 array.write(position, value)
@@ -164,7 +171,7 @@ class Slots:
         return True
 
     def sample(self, position: int) -> Any:
-        """The sample that was written to *position*, its arrays copied."""
+        """Return the sample that was written to *position*, with copies of its arrays."""
         return self.layout.sample(
             [
                 column[position] if array is None else array.copy(position)
@@ -173,7 +180,7 @@ class Slots:
         )
 
     def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
-        """What is not in slots, by *collate_fn*: torch's ``default_collate``. Raises what that raises."""
+        """Collate the leaves without slots by *collate_fn*, torch's ``default_collate``. Raise what that raises."""
         for leaf, column in zip(self.layout.leaves, self._columns):
             data = None
             if isinstance(leaf, Column):
@@ -181,8 +188,10 @@ class Slots:
             self._collated.append(data)
 
     def batch(self) -> Any:
-        """The batch: new tensors on the slots, and the collated columns. Once only. In ``inference_mode`` they are
-        ordinary tensors too, as those that workers collate."""
+        """Return the batch: new tensors on the slots, and the collated columns. To be called once.
+
+        The tensors are ordinary ones in ``inference_mode`` too, like those that workers collate.
+        """
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(False):
                 return self.batch()
@@ -193,13 +202,13 @@ class Slots:
         return batch
 
     def release(self) -> None:
-        """Lets go of the memory; nothing else may be called after it."""
+        """Give up the memory. Nothing else may be called after it."""
         for array in self._arrays:
             if array is not None:
                 array.release()
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, np.ndarray] | None:
-        """The first leaf whose slots take such an array, and that at *position*; None if there is none."""
+        """Return the first leaf whose slots are such arrays, and its slot at *position*; None if there is none."""
         for leaf, array in enumerate(self._arrays):
             if array is not None and array.takes(shape, dtype):
                 return leaf, array.empty(position)
@@ -207,16 +216,16 @@ class Slots:
 
 
 def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
-    """An uninitialised array for the sample being loaded, if possible in its batch's memory.
+    """Return an uninitialised array for the sample being loaded, if possible in its batch's memory.
 
-    A dataset (or decoder) that fills this array and returns it saves the copy into the batch. In a worker thread it is
-    the sample's slot of the batch where samples of this shape and type are expected there; anywhere else (worker
-    processes, outside loaders, the first samples) it is an array like ``numpy.empty``'s. Ask once per sample, return
-    the array or a whole one made from it, and do not keep it: it belongs to the batch.
+    A dataset (or decoder) that fills this array and returns it saves the copy into the batch. In a worker thread the
+    array is the sample's slot of the batch, if samples of this shape and type are expected there. Anywhere else (worker
+    processes, outside loaders, the first samples, arrays too small for a slot) it is like ``numpy.empty``'s. Ask once
+    per sample, return the array or a whole one made from it, and do not keep it: it belongs to the batch.
 
     Args:
-        shape: of the sample, without the batch's dimension.
-        dtype: anything that ``numpy.dtype`` takes.
+        shape: shape of the sample, without the batch's dimension.
+        dtype: anything that ``numpy.dtype`` accepts.
     """
     here = this_thread.sample
     given = here.slots.give(here.position, tuple(shape), np.dtype(dtype)) if here.slots is not None else None

@@ -21,8 +21,7 @@ from torch.utils.data import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
 from ftloader.batch.errors import ErrorPolicy
-from ftloader.batch.fetch import EMPTY, Fetched, Recipe
-from ftloader.batch.iterable import Share, WorkerState, begun
+from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
 from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
 from ftloader.state.format import (
     NOTHING,
@@ -37,6 +36,7 @@ from ftloader.state.format import (
 from ftloader.state.keeper import load_iterable
 from ftloader.state.order import Order
 from ftloader.state.progress import Progress
+from ftloader.state.shares import Share, WorkerState, fresh_share
 
 
 class _Quiet:
@@ -67,7 +67,9 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
     """Whose turn it is; torch's name."""
 
     def __init__(self, loader: Any) -> None:
-        self._recipe = Recipe(loader._auto_collation, loader.collate_fn, loader.drop_last, ErrorPolicy(loader.on_error))
+        self._settings = BatchSettings(
+            loader._auto_collation, loader.collate_fn, loader.drop_last, ErrorPolicy(loader.on_error)
+        )
         self._skip_log = loader.skipped
         self._keeper = loader._states
         with self._keeper.starting() as resume:
@@ -124,7 +126,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             return resume.workers
         latest = self._keeper.latest if self._num_workers == 0 else None  # None if a state was loaded since
         shares = [] if latest is None else latest.next_shares()  # of the same dataset
-        return shares if len(shares) == 1 else [begun()] * max(1, self._num_workers)
+        return shares if len(shares) == 1 else [fresh_share()] * max(1, self._num_workers)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter:  # torch's iterator of processes calls this in its __init__
@@ -176,7 +178,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             shares = self._progress.shares()
             if self._num_workers == 0 and not resume.midst:
                 # The dataset is as it was left, or loader.load_state_dict() has loaded it.
-                shares = (begun(after=0 if resume is NOTHING else shares[0]["after"]),)
+                shares = (fresh_share(after=0 if resume is NOTHING else shares[0]["after"]),)
             return [replace(common, share=share) for share in shares]
         workers = max(1, self._num_workers)
         copies = range(workers) if self._copies_dataset else ()

@@ -38,9 +38,9 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
         self._number = 0  # of the next batch
         self._dataset_fetcher: Fetcher
         if self._dataset_kind == DatasetKind.Iterable:
-            self._dataset_fetcher = IterableFetcher(self._recipe, self._dataset, 0, *self.worker_states())
+            self._dataset_fetcher = IterableFetcher(self._settings, self._dataset, 0, *self.worker_states())
         else:
-            self._dataset_fetcher = MapFetcher(self._recipe, self._dataset)
+            self._dataset_fetcher = MapFetcher(self._settings, self._dataset)
 
     def _next_data(self) -> Any:
         while True:

@@ -27,15 +27,15 @@ from typing import Any, Self
 import torch
 
 from ftloader import fork
-from ftloader.batch.assembly import Assembly, Builder
+from ftloader.batch.assembly import BatchHints, SharedBatch
 from ftloader.batch.errors import annotate
-from ftloader.batch.fetch import EMPTY, Epoch, Fetched, has_getitems
+from ftloader.batch.fetch import EMPTY, Epoch, Failure, Fetched, has_getitems
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.rng import program as global_generators
 from ftloader.workers.consumer_modes import ConsumerModes
-from ftloader.workers.messages import Departure, Failure, Result, Task
+from ftloader.workers.messages import Departure, Result, Task
 from ftloader.workers.pool import WorkerPool, WorkerThread
 from ftloader.workers.thread import Own, Plan, WorkerContext, own_of_each
 
@@ -80,7 +80,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     def _start_workers(self, loader: Any, owned: list[Own] | None = None) -> None:
         """*owned*: what ``own_of_each`` gives, if it has been asked already."""
         plan = Plan(
-            recipe=self._recipe,
+            settings=self._settings,
             dataset_kind=self._dataset_kind,
             num_workers=self._num_workers,
             base_seed=self._base_seed,
@@ -96,11 +96,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             owned = own_of_each(original, self._dataset_kind, self._num_workers)
         self._contexts = tuple(WorkerContext(plan, i, own) for i, own in enumerate(owned))
         # How the workers build a batch together; None if each batch is one worker's.
-        self._builder = None
+        self._hints: BatchHints | None = None
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
-            buffers, trial = self._memory
-            pinned = plan.pin_memory_device
-            self._builder = Builder(self._recipe, self._dataset, self._num_workers, buffers, trial, pinned)
+            self._hints = BatchHints(self._settings, self._num_workers, self._memory, plan.pin_memory_device)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
         self._present = set(range(self._num_workers))  # workers that have not departed
@@ -294,10 +292,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if worker_id is not None:
             self._built_by[number] = worker_id
         self._dispatched += 1
-        if self._builder is None or type(index) not in (list, tuple) or not index:
+        if self._hints is None or type(index) not in (list, tuple) or not index:
             self._pool.put(Task(self._epoch, self._contexts, number, index), worker_id)
             return
-        assembly = Assembly(self._builder, self._epoch, index)
+        assembly = SharedBatch(self._hints, self._epoch, index)
         task = Task(self._epoch, self._contexts, number, index, assembly)
         # One for each worker that can help; who finds nothing left to do takes the next.
         for _ in range(assembly.helpers):

@@ -24,7 +24,7 @@ None), apart from what the user's own ``state_dict()`` methods return. So it sur
 ``ahead``       with ``in_order=False``: further ones that have been
 ``last``        the batch last drawn, and a digest of its indices, or None
 ``workers``     iterable-style, in the midst, and between epochs if the workers' datasets live
-                on and have a state: each worker's share (``ftloader.batch.iterable``), else None
+                on and have a state: each worker's share (``ftloader.state.shares``), else None
 ``next_worker`` whose turn it is
 ``datasets``    map-style, processes: the state of each worker's dataset, or None
 ``dataset``     the state of the loader's own dataset, or None; iterable-style: as it was

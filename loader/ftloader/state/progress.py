@@ -14,9 +14,9 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ftloader.batch.iterable import Share, begun
 from ftloader.state.format import NOTHING, Resume, make_state
 from ftloader.state.samplers import digest
+from ftloader.state.shares import Share, fresh_share
 
 # Tuples without names, which cost a third of those with them, for each batch.
 Drawn = tuple[int, int, Any]
@@ -129,9 +129,9 @@ class Progress:
     def next_shares(self) -> list[Share]:
         """With which the next epoch of the same workers begins."""
         if self.fixed["dataset"] is None:  # nothing was to be kept
-            return [begun()] * len(self.shares())
+            return [fresh_share()] * len(self.shares())
         ends = [(self._ends.get(worker_id), share["batches"]) for worker_id, share in enumerate(self.shares())]
-        return [begun(end, known=self.finished and end is not None, after=batches) for end, batches in ends]
+        return [fresh_share(end, known=self.finished and end is not None, after=batches) for end, batches in ends]
 
     def _seen(self) -> tuple:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended

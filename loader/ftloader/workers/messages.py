@@ -5,10 +5,10 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftloader.batch.fetch import Epoch, Fetched
+from ftloader.batch.fetch import Epoch, Outcome
 
 if TYPE_CHECKING:
-    from ftloader.batch.assembly import Assembly
+    from ftloader.batch.assembly import SharedBatch
     from ftloader.workers.thread import WorkerContext
 
 
@@ -21,7 +21,7 @@ class Task:
     contexts: tuple["WorkerContext", ...]
     number: int
     index: Any
-    assembly: "Assembly | None" = None
+    assembly: "SharedBatch | None" = None
 
 
 class Order(enum.Enum):
@@ -30,17 +30,6 @@ class Order(enum.Enum):
     END = "end"
     LOOK_UP = "look up"
     """Do nothing, but run; see ``WorkerPool.wake``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Outcome of a task: an exception to raise in the consumer."""
-
-    exception: BaseException
-
-
-Outcome = Fetched | Failure
-"""Outcome of a task; ``Fetched.data`` may be ``Slots``, of which the consumer makes a batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ftloader.batch.errors import ErrorPolicy, annotate, describe_index, notes_of, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, Epoch, Fetched, Fetcher, Recipe
-from ftloader.batch.iterable import IterableFetcher, StatefulMapFetcher, WorkerState
+from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Fetched, Fetcher
+from ftloader.batch.iterable import IterableFetcher, StatefulMapFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.compat.torch_private import worker as _torch_worker
 from ftloader.state.format import Untaken
+from ftloader.state.shares import WorkerState
 
 Task = tuple[int, int, Any]
 """Base seed, epoch number, index."""
@@ -149,12 +150,12 @@ class WorkerStart:
             if failure is not None:
                 return failing_fetcher(failure, worker_id)
             try:
-                recipe = Recipe(auto_collation, collate_fn, drop_last, self.policy)
+                settings = BatchSettings(auto_collation, collate_fn, drop_last, self.policy)
                 fetcher: Fetcher
                 if kind == DatasetKind.Iterable:
-                    fetcher = IterableFetcher(recipe, dataset, worker_id, next(states))
+                    fetcher = IterableFetcher(settings, dataset, worker_id, next(states))
                 else:
-                    fetcher = StatefulMapFetcher(recipe, dataset, next(states))
+                    fetcher = StatefulMapFetcher(settings, dataset, next(states))
             except Exception as error:
                 # torch would end the process here in all epochs but the first.
                 return failing_fetcher(without_stop_iteration(error, "iter(dataset)"), worker_id)

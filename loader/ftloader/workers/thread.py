@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 import torch
 
 from ftloader.batch.errors import annotate, describe_index, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, Cancelled, Epoch, Fetched, Fetcher, MapFetcher, Recipe
-from ftloader.batch.iterable import IterableFetcher, WorkerState, begun
+from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Fetcher, MapFetcher, Outcome
+from ftloader.batch.iterable import IterableFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
+from ftloader.state.shares import WorkerState, fresh_share
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import Original
 from ftloader.workers.info import WorkerInfo, acting_as
-from ftloader.workers.messages import Departure, Failure, Order, Outcome, Result, Task
+from ftloader.workers.messages import Departure, Order, Result, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Plan:
     """What all workers of one iterator do: the loader's arguments that concern them, and what belongs to the epoch that
     begins."""
 
-    recipe: Recipe
+    settings: BatchSettings
     dataset_kind: int
     num_workers: int
     base_seed: int
@@ -61,8 +62,8 @@ class WorkerContext:
     def __init__(self, plan: Plan, worker_id: int, own: Own) -> None:
         self.plan = plan
         self._worker_id = worker_id
-        self._dataset, collate_fn, self._worker_init_fn = own
-        self._recipe = replace(plan.recipe, collate_fn=collate_fn)
+        self.dataset, collate_fn, self._worker_init_fn = own
+        self._settings = replace(plan.settings, collate_fn=collate_fn)
         self.within = own_context().run  # a copy of the consumer's, as it is now
         """Calls a function with the worker's own context variables."""
         self._share = plan.states[worker_id].share  # until a batch has come of it
@@ -92,7 +93,7 @@ class WorkerContext:
         try:
             with acting_as(self._info):
                 if task.assembly is not None:
-                    return task.assembly.build()
+                    return task.assembly.build(self)
                 return self._fetch(task.epoch, task.index)
         except StopIteration as error:
             raise without_stop_iteration(error, "the dataset or collate_fn") from error
@@ -118,14 +119,14 @@ class WorkerContext:
         return fetched
 
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
-        plan, dataset, share = self.plan, self._dataset, self._share
+        plan, dataset, share = self.plan, self.dataset, self._share
         if plan.dataset_kind == DatasetKind.Map:
-            return MapFetcher(self._recipe, dataset)
+            return MapFetcher(self._settings, dataset)
         if share is not None and epoch.number != plan.epoch_number:
             # The epoch that it is for was left before this worker had a batch.
-            share = begun((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
+            share = fresh_share((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
         state = replace(plan.states[self._worker_id], share=share)
-        return IterableFetcher(self._recipe, dataset, self._worker_id, state)
+        return IterableFetcher(self._settings, dataset, self._worker_id, state)
 
 
 def own_of_each(original: Own, dataset_kind: int, count: int) -> list[Own]:

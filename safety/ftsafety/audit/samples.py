@@ -12,8 +12,8 @@ from torch.utils.data import IterableDataset
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
 from ftloader.compat.torch_private import DatasetKind
-from ftloader.diagnosis.call_site import is_user_code, treat_as_engine
 from ftloader.current import enter_sample, sample_scope
+from ftloader.diagnosis.call_site import is_user_code, treat_as_engine
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.info import WorkerInfo, acting_as
 from ftloader.workers.thread import Own, own_of_each

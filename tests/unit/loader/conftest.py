@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ftloader.batch import layout
 from ftloader.workers import pool as worker_pool
 from tests.checkout import importable
 
@@ -25,6 +26,15 @@ def worker_method(request) -> str:
 @pytest.fixture(autouse=True)
 def _no_worker_thread_left(no_worker_thread_left):
     """Of tests/conftest.py, for every test here."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def small_arrays_have_slots():
+    """Writes arrays of 4 kB into slots too, so that tests need no large ones. Without ``monkeypatch``, which would keep
+    tests from running in several threads."""
+    real, layout.SMALLEST_SLOT = layout.SMALLEST_SLOT, 4096
+    yield real
+    layout.SMALLEST_SLOT = real
 
 
 @pytest.fixture
