@@ -1,7 +1,7 @@
-"""The sample that a thread is loading, and its slot in the batch.
+"""The sample that a thread is loading, its slot in the batch, and the worker that the thread is.
 
 The code that loads a sample enters it here, which costs a few stores. ``sample_rng()`` and ``empty_sample()`` look it
-up. Each thread has its own ``this_thread.sample``, which no other thread sees; hence no lock.
+up. Each thread has its own ``this_thread``, which no other thread sees; hence no lock.
 """
 
 import operator
@@ -83,6 +83,9 @@ class CurrentSample:
 
 
 class _PerThread(threading.local):
+    worker: Any = None
+    """``WorkerInfo`` of the loader's worker that this thread is, or None."""
+
     def __init__(self) -> None:  # runs once in each thread that asks
         self.sample = CurrentSample()
 
@@ -113,5 +116,11 @@ def sample_scope() -> Iterator[None]:
         this_thread.sample = outer
 
 
-# A process that is forked in the middle of a sample must not repeat its parent's draws.
-fork.call_in_child(leave_sample)
+def _forget_after_fork() -> None:
+    # A process that is forked in the middle of a sample must not repeat its parent's draws. If a worker thread forks
+    # it, the process is not that worker. It may become a worker process, whose info is torch's global.
+    leave_sample()
+    this_thread.worker = None
+
+
+fork.call_in_child(_forget_after_fork)

@@ -1,4 +1,4 @@
-"""Which line of the user's code is behind a call, for the reports of strict mode."""
+"""The line of user code behind a call, for warnings and for the audit."""
 
 import os
 import random
@@ -15,7 +15,7 @@ import torch
 
 
 class CallSite(NamedTuple):
-    """A line, and how it comes to the call."""
+    """A line of code, and how it leads to a call."""
 
     filename: str
     lineno: int
@@ -23,9 +23,9 @@ class CallSite(NamedTuple):
     registry: dict[Any, Any]
     """The module's ``__warningregistry__``."""
     drawn_at: str | None
-    """"file:line" in an installed package through which the line comes to draw, if any."""
+    """"file:line" in an installed package through which the line leads to the draw, if any."""
     called: str | None
-    """Name of the function of random, NumPy or torch that was called, if the call was made inside one."""
+    """Name of the function of random, NumPy or torch in which the call was made, if any."""
 
 
 class _Origin(Enum):
@@ -36,7 +36,7 @@ class _Origin(Enum):
 
 
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # ftloader
-# Parts of this package that are datasets as a user would write them.
+# These parts of this package are datasets, such as users write.
 _DATASETS: Final = (os.path.join(_PACKAGE, "datasets"), os.path.join(_PACKAGE, "decode"))
 _GENERATORS: Final = tuple(os.path.join(os.path.dirname(module.__file__), "") for module in (np, torch))
 _INSTALLED: Final = tuple(
@@ -48,7 +48,7 @@ _engine_folders: tuple[str, ...] = (os.path.join(_PACKAGE, ""),)
 
 
 def treat_as_engine(folder: str) -> None:
-    """Count the files below *folder* as this package's own. For import time: nothing may look for call sites then."""
+    """Count the files below *folder* as this package's own. To be called at import time, before any search."""
     global _engine_folders
     _engine_folders = (*_engine_folders, os.path.join(folder, ""))
     _origin.cache_clear()
@@ -69,19 +69,24 @@ def _origin(filename: str) -> _Origin:
 
 
 def is_user_code(filename: str) -> bool:
-    """Whether *filename* is neither of this package nor of the standard library nor installed."""
+    """Return True if *filename* is not part of this package, of the standard library or of an installed package."""
     return _origin(filename) is _Origin.USER
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns at the line of the caller's that is neither this package's nor torch's: the loop over the loader, or what
-    closed or dropped an iterator."""
+    """Warn at the innermost line that is neither this package's nor torch's.
+
+    That is the loop over the loader, or the line that closed or dropped an iterator.
+    """
     warnings.warn(message, category, skip_file_prefixes=(*_engine_folders, *_GENERATORS, weakref.__file__))
 
 
 def find_call_site(frame: types.FrameType) -> CallSite:
-    """The line behind a call made in *frame*, which may be in a library: the innermost that is not part of an installed
-    package. If there is none before this package's code, it is the innermost outside of random, NumPy and torch."""
+    """Return the line behind a call made in *frame*, which may be in a library.
+
+    That is the innermost line that is not part of an installed package. If this package's code comes before any such
+    line, it is the innermost line outside of random, NumPy and torch.
+    """
     called = None
     drawing: types.FrameType | None = None  # the first outside of random, NumPy and torch
     current: types.FrameType | None = frame

@@ -1,10 +1,11 @@
-"""Files, cursors, readers and the like among a dataset's attributes, which worker threads share.
+"""A warning about files, cursors and readers among a dataset's attributes, which worker threads share.
 
-What one thread reads moves the position for all. In a worker process each has its own, at least if it is opened late,
-as it mostly is: so code that is right there gives wrong samples in threads, now and then. The look is a short one: at
-the attributes of the dataset, of datasets that it wraps and of objects of the user's classes, and at the first elements
-of containers among these. An object that has a lock or a memory map as well is taken to know what it does. Libraries
-are recognised by the names of their classes; none is imported.
+A read in one thread moves the position for all threads. In worker processes each has its own handle, at least if it is
+opened late, as it mostly is. So code that is right there sometimes gives wrong samples in threads.
+
+The search is short. It covers the attributes of the dataset, of datasets that it wraps and of objects of user-defined
+classes, and the first elements of containers among these. An object that also has a lock or a memory map is assumed to
+be safe. Libraries are recognised by the names of their classes; none is imported.
 """
 
 import collections
@@ -25,11 +26,11 @@ from torch.utils.data import Dataset
 from ftloader.diagnosis.call_site import is_user_code, warn_user
 
 _OBJECTS: Final = 300
-"""Looked at, all together."""
+"""Most objects that are looked at."""
 _ELEMENTS: Final = 8
-"""Looked at per container."""
+"""Most elements of a container that are looked at."""
 _ATTRIBUTES: Final = 100
-"""Looked at per object."""
+"""Most attributes of an object that are looked at."""
 
 _POSITION: Final = "what one thread reads moves its position for all, so that others read the wrong bytes"
 _ONE_THREAD: Final = "it is for one thread at a time"
@@ -46,7 +47,7 @@ _CLASSES: Final[dict[tuple[str, str], str]] = {
     ("sqlite3", "Cursor"): _POSITION,
     ("lmdb", "Cursor"): _ONE_THREAD,
     ("lmdb", "Transaction"): _ONE_THREAD,
-    ("builtins", "Cursor"): _ONE_THREAD,  # lmdb's classes in C give no module
+    ("builtins", "Cursor"): _ONE_THREAD,  # lmdb's classes in C have no module
     ("builtins", "Transaction"): _ONE_THREAD,
     ("tables", "File"): _ONE_THREAD,
     ("netCDF4", "Dataset"): _ONE_THREAD,
@@ -60,11 +61,11 @@ _CLASSES: Final[dict[tuple[str, str], str]] = {
     ("monai", "Compose"): _NOTHING,
     ("monai", "Randomizable"): "it keeps what it drew for one sample where another thread's sample finds it",
 }
-"""What is wrong with sharing an object, by the top-level package and the name of its class."""
+"""The trouble with sharing an object, by the top-level package and the name of its class."""
 _LOOKED_INTO: Final = ("monai.",)
-"""Modules of installed libraries whose objects are looked into as the user's are."""
+"""Modules of installed libraries whose objects are searched like those of user-defined classes."""
 FILES: Final = (io.IOBase,)
-"""File objects, which have a position. (A memory map has one too, but is read by slices, which do not use it.)"""
+"""File objects, which have a position. A memory map has one too, but is read by slices, which do not use it."""
 _LEAVES: Final = frozenset({str, bytes, int, float, bool, type(None), torch.Tensor, np.ndarray})
 _LOCKS: Final = (
     type(threading.Lock()),
@@ -79,28 +80,28 @@ class Handle(NamedTuple):
     """An object that threads should not share."""
 
     path: str
-    """How it is reached: "dataset.archive"."""
+    """Path to the object: "dataset.archive"."""
     kind: str
-    """The name of its class."""
+    """Name of the object's class."""
     trouble: str
 
 
 class SharedHandles:
-    """Warns of the handles of one loader's dataset, once.
+    """Warning about the handles of one loader's dataset, given once.
 
-    Used by consumers. Two that use it at once may warn twice; hence no lock.
+    Consumers use this object without a lock: two of them at once may only warn twice.
     """
 
     def __init__(self) -> None:
-        self._told = False
+        self._warned = False
 
     def look_at(self, dataset: Any) -> None:
-        if self._told:
+        if self._warned:
             return
         found = list(handles_of(dataset))
         if not found:
             return
-        self._told = True
+        self._warned = True
         first, *more = found
         likewise = f"Likewise {', '.join(handle.path for handle in more[:5])}. " if more else ""
         warn_user(
@@ -112,14 +113,14 @@ class SharedHandles:
 
 
 def handles_of(dataset: Any) -> Iterator[Handle]:
-    """The handles that *dataset* refers to, nearest first."""
+    """Yield the handles that *dataset* refers to, nearest first."""
     queue = collections.deque([("dataset", dataset)])
     seen = {id(dataset)}
     while queue:
         path, value = queue.popleft()
         try:
             trouble = _trouble(value)
-        except Exception:  # of another's property: a stream that was detached, say
+        except Exception:  # raised by a property of the object: a detached stream, say
             continue
         if trouble is not None:
             yield Handle(
@@ -133,9 +134,9 @@ def handles_of(dataset: Any) -> Iterator[Handle]:
 
 
 def _trouble(value: Any) -> str | None:
-    """What is wrong with sharing *value*, if something is."""
+    """Return the trouble with sharing *value*, or None."""
     if isinstance(value, FILES):
-        # A log is written only. Of files in memory there is mostly one for each sample.
+        # A log is only written. A file in memory mostly belongs to one sample.
         mostly_fine = isinstance(value, (io.BytesIO, io.StringIO)) or value is sys.stdin or value is sys.__stdin__
         if mostly_fine or _is_closed(value) or not value.readable() or "a" in str(getattr(value, "mode", "")):
             return None
@@ -151,26 +152,26 @@ def _trouble(value: Any) -> str | None:
 
 
 def _is_closed(value: Any) -> bool:
-    # The ways in which files, archives and h5py's objects say so.
+    # Files, archives and h5py's objects each have their own way to show it.
     return getattr(value, "closed", None) is True or getattr(value, "fp", value) is None or not value
 
 
 def _children(value: Any) -> list[tuple[str, Any]]:
-    """(name, value) of what *value* refers to, as far as it is looked at."""
+    """Return the name and value of each object that *value* refers to and that is worth a look."""
     try:
         if type(value) in (list, tuple):
             return [(f"[{number}]", child) for number, child in enumerate(value[:_ELEMENTS])]
         if type(value) is dict:
             items = list(itertools.islice(value.items(), _ELEMENTS))
-            # By a number there is mostly one for each worker or thread.
+            # A dict with numbers as keys mostly has one handle for each worker or thread.
             return [(f"[{key[:40]!r}]", child) for key, child in items if isinstance(key, str)]
         if not isinstance(value, Dataset) and not _is_of_users_class(value):
             return []
         attributes = list(itertools.islice(object.__getattribute__(value, "__dict__").items(), _ATTRIBUTES))
-    except (AttributeError, RuntimeError):  # it has no attributes; a worker changes them at this moment
+    except (AttributeError, RuntimeError):  # it has no attributes, or a worker is changing them
         return []
     if any(isinstance(child, (*_LOCKS, mmap.mmap)) for _, child in attributes):
-        return []  # or reads the map, not the file
+        return []  # the lock guards the handle, or the map is read instead of the file
     return [(f".{name}", child) for name, child in attributes]
 
 

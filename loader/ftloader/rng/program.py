@@ -14,24 +14,26 @@ import numpy as np
 import torch
 
 from ftloader import fork
+from ftloader.current import this_thread
 from ftloader.rng import generators
-from ftloader.workers.info import thread_info
 
-# One block at a time: else one would save, and later restore, what the other's worker_init_fn has seeded.
+# One block at a time: else one block would save, and later restore, what the worker_init_fn of another has seeded.
 _one_at_a_time = fork.rlock()
 
 _WORDS = 624
-"""Of a Mersenne Twister, which makes as many new ones once they are used up."""
+"""Words in the state of a Mersenne Twister. It makes as many new ones once they are used up."""
 _REFILLS = 64
-"""How often that may have happened in the block to a generator that nobody seeded."""
+"""Number of times that draws during the block may have made new words in a generator that was not seeded."""
 
 
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
-    """After the block the generators of ``random``, NumPy and torch that were seeded in it stand where they stood
-    before. One that other threads have only drawn from goes on. Does nothing in a worker thread: who iterates a loader
-    in a dataset has the generators of the worker."""
-    if thread_info() is not None:
+    """Restore, after the block, the generators of ``random``, NumPy and torch that were seeded in it.
+
+    A generator that other threads have only drawn from is left alone. Does nothing in a worker thread: a dataset that
+    iterates a loader has the worker's generators.
+    """
+    if this_thread.worker is not None:
         yield
         return
     with _one_at_a_time:
@@ -53,14 +55,14 @@ def states() -> dict[str, Any]:
 
 
 def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether *now* is a state that drawing alone has not led to since *before*."""
+    """Return True if draws alone cannot have led from state *before* to state *now*."""
     if before == now:
         return False
     first, last = _words(before), _words(now)
     if first is None or last is None:
         return False
-    drawing = random.Random()  # any Mersenne Twister stands for the others
-    drawing.setstate((3, (*first, _WORDS), None))  # all words are used up
+    drawing = random.Random()  # all three generators are Mersenne Twisters, so any of them can stand for another
+    drawing.setstate((3, (*first, _WORDS), None))  # as if all words were used up
     for _ in range(_REFILLS):
         if drawing.getstate()[1][:-1] == last:
             return False
@@ -69,9 +71,9 @@ def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Of a state as ``generators.save`` gives it; None if it is no Mersenne Twister's."""
+    """Return the words of a state made by ``generators.save``; None if it is not that of a Mersenne Twister."""
     state = saved["state"]
-    if saved["kind"] == "torch":  # see torch_generator for the layout: the seed, and from byte 24 on the words
+    if saved["kind"] == "torch":  # the words start at byte 24: see generators
         return tuple(np.frombuffer(base64.b64decode(state), np.uint64, _WORDS, 24).tolist())
     if saved["kind"] == "random":
         return tuple(state[1][:-1])
@@ -79,7 +81,7 @@ def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What ``torch.manual_seed`` has left for when CUDA is initialised; puts *restore* in its place."""
+    """Return the seeds that ``torch.manual_seed`` has queued until CUDA is initialised. Replace them by *restore*."""
     tracker = getattr(torch.cuda, "_lazy_seed_tracker", None)  # not public; without it nothing is queued
     if tracker is None:
         return {}
@@ -90,10 +92,10 @@ def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def _initial_seed() -> int:
     # This code runs as torch's initial_seed, with the globals of torch's module.
-    info = ftloader_thread_info()  # type: ignore[name-defined]  # noqa: F821
+    info = ftloader_this_thread.worker  # type: ignore[name-defined]  # noqa: F821
     return default_generator.initial_seed() if info is None else info.seed  # type: ignore[name-defined]  # noqa: F821
 
 
-# As worker_info does it for get_worker_info, and for the same reason: user code may hold the function itself.
-torch.random.ftloader_thread_info = thread_info
+# User code may hold the function itself, so the function gets new code. workers.info does the same.
+torch.random.ftloader_this_thread = this_thread
 torch.random.initial_seed.__code__ = _initial_seed.__code__.replace(co_name="initial_seed")

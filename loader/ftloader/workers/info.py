@@ -7,26 +7,17 @@ identity and is given new code that asks the current thread first and then the g
 
 import contextlib
 import sys
-import threading
 from collections.abc import Iterator
 
 from torch.utils.data import get_worker_info
 
-from ftloader import fork
 from ftloader.compat.torch_private import WorkerInfo
 from ftloader.compat.torch_private import collate as _torch_collate
 from ftloader.compat.torch_private import worker as _torch_worker
+from ftloader.current import this_thread
 
 __all__ = ["WorkerInfo", "acting_as", "get_worker_info"]
 
-
-class _ThreadState(threading.local):
-    """Each thread sees and sets its own ``info``; hence no lock."""
-
-    info: WorkerInfo | None = None
-
-
-_state = _ThreadState()
 
 # torch's collate_tensor_fn takes "there is a worker info" for "we are in another process" and then allocates the batch
 # in shared memory. In a worker thread that is slow, eats /dev/shm and marks the batch as shared. So this one caller,
@@ -35,16 +26,11 @@ _SHARED_MEMORY_CODE = _torch_collate.collate_tensor_fn.__code__
 
 
 def _current_thread_info() -> WorkerInfo | None:
-    info = _state.info
+    info = this_thread.worker
     # Frame 0 is this function, 1 is get_worker_info, 2 is its caller.
     if info is not None and sys._getframe(2).f_code is _SHARED_MEMORY_CODE:
         return None
     return info
-
-
-def thread_info() -> WorkerInfo | None:
-    """The info of the loader's worker that the calling thread is; None in any other thread."""
-    return _state.info
 
 
 def _get_worker_info():
@@ -55,23 +41,15 @@ def _get_worker_info():
 @contextlib.contextmanager
 def acting_as(info: WorkerInfo) -> Iterator[None]:
     """Within the block ``get_worker_info()`` returns *info* in this thread only."""
-    previous = _state.info
-    _state.info = info
+    previous = this_thread.worker
+    this_thread.worker = info
     try:
         yield
     finally:
-        _state.info = previous
-
-
-def _forget_after_fork() -> None:
-    # A process forked from a worker thread is not that worker; it may become a
-    # worker process, whose info is torch's global.
-    global _state
-    _state = _ThreadState()
+        this_thread.worker = previous
 
 
 # Assigning __code__ is done once, while this module is imported. A thread that runs
 # get_worker_info at that very moment finishes with the code that it started with.
 _torch_worker._loader_thread_info = _current_thread_info
 get_worker_info.__code__ = _get_worker_info.__code__.replace(co_name="get_worker_info")
-fork.call_in_child(_forget_after_fork)
