@@ -31,10 +31,10 @@ import numpy as np
 from torch.overrides import TorchFunctionMode
 
 from ftloader import fork
-from ftloader.diagnosis.call_site import CallSite, find_call_site
 from ftloader.rng.generators import PROGRAMS
 from ftloader.rng.sample import GlobalRandomWarning
 from ftsafety.audit import torch_operations
+from ftsafety.audit.call_site import CallSite, find_call_site
 
 _CALL: Final = sys.monitoring.events.CALL
 
