@@ -84,7 +84,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             # For data pipes torch wraps what it just got in one that shards them.
             users = init_fn.args[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
-        self._worker_start = WorkerStart(init_fn, self._recipe.policy, self.worker_states())
+        self._worker_start = WorkerStart(init_fn, self._settings.policy, self.worker_states())
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._sampler_error: Exception | None = None
