@@ -2,29 +2,20 @@
 
 import copy
 import inspect
-import logging
 import os
-import sys
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch.utils.data
-from torch.utils.data import IterDataPipe, MapDataPipe
 
 from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
-from ftloader.batch.memory import BufferPool
-from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
+from ftloader.choose import WORKER_METHODS, WorkerMethod, check_thread_arguments, choose_workers, reason_against_threads
+from ftloader.compat.torch_private import BaseDataLoaderIter
 from ftloader.diagnosis.call_site import warn_user
-from ftloader.diagnosis.shared_handles import SharedHandles
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
+from ftloader.iterators.shared import Shared
 from ftloader.iterators.threads import ThreadDataLoaderIter
-from ftloader.rng.global_draws import GlobalDrawCheck
-from ftloader.state.keeper import StateKeeper
-from ftloader.workers.thread import Own, own_of_each
-
-WorkerMethod = Literal["auto", "thread", "process"]
-_CHOICES = get_args(WorkerMethod)
 
 
 class DataLoader[T](torch.utils.data.DataLoader[T]):
@@ -96,23 +87,21 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self.on_error = on_error
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.skipped = SkipLog()
-        self._states = StateKeeper()
-        self._shared_handles, self._global_draws = SharedHandles(), GlobalDrawCheck()  # used with "auto"
-        self._buffers: tuple[tuple[int, bool], BufferPool] | None = None  # and what they were made for
+        self._shared = Shared()
         super().__init__(dataset, *args, **kwargs)
 
     def __setattr__(self, attr: str, val: Any) -> None:
         # Here rather than in properties: torch's class guards attributes this way too,
         # and worker_method stays visible in vars(), where tools look for arguments.
-        if attr == "worker_method" and val not in _CHOICES:
-            raise ValueError(f"worker_method must be one of {', '.join(map(repr, _CHOICES))}, got {val!r}")
+        if attr == "worker_method" and val not in WORKER_METHODS:
+            raise ValueError(f"worker_method must be one of {', '.join(map(repr, WORKER_METHODS))}, got {val!r}")
         elif attr == "on_error":
             ErrorPolicy(val)  # raises if it is none
         elif attr == "snapshot_every_n_steps" and val is not None and (type(val) is not int or val < 1):
             raise ValueError(f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}")
         if attr in (together := ("worker_method", "multiprocessing_context", "dataset")):
             # As the three would be; the constructor sets them one after the other.
-            _check_for_threads(*(val if name == attr else getattr(self, name, None) for name in together))
+            check_thread_arguments(*(val if name == attr else getattr(self, name, None) for name in together))
         super().__setattr__(attr, val)
 
     def state_dict(self) -> dict[str, Any]:
@@ -125,7 +114,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
         ``ftloader.state.format`` describes the dictionary, and what it survives.
         """
-        return self._states.state(self)
+        return self._shared.states.state(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Lets the next ``iter()`` go on where *state_dict* was taken; those after it go through whole epochs.
@@ -149,74 +138,24 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
                 what to do); nothing has changed then. Where only the sampler can tell, the next ``iter()`` or
                 ``next()`` raises it.
         """
-        self._states.load(state_dict, self)
+        self._shared.states.load(state_dict, self)
         self._iterator = None  # persistent workers start anew
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.
-        own = {
-            "_states": copy.copy(self._states),
-            "_shared_handles": SharedHandles(),
-            "_global_draws": GlobalDrawCheck(),
-        }
-        return self.__dict__ | own | {"_buffers": None, "_iterator": None}
-
-    def _memory(self, batches: int, pinned: bool) -> BufferPool:
-        """Return the memory of batches, which the iterators of all epochs share."""
-        wanted = batches, pinned
-        if self._buffers is None or self._buffers[0] != wanted:
-            self._buffers = wanted, BufferPool(batches, pinned)
-        return self._buffers[1]
+        return self.__dict__ | {"_shared": copy.copy(self._shared), "_iterator": None}
 
     def _get_iterator(self) -> BaseDataLoaderIter:
-        if self.num_workers > 0:
-            self.check_worker_number_rationality()
-            if self.worker_method == "thread":
-                return ThreadDataLoaderIter(self)
-            if self.worker_method == "auto":
-                against, owned = self._reason_against_threads()
-                choice = "threads: the GIL is off" if against is None else f"processes: {against}"
-                logging.getLogger("ftloader").info("worker_method='auto' takes %s", choice)
-                if against is None:
-                    if self._dataset_kind == DatasetKind.Map:
-                        self._shared_handles.look_at(self.dataset)
-                    return ThreadDataLoaderIter(self, owned)
         if self.num_workers == 0:
             return SerialDataLoaderIter(self)
-        return ProcessDataLoaderIter(self)
-
-    def _advice(self) -> tuple[SharedHandles | None, GlobalDrawCheck | None]:
-        """What looks for things to warn of where threads were not asked for by name."""
-        if self.worker_method == "thread":
-            return None, None
-        return self._shared_handles, self._global_draws
-
-    def _plain_reason_against_threads(self) -> str | None:
-        """One that is known without a look at the dataset."""
-        if self.multiprocessing_context is not None:
-            return "multiprocessing_context is given"
-        return "the GIL is on" if sys._is_gil_enabled() else None
-
-    def _reason_against_threads(self) -> tuple[str | None, list[Own] | None]:
-        """Why "auto" takes processes; else what the worker threads use, unless it is to be copied later.
-        Anew for each iterator, since a dataset may open a file meanwhile."""
-        if (reason := self._plain_reason_against_threads()) is not None:
-            return reason, None
-        if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
-            return "the dataset is a data pipe", None
-        # The iterator loads a state into the dataset before the copies are made.
-        early = not self._states.is_loaded
-        original = Own(self.dataset, self.collate_fn, self.worker_init_fn)
-        try:
-            owned = own_of_each(original, self._dataset_kind, self.num_workers if early else 1)
-        except TypeError as error:
-            return str(error), None
-        return None, owned if early else None
+        self.check_worker_number_rationality()
+        choice = choose_workers(self)
+        return ThreadDataLoaderIter(self, choice.copies) if choice.threads else ProcessDataLoaderIter(self)
 
     def check_worker_number_rationality(self) -> None:
         """Warns, as torch's class does, if there are more workers than usable CPUs."""
         threads = self.worker_method == "thread" or (
-            self.worker_method == "auto" and self._plain_reason_against_threads() is None
+            self.worker_method == "auto" and reason_against_threads(self) is None
         )
         if self.num_workers == 0 or not threads:
             super().check_worker_number_rationality()
@@ -230,22 +169,6 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
                 "create. More help where samples are waited for (files, network), and slow down where they are "
                 "computed."
             )
-
-
-def _check_for_threads(worker_method: Any, multiprocessing_context: Any, dataset: Any) -> None:
-    if worker_method != "thread":
-        return
-    if multiprocessing_context is not None:
-        raise ValueError(
-            "multiprocessing_context says how worker processes are started, but "
-            "worker_method='thread' uses none: leave it out, or use "
-            "worker_method='process' (or 'auto', which then uses processes)"
-        )
-    if isinstance(dataset, (IterDataPipe, MapDataPipe)):
-        raise ValueError(
-            "an IterDataPipe or MapDataPipe cannot be loaded by worker threads: use worker_method='process' (or "
-            "'auto', which then uses processes), or write the pipeline as a Dataset or IterableDataset"
-        )
 
 
 def _full_signature() -> inspect.Signature:

@@ -71,7 +71,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             loader._auto_collation, loader.collate_fn, loader.drop_last, ErrorPolicy(loader.on_error)
         )
         self._skip_log = loader.skipped
-        self._keeper = loader._states
+        self._shared = loader._shared
+        self._keeper = self._shared.states
         with self._keeper.starting() as resume:
             check_workers(resume, loader)
             self._load_dataset(loader, resume)

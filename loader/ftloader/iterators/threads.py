@@ -35,9 +35,10 @@ from ftloader.compat.torch_private import DatasetKind
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.rng import program as global_generators
 from ftloader.workers.consumer_modes import ConsumerModes
+from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.messages import Departure, Result, Task
 from ftloader.workers.pool import WorkerPool, WorkerThread
-from ftloader.workers.thread import Own, Plan, WorkerContext, own_of_each
+from ftloader.workers.thread import Plan, WorkerContext
 
 
 class State(enum.Enum):
@@ -58,7 +59,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         ValueError: if ``prefetch_factor`` is 0.
     """
 
-    def __init__(self, loader: Any, owned: list[Own] | None = None) -> None:
+    def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
         super().__init__(loader)
         if not loader.prefetch_factor:
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
@@ -66,19 +67,21 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._in_order = loader.in_order
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
         # In the making or finished, held by the consumer, and one it is about to drop.
-        self._memory = loader._memory(self._max_dispatched + 2, self._pin_memory)
-        self._shared_handles, self._global_draws = loader._advice()
+        self._memory = self._shared.memory(self._max_dispatched + 2, self._pin_memory)
+        self._warns = loader.worker_method != "thread"
+        if self._warns and self._dataset_kind == DatasetKind.Map:
+            self._shared.handles.look_at(self._dataset)
         self._departures: list[BaseException] = []  # why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is
         # for a certain worker; any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
-        self._start_workers(loader, owned)
+        self._start_workers(loader, copies)
         self._begin_epoch()
 
     # Life
 
-    def _start_workers(self, loader: Any, owned: list[Own] | None = None) -> None:
-        """*owned*: what ``own_of_each`` gives, if it has been asked already."""
+    def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
+        """Start one thread for each of *copies*, which are made here unless the choice of threads has made them."""
         plan = Plan(
             settings=self._settings,
             dataset_kind=self._dataset_kind,
@@ -91,10 +94,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
         )
         # Here, in the consumer, so that no two copies are made at the same time.
-        if owned is None:
-            original = Own(self._dataset, loader.collate_fn, loader.worker_init_fn)
-            owned = own_of_each(original, self._dataset_kind, self._num_workers)
-        self._contexts = tuple(WorkerContext(plan, i, own) for i, own in enumerate(owned))
+        if copies is None:
+            original = UserObjects(self._dataset, loader.collate_fn, loader.worker_init_fn)
+            copies = copies_for_workers(original, self._dataset_kind, self._num_workers)
+        self._contexts = tuple(WorkerContext(plan, i, own) for i, own in enumerate(copies))
         # How the workers build a batch together; None if each batch is one worker's.
         self._hints: BatchHints | None = None
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
@@ -190,10 +193,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _advise(self) -> None:
         """Warns of what the first batch has shown."""
-        if self._global_draws is not None:
-            self._global_draws.report()
-        if self._shared_handles is not None and self._handed_over == 1 and not self._private_queues:
-            self._shared_handles.look_at(self._dataset)
+        if self._warns:
+            self._shared.global_draws.report()
+            if self._handed_over == 1 and not self._private_queues:
+                self._shared.handles.look_at(self._dataset)
 
     def _next_data(self) -> Any:
         try:
@@ -325,9 +328,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return True  # a None only wakes: the pool was stopped
 
     def _wait_for_message(self) -> bool:
-        if self._global_draws is None or not self._results.empty():
+        if not self._warns or not self._results.empty():
             return self._receive(self._timeout)
-        with self._global_draws.waiting(self._pool.threads):
+        with self._shared.global_draws.waiting(self._pool.threads):
             return self._receive(self._timeout)
 
     def _receive_all(self) -> None:

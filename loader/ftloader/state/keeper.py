@@ -1,4 +1,4 @@
-"""The state of a loader, between its iterators: kept by ``DataLoader`` as ``_states``."""
+"""The state of a loader, between its iterators: kept by ``DataLoader`` in what its iterators share."""
 
 import copy
 from collections.abc import Iterator, Mapping

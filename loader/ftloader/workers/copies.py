@@ -23,11 +23,12 @@ import pickle
 import threading
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from ftloader.compat.torch_private import DatasetKind
 from ftloader.rng.generators import PROGRAMS
 
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict, tuple, bytes})
@@ -36,9 +37,35 @@ _CTYPES = (ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
 _SHARED_BY_PROCESSES = ("multiprocessing.", "torch.multiprocessing.")
 
 
-class Original:
-    """A dataset and functions as they are now, ready to be copied together any number of times. Raises ``TypeError`` if
-    they hold what cannot be copied, such as an open file."""
+class UserObjects(NamedTuple):
+    """The user-supplied objects that one worker uses."""
+
+    dataset: Any
+    collate_fn: Callable[[Any], Any]
+    worker_init_fn: Callable[[int], Any] | None
+
+
+def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
+    """Return the objects that each of *count* worker threads uses.
+
+    The workers of a map-style dataset share the original: that is the memory which threads save. Those of an
+    iterable-style dataset get a deep copy each, as processes do.
+
+    Raises:
+        TypeError: if something in the objects cannot be copied.
+    """
+    if dataset_kind == DatasetKind.Map:
+        return [original] * count
+    template = Template(*original)
+    return [UserObjects(*template.copy()) for _ in range(count)]
+
+
+class Template:
+    """A dataset and functions, pickled once and copied together any number of times.
+
+    Raises:
+        TypeError: if something in them cannot be copied, such as an open file.
+    """
 
     def __init__(self, dataset: Any, *functions: Callable | None) -> None:
         self._names = type(dataset).__name__, "worker_init_fn or collate_fn"

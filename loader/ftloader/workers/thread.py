@@ -10,10 +10,9 @@ import ctypes
 import os
 import sys
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -24,7 +23,7 @@ from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.state.shares import WorkerState, fresh_share
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
-from ftloader.workers.copies import Original
+from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import WorkerInfo, acting_as
 from ftloader.workers.messages import Departure, Order, Result, Task
 
@@ -47,19 +46,11 @@ class Plan:
     pin_memory_device_index: int | None
 
 
-class Own(NamedTuple):
-    """What of the user's a worker uses."""
-
-    dataset: Any
-    collate_fn: Callable[[Any], Any]
-    worker_init_fn: Callable[[int], Any] | None
-
-
 class WorkerContext:
     """The user's side of one worker: its view of the dataset, its info, its fetcher. Made by the consumer, which keeps
     it alive and hands it over with each task; then owned by the worker thread."""
 
-    def __init__(self, plan: Plan, worker_id: int, own: Own) -> None:
+    def __init__(self, plan: Plan, worker_id: int, own: UserObjects) -> None:
         self.plan = plan
         self._worker_id = worker_id
         self.dataset, collate_fn, self._worker_init_fn = own
@@ -127,19 +118,6 @@ class WorkerContext:
             share = fresh_share((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
         state = replace(plan.states[self._worker_id], share=share)
         return IterableFetcher(self._settings, dataset, self._worker_id, state)
-
-
-def own_of_each(original: Own, dataset_kind: int, count: int) -> list[Own]:
-    """What each of *count* workers uses.
-
-    Map-style: the original, shared by all workers, which is where threads save the memory that processes spend on
-    copies. Iterable-style: a copy in depth for each worker, as processes have it.
-    Raises ``TypeError`` if it cannot be copied.
-    """
-    if dataset_kind == DatasetKind.Map:
-        return [original] * count
-    pickled = Original(*original)
-    return [Own(*pickled.copy()) for _ in range(count)]
 
 
 def run_worker(

@@ -15,8 +15,8 @@ from ftloader.compat.torch_private import DatasetKind
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.call_site import is_user_code, treat_as_engine
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
+from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.info import WorkerInfo, acting_as
-from ftloader.workers.thread import Own, own_of_each
 from ftsafety.audit.comparison import Frozen, Raised, freeze
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
@@ -69,7 +69,7 @@ class IterableLoads:
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
-        ((dataset, *_),) = own_of_each(Own(self.dataset, list, None), DatasetKind.Iterable, 1)
+        ((dataset, *_),) = copies_for_workers(UserObjects(self.dataset, list, None), DatasetKind.Iterable, 1)
         with _worker(key, self._threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))

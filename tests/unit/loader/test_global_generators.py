@@ -244,13 +244,13 @@ def epochs_until_reported(loader):
 @pytest.mark.parametrize("persistent", [False, True])
 def test_auto_warns_once_for_each_loader(dataset, persistent, gil_is_off):
     dl = DataLoader(dataset, num_workers=2, persistent_workers=persistent)
-    dl._global_draws._waits_left = 1000
+    dl._shared.global_draws._waits_left = 1000
     (entry,) = epochs_until_reported(dl)
     # A wait may begin or end between the two draws.
     assert re.search(r" use (random|torch's default generator|random and torch's default g\w+)\.", str(entry.message))
     assert entry.filename == __file__
     again = copy.copy(dl)
-    again._global_draws._waits_left = 1000
+    again._shared.global_draws._waits_left = 1000
     assert len(epochs_until_reported(again)) == 1
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
-from ftloader.workers.copies import Original
+from ftloader.workers.copies import Template
 
 
 class Holder:
@@ -19,12 +19,12 @@ class Holder:
 
 
 def copied(**values):
-    return Original(Holder(**values)).copy()[0]
+    return Template(Holder(**values)).copy()[0]
 
 
 def test_members_are_copied_in_depth_and_keep_their_identity():
     shard = {"done": [1, 2]}
-    one, other = (Original(Holder(a=shard, b=shard)).copy()[0] for _ in range(2))
+    one, other = (Template(Holder(a=shard, b=shard)).copy()[0] for _ in range(2))
     assert one.a is one.b and one.a == shard
     one.a["done"].append(3)
     assert shard == other.a == {"done": [1, 2]}

@@ -1,0 +1,71 @@
+"""The choice between worker threads and worker processes, and its reason."""
+
+import logging
+import sys
+from typing import Any, Literal, NamedTuple, get_args
+
+from torch.utils.data import IterDataPipe, MapDataPipe
+
+from ftloader.workers.copies import UserObjects, copies_for_workers
+
+WorkerMethod = Literal["auto", "thread", "process"]
+WORKER_METHODS = get_args(WorkerMethod)
+
+
+class Choice(NamedTuple):
+    """The kind of workers for one iterator."""
+
+    threads: bool
+    copies: list[UserObjects] | None = None
+    """The objects that each worker thread uses, where the choice had to make them; None: still to be made."""
+
+
+def choose_workers(loader: Any) -> Choice:
+    """Return the kind of workers for the next iterator of *loader*, and tell the logger ``ftloader`` about "auto".
+
+    The choice is made for each iterator, since a dataset may have opened a file since the last one.
+    """
+    if loader.worker_method != "auto":
+        return Choice(loader.worker_method == "thread")
+    reason, copies = reason_against_threads(loader), None
+    if reason is None:
+        # The iterator loads a saved state into the dataset before the workers' copies are made. Then one copy shows
+        # whether that will be possible.
+        resumes = loader._shared.states.is_loaded
+        objects = UserObjects(loader.dataset, loader.collate_fn, loader.worker_init_fn)
+        try:
+            copies = copies_for_workers(objects, loader._dataset_kind, 1 if resumes else loader.num_workers)
+        except TypeError as error:
+            reason = str(error)
+        if resumes:
+            copies = None
+    taken = "threads: the GIL is off" if reason is None else f"processes: {reason}"
+    logging.getLogger("ftloader").info("worker_method='auto' takes %s", taken)
+    return Choice(reason is None, copies)
+
+
+def reason_against_threads(loader: Any) -> str | None:
+    """Return why "auto" takes processes, as far as that is known without copying the dataset; None for threads."""
+    if loader.multiprocessing_context is not None:
+        return "multiprocessing_context is given"
+    if sys._is_gil_enabled():
+        return "the GIL is on"
+    if isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
+        return "the dataset is a data pipe"
+    return None
+
+
+def check_thread_arguments(worker_method: Any, multiprocessing_context: Any, dataset: Any) -> None:
+    """Raise ``ValueError`` if ``worker_method="thread"`` cannot go with the other two arguments."""
+    if worker_method != "thread":
+        return
+    if multiprocessing_context is not None:
+        raise ValueError(
+            "multiprocessing_context says how worker processes are started, but worker_method='thread' uses none: "
+            "leave it out, or use worker_method='process' (or 'auto', which then uses processes)"
+        )
+    if isinstance(dataset, (IterDataPipe, MapDataPipe)):
+        raise ValueError(
+            "an IterDataPipe or MapDataPipe cannot be loaded by worker threads: use worker_method='process' (or "
+            "'auto', which then uses processes), or write the pipeline as a Dataset or IterableDataset"
+        )
