@@ -98,6 +98,18 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
     return runs
 
 
+# Two runs that take about as long, for two processors.
+QUICK = {
+    "quick: the loader": ["unit/loader"],
+    "quick: all else": ["unit/bench", "unit/runtime", "unit/safety", "conformance", "native"],
+}
+
+
+def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
+    """Return the runs of --quick, in one twin: no images, no browser and no programs."""
+    return [_pytest(title, twin, folders, ["--quick", *arguments]) for title, folders in QUICK.items()]
+
+
 def run(runs: list[TestRun], selection: bool) -> int:
     """Run all of `runs`; return the exit status, 0 if all passed.
 

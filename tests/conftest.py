@@ -29,6 +29,7 @@ hypothesis.settings.load_profile("default")
 def pytest_addoption(parser):
     group = parser.getgroup("ft-env")
     group.addoption("--long", action="store_true", help="run the tests that are marked long, too")
+    group.addoption("--quick", action="store_true", help="leave out tests that are marked slow or that start programs")
     group.addoption("--minutes", type=float, help="tests/stress: minutes for all scenarios together (a soak)")
     group.addoption("--seed", type=int, default=0, help="tests/stress: what the random choices begin with")
     group.addoption("--stress-report", metavar="FILE", help="tests/stress: write what each scenario did, as JSON")
@@ -36,7 +37,20 @@ def pytest_addoption(parser):
     group.addoption("--soak-seed", type=int, default=0, help="tests/soak: what the random choices begin with")
 
 
+# Fixtures that start a program, which imports torch for seconds.
+STARTS_PROGRAMS = {"command", "environment", "run_bench", "run_script", "shell_environment", "start_python", "supervisor"}
+
+
+def quick(item):
+    """True if --quick runs a test."""
+    slow = any(item.get_closest_marker(name) for name in ("long", "slow"))
+    return not (slow or STARTS_PROGRAMS.intersection(item.fixturenames))
+
+
 def pytest_collection_modifyitems(config, items):
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if not quick(item)])
+        items[:] = [item for item in items if quick(item)]
     for item in items:
         marker = item.get_closest_marker("long")
         if marker and not config.getoption("--long"):
