@@ -38,7 +38,7 @@ def pytest_addoption(parser):
 
 
 # Fixtures that start a program, which imports torch for seconds.
-STARTS_PROGRAMS = {"command", "environment", "run_bench", "run_script", "shell_environment", "start_python", "supervisor"}
+STARTS_PROGRAMS = {"command", "environment", "run_bench", "run_script", "shell_environment", "start_python"}
 
 
 def quick(item):
