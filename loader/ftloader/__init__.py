@@ -11,7 +11,7 @@ A batch's way, with worker threads, and the file of each step:
     sampler -> dispatch (thread_iterator) -> dataset[i] (assembly, fetch) -> its slot of the batch (slots, layout,
     buffers) -> hand-over in order (thread_iterator) -> training loop
 
-What the threads are: thread_worker, worker_pool; what they say to each other: messages. Without workers and with
+What the threads are: thread, pool; what they say to each other: messages. Without workers and with
 processes: serial_iterator, process_iterator. What belongs to a sample: random, on_error, error_notes.
 Stop and resume: state. For datasets: decode, datasets, path_table, cache.
 """

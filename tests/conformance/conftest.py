@@ -11,9 +11,9 @@ from ftloader import DataLoader
 from ftloader.batch import layout
 
 # A machine that stands still for some seconds is no failure.
-from ftloader.workers import pool as worker_pool
+from ftloader.workers import exit as program_exit
 
-worker_pool.JOIN_LIMIT = 60.0
+program_exit.JOIN_LIMIT = 60.0
 
 PROCESSES = pytest.mark.thread_unsafe(reason="forks, which must not happen while other threads run tests")
 SERIAL = {"num_workers": 0}

@@ -13,8 +13,8 @@ from ftloader import fork
 from ftloader.cache.errors import CacheError
 from ftloader.cache.pace import Pace
 from ftloader.cache.store import Store
-from ftloader.workers import pool as worker_pool
-from ftloader.workers.pool import WorkerThread
+from ftloader.workers import exit as program_exit
+from ftloader.workers.exit import WorkerThread
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Seconds; each is twice as long as the one before, and up to a half shorter by chance."""
@@ -58,7 +58,7 @@ class Fetchers:
         self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
 
     def start(self) -> None:
-        worker_pool.end_with_program(self)
+        program_exit.register(self)
         for thread in self.threads:
             thread.start()
 
@@ -95,13 +95,13 @@ class Fetchers:
             self._stopped = True
             self._changed.notify_all()
         self._store.stop()
-        worker_pool.forget(self)
+        program_exit.unregister(self)
 
     def join(self) -> None:
         """Waits for the threads, after ``stop``; those that a source holds up are named in a warning."""
-        limit = worker_pool.JOIN_LIMIT
-        if stuck := worker_pool.join_all(self.threads, limit):
-            worker_pool.report_stuck(stuck, limit, "It ends when that call returns; its sample is thrown away.")
+        limit = program_exit.JOIN_LIMIT
+        if stuck := program_exit.join_all(self.threads, limit):
+            program_exit.report_stuck(stuck, limit, "It ends when that call returns; its sample is thrown away.")
 
     def outlives_main_thread(self) -> bool:
         """As a worker pool's."""

@@ -13,7 +13,7 @@ States of an iterator (``State``), with every transition:
 
 The sampler and all bookkeeping belong to the thread that is inside ``__next__`` or ``_reset``, which hold one lock:
 several threads may share an iterator, each batch goes to one of them. Workers never see the iterator (see
-``worker_pool``).
+``workers.pool``).
 """
 
 import enum
@@ -36,8 +36,9 @@ from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.rng import program as global_generators
 from ftloader.workers.consumer_modes import ConsumerModes
 from ftloader.workers.copies import UserObjects, copies_for_workers
+from ftloader.workers.exit import WorkerThread
 from ftloader.workers.messages import Departure, Result, Task
-from ftloader.workers.pool import WorkerPool, WorkerThread
+from ftloader.workers.pool import WorkerPool
 from ftloader.workers.thread import Plan, WorkerContext
 
 
@@ -157,7 +158,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return State.SHUT_DOWN if stopped and state is not State.EXHAUSTED else state
 
     def close(self) -> None:
-        """Ends the workers and waits for them, up to ``worker_pool.JOIN_LIMIT`` seconds.
+        """Ends the workers and waits for them, up to ``program_exit.JOIN_LIMIT`` seconds.
 
         May be called from any thread, at any time and repeatedly.
         """

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from ftloader import DataLoader
-from ftloader.workers import pool as worker_pool
+from ftloader.workers import exit as program_exit
 from tests.stress.engine import Scenario
 from tests.worker_threads import worker_threads
 
@@ -63,7 +63,7 @@ class _Storm(Scenario):
     @classmethod
     def set_up(cls):
         # For good: the process is the scenario's own.
-        worker_pool.JOIN_LIMIT = JOINING
+        program_exit.JOIN_LIMIT = JOINING
         warnings.simplefilter("error", RuntimeWarning)
         warnings.filterwarnings("ignore", "This DataLoader will create")
 

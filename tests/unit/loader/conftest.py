@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ftloader.batch import layout
-from ftloader.workers import pool as worker_pool
+from ftloader.workers import exit as program_exit
 from tests.checkout import importable
 
 # A machine that stands still for some seconds is no failure. Programs that the tests start have the default.
-worker_pool.JOIN_LIMIT = 60.0
+program_exit.JOIN_LIMIT = 60.0
 
 
 @pytest.fixture(params=["thread", "process"])

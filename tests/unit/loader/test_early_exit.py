@@ -13,7 +13,7 @@ import torch
 
 from ftloader import DataLoader
 from ftloader.iterators.threads import State
-from ftloader.workers import pool as worker_pool
+from ftloader.workers import exit as program_exit
 from ftloader.workers.pool import WorkerPool
 from tests.interruption import interrupted_at
 from tests.worker_threads import PREFIX, worker_threads
@@ -349,7 +349,7 @@ def test_the_last_batches_of_an_epoch_are_freed_while_persistent_workers_wait():
 
 
 def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch):
-    monkeypatch.setattr(worker_pool, "JOIN_LIMIT", 0.2)
+    monkeypatch.setattr(program_exit, "JOIN_LIMIT", 0.2)
     waiting, release = threading.Event(), threading.Event()
 
     class Stuck(Endless):
@@ -390,7 +390,7 @@ def test_dropped_by_its_own_worker():
 
 
 def test_no_record_is_kept_of_pools_that_have_ended():
-    before = set(worker_pool._live)
+    before = set(program_exit._live)
     for _ in range(3):
         for _batch in DataLoader(Endless(), num_workers=2, worker_method="thread"):
             break
@@ -398,7 +398,7 @@ def test_no_record_is_kept_of_pools_that_have_ended():
         dropper = threading.Thread(target=box.clear)
         dropper.start()
         dropper.join()
-    assert worker_pool._live <= before
+    assert program_exit._live <= before
     assert collect_until(lambda: worker_threads() == [])
 
 

@@ -254,9 +254,9 @@ print(status(child), [lock.locked() for lock in locks])
 def test_a_fork_does_not_wait_for_a_finalizer_that_waits_for_a_worker(run):
     """A garbage collection that strikes while an object with a lock is made, which a fork waits for."""
     body = """
-import ftloader.workers.pool
+import ftloader.workers.exit
 from ftloader import fork
-ftloader.workers.pool.JOIN_LIMIT = 1000
+ftloader.workers.exit.JOIN_LIMIT = 1000
 inside, leave = threading.Event(), threading.Event()
 class Stuck(Data):
     def __getitem__(self, index):

@@ -247,8 +247,8 @@ print(next(iterator).item())
 
 STUCK = """
 import ctypes, signal, warnings
-import ftloader.workers.pool
-ftloader.workers.pool.JOIN_LIMIT = %s
+import ftloader.workers.exit
+ftloader.workers.exit.JOIN_LIMIT = %s
 inside = threading.Event()
 entered = threading.Semaphore(0)
 def block():

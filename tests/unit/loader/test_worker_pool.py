@@ -7,8 +7,9 @@ import threading
 import pytest
 
 from ftloader import fork
-from ftloader.workers import pool as worker_pool
-from ftloader.workers.pool import WorkerPool, WorkerThread
+from ftloader.workers import exit as program_exit
+from ftloader.workers.exit import WorkerThread
+from ftloader.workers.pool import WorkerPool
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -54,14 +55,14 @@ def test_join_all(stuck):
     ended.start()
     not_started = WorkerThread(target=int)
     everybody = [*stuck, ended, not_started, threading.current_thread()]
-    assert worker_pool.join_all(everybody, limit=0.1) == stuck
-    assert worker_pool.join_all([ended, not_started], limit=1000) == []
+    assert program_exit.join_all(everybody, limit=0.1) == stuck
+    assert program_exit.join_all([ended, not_started], limit=1000) == []
     assert not ended.is_alive()
 
 
 def test_report(stuck):
     with pytest.warns(RuntimeWarning) as caught:
-        worker_pool.report_stuck(stuck, 0.1, "It goes on.")
+        program_exit.report_stuck(stuck, 0.1, "It goes on.")
     text = str(caught[0].message)
     assert text.startswith("worker-0, worker-1, worker-2 did not end within 0.1 s of being told to")
     assert "It goes on." in text
@@ -76,9 +77,9 @@ def test_report_where_no_file_can_be_made(stuck, monkeypatch):
     def refuse(*args, **kwargs):
         raise FileNotFoundError("no usable temporary directory")
 
-    monkeypatch.setattr(worker_pool.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(program_exit.tempfile, "TemporaryFile", refuse)
     with pytest.warns(RuntimeWarning, match="worker-2 did not end") as caught:
-        worker_pool.report_stuck(stuck, 0.1, "It goes on.")
+        program_exit.report_stuck(stuck, 0.1, "It goes on.")
     assert "stacks not available: no usable temporary directory" in str(caught[0].message)
 
 

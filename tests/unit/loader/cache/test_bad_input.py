@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ftloader.cache import CacheError
-from ftloader.workers import pool as worker_pool
+from ftloader.workers import exit as program_exit
 from tests.unit.loader.cache.sources import Failing, Numbered, check, keys_of
 from tests.unit.loader.cache.test_store import on_disk
 
@@ -257,7 +257,7 @@ def test_two_trainers_on_one_directory(opened, tmp_path):
 
 
 def test_a_source_that_never_answers_is_named(opened, monkeypatch):
-    monkeypatch.setattr(worker_pool, "JOIN_LIMIT", 0.2)
+    monkeypatch.setattr(program_exit, "JOIN_LIMIT", 0.2)
     gate, asked = threading.Event(), threading.Event()
 
     class Silent(Numbered):
@@ -279,7 +279,7 @@ def test_a_source_that_never_answers_is_named(opened, monkeypatch):
 
 @pytest.mark.filterwarnings("error")
 def test_a_source_that_never_answers_leaves_no_lock_where_warnings_are_errors(opened, monkeypatch):
-    monkeypatch.setattr(worker_pool, "JOIN_LIMIT", 0.2)
+    monkeypatch.setattr(program_exit, "JOIN_LIMIT", 0.2)
     gate = threading.Event()
     cache = opened(Numbered(5, gate=gate), fetchers=1)
     try:

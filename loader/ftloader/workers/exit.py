@@ -1,0 +1,196 @@
+"""The end of the program: worker threads that are still there are told to end and waited for, with a limit.
+
+Workers of iterators that are still in use when the program ends are stopped in two steps, with the technique of
+``concurrent.futures.thread``:
+
+1. When the main thread has ended, before the interpreter waits for the other threads and before any function registered
+   with ``atexit``, which may close what workers use. Groups used by a thread that the interpreter waits for go on.
+2. When all those threads have ended, as a function of ``atexit``: groups that are left, and those made since.
+
+Each wait takes ``JOIN_LIMIT`` seconds at most, for all threads together. A worker that user code holds up is then named
+with its stack, and left behind.
+"""
+
+import atexit
+import contextlib
+import faulthandler
+import multiprocessing.util
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ftloader import fork
+from ftloader.diagnosis.call_site import warn_user
+
+JOIN_LIMIT = 5.0
+"""Seconds to wait for workers that were told to end, the time torch grants its worker processes. A worker only needs
+longer if a single sample does. Read at each wait."""
+
+
+class WorkerThread(threading.Thread):
+    """A thread that the exit of the interpreter waits for: here, with a limit.
+
+    Python itself waits for a thread without a limit (``daemon=False``) or not at all. So it is started as a daemon
+    thread, and is none to those that ask afterwards: a thread that user code starts in it is no daemon thread either.
+    """
+
+    pid = None
+    """What asks for a worker's process must not find one: killing it would kill the program."""
+    abandoned = False
+    """Whether the exit has waited for it in vain."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments, daemon=True)
+
+    def run(self) -> None:
+        self._daemonic = False
+        super().run()
+
+
+# Waiting
+
+
+def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:
+    """Waits for *threads* to end, up to *limit* seconds in all. Returns those that have not, but for the calling
+    thread, which cannot wait for itself, and those not started."""
+    deadline = time.monotonic() + limit
+    started = [thread for thread in threads if thread.ident not in (None, threading.get_ident())]
+    for thread in started:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return [thread for thread in started if thread.is_alive()]
+
+
+def report_stuck(threads: list[threading.Thread], limit: float, consequence: str) -> None:
+    """A ``RuntimeWarning`` that *threads* did not end within *limit* seconds, with the stack of each."""
+    warn_user(
+        f"{', '.join(thread.name for thread in threads)} did not end within {limit:.3g} s of being told to: a call "
+        "into the dataset, collate_fn, worker_init_fn or a cache's source has not returned, or the machine gives it no "
+        "time to run. "
+        f"{consequence} Stack:\n{_stacks(threads)}",
+        RuntimeWarning,
+    )
+
+
+def _stacks(threads: list[threading.Thread]) -> str:
+    """The stacks of running threads as text: by ``faulthandler``, which stops all threads while it reads (CPython issue
+    128400). Walking the frames of a running thread is not safe without the GIL."""
+    try:
+        # A file, since faulthandler writes to a descriptor; it names 100 threads at most.
+        with tempfile.TemporaryFile("w+", errors="replace") as file:
+            faulthandler.dump_traceback(file)
+            file.seek(0)
+            stacks = dict(re.findall(r"hread (0x\w+).*\n((?: .*\n)*)", file.read()))
+    except OSError as error:
+        return f"(stacks not available: {error})\n"
+    # With the system's id, which tells apart equally named workers of several loaders; without the first four frames
+    # (threading's and WorkerThread's), which all have.
+    return "\n".join(
+        f"{thread.name} (thread {thread.native_id}, most recent call first):\n"
+        + ("".join(stacks.get(f"0x{thread.ident:016x}", "").splitlines(True)[:-4]) or "  (not available)\n")
+        for thread in threads
+    )
+
+
+# The end of the program
+
+
+class ThreadGroup(Protocol):
+    """Worker threads that end with the program: those of a pool, or of a cache."""
+
+    @property
+    def threads(self) -> tuple[WorkerThread, ...]: ...
+
+    def stop(self) -> None: ...
+
+    def outlives_main_thread(self) -> bool: ...
+
+
+def register(group: ThreadGroup) -> None:
+    """Stop *group* at the end of the program and wait for it; in a forked child it is forgotten."""
+    _live.add(group)
+
+
+def unregister(group: ThreadGroup) -> None:
+    """Forget *group*, which has been told to end."""
+    _live.discard(group)
+
+
+def is_too_late() -> bool:
+    """True if the last step has begun: no later one would end a new thread. To be asked after ``register``."""
+    return _closed
+
+
+# Groups not told to end. No lock, which a finalizer could not take: adding, discarding and
+# copying are single atomic operations of a built-in set whose elements hash by identity.
+_live: set[ThreadGroup] = set()
+_closed = False  # goes from False to True once, in the second step
+
+
+def _end_first() -> None:
+    _end([pool for pool in list(_live) if not pool.outlives_main_thread()])
+
+
+def _end_last() -> None:
+    global _closed
+    _closed = True
+    _end(list(_live))
+
+
+def _end(pools: list[ThreadGroup]) -> None:
+    """Ends *pools*, and waits for all workers that were told to end, now or before."""
+    for pool in pools:
+        pool.stop()
+    going_on = {thread for pool in list(_live) for thread in pool.threads}
+    workers = [thread for thread in threading.enumerate() if isinstance(thread, WorkerThread)]
+    ending = [thread for thread in workers if thread not in going_on and not thread.abandoned]
+    limit, began = JOIN_LIMIT, time.monotonic()
+    try:
+        stuck = join_all(ending, limit)
+    except KeyboardInterrupt:  # Ctrl-C: the user has waited long enough
+        limit = time.monotonic() - began
+        stuck = join_all(ending, 0)
+    for thread in ending:
+        thread.abandoned = True  # so that the second step does not name it again
+    if not stuck:
+        return
+    try:
+        report_stuck(stuck, limit, "The interpreter exits without waiting any longer.")
+    except Exception as error:  # where warnings are errors the warning itself: nothing must stop the exit
+        with contextlib.suppress(Exception):  # stderr may be closed
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+
+
+class _EndOfThread:
+    """Kept in the local storage of the thread that forked, so that it dies with it. If it ends in the child as threads
+    do, no exit hook runs, and the process lives for as long as any worker."""
+
+    def __del__(self) -> None:
+        for pool in list(_live or ()):  # None when modules have been torn down
+            if not pool.outlives_main_thread():
+                pool.stop()
+
+
+_local = threading.local()
+
+
+def _begin_anew_in_child() -> None:
+    """Only the forking thread exists in the child, and it is the main thread there."""
+    global _live, _closed, _local
+    _live, _closed = set(), False
+    _local = threading.local()
+    _local.end = _EndOfThread()
+
+
+def _register_last_step(_: object = None) -> None:
+    atexit.register(_end_last)
+
+
+threading._register_atexit(_end_first)  # type: ignore[attr-defined]  # not public
+_register_last_step()
+# A child of multiprocessing forgets the functions that its parent registered.
+multiprocessing.util.register_after_fork(_register_last_step, _register_last_step)
+fork.call_in_child(_begin_anew_in_child)
