@@ -31,7 +31,7 @@ all. The run ends as soon as the throughput of every step is known to --precisio
 """
 
 ENDPOINTS = """\
-A twin's ENDPOINT is a Python executable, or unix:PATH of a `python -m ftbench.trial_server` that runs in
+A twin's ENDPOINT is a Python executable, or unix:PATH of a `python -m ftbench.trial.server` that runs in
 another container. Without --twin, the Python that runs this is measured alone.
 
 """

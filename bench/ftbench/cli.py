@@ -8,11 +8,12 @@ from pathlib import Path
 
 from ftbench.arguments import Options, UsageError, compare_parser, parse, report_parser
 from ftbench.data.images import ImageError
-from ftbench.document.results import Results, ResultsError, find, load, write_atomically
+from ftbench.document.store import Results, ResultsError, find, load, write_atomically
 from ftbench.plan.sizing import DoesNotFit
-from ftbench.rounds.trials import TrialFailed
+from ftbench.trial.process import TrialFailed
+from ftrun import escape
 from ftrun.configurations import TWIN, this_twin
-from ftrun.escape import any_locale, terminal
+from ftrun.escape import any_locale
 from ftrun.inline_metadata import MetadataError, dependencies
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
@@ -29,11 +30,11 @@ def _read(path: Path) -> dict:
 def report_main(arguments: list[str]) -> int:
     """``python -m ftbench report PATH``: make PNG, page and tables again from results.json."""
     options = report_parser().parse_args(arguments)
-    from ftbench.report import page, texts
+    from ftbench.report import markdown, page, terminal
 
     document = _read(options.path)
     if options.markdown:
-        print(texts.summary(document), end="", flush=True)
+        print(markdown.summary(document), end="", flush=True)
         return 0
     file = find(options.path)
     for name, content in page.files(document):
@@ -44,7 +45,7 @@ def report_main(arguments: list[str]) -> int:
                 f"cannot write {name} beside {file}: {error.strerror}. Copy results.json to a "
                 "directory that you can write to, and report that"
             ) from error
-    texts.show(document, file.parent / "report.html")
+    terminal.show(document, file.parent / "report.html")
     return 0
 
 
@@ -122,14 +123,17 @@ def run_main(arguments: list[str]) -> int:
                     status, why = 2, str(error)
                     this.stop(why)
             if why:
-                print(f"bench: {terminal(why)}", file=sys.stderr)
+                print(f"bench: {escape.terminal(why)}", file=sys.stderr)
             if not this.document["scenarios"]:
                 why = "" if status else ": " + "; ".join(f"{s['what']}: {s['why']}" for s in this.document["skipped"])
-                print(f"bench: no round was finished, so there is nothing to report{terminal(why)}", file=sys.stderr)
+                print(
+                    f"bench: no round was finished, so there is nothing to report{escape.terminal(why)}",
+                    file=sys.stderr,
+                )
                 return status or 1
             this.save()
             assert results.directory, "made by saving"
-            from ftbench.report import page, texts
+            from ftbench.report import page, terminal
 
             written = None
             try:
@@ -140,7 +144,7 @@ def run_main(arguments: list[str]) -> int:
             finally:  # what was measured is shown, whether or not a file could be written
                 # Whoever reads stdout may have gone (| head), which rich answers with SystemExit.
                 with contextlib.suppress(BrokenPipeError, SystemExit):
-                    texts.show(this.document, written)
+                    terminal.show(this.document, written)
         finally:
             results.discard_empty_root()
         return status
@@ -157,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
             return compare_main(arguments[1:])
         return run_main(arguments)
     except (UsageError, ImageError, DoesNotFit, ResultsError) as error:
-        print(f"bench: {terminal(str(error))}", file=sys.stderr)
+        print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
         return 1 if isinstance(error, ResultsError) else 2
     except KeyboardInterrupt:  # before anything was begun: see Interruption
         return 130

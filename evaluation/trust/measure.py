@@ -26,7 +26,7 @@ from evaluation.trust import planted
 from ftbench.arguments import Options, number
 from ftbench.data.images import ImageError
 from ftbench.data.sources import Sources
-from ftbench.document.results import write_atomically
+from ftbench.document.store import write_atomically
 from ftbench.machine.disturbance import between, counters, marks
 from ftbench.plan.contestants import Pair, worker_counts
 from ftbench.plan.metrics import METRICS
@@ -34,10 +34,10 @@ from ftbench.plan.sizing import DoesNotFit
 from ftbench.rounds.controller import WorkDiffers
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Display, Notes
-from ftbench.rounds.trials import TrialFailed
 from ftbench.rounds.twins import Twins
 from ftbench.stats import statistics, waterfall
 from ftbench.stats.statistics import NO_DIFFERENCE, Ratio
+from ftbench.trial.process import TrialFailed
 from ftrun import environment
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from ftbench.data import synthesis
-from ftbench.document.results import load
-from ftbench.report import charts, findings, pictures, words
+from ftbench.document.store import load
+from ftbench.report import charts, conclusions, draw, phrases
 from ftbench.report import page as pages
 from ftrun.configurations import this_twin
 from tests.browser import devtools
@@ -140,8 +140,8 @@ def assert_quiet(browser: devtools.Browser) -> None:
 
 def in_order(document: dict) -> list[charts.Chart]:
     """The charts of a document's page as they follow each other in it."""
-    first = [findings.waterfall_chart(document, fall) for fall in document["waterfalls"]]
-    first += filter(None, [findings.overview(document)])
+    first = [conclusions.waterfall_chart(document, fall) for fall in document["waterfalls"]]
+    first += filter(None, [conclusions.overview(document)])
     found = [
         chart
         for scenario in document["scenarios"]
@@ -153,9 +153,9 @@ def in_order(document: dict) -> list[charts.Chart]:
 def hovering(chart: charts.Chart) -> list[str]:
     """What a chart says of its values on hovering."""
     picture = chart.picture
-    if isinstance(picture, pictures.Rows):
+    if isinstance(picture, draw.Rows):
         return [row.hover for row in picture.rows]
-    steps = [math.ceil(len(line.x) / pictures.MOST_MARKS) for line in picture.lines]
+    steps = [math.ceil(len(line.x) / draw.MOST_MARKS) for line in picture.lines]
     return [text for line, step in zip(picture.lines, steps) for text in (*line.hover[:-1:step], line.hover[-1])]
 
 
@@ -168,7 +168,7 @@ def test_page_of_a_real_run(browser, run, tmp_path):
     assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in in_order(document)]
     (scenario,) = document["scenarios"]
     chain, measured, *_ = drawn
-    write = words.metric(scenario).write
+    write = phrases.metric(scenario).write
     medians = {write(c["metrics"]["throughput"]["median"]) for c in scenario["analysis"]["contestants"]}
     assert medians <= set(measured["texts"])
     # The start, two steps, and the whole; of each its processes.
@@ -207,8 +207,8 @@ def test_tables_hold_the_documents_figures(browser, page, many):
         assert head == list(chart.table.head)
         assert rows == [[cell.strip() for cell in row] for row in chart.table.rows]
     for scenario in many["scenarios"]:
-        metric = words.metric(scenario)
-        head, *rows = tables[f"chart-{words.slug(scenario['name'] + '-' + metric.name)}"]
+        metric = phrases.metric(scenario)
+        head, *rows = tables[f"chart-{phrases.slug(scenario['name'] + '-' + metric.name)}"]
         medians = [row[head.index(f"median, {metric.unit}")] for row in rows]
         assert sorted(medians) == sorted(
             metric.write(c["metrics"][metric.name]["median"]) for c in scenario["analysis"]["contestants"]
@@ -248,7 +248,7 @@ def test_values_show_on_hovering(browser, page, many):
         wanted = hovering(chart)
         # Marks of curves may lie on each other.
         assert len(shown) == len(wanted) and set(shown) <= set(wanted) and len(set(shown)) >= len(wanted) / 2
-        assert isinstance(chart.picture, pictures.Curves) or shown == wanted
+        assert isinstance(chart.picture, draw.Curves) or shown == wanted
     first = hovering(next(chart for chart in in_order(many) if chart.name == "sizes-throughput"))[0]
     assert first.count("\n") == 4 and "median" in first and "rounds" in first
 

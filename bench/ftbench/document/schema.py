@@ -1,4 +1,4 @@
-"""The JSON schema (draft 7) of results.json, made of the classes of ftbench.document.form.
+"""The JSON schema (draft 7) of results.json, made of the classes of ftbench.document.model.
 
 `python -m ftbench.document.schema` prints it.
 """
@@ -7,7 +7,7 @@ import json
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ftbench.document.form import OPTIONAL, Results
+from ftbench.document.model import OPTIONAL, Results
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 

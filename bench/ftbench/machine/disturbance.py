@@ -110,7 +110,7 @@ def together(parts: Sequence[Mapping]) -> dict:
 class State(TypedDict):
     """The machine between rounds."""
 
-    # What is said of each field stands in the JSON schema of results.json (ftbench.document.form).
+    # What is said of each field stands in the JSON schema of results.json (ftbench.document.model).
     load: Annotated[
         list[Annotated[float, {"minimum": 0}]] | None,
         {"minItems": 3, "maxItems": 3},

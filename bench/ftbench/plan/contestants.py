@@ -41,7 +41,7 @@ class Contestant:
 class Target:
     """What the project wants a ratio to be."""
 
-    # What is said of each field stands in the JSON schema of results.json (ftbench.document.form).
+    # What is said of each field stands in the JSON schema of results.json (ftbench.document.model).
     at: Annotated[Literal["least", "most"], "whether the ratio should be at least or at most this"]
     value: Annotated[float, {"exclusiveMinimum": 0}, "the ratio that is wanted"]
 

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 from ftbench.plan.metrics import METRICS
-from ftbench.report import words
+from ftbench.report import phrases
 from ftbench.stats.compare import Change, Comparison
 from ftrun.escape import one_line
 
 
 def _head(name: str, where: str, document: dict) -> Iterator[str]:
     yield f"{name}: {where}"
-    yield f"   {document['started']}, revision {words.revision(document)}, {document['status']}"
-    yield f"   {words.machine(document)}"
-    for line in words.builds(document):
+    yield f"   {document['started']}, revision {phrases.revision(document)}, {document['status']}"
+    yield f"   {phrases.machine(document)}"
+    for line in phrases.builds(document):
         yield f"   {line}"
 
 
@@ -54,15 +54,17 @@ def _block(title: str, changes: list) -> Iterator[str]:
         far = max(max(c.ratio, 1 / c.ratio) for c in rest)
         why = "too few rounds to tell" if untold else "no change that can be told from noise"
         yield (
-            f"  {'unknown  ' if untold else 'unchanged'} {words.count(len(rest), 'figure')} of {METRICS[metric].noun}, "
-            f"at most {words.change(far)} apart: {why}"
+            f"  {'unknown  ' if untold else 'unchanged'} {phrases.count(len(rest), 'figure')} of "
+            f"{METRICS[metric].noun}, at most {phrases.change(far)} apart: {why}"
         )
 
 
 def describe(change: Change) -> str:
     """A change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
     metric = METRICS[change.metric]
-    said = words.outcome(metric, {"ratio": change.ratio, "low": change.low, "high": change.high, "verdict": "changed"})
+    said = phrases.outcome(
+        metric, {"ratio": change.ratio, "low": change.low, "high": change.high, "verdict": "changed"}
+    )
     if change.is_ratio:
         return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {said}"
     of = "" if metric.name == "throughput" else f"{metric.noun} "
@@ -74,15 +76,15 @@ def conclusion(comparison: Comparison) -> str:
     if not comparison.changes:
         return "Nothing could be compared."
     changed = comparison.beyond_noise
-    of = words.count(len(comparison.changes), "figure")
+    of = phrases.count(len(comparison.changes), "figure")
     if not any(c.low is not None for c in comparison.changes):
         return f"Of {of} none can be told from noise: three rounds are needed in both runs."
     if not changed:
         return f"Of {of} none changed beyond the noise; that is not to say that nothing changed."
     values = [c for c in changed if not c.is_ratio]
     better = sum(c.better for c in values)
-    ratios = words.count(len(changed) - len(values), "ratio")
+    ratios = phrases.count(len(changed) - len(values), "ratio")
     return (
         f"Of {of} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
-        f"{words.count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
+        f"{phrases.count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
     )

@@ -1,4 +1,4 @@
-"""Which charts a scenario gets, and what they show; ftbench.report.pictures draws them.
+"""Which charts a scenario gets, and what they show; ftbench.report.draw draws them.
 
 Beside its metrics a trial keeps values under a name: those that follow something are curves over it, many without an
 order are distributions, and a few are a measurement like any other.
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy
 
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.report import tables, words
-from ftbench.report.pictures import MOST_MARKS, Axis, Bars, Boxes, Chart, Curves, Line, Ratios, Row, Rows
+from ftbench.report import phrases, tables
+from ftbench.report.draw import MOST_MARKS, Axis, Bars, Boxes, Chart, Curves, Line, Ratios, Row, Rows
 from ftbench.report.tables import Measured, Table
 from ftbench.stats.statistics import median
 
@@ -62,11 +62,11 @@ def charts(scenario: dict) -> list[Chart]:
 def _title(name: str) -> str:
     """What values kept under this name are."""
     known = METRICS[name].title if name in METRICS else name.replace("_", " ")
-    return TITLES.get(name) or words.capital(known.replace("-", " "))
+    return TITLES.get(name) or phrases.capital(known.replace("-", " "))
 
 
 def _name(*parts: object) -> str:
-    return words.slug("-".join(str(part) for part in parts if part))
+    return phrases.slug("-".join(str(part) for part in parts if part))
 
 
 def _measured(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
@@ -76,7 +76,7 @@ def _measured(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Char
         return
     table = tables.measured(scenario, metric)
     alt = f" {metric.noun} in {metric.unit}: " + "; ".join(
-        f"{words.full_title(scenario, m.contestant)} {metric.write(m.median)}" for m in found
+        f"{phrases.full_title(scenario, m.contestant)} {metric.write(m.median)}" for m in found
     )
 
     def chart(number: int, which: str, caption: str, kind: str, picture: Rows | Curves, own: str = "") -> Chart:
@@ -92,7 +92,7 @@ def _measured(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Char
         caption = "Medians; lines from the lowest round to the highest."
         for number, count in enumerate(reversed(some)):
             of = [m for m in found if count in (None, m.workers)]
-            which = words.workers(count) if count is not None and len(some) > 1 else ""
+            which = phrases.workers(count) if count is not None and len(some) > 1 else ""
             picture = _over_cases(scenario, metric, of, counts)
             scales = " Logarithmic scales." if picture.logarithmic else ""
             yield chart(
@@ -103,10 +103,10 @@ def _measured(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Char
     else:  # with and without workers is a curve, be it a short one
         if len(cases) > 1:
             most = [m for m in found if m.workers == counts[-1]]
-            yield chart(0, f" with {words.workers(counts[-1])}", RANGES, "Bars of", _bars(scenario, metric, most))
+            yield chart(0, f" with {phrases.workers(counts[-1])}", RANGES, "Bars of", _bars(scenario, metric, most))
         caption = "Mean over the rounds; lines: one standard deviation either way."
         for number, case in enumerate(cases, len(cases) > 1):
-            which = words.case_title(scenario, case)
+            which = phrases.case_title(scenario, case)
             picture = _over_workers(scenario, metric, [m for m in found if m.case == case], counts)
             own = "more cases" if number >= MOST_FACETS else ""
             yield chart(number, which and f", {which}", caption, "Curves over the number of workers of", picture, own)
@@ -123,7 +123,7 @@ def _hover(scenario: dict, metric: Metric, m: Measured) -> str:
     deviation = f"\nmean {metric.write(m.mean)} ± {metric.write(m.deviation)}" if len(m.values) > 1 else ""
     rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (", ..." if len(m.values) > 8 else "")
     return (
-        f"{words.full_title(scenario, m.contestant)}\nmedian {metric.write(m.median)} {metric.unit}"
+        f"{phrases.full_title(scenario, m.contestant)}\nmedian {metric.write(m.median)} {metric.unit}"
         f"\n{metric.write(m.low)} to {metric.write(m.high)}{deviation}\nrounds: {rounds}"
     )
 
@@ -133,9 +133,9 @@ def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> Bars:
     named = len({m.series for m in found}) > MOST_SERIES
     groups: dict[str, list[Row]] = {}
     for m in found if scenario["cases"] else sorted(found, key=lambda m: m.workers):
-        workers = "" if named and len(counts) > 1 else words.workers(m.workers)
-        heading = ", ".join(filter(None, (words.case_title(scenario, m.case), workers)))
-        label = words.own_title(m.contestant) if named else ""
+        workers = "" if named and len(counts) > 1 else phrases.workers(m.workers)
+        heading = ", ".join(filter(None, (phrases.case_title(scenario, m.case), workers)))
+        label = phrases.own_title(m.contestant) if named else ""
         hover = _hover(scenario, metric, m)
         row = Row(label, m.median, m.low, m.high, hover, *m.series, text=metric.write(m.median))
         groups.setdefault(heading, []).append(row)
@@ -152,19 +152,19 @@ def _on_an_axis(scenario: dict) -> bool:
 def _over_cases(scenario: dict, metric: Metric, found: Sequence[Measured], counts: Sequence[int]) -> Curves:
     places = {case["name"]: case["value"] for case in scenario["cases"]}
     unit, title, values = scenario["case_unit"], scenario["case_axis"] or "case", sorted(places.values())
-    wide = min(values) > 0 and (unit in SHORT_UNITS or words.far_apart(values))
+    wide = min(values) > 0 and (unit in SHORT_UNITS or phrases.far_apart(values))
     if unit and unit not in SHORT_UNITS:  # a mark has no room for it
         title, unit = f"{title}, {unit}", ""
     lines = []
     for (config, variant, workers), own in _by(found, lambda m: (*m.series, m.workers)).items():
         own.sort(key=lambda m: places[m.case])
-        name = words.label(config, variant) + (f", x{workers}" if len(counts) > 1 else "")
+        name = phrases.label(config, variant) + (f", x{workers}" if len(counts) > 1 else "")
         points = [(places[m.case], m.median, m.low, m.high, _hover(scenario, metric, m)) for m in own]
         x, y, low, high, hover = zip(*points, strict=True)
         lines.append(Line(config, variant, name, x, y, low, high, hover, counts.index(workers)))
     ideal = [(x, 1.0) for x in values] if metric.ideal == "1" else []
-    axis = Axis(title, values, [words.quantity(value, unit) for value in values], wide)
-    far = words.far_apart([end for m in found for end in (m.low, m.high)])
+    axis = Axis(title, values, [phrases.quantity(value, unit) for value in values], wide)
+    far = phrases.far_apart([end for m in found for end in (m.low, m.high)])
     return Curves(lines, axis, metric.unit, far, ideal=ideal)
 
 
@@ -175,7 +175,7 @@ def _over_workers(scenario: dict, metric: Metric, found: Sequence[Measured], cou
             (m.workers, m.mean, m.mean - m.deviation, m.mean + m.deviation, _hover(scenario, metric, m)) for m in own
         ]
         x, y, low, high, hover = zip(*points, strict=True)
-        lines.append(Line(*series, words.label(*series), x, y, low, high, hover))
+        lines.append(Line(*series, phrases.label(*series), x, y, low, high, hover))
     # What nothing can be better than: as many times the best of one worker as there are workers.
     one = 1.0 if metric.ideal else max((m.mean for m in found if m.workers == 1), default=0.0)
     ideal = [(n, one if metric.ideal == "1" else n * one) for n in counts]
@@ -187,29 +187,29 @@ def _over_workers(scenario: dict, metric: Metric, found: Sequence[Measured], cou
 
 def _ratios(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
     """The ratios that a picture has room for: of another metric than the scenario's, between the same."""
-    every = words.comparisons(scenario, metric.name)
-    pairs = {(c["numerator"], c["denominator"]) for c in words.pictured(scenario)}
+    every = phrases.comparisons(scenario, metric.name)
+    pairs = {(c["numerator"], c["denominator"]) for c in phrases.pictured(scenario)}
     chosen = [c for c in every if (c["numerator"], c["denominator"]) in pairs]
     if not chosen:
         return
     groups: dict[str, list[Row]] = {}
     for c in chosen:
-        a, b = words.pair(scenario, c)
-        title = (words.title if a["case"] == b["case"] else words.title_with_case)(scenario, c)
-        hover, said = f"{c['title']}\n{words.times(c['mean'])} ({words.interval(c)})", words.short(c)
+        a, b = phrases.pair(scenario, c)
+        title = (phrases.title if a["case"] == b["case"] else phrases.title_with_case)(scenario, c)
+        hover, said = f"{c['title']}\n{phrases.times(c['mean'])} ({phrases.interval(c)})", phrases.short(c)
         target = None
-        if wanted := words.target(c):
+        if wanted := phrases.target(c):
             hover, said, target = f"{hover}\ntarget {wanted}", f"{said}; target {wanted}", c["target"]["value"]
-        shown = words.shown(c)
+        shown = phrases.shown(c)
         row = Row(title, c["mean"], c["low"], c["high"], hover, detail=said, shown=shown, target=target)
-        groups.setdefault(words.case_of(scenario, c), []).append(row)
+        groups.setdefault(phrases.case_of(scenario, c), []).append(row)
     about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
     yield Chart(
         _name(scenario["name"], metric.name, "ratios"),
         f"{about}, and is it certain?",
         f"Ratios of {metric.noun} within rounds, with 95% confidence intervals.",
         f"Ratios of {metric.noun}: "
-        + "; ".join(f"{words.title_with_case(scenario, c)} {words.short(c)}" for c in chosen),
+        + "; ".join(f"{phrases.title_with_case(scenario, c)} {phrases.short(c)}" for c in chosen),
         Ratios(list(groups.items()), f"ratio of {metric.noun}"),
         tables.ratios(scenario, every),
         folded,
@@ -255,7 +255,7 @@ def _kept(scenario: dict) -> list[Chart]:
         many = max(len(each.pooled) for each in entries) >= FEWEST * len(scenario["rounds"])
         if not curves and (many or name not in METRICS):
             # One of what the scenario is about is shown, the others on request.
-            about = many and entries[0].rounds[0]["unit"] == words.metric(scenario).unit
+            about = many and entries[0].rounds[0]["unit"] == phrases.metric(scenario).unit
             first = about and all(chart.folded for chart in found)
             found.append(_pooled(scenario, name, entries, many, "" if first else _title(name)))
     return found
@@ -265,7 +265,7 @@ def _courses(scenario: dict, name: str, entries: Sequence[Kept]) -> Iterator[Cha
     """Curves over the course of a trial, a chart for each case; one curve if all are the same."""
     unit, over = entries[0].rounds[0]["unit"], entries[0].rounds[0]["over"]["title"]
     label = _title(name)
-    titles = [words.full_title(scenario, each.contestant) for each in entries]
+    titles = [phrases.full_title(scenario, each.contestant) for each in entries]
     curves = [each.curve() for each in entries]
     table = Table(
         ("contestant", f"first {over}", f"{unit} there", "at the end", "largest of any round"),
@@ -308,8 +308,8 @@ def _courses(scenario: dict, name: str, entries: Sequence[Kept]) -> Iterator[Cha
             # With cases, those of the most workers have the picture; the table has all.
             if not case or c["workers"] == most:
                 count = f", x{c['workers']}" if several and not case and c["workers"] else ""
-                lines.append(line(title, c, curve, words.label(c["config"], c["variant"]) + count))
-        which = [words.case_title(scenario, case), words.workers(most) if most else ""] if case else []
+                lines.append(line(title, c, curve, phrases.label(c["config"], c["variant"]) + count))
+        which = [phrases.case_title(scenario, case), phrases.workers(most) if most else ""] if case else []
         heading = ": ".join(filter(None, (label, ", ".join(filter(None, which)))))
         yield chart(number, heading, caption, lines, "" if number < MOST_FACETS else f"more of {label}")
 
@@ -322,7 +322,7 @@ def _pooled(scenario: dict, name: str, entries: Sequence[Kept], many: bool, fold
     groups: dict[str, list[Row]] = {}
     cells, said = [], []
     for each in entries:
-        c, values, full = each.contestant, each.pooled, words.full_title(scenario, each.contestant)
+        c, values, full = each.contestant, each.pooled, phrases.full_title(scenario, each.contestant)
         ends = (0.01, 0.99) if many else (0, 1)
         # The smallest value that at least such a share of all do not exceed: always one that was measured.
         found = numpy.quantile(values, (ends[0], 0.25, 0.5, 0.75, ends[1]), method="inverted_cdf")
@@ -333,9 +333,9 @@ def _pooled(scenario: dict, name: str, entries: Sequence[Kept], many: bool, fold
         if len(entries) <= MOST_BOXES or c["workers"] == most:
             text = f"{middle:.3g} · {high:.3g}" if many else f"{middle:.4g}"
             hover = f"{full}\nmedian {middle:.4g} {unit}\n{reach}"
-            who = words.own_title(c), middle, low, high, hover, c["config"], c["variant"]
+            who = phrases.own_title(c), middle, low, high, hover, c["config"], c["variant"]
             row = Row(*who, text=text, quartiles=(first, third))
-            groups.setdefault(words.case_title(scenario, c["case"]), []).append(row)
+            groups.setdefault(phrases.case_title(scenario, c["case"]), []).append(row)
     caption = "Median; lines: from the lowest value to the highest."
     if many:
         caption = (

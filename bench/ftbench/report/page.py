@@ -18,8 +18,8 @@ import jinja2
 import matplotlib.style
 from matplotlib.figure import Figure
 
-from ftbench.report import charts, findings, repeat, safety, tables, texts, words
-from ftbench.report.pictures import Chart
+from ftbench.report import charts, commands, conclusions, markdown, phrases, safety, tables
+from ftbench.report.draw import Chart
 from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
 from ftrun.escape import terminal
 
@@ -43,31 +43,31 @@ ABOVE = "above"
 
 def files(document: dict) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of the pictures of waterfalls, scenarios and samples, of report.html and summary.md."""
-    yield from _pictures(findings.told(document))
+    yield from _pictures(conclusions.told(document))
     yield "report.html", page(document)
-    yield "summary.md", texts.summary(document).encode()
+    yield "summary.md", markdown.summary(document).encode()
 
 
 def _pictures(document: dict) -> Iterator[tuple[str, bytes]]:
     alarm = document["status"] != "complete"
     if document["waterfalls"]:
-        falls = [findings.waterfall_chart(document, fall) for fall in document["waterfalls"]]
+        falls = [conclusions.waterfall_chart(document, fall) for fall in document["waterfalls"]]
         yield "waterfall.png", _saved(falls, "png", heading(document), alarm)
     told = {fall["scenario"] for fall in document["waterfalls"]}
     for scenario in document["scenarios"]:
         # As part of a path a name is not to be trusted: the document may come from elsewhere.
-        name = words.slug(scenario["name"])
+        name = phrases.slug(scenario["name"])
         shown = [] if scenario["name"] in told else [c for c in charts.charts(scenario) if not c.folded]
         if shown:
             yield f"{name}.png", _saved(shown, "png", heading(document, scenario), alarm)
-        samples = words.picture(scenario)
+        samples = phrases.picture(scenario)
         if samples is not None:
             yield f"{name}-samples.png", samples
 
 
 def page(document: dict) -> bytes:
     """The complete HTML page, UTF-8."""
-    written, document = document, findings.told(document)
+    written, document = document, conclusions.told(document)
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -77,16 +77,16 @@ def page(document: dict) -> bytes:
         lstrip_blocks=True,
     )
     scenarios = [_scenario(document, scenario) for scenario in document["scenarios"]]
-    overview = findings.overview(document)
+    overview = conclusions.overview(document)
     text = templates.get_template("report.html.jinja").render(
         document=document,
         scenarios=scenarios,
         waterfalls=[_waterfall(document, fall) for fall in document["waterfalls"]],
         overview=_drawn([overview], heading(document)) if overview else [],
-        findings=findings,
-        repeat=repeat,
+        conclusions=conclusions,
+        commands=commands,
         safety=safety,
-        words=words,
+        phrases=phrases,
         palette=PALETTE,
         results=_link("application/json", json.dumps(written, separators=(",", ":"), allow_nan=False).encode()),
     )
@@ -95,14 +95,14 @@ def page(document: dict) -> bytes:
 
 def heading(document: dict, scenario: dict | None = None) -> list[str]:
     """What is written above pictures that are shown without the page."""
-    machine = words.machine(document).split(", Linux")[0]
+    machine = phrases.machine(document).split(", Linux")[0]
     if scenario is None:
-        return ["What removing the GIL does to data loading", *filter(None, [words.state(document)]), machine]
+        return ["What removing the GIL does to data loading", *filter(None, [phrases.state(document)]), machine]
     plain = sorted({twin["interpreter"]["build"] for twin in document["environment"]["twins"].values()})
     return [
         f"{scenario['name']}: {scenario['description']}",
-        *filter(None, (scenario["note"], words.state(document))),
-        f"{machine}; {', '.join(plain)}; {words.rounds(scenario)}",
+        *filter(None, (scenario["note"], phrases.state(document))),
+        f"{machine}; {', '.join(plain)}; {phrases.rounds(scenario)}",
     ]
 
 
@@ -122,10 +122,10 @@ def _drawn(shown: Sequence[Chart], above: Sequence[str], beside: Sequence[str] =
 
 def _waterfall(document: dict, fall: dict) -> dict:
     """What the template says of a waterfall."""
-    advised, code = findings.advice(document, fall)
-    chart, beside = findings.waterfall_chart(document, fall), findings.beside(document, fall)
+    advised, code = conclusions.advice(document, fall)
+    chart, beside = conclusions.waterfall_chart(document, fall), conclusions.beside(document, fall)
     return {
-        "sentence": words.capital(findings.sentence(document, fall)),
+        "sentence": phrases.capital(conclusions.sentence(document, fall)),
         "charts": _drawn([chart], heading(document), beside),
         "advice": advised,
         "code": code,
@@ -134,14 +134,14 @@ def _waterfall(document: dict, fall: dict) -> dict:
 
 def _scenario(document: dict, scenario: dict) -> dict:
     """What the template says of a scenario."""
-    samples = words.picture(scenario)
+    samples = phrases.picture(scenario)
     every = charts.charts(scenario)
     shown = [chart for chart in every if not chart.folded]
     folded = [chart for chart in every if chart.folded]
     return {
         "data": scenario,
-        "id": "scenario-" + words.slug(scenario["name"]),
-        "verdict": findings.verdict(scenario),
+        "id": "scenario-" + phrases.slug(scenario["name"]),
+        "verdict": conclusions.verdict(scenario),
         "rounds_table": tables.rounds(scenario),
         "charts": _drawn(shown, heading(document, scenario)),
         "folded": _drawn(folded, heading(document, scenario)),

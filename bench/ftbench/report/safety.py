@@ -1,6 +1,6 @@
 """The thread-safety suite's outcome: in sentences, as a table, and what each failure said."""
 
-from ftbench.report import repeat
+from ftbench.report import commands
 from ftbench.report.tables import Table
 from ftbench.rounds import stress
 from ftrun.escape import one_line
@@ -23,7 +23,7 @@ def passed(document: dict) -> bool:
 def sentences(document: dict) -> list[str]:
     """What came of it, or that it was not run; of what is missing, the command that gives it."""
     part = document.get("stress")
-    again = f"To run it: {repeat.stress(document)}"
+    again = f"To run it: {commands.stress(document)}"
     if part is None:
         why = (
             " was not run, since the measurement did not come to its end"

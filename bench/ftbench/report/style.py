@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ftbench.report import words
+from ftbench.report import phrases
 from ftrun.escape import one_line
 
 # Of the page and of what is no configuration's in charts: for light and for dark.
@@ -120,7 +120,7 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
         if len(marks) <= most:
             break
     marks = marks[:: math.ceil(len(marks) / most) or 1]
-    return marks, [words.amount(mark, unit) for mark in marks]
+    return marks, [phrases.amount(mark, unit) for mark in marks]
 
 
 def ratio_marks(least: float, most: float) -> Sequence[float]:

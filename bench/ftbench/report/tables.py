@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.metrics import Metric
 from ftbench.plan.variants import VARIANTS
-from ftbench.report import words
+from ftbench.report import phrases
 from ftbench.stats.waterfall import in_each_process
 
 
@@ -90,8 +90,8 @@ def measured(scenario: dict, metric: Metric) -> Table:
     write = metric.write
     return _table(
         [
-            (scenario["case_axis"] or "case", False, lambda m: words.case_title(scenario, m.case)),
-            ("contestant", False, lambda m: words.own_title(m.contestant)),
+            (scenario["case_axis"] or "case", False, lambda m: phrases.case_title(scenario, m.case)),
+            ("contestant", False, lambda m: phrases.own_title(m.contestant)),
             (f"median, {metric.unit}", True, lambda m: write(m.median)),
             ("lowest", True, lambda m: write(m.low)),
             ("highest", True, lambda m: write(m.high)),
@@ -107,14 +107,14 @@ def ratios(scenario: dict, comparisons: Sequence[dict]) -> Table:
     """Comparisons with their intervals and verdicts."""
     return _table(
         [
-            (scenario["case_axis"] or "case", False, lambda c: words.case_of(scenario, c)),
+            (scenario["case_axis"] or "case", False, lambda c: phrases.case_of(scenario, c)),
             ("comparison", False, lambda c: c["title"]),
-            ("ratio", True, lambda c: words.times(c["mean"])),
-            ("95% CI", True, words.interval),
-            ("could have seen", True, lambda c: words.change(c["resolution"]) if c["resolution"] else ""),
-            ("p, adjusted", True, lambda c: "" if c["q"] is None else words.probability(c["q"])),
-            ("verdict", False, lambda c: words.short(c)),
-            ("target", False, words.target),
+            ("ratio", True, lambda c: phrases.times(c["mean"])),
+            ("95% CI", True, phrases.interval),
+            ("could have seen", True, lambda c: phrases.change(c["resolution"]) if c["resolution"] else ""),
+            ("p, adjusted", True, lambda c: "" if c["q"] is None else phrases.probability(c["q"])),
+            ("verdict", False, lambda c: phrases.short(c)),
+            ("target", False, phrases.target),
         ],
         comparisons,
     )
@@ -124,9 +124,9 @@ def outcomes(scenario: dict, comparisons: Sequence[dict]) -> Table:
     """Comparisons in words."""
     return _table(
         [
-            ("comparison", False, lambda c: words.title_with_case(scenario, c)),
-            (f"{words.metric(scenario).noun} (95% confidence interval)", False, lambda c: words.short(c)),
-            ("target", False, words.target),
+            ("comparison", False, lambda c: phrases.title_with_case(scenario, c)),
+            (f"{phrases.metric(scenario).noun} (95% confidence interval)", False, lambda c: phrases.short(c)),
+            ("target", False, phrases.target),
         ],
         comparisons,
     )

@@ -18,13 +18,13 @@ from ftbench.machine.disturbance import State, state
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.contestants import Contestant, reduce
 from ftbench.plan.variants import VARIANTS
-from ftbench.rounds.endpoints import Endpoint, Trial
 from ftbench.rounds.progress import Display
-from ftbench.rounds.trials import TrialFailed
 from ftbench.rounds.work import Work
 from ftbench.stats import allocation
 from ftbench.stats.allocation import Costs
 from ftbench.stats.statistics import FEWEST_ROUNDS
+from ftbench.trial.endpoints import Endpoint, Trial
+from ftbench.trial.process import TrialFailed
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
 

@@ -16,12 +16,12 @@ from ftbench.plan.scenario import OWN, Case, Scenario
 from ftbench.plan.variants import VARIANTS
 from ftbench.rounds.controller import Controller, Round
 from ftbench.rounds.progress import Display, Notes
-from ftbench.rounds.trials import TrialFailed
 from ftbench.rounds.twins import Twins
 from ftbench.rounds.work import PREFETCH_FACTOR, CaseWork, Work, warmup_batches
 from ftbench.scenarios import own
 from ftbench.stats import statistics
 from ftbench.stats.waterfall import in_each_process, precise, trials_of
+from ftbench.trial.process import TrialFailed
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
 

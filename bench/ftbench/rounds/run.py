@@ -15,16 +15,16 @@ from typing import Any
 from ftbench.arguments import Options
 from ftbench.data import images
 from ftbench.data.sources import Sources
-from ftbench.document.results import SCHEMA_VERSION, Results
+from ftbench.document.store import SCHEMA_VERSION, Results
 from ftbench.machine import disturbance
 from ftbench.plan import sizing
 from ftbench.rounds import stress
 from ftbench.rounds.controller import Unavailable, WorkDiffers
 from ftbench.rounds.measurement import Measurement, source
 from ftbench.rounds.progress import Display, Notes
-from ftbench.rounds.trials import TrialFailed
 from ftbench.rounds.twins import Twins
 from ftbench.stats import statistics, waterfall
+from ftbench.trial.process import TrialFailed
 from ftrun import environment
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interrupted, Interruption

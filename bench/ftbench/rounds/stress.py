@@ -8,7 +8,7 @@ that a scenario's crash or hang is that scenario's alone.
 import json
 from collections.abc import Callable, Sequence
 
-from ftbench.rounds.trials import TrialFailed, how_it_ended
+from ftbench.trial.process import TrialFailed, how_it_ended
 from ftrun.child_process import TimedOut, Watch, supervise
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.project import ROOT

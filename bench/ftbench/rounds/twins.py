@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ftbench.plan.variants import VARIANTS
-from ftbench.rounds.endpoints import Endpoint, LocalEndpoint, connect
+from ftbench.trial.endpoints import Endpoint, LocalEndpoint, connect
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
 from ftrun.overlay import OverlayError, Overlays, absent

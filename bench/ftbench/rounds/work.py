@@ -74,7 +74,7 @@ class Work:
         return replace(self, cases=cases)
 
     def request(self, contestant: Contestant) -> dict:
-        """The trial's request (ftbench.trial)."""
+        """The trial's request (ftbench.trial.child)."""
         # Batches per worker, not per contestant: a trial then takes about as long with one worker
         # as with many, and no worker is left without a batch at the end.
         work = self.cases[contestant.case]

@@ -38,7 +38,7 @@ def measure(task: Task) -> dict:
     to work on; without one, the CPU time of this process and its workers as part of what the usable CPUs had.
     And the distributions `loss`, a curve over the steps, and `epoch`, s, over the epochs, the first included.
 
-    The losses are bit for bit what the batches make of the seed: one thread computes (ftbench.trial), and the
+    The losses are bit for bit what the batches make of the seed: one thread computes (ftbench.trial.child), and the
     algorithms are torch's deterministic ones. So `rows` has a checksum of the samples of each batch, and after
     them one of the losses of each step.
     """

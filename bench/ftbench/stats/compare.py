@@ -97,7 +97,7 @@ class Comparison:
 
 
 def compare(a: dict, b: dict) -> Comparison:
-    """Compare two documents (ftbench.document.results.load)."""
+    """Compare two documents (ftbench.document.store.load)."""
     result = Comparison(_differences(a, b), [*_cautions("A", a), *_cautions("B", b)])
     if any(what in ("processor", "CPUs usable", "memory") for what, _, _ in result.differences):
         result.cautions.append("A and B ran on different machines: values compare these, and only ratios the software")

@@ -52,7 +52,7 @@ MET, MISSED, UNCLEAR = "met", "missed", "unclear"
 class Ratio:
     """A ratio's geometric mean over n rounds and its confidence interval (None for n < 2)."""
 
-    # What is said of each field stands in the JSON schema of results.json (ftbench.document.form).
+    # What is said of each field stands in the JSON schema of results.json (ftbench.document.model).
     mean: Annotated[float, {"exclusiveMinimum": 0}, "geometric mean of the rounds' ratios"]
     low: Annotated[float | None, "lower end of the 95% confidence interval, null for one round"]
     high: Annotated[float | None, "upper end of the interval"]
@@ -171,7 +171,7 @@ def analyse(
 
     `measured[metric][key]` holds a contestant's values, one per finished round, in the rounds'
     order; targets are of the first metric. `trials[key]` are the contestant's distributions by round.
-    Returns {"contestants": [...], "comparisons": [...]}, as ftbench.document.form describes them. Verdicts are
+    Returns {"contestants": [...], "comparisons": [...]}, as ftbench.document.model describes them. Verdicts are
     those of the scenario alone: `adjust` makes those of a run.
     """
     first = next(iter(measured))

@@ -14,7 +14,7 @@ import pytest
 
 from ftbench import cli
 from ftbench.data import synthesis
-from ftbench.document.results import load
+from ftbench.document.store import load
 from ftbench.plan.contest import Contest
 from ftbench.plan.contestants import Contestant, Pair
 from ftbench.plan.scenario import Case

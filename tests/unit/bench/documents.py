@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from ftbench.document.integrity import seal
+from ftbench.document.check import seal
 from ftbench.measure import epochs
 from ftbench.plan.chain import Chain
 from ftbench.plan.contest import Contest, grid

@@ -8,8 +8,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from ftbench.document.integrity import seal
-from ftbench.document.results import SCHEMA_VERSION
+from ftbench.document.check import seal
+from ftbench.document.store import SCHEMA_VERSION
 from ftbench.machine import disturbance
 from ftbench.measure import epochs
 from ftbench.plan.chain import Chain

@@ -137,7 +137,7 @@ def test_list(run_bench):
     "module, words",
     [
         ("ftbench", ["--quick", "--twin", "Exit status", "--dataset", "waterfall"]),
-        ("ftbench.trial_server", ["--socket", "--idle"]),
+        ("ftbench.trial.server", ["--socket", "--idle"]),
         ("ftrun.info", ["--verify", "--expect", "--json"]),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from ftbench import cli
-from ftbench.document.integrity import seal
+from ftbench.document.check import seal
 from ftbench.report.changes import conclusion, describe, text
 from ftbench.stats.compare import compare, welch
 from tests.unit.bench.simulated import blank

@@ -12,10 +12,10 @@ from ftbench.plan.contest import grid
 from ftbench.plan.sizing import Demand
 from ftbench.plan.variants import VARIANTS
 from ftbench.rounds.controller import Controller, WorkDiffers, check_same_work, choose
-from ftbench.rounds.trials import HANGS, TrialFailed
 from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.allocation import Costs
+from ftbench.trial.process import HANGS, TrialFailed
 from ftrun.interruption import Interrupted, Interruption
 from tests.unit.bench.scripted import Script, Silent
 

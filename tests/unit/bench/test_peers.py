@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from ftbench.arguments import Options, choose_scenarios
-from ftbench.document.results import load
 from ftbench.document.schema import schema
+from ftbench.document.store import load
 from ftbench.plan.contest import Comparison, Contest, Entry, at_most
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.variants import VARIANTS
-from ftbench.report import findings, words
+from ftbench.report import conclusions, phrases
 from ftbench.rounds import run as runs
 from ftbench.rounds.controller import ESSENTIAL
 from ftbench.rounds.measurement import Measurement
-from ftbench.rounds.trials import encode
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
+from ftbench.trial.process import encode
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
 ONLY_OF = {"ft": {"ft", "ft-gil"}, "gil": {"gil"}}
@@ -193,7 +193,7 @@ def test_targets_are_printed_with_what_came_of_them(peers_run):
     assert wanted and all(c["target"]["verdict"] == "unclear" for c in wanted)  # one round shows nothing
     page = (directory / "report.html").read_text()
     for c in wanted:
-        assert words.target(c) in done.stdout and words.target(c).replace(">", "&gt;") in page
+        assert phrases.target(c) in done.stdout and phrases.target(c).replace(">", "&gt;") in page
     assert all(c["metric"] == "throughput" for c in wanted)
     # Told without a target too: memory and the first batch.
     assert {c["metric"] for c in scenario["analysis"]["comparisons"]} == {
@@ -206,7 +206,7 @@ def test_targets_are_printed_with_what_came_of_them(peers_run):
 def trial(command, environment, twin: str, **request: object) -> dict:
     """One trial's result, as an endpoint gets it."""
     done = subprocess.run(
-        command(module="ftbench.trial"),
+        command(module="ftbench.trial.child"),
         input=encode({"paths": [], "config": twin, "prefetch_factor": 2, **request}) + b"\n\n",
         capture_output=True,
         timeout=200,
@@ -252,8 +252,8 @@ def test_words_for_targets(peers_run):
     comparison.update(
         n=5, mean=2.0, low=1.95, high=2.05, verdict="faster", target={"at": "least", "value": 1.9, "verdict": "met"}
     )
-    assert words.target(comparison) == ">= 1.9x: met"
-    sentence = findings.conclusion(document["scenarios"][0], comparison)
+    assert phrases.target(comparison) == ">= 1.9x: met"
+    sentence = conclusions.conclusion(document["scenarios"][0], comparison)
     assert ": 100% faster (95% to 105%); target >= 1.9x: met." in sentence
 
 
@@ -269,7 +269,7 @@ def forever():
 threading.Thread(target=forever, daemon=True).start()
 begun.wait()
 sys.argv = ["trial"]
-runpy.run_module("ftbench.trial", run_name="__main__")
+runpy.run_module("ftbench.trial.child", run_name="__main__")
 """
 
 

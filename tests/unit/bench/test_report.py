@@ -23,11 +23,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ftbench import arguments
-from ftbench.document.integrity import check
-from ftbench.document.results import load
+from ftbench.document.check import check
+from ftbench.document.store import load
 from ftbench.plan.contest import Contest
 from ftbench.plan.metrics import METRICS
-from ftbench.report import charts, findings, repeat, style, tables, texts, words
+from ftbench.report import charts, commands, conclusions, markdown, phrases, style, tables, terminal
 from ftbench.report import page as pages
 from ftbench.scenarios import training
 from ftbench.stats.waterfall import waterfalls
@@ -101,20 +101,20 @@ def held(link: str) -> bytes:
 
 
 def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
-    (sentence,) = findings.sentences(alone(many, entry(many, "workers")))
+    (sentence,) = conclusions.sentences(alone(many, entry(many, "workers")))
     assert re.match(
         r"workers: With 8 workers, loader threads in the free-threaded build against loader processes in the GIL "
         r"build: (9\d|10\d)% faster \(\d+% to \d+%\)\.$",
         sentence,
     )
-    (sentence,) = findings.sentences(alone(many, entry(many, "sizes")))
+    (sentence,) = conclusions.sentences(alone(many, entry(many, "sizes")))
     assert re.match(
         r"sizes: With 2 workers, of 3 comparisons with .* did better in all \(typically \d+% faster, most", sentence
     )
 
 
 def test_the_waterfalls_sentence_comes_first(many):
-    first, second, *_ = findings.sentences(many)
+    first, second, *_ = conclusions.sentences(many)
     assert first.startswith("pillow: threads") and "too few rounds" in first
     assert re.match(
         r"chain: threads without the GIL against torch's DataLoader with processes: (9\d|10\d)% faster "
@@ -124,15 +124,15 @@ def test_the_waterfalls_sentence_comes_first(many):
     # What could not be measured on the way is part of the last step, which is not the GIL's by itself.
     fall = json.loads(json.dumps(many["waterfalls"][1]))
     fall["steps"][-1]["name"] = "the free-threaded build, GIL on; the GIL removed"
-    assert "by itself" not in findings.sentence(many, {**fall, "missing": ["loader threads"]})
+    assert "by itself" not in conclusions.sentence(many, {**fall, "missing": ["loader threads"]})
     # It says what that is and why; one that fails in threads alone is the audit's to look at.
     why = "the trial of ft loader threads x2 failed: RuntimeError: not thread-safe"
     failed = {**many, "skipped": [{"what": "chain", "why": why}], "options": {**many["options"], "dataset": "my.py:x"}}
-    said = " ".join(findings.beside(failed, {**fall, "missing": ["ft"]}))
+    said = " ".join(conclusions.beside(failed, {**fall, "missing": ["ft"]}))
     assert "Missing here: threads without the GIL. " in said and "The trial of ft loader threads x2 failed: " in said
     assert "./twins audit my.py:x " in said
     # Each step with its factor and in words, then the whole, in every output.
-    steps = findings.steps(many, many["waterfalls"][1])
+    steps = conclusions.steps(many, many["waterfalls"][1])
     assert [row.name for row in steps][-2:] == ["the GIL removed", "in all"] and len(steps) == 6
     assert all(row.before == before.value for before, row in zip(steps[:4], steps[1:5], strict=True))
     assert (steps[-1].before, steps[-1].value) == (0, steps[-2].value)
@@ -146,14 +146,14 @@ def test_every_output_says_what_would_settle_a_step(many, tmp_path, capsys):
     fall = document["waterfalls"][0]
     for one in (*fall["steps"], fall["total"]):
         one.update(verdict="faster")
-    assert len(findings.beside(document, fall)) == 1
-    fall["steps"][-1].update(ratio=1.1, low=1.0, high=1.21, resolution=1.21, verdict=words.NO_DIFFERENCE)
+    assert len(conclusions.beside(document, fall)) == 1
+    fall["steps"][-1].update(ratio=1.1, low=1.0, high=1.21, resolution=1.21, verdict=phrases.NO_DIFFERENCE)
     said = "Undecided: the GIL removed: 3 more minutes would settle it."
-    assert "settle" not in findings.sentence(document, fall)  # which stands beside it
-    texts.show(document, tmp_path / "report.html")
+    assert "settle" not in conclusions.sentence(document, fall)  # which stands beside it
+    terminal.show(document, tmp_path / "report.html")
     for output in (
         capsys.readouterr().out,
-        texts.summary(document),
+        markdown.summary(document),
         "".join(Page(pages.page(document).decode()).shown),
     ):
         assert said in " ".join(output.split())
@@ -175,7 +175,7 @@ def test_what_is_advised_is_the_fastest_that_was_measured(many, fastest, text, c
         for trial in one["trials"]:
             if trial["contestant"] == fastest:
                 trial["metrics"]["throughput"] = 1e6
-    advised, line = findings.advice(document, document["waterfalls"][1])
+    advised, line = conclusions.advice(document, document["waterfalls"][1])
     assert text in advised and line.endswith(code)
     assert f"from {'torch.utils.data' if 'torch' in fastest else 'ftloader'} import DataLoader; " in line
     assert "batch_size" not in line  # which is the bench's own
@@ -193,12 +193,12 @@ def with_throughput(document: dict, key: str, values: list[float]) -> dict:
 def test_what_is_not_told_apart_is_no_reason_to_change(many):
     noisy = [9000.0, 100.0, 9000.0, 100.0, 90000.0]
     document = with_throughput(many, "gil/loader-thread/2", noisy)
-    advised, line = findings.advice(document, document["waterfalls"][1])
+    advised, line = conclusions.advice(document, document["waterfalls"][1])
     # It hides nobody who is surely faster.
     assert advised.startswith("Best measured here for chain: loader threads in free-threaded Python")
     for workers in (1, 2):
         document = with_throughput(document, f"ft/loader-thread/{workers}", [each / 2 for each in noisy])
-    advised, line = findings.advice(document, document["waterfalls"][1])
+    advised, line = conclusions.advice(document, document["waterfalls"][1])
     assert advised.startswith("Keep torch DataLoader processes in ordinary Python") and "from torch." in line
     assert "loader threads in ordinary Python (gil)" in advised and "is not told apart from it (between" in advised
 
@@ -208,21 +208,21 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
     document = with_throughput(many, wrong, [1e6] * 5)
     fall, last = document["waterfalls"][1], wrong == "ft/loader-thread/2"
     trials = [t for one in entry(document, "chain")["rounds"] for t in one["trials"]]
-    assert findings.told(document) is document
+    assert conclusions.told(document) is document
     for trial in trials:
         if trial["contestant"] == wrong:
             trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
-    told = findings.told(document)
+    told = conclusions.told(document)
     fall = told["waterfalls"][1]
-    advised, _ = findings.advice(told, fall)
-    title = words.contestant(entry(document, "chain"), wrong)["title"]
+    advised, _ = conclusions.advice(told, fall)
+    title = phrases.contestant(entry(document, "chain"), wrong)["title"]
     assert "1000000" not in advised and f"Left out, for they gave other samples: {title}." in advised
-    said = findings.sentence(told, fall)
+    said = conclusions.sentence(told, fall)
     assert ("gave other samples than torch's DataLoader" in said) is last and ("%" in said) is not last
     # Where the reference draws anew each time, nobody can be checked.
     for number, trial in enumerate(t for t in trials if t["contestant"] == fall["start"]["contestant"]):
         trial["rows"] = [number] * len(trial["rows"])
-    assert findings.told(document) is document
+    assert conclusions.told(document) is document
 
 
 @pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-process/2"])
@@ -231,10 +231,10 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     for trial in (t for one in entry(document, "chain")["rounds"] for t in one["trials"]):
         if trial["contestant"] == wrong:
             trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
-    told = findings.told(document)
+    told = conclusions.told(document)
     # Neither the step that leads to them nor the one that leads on, in throughput as in CPU time.
     apart = {"ft/loader-thread/2": {4, 5}, "gil/loader-process/2": {1, 2}}[wrong]
-    chart = findings.waterfall_chart(told, told["waterfalls"][1])
+    chart = conclusions.waterfall_chart(told, told["waterfalls"][1])
     for place, (row, cells) in enumerate(zip(chart.picture.rows, chart.table.rows, strict=True)):
         factor, _, throughput, cpu = cells[1:]
         assert row.detail == throughput and bool(factor) == ("x " in row.text)
@@ -245,8 +245,8 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     # More time would not settle it; and it is in no picture of ratios.
     fall = told["waterfalls"][1]
     changes = [*fall["steps"], fall["total"]]
-    assert {n for n, c in enumerate(changes, 1) if c["verdict"] == words.OTHER_SAMPLES} == apart
-    assert all(words.more_minutes(entry(told, "chain"), changes[n - 1]) is None for n in apart)
+    assert {n for n, c in enumerate(changes, 1) if c["verdict"] == phrases.OTHER_SAMPLES} == apart
+    assert all(phrases.more_minutes(entry(told, "chain"), changes[n - 1]) is None for n in apart)
     before, after = (
         {row.hover for found in charts.charts(entry(d, "chain")) for row in getattr(found.picture, "rows", ())}
         for d in (document, told)
@@ -254,9 +254,9 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     titles = [c["title"] for c in entry(document, "chain")["analysis"]["comparisons"] if wrong in c.values()]
     assert any(hover.split("\n")[0] in titles for hover in before)
     assert not any(hover.split("\n")[0] in titles for hover in after)
-    texts.show(document, None)
+    terminal.show(document, None)
     page = Page(pages.page(document).decode())
-    for said in (capsys.readouterr().out, texts.summary(document), " ".join(page.shown)):
+    for said in (capsys.readouterr().out, markdown.summary(document), " ".join(page.shown)):
         assert said.count("gave other samples: not compared") >= 2
     # The document that the page hands out is as it was written.
     assert page.results() == document
@@ -283,7 +283,7 @@ THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["pss_mib"]
     ],
 )
 def test_a_ratio_in_words(metric, ratio, wanted):
-    assert words.directed(metric, ratio) == wanted
+    assert phrases.directed(metric, ratio) == wanted
 
 
 @pytest.mark.parametrize(
@@ -292,38 +292,41 @@ def test_a_ratio_in_words(metric, ratio, wanted):
         ({"mean": 1.57, "low": 1.48, "high": 1.66, "verdict": "faster"}, "57% faster (48% to 66%)"),
         ({"mean": 0.86, "low": 0.80, "high": 0.92, "verdict": "slower"}, "14% slower (8% to 20%)"),
         (
-            {"mean": 1.21, "low": 0.77, "high": 1.92, "verdict": words.NO_DIFFERENCE},
+            {"mean": 1.21, "low": 0.77, "high": 1.92, "verdict": phrases.NO_DIFFERENCE},
             "between 23% slower and 92% faster",
         ),
         # The smaller first, whichever way.
         ({"mean": 0.41, "low": 0.30, "high": 0.56, "verdict": "slower"}, "59% slower (44% to 70%)"),
         ({"mean": 3.1, "low": 2.0, "high": 4.0, "verdict": "faster"}, "210% faster (100% to 300%)"),
-        ({"mean": 1.1, "low": 0.3, "high": 4.0, "verdict": words.NO_DIFFERENCE}, "between 70% slower and 300% faster"),
         (
-            {"mean": 0.5, "low": 0.004, "high": 60, "verdict": words.NO_DIFFERENCE},
+            {"mean": 1.1, "low": 0.3, "high": 4.0, "verdict": phrases.NO_DIFFERENCE},
+            "between 70% slower and 300% faster",
+        ),
+        (
+            {"mean": 0.5, "low": 0.004, "high": 60, "verdict": phrases.NO_DIFFERENCE},
             "between more than 99% slower and 5,900% faster",
         ),
         (
-            {"mean": 1.2, "low": 1.01, "high": 1.4, "verdict": words.NO_DIFFERENCE},
+            {"mean": 1.2, "low": 1.01, "high": 1.4, "verdict": phrases.NO_DIFFERENCE},
             "20% faster (1% to 40%), not certain among so many comparisons",
         ),
-        ({"mean": 1.002, "low": 1.001, "high": 1.003, "verdict": words.NO_DIFFERENCE}, "the same within 0.3%"),
-        ({"mean": 1.002, "low": 0.998, "high": 1.006, "verdict": words.NO_DIFFERENCE}, "the same within 0.6%"),
+        ({"mean": 1.002, "low": 1.001, "high": 1.003, "verdict": phrases.NO_DIFFERENCE}, "the same within 0.3%"),
+        ({"mean": 1.002, "low": 0.998, "high": 1.006, "verdict": phrases.NO_DIFFERENCE}, "the same within 0.6%"),
         (
-            {"mean": 1.2, "low": None, "high": None, "n": 1, "verdict": words.TOO_FEW},
+            {"mean": 1.2, "low": None, "high": None, "n": 1, "verdict": phrases.TOO_FEW},
             "20% faster (too few rounds to be sure)",
         ),
         (
-            {"mean": 1.2, "low": 1.1, "high": 1.3, "n": 2, "verdict": words.TOO_FEW},
+            {"mean": 1.2, "low": 1.1, "high": 1.3, "n": 2, "verdict": phrases.TOO_FEW},
             "20% faster (too few rounds to be sure)",
         ),
     ],
 )
 def test_outcomes_in_words(change, wanted):
-    assert words.short({"metric": "throughput", "n": 5, **change}) == wanted
+    assert phrases.short({"metric": "throughput", "n": 5, **change}) == wanted
     # Of steps of waterfalls, too.
     step = {"ratio": change["mean"], **{name: change[name] for name in ("low", "high", "verdict")}}
-    assert words.outcome(THROUGHPUT, step) == wanted
+    assert phrases.outcome(THROUGHPUT, step) == wanted
 
 
 @pytest.mark.parametrize(
@@ -347,19 +350,19 @@ def test_outcomes_in_words(change, wanted):
         ({"mean": 1.002, "low": 0.998, "high": 1.006}, None),
         ({"mean": 1.0, "low": 1.0, "high": 1.0}, None),
         ({"mean": 1.3, "low": 1.2, "high": 1.4, "verdict": "faster"}, None),
-        ({"mean": 1.3, "low": None, "high": None, "verdict": words.TOO_FEW}, None),
+        ({"mean": 1.3, "low": None, "high": None, "verdict": phrases.TOO_FEW}, None),
     ],
 )
 def test_what_would_settle_it(change, wanted):
     scenario = {"rounds": [{"seconds": 50.0}] * 4}
-    assert words.settles(scenario, {"verdict": words.NO_DIFFERENCE, "resolution": 1.4, **change}) == wanted
+    assert phrases.settles(scenario, {"verdict": phrases.NO_DIFFERENCE, "resolution": 1.4, **change}) == wanted
 
 
 @pytest.mark.parametrize("seconds", [1e6, 1e308])
 def test_what_would_take_days_settles_nothing(seconds):
-    change = {"mean": 1.1, "low": 1.0, "high": 1.21, "resolution": 1.21, "verdict": words.NO_DIFFERENCE}
+    change = {"mean": 1.1, "low": 1.0, "high": 1.21, "resolution": 1.21, "verdict": phrases.NO_DIFFERENCE}
     said = "less than 21% faster or 17% slower cannot be seen in 4 rounds"
-    assert words.settles({"rounds": [{"seconds": seconds}] * 4}, change) == said
+    assert phrases.settles({"rounds": [{"seconds": seconds}] * 4}, change) == said
 
 
 def test_the_resolution_in_words():
@@ -368,11 +371,11 @@ def test_the_resolution_in_words():
         comparisons.append({"metric": "throughput", "resolution": 9.0})
         return {"metrics": ["pss_mib"], "rounds": [{}] * 7, "analysis": {"comparisons": comparisons}}
 
-    assert words.resolution(scenario(1.04, 1.21, None)) == (
+    assert phrases.resolution(scenario(1.04, 1.21, None)) == (
         "The smallest difference that these 7 rounds could have shown is 4% to 21%, depending on the comparison."
     )
-    assert words.resolution(scenario(1.04)).endswith("could have shown is 4%.")
-    assert words.resolution(scenario(None)) == "One round cannot tell a difference from noise."
+    assert phrases.resolution(scenario(1.04)).endswith("could have shown is 4%.")
+    assert phrases.resolution(scenario(None)) == "One round cannot tell a difference from noise."
 
 
 def test_disturbed_rounds_are_told():
@@ -393,8 +396,10 @@ def test_disturbed_rounds_are_told():
     # Where the system tells nothing of others.
     nothing = {**one(3)["disturbance"], "other_cpus": None, "before": {"load": None}}
     scenario = {"rounds": [one(1), one(2, "other processes used 0.25 of 2 CPUs"), {**one(3), "disturbance": nothing}]}
-    assert words.disturbed(scenario) == ["1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."]
-    assert words.disturbed({"rounds": [one(1)]}) == []
+    assert phrases.disturbed(scenario) == [
+        "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."
+    ]
+    assert phrases.disturbed({"rounds": [one(1)]}) == []
     table = tables.rounds(scenario)
     assert table.head == ("round", "seconds", "load before", "CPUs used", "by others", "disturbed by")
     assert table.rows[1] == ("2", "3", "1.50", "1.90", "0.25", "other processes used 0.25 of 2 CPUs")
@@ -404,9 +409,9 @@ def test_disturbed_rounds_are_told():
 def test_every_chart_has_its_figures_in_its_table(many):
     """Of each scenario's own metric: a row for each contestant, and the chart's values among those of the document."""
     for scenario in many["scenarios"]:
-        first = words.metric(scenario)
+        first = phrases.metric(scenario)
         found = charts.charts(scenario)
-        assert found[0].name == words.slug(f"{scenario['name']}-{first.name}")
+        assert found[0].name == phrases.slug(f"{scenario['name']}-{first.name}")
         analysed = scenario["analysis"]["contestants"]
         place = found[0].table.head.index(f"median, {first.unit}")
         assert sorted(row[place] for row in found[0].table.rows) == sorted(
@@ -414,7 +419,7 @@ def test_every_chart_has_its_figures_in_its_table(many):
         )
         assert all(chart.alt and chart.caption and chart.table.rows for chart in found)
         ratios = next(c for c in found if c.name.endswith("-ratios"))
-        outcomes = [words.short(c) for c in words.comparisons(scenario, first.name)]
+        outcomes = [phrases.short(c) for c in phrases.comparisons(scenario, first.name)]
         assert [row[ratios.table.head.index("verdict")] for row in ratios.table.rows] == outcomes
 
 
@@ -515,11 +520,11 @@ def test_quantiles_are_values_that_were_measured(many, values):
     ],
 )
 def test_values_of_an_axis(value, unit, wanted):
-    assert words.quantity(value, unit) == wanted
+    assert phrases.quantity(value, unit) == wanted
 
 
 def test_overview_turns_what_should_be_small(many):
-    chart = findings.overview(many)
+    chart = conclusions.overview(many)
     # One for each size, kind of work and so on: 3 + 2 + 1 + 2. The waterfalls speak for themselves.
     assert len(chart.table.rows) == 8
     flipped = json.loads(json.dumps(many))
@@ -528,8 +533,8 @@ def test_overview_turns_what_should_be_small(many):
             if c["metric"] == "pss_mib":
                 c.update(mean=0.5, low=0.4, high=0.6, verdict="less memory")
         scenario["metrics"].sort(key=lambda name: name != "pss_mib")
-    assert findings.overview(flipped).table.rows[0][2:] == ("2.00x", "50% less memory (40% to 60%)")
-    first = findings.overview(flipped).picture.rows[0]
+    assert conclusions.overview(flipped).table.rows[0][2:] == ("2.00x", "50% less memory (40% to 60%)")
+    first = conclusions.overview(flipped).picture.rows[0]
     assert (first.value, first.low, first.high) == pytest.approx((2.0, 1 / 0.6, 2.5))
 
 
@@ -583,7 +588,7 @@ def test_picture_of_samples(many, tmp_path):
     assert base64.b64decode(source.removeprefix("data:image/png;base64,")) == png
     assert dict(pages.files(document))["pillow-samples.png"] == png
     for nonsense in ('"><script>', base64.b64encode(b"<svg/>").decode(), None):
-        assert words.picture({**entry, "picture": nonsense}) is None
+        assert phrases.picture({**entry, "picture": nonsense}) is None
 
 
 def test_page_has_no_script_and_allows_none(page):
@@ -603,13 +608,13 @@ def test_what_a_screen_reader_finds(many, page):
             assert "SVG" in attributes.get("aria-label", "") or attributes["id"] == "save-results"
     assert ("html", {"lang": "en"}) in page.elements
     links = {a["href"] for tag, a in page.elements if tag == "a" and "download" not in a}
-    assert links >= {f"#scenario-{words.slug(s['name'])}" for s in many["scenarios"]}
+    assert links >= {f"#scenario-{phrases.slug(s['name'])}" for s in many["scenarios"]}
     assert links <= {f"#{a['id']}" for _, a in page.elements if "id" in a}
 
 
 def test_commands_ask_for_the_same(document):
     """What the page says to repeat a run is understood, and means the options that it was run with."""
-    found = {what: shlex.split(line) for what, line in repeat.commands(document)}
+    found = {what: shlex.split(line) for what, line in commands.commands(document)}
     line = found["The same measurement"]
     start = line.index("./twins")
     assert line[start : start + 2] == ["./twins", "bench"]
@@ -657,7 +662,7 @@ def test_commands_ask_for_the_same(document):
 def test_commands_name_the_users_own_folders(where, given, native, docker):
     document = blank()
     document["options"].update(twins={"ft": where}, **given)
-    found = dict(repeat.commands(document))
+    found = dict(commands.commands(document))
     assert native in found["The same measurement"] and "/data" not in found["The same measurement"]
     assert fnmatch.fnmatchcase(found["The same with Docker"], f"{docker} *")
 
@@ -680,11 +685,11 @@ def test_a_run_that_would_settle_it_is_a_longer_one(many, place, ratio, half, pr
     for one in (*fall["steps"], fall["total"]):
         one.update(verdict="faster")
     document = {**document, "scenarios": [entry(document, "text")]}
-    assert repeat.longer(document) == []
+    assert commands.longer(document) == []
     one = fall["total"] if place == "total" else fall["steps"][1]
-    one.update(ratio=ratio, low=ratio / math.exp(half), high=ratio * math.exp(half), verdict=words.NO_DIFFERENCE)
+    one.update(ratio=ratio, low=ratio / math.exp(half), high=ratio * math.exp(half), verdict=phrases.NO_DIFFERENCE)
     one.update(resolution=math.exp(1.4 * half))
-    ((what, line),) = repeat.longer(document)
+    ((what, line),) = commands.longer(document)
     assert what == "A run that would settle what is open"
     line = shlex.split(line)
     given = arguments.parse(line[line.index("ft-bench" if where.startswith("unix:") else "bench") + 1 :])
@@ -700,7 +705,7 @@ def settled(document: dict, name: str, half: float, resolution: float, mean: flo
     for one in (*fall["steps"], fall["total"]):
         one.update(verdict="faster")
     undecided = {"ratio": mean, "low": mean / math.exp(half), "high": mean * math.exp(half), "resolution": resolution}
-    fall["steps"][0].update(undecided, verdict=words.NO_DIFFERENCE)
+    fall["steps"][0].update(undecided, verdict=phrases.NO_DIFFERENCE)
     return {"fall": fall, "scenario": like}
 
 
@@ -708,17 +713,17 @@ def test_a_run_that_would_settle_it_has_enough_for_the_slowest_scenario(many):
     both = [settled(many, "pillow", 0.06, 1.08), settled(many, "text", 0.06, 1.11)]
     document = {**many, "waterfalls": [b["fall"] for b in both], "scenarios": [b["scenario"] for b in both]}
     document["options"] = {**many["options"], "data": None, "scenarios": ["pillow", "text"], "budget": 300.0}
-    minutes = [words.more_minutes(b["scenario"], b["fall"]["steps"][0]) for b in both]
+    minutes = [phrases.more_minutes(b["scenario"], b["fall"]["steps"][0]) for b in both]
     assert minutes[0] < minutes[1]
-    ((_, line),) = repeat.longer(document)
+    ((_, line),) = commands.longer(document)
     given = arguments.parse(shlex.split(line)[2:])
     # As rounds.run shares a budget out.
     first, second = (s.share(given.quick) for s in given.scenarios)
     for part in (first, second):
         assert given.budget * part / (first + second) >= 300 / 2 + 60 * max(minutes)
     # What cannot be settled is not promised.
-    both[1]["fall"]["steps"][1].update(ratio=1.001, low=0.5, high=2.0, resolution=3.0, verdict=words.NO_DIFFERENCE)
-    assert [what for what, _ in repeat.longer(document)] == ["A run that would settle some of what is open"]
+    both[1]["fall"]["steps"][1].update(ratio=1.001, low=0.5, high=2.0, resolution=3.0, verdict=phrases.NO_DIFFERENCE)
+    assert [what for what, _ in commands.longer(document)] == ["A run that would settle some of what is open"]
 
 
 @pytest.mark.parametrize("rounds, status", [(1, "complete"), (2, "incomplete")])
@@ -729,15 +734,15 @@ def test_too_little_is_no_advice(many, rounds, status, tmp_path, capsys):
     (fall,), (scenario,) = document["waterfalls"], document["scenarios"]
     scenario["name"] = fall["scenario"] = "text"
     del scenario["rounds"][rounds:]
-    assert findings.advice(document, fall)[1] == ""
-    texts.show(document, None)
+    assert conclusions.advice(document, fall)[1] == ""
+    terminal.show(document, None)
     said = capsys.readouterr().out
     assert "Too little was measured to advise" in said and "import DataLoader" not in said and "report:" not in said
-    assert "Too little was measured to advise" in texts.summary(document) and "import DataLoader" not in texts.summary(
+    assert "Too little was measured to advise" in markdown.summary(
         document
-    )
+    ) and "import DataLoader" not in markdown.summary(document)
     assert "import DataLoader" not in "".join(Page(pages.page(document).decode()).shown)
-    line = dict(repeat.commands(document))["A run of enough rounds"]
+    line = dict(commands.commands(document))["A run of enough rounds"]
     assert line in said and "--rounds" not in line and "text" in line
 
 
@@ -745,23 +750,23 @@ def test_a_run_without_the_suite_is_repeated_without_it():
     document = blank()
     for quick, stress, expected in ((False, False, True), (False, True, False), (True, False, False)):
         document["options"].update(dataset="fine:x", quick=quick, stress=stress)
-        assert ("--no-stress" in repeat.options(document)) is expected
+        assert ("--no-stress" in commands.options(document)) is expected
 
 
 def test_summary_in_markdown(many):
-    text = texts.summary(many)
-    for sentence in findings.sentences(many):
-        assert escape.markdown(words.capital(sentence)) in text
+    text = markdown.summary(many)
+    for sentence in conclusions.sentences(many):
+        assert escape.markdown(phrases.capital(sentence)) in text
     assert "| ft loader threads / gil loader processes, x2, 64 KiB samples |" in text
     assert "\\`" not in text  # commands are no markup
     assert "\n# The same with Docker\nDATA=" in text  # a block says of each of its commands what it does
     # What to use comes last.
-    assert text.rstrip().splitlines()[-2] == findings.advice(many, many["waterfalls"][1])[1]
+    assert text.rstrip().splitlines()[-2] == conclusions.advice(many, many["waterfalls"][1])[1]
     assert "./twins bench" in text and "The smallest difference that these" in text
     # Every row has as many cells as its head: five of a waterfall, two of comparisons.
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert {line.count(" | ") for line in table.splitlines()} in ({4}, {1}), table
-    assert all(row.name in text and row.throughput in text for row in findings.steps(many, many["waterfalls"][1]))
+    assert all(row.name in text and row.throughput in text for row in conclusions.steps(many, many["waterfalls"][1]))
 
 
 def test_report_prints_the_summary_and_writes_nothing(finished_run, run_bench, tmp_path):
@@ -845,7 +850,7 @@ def test_hostile_text_stays_text_in_the_page(many):
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
 def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(many, tmp_path, capsys):
     spoilt = documents.hostile(many)
-    texts.show(spoilt, tmp_path / "report.html")
+    terminal.show(spoilt, tmp_path / "report.html")
     out = capsys.readouterr().out
     assert "\x1b" not in out and "[bold red]" in out and ":boom:" in out
     # One is enough of the pictures.
@@ -854,7 +859,7 @@ def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(many, t
 
 
 def test_hostile_text_stays_text_in_markdown(many):
-    text = texts.summary(documents.hostile(many))
+    text = markdown.summary(documents.hostile(many))
     assert "\x1b" not in text
     # The commands, the advice and two failures of the suite are blocks of code, which nothing in them ends.
     block = re.compile(r"^(`{3,})(?:console|python)\n.*?\n\1$", re.DOTALL | re.MULTILINE)

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 
-from ftbench import trial
-from ftbench.document.integrity import check
-from ftbench.document.results import load
-from ftbench.report import charts, findings, words
+from ftbench.document.check import check
+from ftbench.document.store import load
+from ftbench.report import charts, conclusions, phrases
 from ftbench.stats.statistics import median
+from ftbench.trial import child
 from tests.unit.bench import documents
 
 KEY = "ft/loader-thread/2@decode"
@@ -84,18 +84,18 @@ def test_single_values_are_bars_on_request(scenario, drawn):
 
 
 def test_verdict_tells_cases_in_one_sentence(scenario):
-    first, *_ = sentences = findings.verdict(scenario)
+    first, *_ = sentences = conclusions.verdict(scenario)
     assert len(sentences) == 3
     assert first.startswith(
         "With 2 workers, of 2 comparisons with loader processes in the GIL build, loader threads "
         "in the free-threaded build did better in all (most "
     )
-    told = {words.short(c) for c in scenario["analysis"]["comparisons"]}
+    told = {phrases.short(c) for c in scenario["analysis"]["comparisons"]}
     assert sum(outcome in first and "faster" in outcome for outcome in told) == 1
 
 
 def test_a_curve_with_gaps_is_refused():
     over = {"title": "step", "values": [1, 2]}
-    assert trial._checked("loss", {"unit": "nats", "values": [2, 1], "over": over})["over"]["values"] == [1.0, 2.0]
-    with pytest.raises(trial.TrialError, match="'loss' has 3 values over 2"):
-        trial._checked("loss", {"unit": "nats", "values": [3, 2, 1], "over": over})
+    assert child._checked("loss", {"unit": "nats", "values": [2, 1], "over": over})["over"]["values"] == [1.0, 2.0]
+    with pytest.raises(child.TrialError, match="'loss' has 3 values over 2"):
+        child._checked("loss", {"unit": "nats", "values": [3, 2, 1], "over": over})

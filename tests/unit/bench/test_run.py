@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ftbench.document.results import load
+from ftbench.document.store import load
 
 
 def test_complete_run(finished_run, document, twin):

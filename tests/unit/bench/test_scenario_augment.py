@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ftbench.document.results import load
+from ftbench.document.store import load
 from ftbench.measure import augmentation
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.contestants import CONFIGS, Contestant

@@ -12,7 +12,7 @@ import pytest
 
 from ftbench.data.images import cache_directory
 from ftbench.data.slow_server import content, slow_server
-from ftbench.document.results import load
+from ftbench.document.store import load
 from ftbench.machine import page_cache
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS

@@ -14,9 +14,9 @@ import pytest
 
 from ftbench.machine import usage
 from ftbench.plan.scenario import Task
-from ftbench.rounds.trials import encode
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.memory import LOOKS, NAMES, FileNames
+from ftbench.trial.process import encode
 
 SCENARIO = SCENARIOS["memory"]
 pytestmark = [pytest.mark.thread_unsafe(reason="looks at the memory of processes"), pytest.mark.timeout(400)]
@@ -140,7 +140,7 @@ def grown(command, environment, twin: str, case: str) -> tuple[float, list]:
         "prefetch_factor": 2,
     }
     done = subprocess.run(
-        command(module="ftbench.trial"),
+        command(module="ftbench.trial.child"),
         input=encode(request) + b"\n",
         capture_output=True,
         timeout=300,

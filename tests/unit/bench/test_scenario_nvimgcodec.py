@@ -10,13 +10,13 @@ import pytest
 import torch
 from PIL import Image
 
-from ftbench.document.results import load
+from ftbench.document.store import load
 from ftbench.measure import checksums, gpu
 from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.scenario import Task, TrialError
-from ftbench.rounds.trials import encode
 from ftbench.scenarios import SCENARIOS, members, nvimgcodec
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset
+from ftbench.trial.process import encode
 
 pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -159,7 +159,7 @@ def trial(command, environment, twin: str, paths: list[str], name: str, case: st
         "prefetch_factor": 2,
     }
     done = subprocess.run(
-        command(module="ftbench.trial"),
+        command(module="ftbench.trial.child"),
         input=encode(request),
         capture_output=True,
         timeout=280,

@@ -13,16 +13,16 @@ import pytest
 import torch
 
 from ftbench.arguments import Options, UsageError, parse
-from ftbench.document.results import load
+from ftbench.document.store import load
 from ftbench.measure import checksums
 from ftbench.plan.chain import cells
 from ftbench.plan.scenario import Task, TrialError
-from ftbench.report import repeat
+from ftbench.report import commands
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Notes
-from ftbench.rounds.trials import HANGS, TrialFailed
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import own
+from ftbench.trial.process import HANGS, TrialFailed
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and imports users' files")
 
@@ -212,7 +212,7 @@ def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     assert {p.name for p in directory.iterdir()} >= {"waterfall.png", "report.html", "summary.md"}
     assert (directory / "waterfall.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     # And what the page says to repeat it asks for the same.
-    line = shlex.split(dict(repeat.commands(document))["The same measurement"])
+    line = shlex.split(dict(commands.commands(document))["The same measurement"])
     again = parse(line[line.index("./twins") + 2 :])
     assert again.scenarios[0].case("").parameters["target"] == f"{files['fine_data']}:train_set"
     assert (again.rounds, again.batch_size, again.workers, again.quick) == (3, 8, (2,), True)

@@ -17,10 +17,10 @@ from ftbench.plan.contestants import CONFIGS
 from ftbench.plan.scenario import Task
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.run import Run
-from ftbench.rounds.trials import encode
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.startup import Table
+from ftbench.trial.process import encode
 from ftrun.environment import MIB
 
 SCENARIO = SCENARIOS["startup"]
@@ -79,7 +79,7 @@ def test_processes_that_are_not_forked(command, environment, twin, variant):
         "prefetch_factor": 2,
     }
     with subprocess.Popen(
-        command(module="ftbench.trial"),
+        command(module="ftbench.trial.child"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ftbench.arguments import Options
-from ftbench.document.results import Results
+from ftbench.document.store import Results
 from ftbench.rounds import measurement, progress, run
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption

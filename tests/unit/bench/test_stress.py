@@ -12,13 +12,13 @@ import psutil
 import pytest
 
 from ftbench import arguments
-from ftbench.document.integrity import Inconsistent, check, seal
-from ftbench.document.results import load
-from ftbench.report import changes, page, safety, texts
+from ftbench.document.check import Inconsistent, check, seal
+from ftbench.document.store import load
+from ftbench.report import changes, markdown, page, safety, terminal
 from ftbench.rounds import stress
-from ftbench.rounds.endpoints import RemoteEndpoint
-from ftbench.rounds.trials import TrialFailed
 from ftbench.stats.compare import compare
+from ftbench.trial.endpoints import RemoteEndpoint
+from ftbench.trial.process import TrialFailed
 from ftrun.child_process import supervise
 from ftrun.configurations import child_environment, command
 from ftrun.interruption import Interruption
@@ -76,7 +76,7 @@ def assert_gone(processes: list[psutil.Process]) -> None:
 
 
 def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command, environment, twin, tmp_path):
-    server = subprocess.Popen(command("--socket", tmp_path / "s", module="ftbench.trial_server"), env=environment)
+    server = subprocess.Popen(command("--socket", tmp_path / "s", module="ftbench.trial.server"), env=environment)
     part = stress.begin(None)
     taker, _ = collector(part, twin)
     running: list[psutil.Process] = []
@@ -203,10 +203,14 @@ def test_an_edit_is_noticed(measured, change, message):
 
 def outputs(document: dict, directory, capsys) -> list[str]:
     """The report in all its forms, on one line each."""
-    texts.show(document, directory / "report.html")
+    terminal.show(document, directory / "report.html")
     return [
         " ".join(text.split())
-        for text in (capsys.readouterr().out, page.page(document).decode(), texts.summary(document).replace("\\", ""))
+        for text in (
+            capsys.readouterr().out,
+            page.page(document).decode(),
+            markdown.summary(document).replace("\\", ""),
+        )
     ]
 
 

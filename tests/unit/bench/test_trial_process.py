@@ -12,7 +12,7 @@ from multiprocessing import resource_tracker
 import psutil
 import pytest
 
-from ftbench.rounds.trials import TrialFailed, TrialProcess
+from ftbench.trial.process import TrialFailed, TrialProcess
 from ftrun.child_process import Stopped
 from tests.unit.bench.turns import to_its_end
 
@@ -52,7 +52,7 @@ def children():
 
 def trials(started: list[psutil.Process]) -> list[psutil.Process]:
     """Of these, trials and their forked workers."""
-    return [each for each in started if "ftbench.trial" in each.cmdline()]
+    return [each for each in started if "ftbench.trial.child" in each.cmdline()]
 
 
 def test_helpers_of_earlier_tests_are_nothing_to_these(start, children):

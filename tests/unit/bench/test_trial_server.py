@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ftbench.document.results import load
-from ftbench.rounds.endpoints import RemoteEndpoint
-from ftbench.rounds.trials import TrialFailed
+from ftbench.document.store import load
+from ftbench.trial.endpoints import RemoteEndpoint
+from ftbench.trial.process import TrialFailed
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
 from ftrun.twin import TwinError
@@ -29,7 +29,7 @@ def server(command, environment, tmp_path):
     def start(*more: object, path: Path = tmp_path / "s") -> subprocess.Popen:
         started.append(
             subprocess.Popen(
-                command("--socket", path, *more, module="ftbench.trial_server"),
+                command("--socket", path, *more, module="ftbench.trial.server"),
                 env=environment,
                 text=True,
                 stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 import pytest
 
-from ftbench.document.integrity import Inconsistent, check, seal
+from ftbench.document.check import Inconsistent, check, seal
 from ftbench.measure import epochs
 from ftbench.plan.chain import STEP, TOTAL, Chain
 from ftbench.plan.contestants import Contestant

@@ -1,6 +1,6 @@
 """One trial: a fresh process that measures one contestant.
 
-``python -m ftbench.trial`` reads its request, a line of JSON, from stdin and writes its result, another one,
+``python -m ftbench.trial.child`` reads its request, a line of JSON, from stdin and writes its result, another one,
 to stdout. It first imports what all trials need, while others do the same. Then, and whenever it could let other
 trials have their turns, it says so ({"waiting": true}) and stands still until it is sent a line. It measures and
 reports; what is compared with what is the controller's.

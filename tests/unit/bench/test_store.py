@@ -13,8 +13,8 @@ import signal
 import fastjsonschema
 import pytest
 
-from ftbench.document.integrity import validator
-from ftbench.document.results import Results, ResultsError, load, write_atomically
+from ftbench.document.check import validator
+from ftbench.document.store import Results, ResultsError, load, write_atomically
 
 
 def test_a_run_makes_its_directory_with_its_first_file(tmp_path):

@@ -1,6 +1,6 @@
 """results.json: where a run's files go, and writing them so that nothing finished is lost.
 
-ftbench.document.form describes its form. What is written and what is read is checked (ftbench.document.integrity).
+ftbench.document.model describes its form. What is written and what is read is checked (ftbench.document.check).
 Files appear by a rename of a complete, synchronised copy, so that a full disk or a kill leaves the previous state of
 the file, never half of one.
 """
@@ -14,8 +14,8 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
-from ftbench.document.form import SCHEMA_VERSION
-from ftbench.document.integrity import Inconsistent, check, seal
+from ftbench.document.check import Inconsistent, check, seal
+from ftbench.document.model import SCHEMA_VERSION
 
 
 class ResultsError(Exception):

@@ -15,8 +15,8 @@ import fastjsonschema
 import pytest
 
 from ftbench.document import schema
-from ftbench.document.integrity import Inconsistent, check, seal
-from ftbench.document.results import Results, ResultsError, find, load
+from ftbench.document.check import Inconsistent, check, seal
+from ftbench.document.store import Results, ResultsError, find, load
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 

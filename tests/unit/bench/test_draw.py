@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from ftbench.plan.variants import VARIANTS
 from ftbench.report import page, style
-from ftbench.report.pictures import Axis, Bars, Boxes, Chart, Curves, Line, Ratios, Row
+from ftbench.report.draw import Axis, Bars, Boxes, Chart, Curves, Line, Ratios, Row
 from ftbench.report.tables import Table
 from ftrun.escape import one_line
 from tests.hostile_text import HOSTILE_TEXTS

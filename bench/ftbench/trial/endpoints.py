@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ftbench.plan.scenario import PATIENCE
 from ftbench.rounds import stress
-from ftbench.rounds.trials import TrialFailed, TrialProcess
+from ftbench.trial.process import TrialFailed, TrialProcess
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
 
@@ -48,7 +48,7 @@ class LocalEndpoint(LocalTwin):
 
 
 class RemoteEndpoint(RemoteTwin):
-    """Trials of a `ftbench.trial_server`, asked for over its socket."""
+    """Trials of a `ftbench.trial.server`, asked for over its socket."""
 
     def start(self, config: str, request: dict) -> RemoteTrial:
         """A trial there that imports what it needs and waits; raises TwinError or TrialFailed."""

@@ -9,8 +9,8 @@ from ftbench.plan.chain import REMOVED, THREADS, TODAY
 from ftbench.plan.contestants import plural
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.variants import VARIANTS
-from ftbench.report import words
-from ftbench.report.pictures import Bars, Chart, Ratios, Row
+from ftbench.report import phrases
+from ftbench.report.draw import Bars, Chart, Ratios, Row
 from ftbench.report.tables import Table
 from ftbench.stats.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, TOO_FEW, Ratio, median, ratio
 from ftbench.stats.statistics import WITNESS as CPU
@@ -57,7 +57,7 @@ def told(document: dict) -> dict:
     for scenario in document["scenarios"]:
         pairs = apart[scenario["name"]]
         comparisons = [
-            {**c, "verdict": words.OTHER_SAMPLES} if (c["numerator"], c["denominator"]) in pairs else c
+            {**c, "verdict": phrases.OTHER_SAMPLES} if (c["numerator"], c["denominator"]) in pairs else c
             for c in scenario["analysis"]["comparisons"]
         ]
         scenarios.append({**scenario, "analysis": {**scenario["analysis"], "comparisons": comparisons}})
@@ -73,7 +73,7 @@ def _apart(scenario: dict, start: str) -> set[tuple[str, str]]:
 
     Nobody if the start gives other ones from round to round: then none can be checked.
     """
-    case = words.contestant(scenario, start)["case"]
+    case = phrases.contestant(scenario, start)["case"]
     seen: dict[str, dict[str, set[int]]] = {c["key"]: {} for c in scenario["contestants"] if c["case"] == case}
     for one in scenario["rounds"]:
         for trial in one["trials"]:
@@ -101,12 +101,12 @@ def steps(document: dict, fall: dict) -> list[Step]:
     start, value = fall["start"], fall["start"]["value"]
 
     def step(key: str, name: str, before: float, change: dict | None = None, cpu: dict | None = None) -> Step:
-        said = words.outcome(about, change) if change else ""
-        ratio = change["ratio"] if change and change["verdict"] != words.OTHER_SAMPLES else None
+        said = phrases.outcome(about, change) if change else ""
+        ratio = change["ratio"] if change and change["verdict"] != phrases.OTHER_SAMPLES else None
         # The column says what it is of.
-        cpu_said = words.outcome(cpu_about, cpu).replace(" CPU time", "") if cpu and ratio else ""
+        cpu_said = phrases.outcome(cpu_about, cpu).replace(" CPU time", "") if cpu and ratio else ""
         dots = tuple(in_each_process(scenario, key, "throughput"))
-        return Step(name, words.contestant(scenario, key), value, before, ratio, said, cpu_said, dots)
+        return Step(name, phrases.contestant(scenario, key), value, before, ratio, said, cpu_said, dots)
 
     found = [step(start["contestant"], start["name"], 0.0)]
     for change, cpu in zip(fall["steps"], fall[CPU]["steps"], strict=True):
@@ -121,7 +121,7 @@ def waterfall_chart(document: dict, fall: dict) -> Chart:
     The title says what was loaded and by how many workers.
     """
     scenario, chain = scenario_of(document, fall), steps(document, fall)
-    what = ", ".join(filter(None, (scenario["description"], words.case_title(scenario, fall["case"]))))
+    what = ", ".join(filter(None, (scenario["description"], phrases.case_title(scenario, fall["case"]))))
     rows, cells = [], []
     for step in chain:
         hover = "one process each: " + ", ".join(f"{dot:.0f}" for dot in step.dots) + " samples/s"
@@ -133,8 +133,8 @@ def waterfall_chart(document: dict, fall: dict) -> Chart:
         )
         cells.append((step.name, factor, value, step.throughput, step.cpu))
     return Chart(
-        f"waterfall-{words.slug(fall['workload'])}",
-        words.capital(f"{what}: {words.workers(fall['workers'])}"),
+        f"waterfall-{phrases.slug(fall['workload'])}",
+        phrases.capital(f"{what}: {phrases.workers(fall['workers'])}"),
         "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
         "Dots: one process each.",
         f"Waterfall of {fall['workload']}: "
@@ -150,7 +150,7 @@ def sentence(document: dict, fall: dict) -> str:
     start, last, end = chain[0], chain[-2], chain[-1]
     against = "torch's DataLoader with processes"
     if start.contestant["variant"] != TODAY:
-        against = words.describe(scenario_of(document, fall), start.contestant["key"], with_case=False)
+        against = phrases.describe(scenario_of(document, fall), start.contestant["key"], with_case=False)
     who = {
         "gil": "threads with the GIL",
         "ft-gil": "threads in the free-threaded build, GIL on",
@@ -170,18 +170,18 @@ def sentence(document: dict, fall: dict) -> str:
 def beside(document: dict, fall: dict) -> list[str]:
     """What stands below the chain, in sentences: both ends, what would settle an undecided step, what is missing."""
     scenario, cpu, about = scenario_of(document, fall), fall[CPU], METRICS[CPU]
-    said = f", {words.outcome(about, cpu['total'])}" if cpu["total"]["verdict"] != words.OTHER_SAMPLES else ""
+    said = f", {phrases.outcome(about, cpu['total'])}" if cpu["total"]["verdict"] != phrases.OTHER_SAMPLES else ""
     parts = [f"CPU time for 1,000 samples {about.write(cpu['start']['value'])} s to {about.write(cpu['end'])} s{said}"]
     for name, (start, end) in fall["ends"].items():
         metric = METRICS[name]
         parts.append(f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} {metric.unit}")
     found = [f"From first to last: {'; '.join(parts)}."]
     changes = [*fall["steps"], {"name": "in all", **fall["total"]}]
-    undecided = [f"{each['name']}: {more}" for each in changes if (more := words.settles(scenario, each))]
+    undecided = [f"{each['name']}: {more}" for each in changes if (more := phrases.settles(scenario, each))]
     if undecided:
         found.append(f"Undecided: {'; '.join(undecided)}.")
     if fall["missing"]:
-        titles = {**words.CONFIG_TITLES, "ft": "threads without the GIL"}
+        titles = {**phrases.CONFIG_TITLES, "ft": "threads without the GIL"}
         missing = ", ".join(titles.get(each, each) for each in fall["missing"])
         found.append(f"Missing here: {missing}. The steps that need them are not in this chain.")
         found += _failures(document, fall)
@@ -199,7 +199,7 @@ def _failures(document: dict, fall: dict) -> list[str]:
     }
     whys = [each["why"] for each in document["skipped"] if each["what"] == scenario["name"]]
     failed = {why: variant for why in whys for start, variant in said.items() if why.startswith(start)}
-    found = [words.capital(why.rstrip(".")) + "." for why in failed]
+    found = [phrases.capital(why.rstrip(".")) + "." for why in failed]
     target = document["options"].get("dataset")
     if target and THREADS in failed.values():
         found.append(f"./twins audit {target} looks for what is not safe under threads.")
@@ -215,7 +215,7 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
     scenario, workload, start = scenario_of(document, fall), fall["workload"], fall["start"]["contestant"]
     number = len(scenario["rounds"])
     if number < FEWEST_ROUNDS:
-        few = f"{words.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
+        few = f"{phrases.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
         return f"Too little was measured to advise for {workload}: {few}.", ""
     titles, others = {c["key"]: c for c in scenario["contestants"]}, fall.get("others", ())
     of_case = [c["key"] for c in scenario["analysis"]["contestants"] if titles[c["key"]]["case"] == fall["case"]]
@@ -241,7 +241,7 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
     if best != start and verdict_of(against(best), about) == NO_DIFFERENCE:
         text = (
             f"Keep {say(start)} for {workload}: the best measured here, {say(best)}, is not told apart from it "
-            f"({words.outcome(about, {**asdict(against(best)), 'verdict': NO_DIFFERENCE})})."
+            f"({phrases.outcome(about, {**asdict(against(best)), 'verdict': NO_DIFFERENCE})})."
         )
         best = start
     if others:
@@ -275,7 +275,7 @@ def _tell(scenario: dict, found: Sequence[dict], ours: str, theirs: str) -> str:
     about, number = METRICS[found[0]["metric"]], len(found)
     outcomes = {name: [c for c in found if outcome(c) == name] for name in ("better", "worse", "same", "unknown")}
     if len(outcomes["unknown"]) == number:
-        low, high = (words.directed(about, which(c["mean"] for c in found)) for which in (min, max))
+        low, high = (phrases.directed(about, which(c["mean"] for c in found)) for which in (min, max))
         return (
             f"{ours} and {theirs} met in {number} comparisons ({low} to {high}), all of too few rounds "
             f"for a verdict ({FEWEST_ROUNDS} are needed)."
@@ -287,9 +287,11 @@ def _tell(scenario: dict, found: Sequence[dict], ours: str, theirs: str) -> str:
             extreme = extreme_of(those, key=lambda c: advantage(c)[0])
             most = "most" if len(those) > 1 else "namely"
             if len(those) >= FEWEST_TYPICAL:
-                most = f"typically {words.directed(about, median([c['mean'] for c in those]))}, {most}"
+                most = f"typically {phrases.directed(about, median([c['mean'] for c in those]))}, {most}"
             count = "all" if len(those) == number else len(those)
-            parts.append(f"did {name} in {count} ({most} {words.short(extreme)} in {words.case_of(scenario, extreme)})")
+            parts.append(
+                f"did {name} in {count} ({most} {phrases.short(extreme)} in {phrases.case_of(scenario, extreme)})"
+            )
     if outcomes["same"]:
         count = "any" if len(outcomes["same"]) == number else len(outcomes["same"])
         parts.append(f"were not shown to differ in {count}")
@@ -301,25 +303,25 @@ def _tell(scenario: dict, found: Sequence[dict], ours: str, theirs: str) -> str:
 
 def _who(scenario: dict, comparison: dict, with_case: bool) -> tuple[str, str, str]:
     """What both have, as the beginning of a sentence, and who they are."""
-    a, b = words.pair(scenario, comparison)
+    a, b = phrases.pair(scenario, comparison)
     same = a["workers"] == b["workers"]
-    before = f"With {words.workers(a['workers'])}, " if same and a["workers"] else ""
-    ours, theirs = (words.describe(scenario, c["key"], with_workers=not same, with_case=with_case) for c in (a, b))
+    before = f"With {phrases.workers(a['workers'])}, " if same and a["workers"] else ""
+    ours, theirs = (phrases.describe(scenario, c["key"], with_workers=not same, with_case=with_case) for c in (a, b))
     return before, ours, theirs
 
 
 def conclusion(scenario: dict, comparison: dict) -> str:
     """One comparison of the scenario's metric, as a sentence."""
-    a, b = words.pair(scenario, comparison)
+    a, b = phrases.pair(scenario, comparison)
     before, ours, theirs = _who(scenario, comparison, with_case=a["case"] != b["case"])
-    case = words.case_title(scenario, a["case"]) if a["case"] == b["case"] else ""
-    more = words.settles(scenario, comparison)
+    case = phrases.case_title(scenario, a["case"]) if a["case"] == b["case"] else ""
+    more = phrases.settles(scenario, comparison)
     after = f" ({more})" if more else ""
-    target = f"; target {words.target(comparison)}" if comparison["target"] else ""
-    about = words.metric(scenario)
+    target = f"; target {phrases.target(comparison)}" if comparison["target"] else ""
+    about = phrases.metric(scenario)
     of = "" if about.above in ("faster", "more memory") else f"{about.noun} "
-    said = f"{of}{words.short(comparison)}{after}{target}"
-    return words.capital(f"{before}{ours} against {theirs}{f', {case}' if case else ''}: {said}.")
+    said = f"{of}{phrases.short(comparison)}{after}{target}"
+    return phrases.capital(f"{before}{ours} against {theirs}{f', {case}' if case else ''}: {said}.")
 
 
 def verdict(scenario: dict) -> list[str]:
@@ -327,7 +329,7 @@ def verdict(scenario: dict) -> list[str]:
 
     At the most workers measured. What was compared under several cases is told in one sentence.
     """
-    found = words.comparisons(scenario, words.metric(scenario).name)
+    found = phrases.comparisons(scenario, phrases.metric(scenario).name)
     wanted = [c for c in found if c["target"] is not None]
     if wanted:
         return [conclusion(scenario, c) for c in wanted]
@@ -338,7 +340,7 @@ def _chosen(scenario: dict, found: Sequence[dict]) -> list[list[dict]]:
     """Comparisons in groups of one question each: two of the most important kind, one of each other, then the rest."""
     kinds: dict[str, dict[tuple, list[dict]]] = {}
     for c in found:
-        who = tuple((p["config"], p["variant"], p["workers"]) for p in words.pair(scenario, c))
+        who = tuple((p["config"], p["variant"], p["workers"]) for p in phrases.pair(scenario, c))
         kinds.setdefault(c["kind"], {}).setdefault(who, []).append(c)
     # How a contestant scales is in the charts; threads against processes is what a headline says, too.
     left_out = {"scaling"} | ({"method"} if "headline" in kinds else set())
@@ -354,11 +356,11 @@ def _chosen(scenario: dict, found: Sequence[dict]) -> list[list[dict]]:
 
 
 def _of_group(scenario: dict, group: Sequence[dict]) -> str:
-    a, b = words.pair(scenario, group[0])
+    a, b = phrases.pair(scenario, group[0])
     if len(group) == 1 or a["case"] != b["case"]:
         return conclusion(scenario, group[0])
     before, ours, theirs = _who(scenario, group[0], with_case=False)
-    return words.capital(before + _tell(scenario, group, ours, theirs))
+    return phrases.capital(before + _tell(scenario, group, ours, theirs))
 
 
 def others(document: dict) -> list[dict]:
@@ -381,15 +383,15 @@ def sentences(document: dict) -> list[str]:
 def _meetings(scenario: dict) -> Iterator[tuple[str, dict]]:
     """Threads without the GIL against processes with it, by the scenario's metric: where, the first of each case."""
     found: dict[str, dict] = {}
-    for c in words.comparisons(scenario, scenario["metrics"][0]):
-        a, b = words.pair(scenario, c)
+    for c in phrases.comparisons(scenario, scenario["metrics"][0]):
+        a, b = phrases.pair(scenario, c)
         if (
             VARIANTS[b["variant"]].processes
             and (a["config"], b["config"]) == ("ft", "gil")
             and a["workers"] == b["workers"]
         ):
             if a["case"] == b["case"] and not VARIANTS[a["variant"]].processes:
-                found.setdefault(words.case_of(scenario, c), c)
+                found.setdefault(phrases.case_of(scenario, c), c)
     for case, c in found.items():
         yield f"{scenario['name']}, {case}" if case else scenario["name"], c
 
@@ -402,9 +404,9 @@ def overview(document: dict) -> Chart | None:
     rows, cells = [], []
     for where, c in found:
         ratio, low, high = advantage(c)
-        about, factor, said = METRICS[c["metric"]], words.times(ratio), words.short(c)
+        about, factor, said = METRICS[c["metric"]], phrases.times(ratio), phrases.short(c)
         hover = f"{where}\n{c['title']}\n{factor}"
-        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=said, shown=words.shown(c)))
+        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=said, shown=phrases.shown(c)))
         cells.append((where, about.title, factor, said))
     return Chart(
         "overview",

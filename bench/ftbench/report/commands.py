@@ -6,7 +6,7 @@ import re
 import shlex
 
 from ftbench.plan.contestants import CONFIGS
-from ftbench.report import words
+from ftbench.report import phrases
 from ftbench.stats.statistics import FEWEST_ROUNDS
 from ftbench.stats.waterfall import PRECISION
 from ftrun.escape import one_line
@@ -105,7 +105,7 @@ def longer(document: dict) -> list[tuple[str, str]]:
     for fall in document["waterfalls"]:
         scenario = next(s for s in document["scenarios"] if s["name"] == fall["scenario"])
         for c in (*fall["steps"], fall["total"]):
-            more = words.more_minutes(scenario, c)
+            more = phrases.more_minutes(scenario, c)
             if more == 0:
                 what = "some of what is open"
             if more:

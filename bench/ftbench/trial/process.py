@@ -74,7 +74,7 @@ class TrialProcess:
         self._disturbed: list[dict] = []
         self._measures = False
         more = [packages] if packages else []
-        self._child = Child(command(python, "ftbench.trial"), child_environment(config, paths=more))
+        self._child = Child(command(python, "ftbench.trial.child"), child_environment(config, paths=more))
 
     def go_on(self) -> dict | None:
         """Let it run; its result with what disturbed it (disturbance.together), None once it waits again.

@@ -385,6 +385,4 @@ class Results:
     scenarios: A[list[Scenario], {"minItems": 1}, "what was measured, in the order of the run"]
     waterfalls: A[list[Waterfall], "for each scenario and case with a chain"]
     stress: A[Stress, OPTIONAL, "what the thread-safety suite (tests/stress) found; absent if it was not begun"]
-    seal: A[
-        dict[str, Checksum], "SHA-256 of each part (ftbench.document.integrity), by which a later change is noticed"
-    ]
+    seal: A[dict[str, Checksum], "SHA-256 of each part (ftbench.document.check), by which a later change is noticed"]

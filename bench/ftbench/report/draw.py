@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from ftbench.report import style, words
+from ftbench.report import phrases, style
 from ftbench.report.style import BACK, BAR, COLOURS, GAP, GRID, LETTER, LINE, LOOKS, SHOWN, SOFT, TEXT, WIDTH, Legend
 from ftbench.report.tables import Table
 
@@ -193,7 +193,7 @@ class Bars(Rows):
             return []
         far = self._far
         return [
-            (words.label(*series), Line2D([], [], **_mark(*series)) if far else Patch(**_filled(*series)))
+            (phrases.label(*series), Line2D([], [], **_mark(*series)) if far else Patch(**_filled(*series)))
             for series in found
         ]
 
@@ -244,7 +244,7 @@ class Boxes(Rows):
 
     def _scale(self, axes: Axes) -> None:
         low, high = min(row.low or 0.0 for row in self.rows), max(row.high or 0.0 for row in self.rows)
-        if low > 0 and words.far_apart([low, high]):
+        if low > 0 and phrases.far_apart([low, high]):
             self._logarithmic(axes, low)
         else:
             self._linear(axes, min(0.0, low))

@@ -1,4 +1,4 @@
-"""``python -m ftbench.trial_server``: offers this interpreter's trials to a benchmark elsewhere."""
+"""``python -m ftbench.trial.server``: offers this interpreter's trials to a benchmark elsewhere."""
 
 import contextlib
 import itertools
@@ -6,7 +6,7 @@ import socket
 import sys
 
 from ftbench.rounds import stress
-from ftbench.rounds.trials import TrialFailed, TrialProcess
+from ftbench.trial.process import TrialFailed, TrialProcess
 from ftrun import environment, server
 from ftrun.child_process import Watch
 from ftrun.configurations import PYTHON_GIL
@@ -16,7 +16,7 @@ from ftrun.protocol import Channel
 DESCRIPTION = """\
 Offer this Python interpreter as a twin to a benchmark that runs in another container:
 
-    here:   python -m ftbench.trial_server --socket /shared/ft.sock
+    here:   python -m ftbench.trial.server --socket /shared/ft.sock
     there:  python -m ftbench --twin ft=unix:/shared/ft.sock --twin gil=/usr/bin/python3
 
 The socket's directory, the images (FT_BENCH_CACHE or --data) and the measured CPUs have to
@@ -81,7 +81,7 @@ class TrialServer(server.Server):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    return server.run("ftbench.trial_server", DESCRIPTION, TrialServer, arguments)
+    return server.run("ftbench.trial.server", DESCRIPTION, TrialServer, arguments)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ MOST_ROUNDS = 5
 MOST_MORE = 10
 # Nor is more than a day.
 MOST_MINUTES = 24 * 60
-# The verdict on who gave different samples (ftbench.report.findings.told): ratios of theirs are not told.
+# The verdict on who gave different samples (ftbench.report.conclusions.told): ratios of theirs are not told.
 OTHER_SAMPLES = "other samples"
 # Units of time, in seconds.
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
