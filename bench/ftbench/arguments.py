@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Scenario
 from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
 from ftbench.stats.waterfall import PRECISION
@@ -26,7 +26,7 @@ Measure what removing the GIL does to data loading. From torch's DataLoader with
 threads without the GIL, one thing is changed at a time, and each step is given with its interval: a waterfall. It is
 measured for JPEG decoding, which releases the GIL, and for text in Python, which holds it, or for your own dataset.
 
-All contestants take turns of a fraction of a second, in several processes each, so that what disturbs one disturbs
+All candidates take turns of a fraction of a second, in several processes each, so that what disturbs one disturbs
 all. The run ends as soon as the throughput of every step is known to --precision, or when its time is over.
 """
 
@@ -311,7 +311,7 @@ def _minutes(seconds: float) -> str:
 
 
 TIMES = """\
-These are budgets: rounds are repeated until the time is spent, and where it is short contestants are left out,
+These are budgets: rounds are repeated until the time is spent, and where it is short candidates are left out,
 the least important first. On a slow or busy machine three rounds of the most important ones can take longer.
 --budget SECONDS changes the time, --rounds N does without it."""
 

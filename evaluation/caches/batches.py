@@ -3,7 +3,7 @@
     ./twins exec gil python evaluation/caches/batches.py --directory /dev/shm
     ./twins exec ft python evaluation/caches/batches.py --directory /dev/shm threads
 
-All read the same bytes: the cache's contestants the same segments, and "files" a file for each sample with
+All read the same bytes: the cache's candidates the same segments, and "files" a file for each sample with
 numpy.fromfile. Each round has all of them, in random order, with an epoch to warm up.
 """
 

@@ -97,7 +97,7 @@ def write_s3(store, count):
         },
         "credentials_provider": {"type": "S3Credentials", "options": {"access_key": "k", "secret_key": "s"}},
     }
-    # By default each opening of a file asks the server whether it has changed, which no other contestant does.
+    # By default each opening of a file asks the server whether it has changed, which no other candidate does.
     cache = {
         "size": f"{4 * count * 2 * VALUES >> 20}M",
         "location": str(store.parent / "cache"),

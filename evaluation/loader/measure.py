@@ -2,11 +2,11 @@
 
     ./twins exec ft python evaluation/loader/measure.py [CASE ...]
 
-Contestants have two workers ("serial": none, "64": as many) and take turns of one epoch, in random order. Those of one
+Candidates have two workers ("serial": none, "64": as many) and take turns of one epoch, in random order. Those of one
 twin run in one process, so that they share what a process has by chance (malloc's memory, the caches, the place in
 memory); torch's, which may fork, in one of their own. All of it is repeated in several processes. A line has the
 median, the lowest and the highest of the processes' medians, and the same of each process's ratio to the first
-contestant. "fresh" makes an iterator for each epoch, the others have persistent workers. "plain" has a collate_fn that
+candidate. "fresh" makes an iterator for each epoch, the others have persistent workers. "plain" has a collate_fn that
 only calls torch's default_collate.
 """
 
@@ -118,7 +118,7 @@ IMAGES = [
 ]  # fmt: skip
 INTEGERS = [("torch-serial", "ft"), ("serial", "ft"), ("ours", "ft"), ("64", "ft"),
             ("torch-serial", "gil"), ("serial", "gil")]  # fmt: skip
-# name: the contestants, which are a sample's name, a way to load it and a twin
+# name: the candidates, which are a sample's name, a way to load it and a twin
 CASES = {
     "pillow-128": [("pillow-128", *each) for each in IMAGES],
     "pillow-512": [("pillow-512", *each) for each in IMAGES],
@@ -138,8 +138,8 @@ def plain_collate(samples):
     return torch.utils.data.default_collate(samples)
 
 
-def contestant(name, way):
-    """What begins an epoch of such samples, and what ends the contestant."""
+def candidate(name, way):
+    """What begins an epoch of such samples, and what ends the candidate."""
     batch_size, number, make, _ = SAMPLES[name]
     if make is None:
         dataset = Images(batch_size * number, DecodedImages if way == "decode" else PillowDataset)
@@ -159,30 +159,30 @@ def contestant(name, way):
 
 
 def child():
-    """Runs an epoch of the contestant that a line of its input names, and prints what it and its first batch took."""
+    """Runs an epoch of the candidate that a line of its input names, and prints what it and its first batch took."""
     torch.set_num_threads(1)
     keep_freed_memory()  # as the loader does it: the others on equal terms
-    contestants = {}
+    candidates = {}
     for line in sys.stdin:
         who = tuple(json.loads(line))
-        if who not in contestants:
-            contestants[who] = contestant(*who)
+        if who not in candidates:
+            candidates[who] = candidate(*who)
         begin, first = time.perf_counter(), None
-        for _ in contestants[who][0]():
+        for _ in candidates[who][0]():
             first = first or time.perf_counter() - begin
         print(json.dumps([time.perf_counter() - begin, first]), flush=True)
-    for _, end in contestants.values():
+    for _, end in candidates.values():
         end()
 
 
-def measure(contestants, rounds):
-    """What an epoch of each of the *contestants* and its first batch took in one set of processes: medians, seconds."""
+def measure(candidates, rounds):
+    """What an epoch of each of the *candidates* and its first batch took in one set of processes: medians, seconds."""
     children = {
         process: subprocess.Popen(
             [TWINS, "exec", process[0], "python", __file__, "--child"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
-        for process in {process_of(way, twin) for _, way, twin in contestants}
+        for process in {process_of(way, twin) for _, way, twin in candidates}
     }  # fmt: skip
 
     def turn(who):
@@ -192,10 +192,10 @@ def measure(contestants, rounds):
         process.stdin.flush()
         return json.loads(process.stdout.readline())
 
-    turns = {who: [] for who in contestants}
+    turns = {who: [] for who in candidates}
     try:
         for number in range(rounds + 2):  # the first two are not counted
-            for who in random.sample(contestants, len(contestants)):
+            for who in random.sample(candidates, len(candidates)):
                 took = turn(who)
                 if number >= 2:
                     turns[who].append(took)
@@ -211,7 +211,7 @@ def process_of(way, twin):
 
 
 def rate(of_one, who):
-    """Bytes a second of the contestant *who* in one set of processes."""
+    """Bytes a second of the candidate *who* in one set of processes."""
     batch_size, number, _, nbytes = SAMPLES[who[0]]
     return batch_size * number * nbytes / of_one[who][0]
 
@@ -224,25 +224,25 @@ def spread(values, form):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", default=list(CASES), help="; ".join(CASES))
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each contestant in each process (default: 7)")
-    parser.add_argument("--processes", type=int, default=4, help="of each contestant, one after the other (default: 4)")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each candidate in each process (default: 7)")
+    parser.add_argument("--processes", type=int, default=4, help="of each candidate, one after the other (default: 4)")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         child()
         return
-    print("| sample | contestant | samples/s | GB/s | GB/s, first = 1 | first batch, s | first = 1 |")
+    print("| sample | candidate | samples/s | GB/s | GB/s, first = 1 | first batch, s | first = 1 |")
     print("|---|---|---:|---:|---:|---:|---:|")
     for case_name in given.cases:
-        contestants = CASES[case_name]
-        processes = [measure(contestants, given.rounds) for _ in range(given.processes)]
-        for who in contestants:
+        candidates = CASES[case_name]
+        processes = [measure(candidates, given.rounds) for _ in range(given.processes)]
+        for who in candidates:
             name, way, twin = who
             nbytes = SAMPLES[name][3]
             first = [of_one[who][1] for of_one in processes]
             rates = [rate(of_one, who) for of_one in processes]
-            ratios = [rate(of_one, who) / rate(of_one, contestants[0]) for of_one in processes]
-            firsts = [of_one[who][1] / of_one[contestants[0]][1] for of_one in processes]
+            ratios = [rate(of_one, who) / rate(of_one, candidates[0]) for of_one in processes]
+            firsts = [of_one[who][1] / of_one[candidates[0]][1] for of_one in processes]
             print(
                 f"| {name} | {way}, {twin} | {spread([each / nbytes for each in rates], '{:,.0f}')} "
                 f"| {statistics.median(rates) / 1e9:.2f} | {spread(ratios, '{:.2f}')} "

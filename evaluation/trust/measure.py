@@ -28,7 +28,7 @@ from ftbench.data.images import ImageError
 from ftbench.data.sources import Sources
 from ftbench.document.store import write_atomically
 from ftbench.machine.disturbance import between, counters, marks
-from ftbench.plan.contestants import Pair, worker_counts
+from ftbench.plan.candidates import Pair, worker_counts
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.sizing import DoesNotFit
 from ftbench.rounds.controller import WorkDiffers
@@ -46,14 +46,14 @@ DESCRIPTION = """\
 Find out on this machine whether the benchmark's verdicts can be trusted: measure decoding with Pillow (threads and
 processes) in two places, of which no difference may be reported in at least 95% of the comparisons, and with more work
 planted in a third, which must be found in at least 90%. A run is planned as one of `./twins bench` is, has as much
-time for each of its six contestants as --quick has, and stops as early. From the processes of all runs together it
+time for each of its six candidates as --quick has, and stops as early. From the processes of all runs together it
 tells what longer runs find. Interrupt it whenever you like: all finished rounds count.
 """
 
 # Trials import the planted scenario from here.
 ROOT = Path(__file__).resolve().parents[2]
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
-# A quick run has 150 s for each workload and its five contestants; here are six.
+# A quick run has 150 s for each workload and its five candidates; here are six.
 SECONDS = 180
 # Numbers of rounds to draw from all that were measured, and how often. Of more than half of them one draw would be
 # much like the next.
@@ -75,7 +75,7 @@ while os.getppid() == parent:
 """
 # Of a tally, what --out keeps.
 WRITTEN = ("title", "wanted", "right", "total", "covered", "ratios", "share")
-# samples/s by contestant: what its processes contribute to a round.
+# samples/s by candidate: what its processes contribute to a round.
 Throughputs = Mapping[str, float]
 
 
@@ -176,7 +176,7 @@ class Kept:
     """The rounds of a run. Owned by the main thread."""
 
     rounds: list[dict[str, float]] = field(default_factory=list)
-    """samples/s by contestant: what a process contributes."""
+    """samples/s by candidate: what a process contributes."""
     turns: list[dict[str, list[float]]] = field(default_factory=list)
     """Seconds of its turns, with what was planted in them."""
     disturbed: list[str] = field(default_factory=list)
@@ -199,10 +199,10 @@ class Trust:
         self._config = config
         self._usable_cpus = usable_cpus
         self._scenario = planted.scenario(config, percent)
-        of_config = self._scenario.contest.candidates((config,), worker_counts(usable_cpus), quick=False)
-        self.contestants = [c for _, c in of_config]
-        of = {c.key: c.case for c in self.contestants}
-        pairs = self._scenario.contest.pairs(self.contestants)
+        of_config = self._scenario.plan.ranked((config,), worker_counts(usable_cpus), quick=False)
+        self.candidates = [c for _, c in of_config]
+        of = {c.key: c.case for c in self.candidates}
+        pairs = self._scenario.plan.pairs(self.candidates)
         self._same, self._more = ([p for p in pairs if of[p.numerator] == case] for case in ("b", "more"))
         self.kept: list[Kept] = []
         self.said = self.tallies()
@@ -225,10 +225,10 @@ class Trust:
                 measurement = Measurement(self._scenario, options, connected, notes)
                 end = time.monotonic() + seconds
                 for entry in measurement.rounds(sources, shown, interruption, lambda: end - time.monotonic()):
-                    trials = {trial["contestant"]: trial for trial in entry["rounds"][-1]["trials"]}
-                    if len(trials) < len(self.contestants):
+                    trials = {trial["candidate"]: trial for trial in entry["rounds"][-1]["trials"]}
+                    if len(trials) < len(self.candidates):
                         why = "; ".join(f"{each['what']}: {each['why']}" for each in noted["skipped"])
-                        raise TrialFailed(why or "a contestant could not be measured")
+                        raise TrialFailed(why or "a candidate could not be measured")
                     run.rounds.append({key: trial["metrics"]["throughput"] for key, trial in trials.items()})
                     run.turns.append({key: [round(s, 5) for s in of["turn_seconds"]] for key, of in trials.items()})
                     if self._enough(run.rounds):

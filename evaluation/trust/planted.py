@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from ftbench.measure import epochs
-from ftbench.plan.contest import Comparison, Contest, Entry
-from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side
+from ftbench.plan.scenario import Scenario, Task, Turns
 from ftbench.scenarios import pillow
 
 # Twenty batches a worker, so that every 5% more work are a whole batch for each.
@@ -52,9 +53,9 @@ def scenario(config: str, percent: int) -> Scenario:
         measure=measure,
         metrics=("throughput",),
         # Threads and processes: A again, and what does more work, each against A.
-        contest=Contest(
+        plan=ComparisonPlan(
             tuple(
-                Comparison(Entry(config, variant, case=other), Entry(config, variant, case="a"), importance=0)
+                Comparison(Side(config, variant, case=other), Side(config, variant, case="a"), importance=0)
                 for other in ("b", "more")
                 for variant in ("loader-thread", "loader-process")
             ),

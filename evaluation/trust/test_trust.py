@@ -23,11 +23,11 @@ from tests.unit.bench.turns import without_pause
 
 
 def simulated(rounds: int, noise: float) -> tuple[measure.Trust, list[dict[str, float]]]:
-    """What the program would measure with 10% planted; by contestant, for each round."""
+    """What the program would measure with 10% planted; by candidate, for each round."""
     of = measure.Trust(10, "ft", 2)
-    assert [c.case for c in of.contestants].count("more") == 2 and len(of.contestants) == 6
-    slower = {c.key: 100 / 1.1 for c in of.contestants if c.case == "more"}
-    found = values(random.Random(0), of.contestants, rounds, slower, noise)
+    assert [c.case for c in of.candidates].count("more") == 2 and len(of.candidates) == 6
+    slower = {c.key: 100 / 1.1 for c in of.candidates if c.case == "more"}
+    found = values(random.Random(0), of.candidates, rounds, slower, noise)
     return of, [{key: series[number] for key, series in found.items()} for number in range(rounds)]
 
 

@@ -169,7 +169,7 @@ def test_page_of_a_real_run(browser, run, tmp_path):
     (scenario,) = document["scenarios"]
     chain, measured, *_ = drawn
     write = phrases.metric(scenario).write
-    medians = {write(c["metrics"]["throughput"]["median"]) for c in scenario["analysis"]["contestants"]}
+    medians = {write(c["metrics"]["throughput"]["median"]) for c in scenario["analysis"]["candidates"]}
     assert medians <= set(measured["texts"])
     # The start, two steps, and the whole; of each its processes.
     assert len(chain["hovering"]) == 4 and {text.count(",") for text in chain["hovering"]} == {
@@ -211,7 +211,7 @@ def test_tables_hold_the_documents_figures(browser, page, many):
         head, *rows = tables[f"chart-{phrases.slug(scenario['name'] + '-' + metric.name)}"]
         medians = [row[head.index(f"median, {metric.unit}")] for row in rows]
         assert sorted(medians) == sorted(
-            metric.write(c["metrics"][metric.name]["median"]) for c in scenario["analysis"]["contestants"]
+            metric.write(c["metrics"][metric.name]["median"]) for c in scenario["analysis"]["candidates"]
         )
 
 

@@ -24,7 +24,7 @@ def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
     # Both workloads, with every step of the chain.
     assert [fall["workload"] for fall in results["waterfalls"]] == ["pillow", "text"]
     for fall in results["waterfalls"]:
-        reached = [fall["start"]["contestant"], *(step["contestant"] for step in fall["steps"])]
+        reached = [fall["start"]["candidate"], *(step["candidate"] for step in fall["steps"])]
         assert [key.split("/")[0] for key in reached] == ["gil", "gil", "gil", "ft-gil", "ft"]
     assert (latest / "waterfall.png").read_bytes().startswith(b"\x89PNG")
     assert "<html" in (latest / "report.html").read_text()

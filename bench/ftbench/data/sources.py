@@ -113,7 +113,7 @@ class Sources:
         if resized:
             self._warn(
                 f"{resized} of {len(paths)} images have another size: they are resized to 640x408 "
-                "after decoding, in every contestant alike"
+                "after decoding, in every candidate alike"
             )
         if data is None:
             return _described("generated", "images", paths, images.VERSION, resized)

@@ -15,9 +15,8 @@ from dataclasses import asdict
 from statistics import StatisticsError
 
 from ftbench.document.schema import schema
-from ftbench.plan.contestants import Target
+from ftbench.plan.candidates import VARIANTS, Target
 from ftbench.plan.metrics import METRICS
-from ftbench.plan.variants import VARIANTS
 from ftbench.stats.statistics import adjust, distributions, ratio, reached, spread
 from ftbench.stats.waterfall import trials_of, waterfalls
 
@@ -107,30 +106,30 @@ def _of_scenario(scenario: dict) -> Iterator[str]:
         if name not in METRICS:
             yield f"metric {name!r} is unknown to this bench"
             return
-    contestants = {c["key"]: c for c in scenario["contestants"]}
-    if len(contestants) != len(scenario["contestants"]):
-        yield "a contestant is listed twice"
+    candidates = {c["key"]: c for c in scenario["candidates"]}
+    if len(candidates) != len(scenario["candidates"]):
+        yield "a candidate is listed twice"
     cases = {case["name"] for case in scenario["cases"]} or {""}
-    for key, c in contestants.items():
+    for key, c in candidates.items():
         if c["variant"] not in VARIANTS:
             yield f"{key}: variant {c['variant']!r} is unknown to this bench"
         if c["case"] not in cases:
             yield f"{key}: there is no case {c['case']!r}"
     for position, one in enumerate(scenario["rounds"], 1):
-        yield from _round(position, one, scenario["metrics"], contestants)
+        yield from _round(position, one, scenario["metrics"], candidates)
     analysis, rounds = scenario["analysis"], scenario["rounds"]
-    trials = {key: trials_of(scenario, key) for key in contestants}
-    summed_up = {c["key"] for c in analysis["contestants"]}
+    trials = {key: trials_of(scenario, key) for key in candidates}
+    summed_up = {c["key"] for c in analysis["candidates"]}
     values = {
         key: {metric: [trial["metrics"][metric] for trial in of] for metric in scenario["metrics"]}
         for key, of in trials.items()
         if key in summed_up
     }
-    for key in contestants:
+    for key in candidates:
         if key not in summed_up and len(trials[key]) == len(rounds):
             yield f"the analysis lacks {key}, which took part in every round"
-    for c in analysis["contestants"]:
-        if c["key"] not in contestants:
+    for c in analysis["candidates"]:
+        if c["key"] not in candidates:
             yield f"the analysis has {c['key']}, which did not take part"
         elif c["n"] != len(rounds):
             yield f"{c['key']} is said to have {c['n']} rounds of {len(rounds)}"
@@ -140,20 +139,20 @@ def _of_scenario(scenario: dict) -> Iterator[str]:
         yield from _comparison(c, values)
 
 
-def _round(position: int, one: dict, metrics: list[str], contestants: dict) -> Iterator[str]:
+def _round(position: int, one: dict, metrics: list[str], candidates: dict) -> Iterator[str]:
     if one["number"] != position:
         yield f"round {position} is missing"
-    ran = [trial["contestant"] for trial in one["trials"]]
-    for key in {*ran} - {*contestants}:
-        yield f"round {position} has a trial of {key}, which is no contestant"
+    ran = [trial["candidate"] for trial in one["trials"]]
+    for key in {*ran} - {*candidates}:
+        yield f"round {position} has a trial of {key}, which is no candidate"
     if len({*ran}) != len(ran):
-        yield f"round {position} has a contestant twice"
+        yield f"round {position} has a candidate twice"
     for trial in one["trials"]:
         for metric in {*metrics} - {*trial["metrics"]}:
-            yield f"round {position}: {trial['contestant']} has no {metric}"
+            yield f"round {position}: {trial['candidate']} has no {metric}"
         for name, kept in trial["distributions"].items():
             if "over" in kept and len(kept["over"]["values"]) != len(kept["values"]):
-                yield f"round {position}: {name} of {trial['contestant']} is no curve: a value has no place"
+                yield f"round {position}: {name} of {trial['candidate']} is no curve: a value has no place"
 
 
 def _summary(c: dict, values: dict[str, list[float]], trials: list[dict]) -> Iterator[str]:

@@ -10,11 +10,11 @@ from typing import Annotated as A
 from typing import Any, Literal
 
 from ftbench.machine.disturbance import State
-from ftbench.plan.contestants import CONFIGS, Target
+from ftbench.plan.candidates import CONFIGS, Target
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT
 from ftbench.stats.statistics import MET, MISSED, UNCLEAR, Ratio
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raised when a reader of the old form would misread the new one."""
 
 OPTIONAL: dict[str, Any] = {}
@@ -142,7 +142,7 @@ class Environment:
 
 
 class Skipped:
-    what: A[str, "scenario or contestants"]
+    what: A[str, "scenario or candidates"]
     why: A[str, "the reason, and what to do about it"]
 
 
@@ -163,24 +163,24 @@ class Load:
 
     sample_bytes: A[Whole, "bytes of a sample in a batch"]
     dataset: Dataset
-    batch_size: A[Whole, "samples a batch, the same for all contestants"]
+    batch_size: A[Whole, "samples a batch, the same for all candidates"]
     requested_batch_size: A[Whole, "before it was made smaller to fit into memory"]
     batches_per_worker: A[Whole, "length of a turn: each worker builds as many"]
     turns: A[Whole, "how many times a trial measures so many, in turn with the others of its round"]
 
 
 class Case(Load):
-    name: A[str, {"pattern": "^([A-Za-z0-9][A-Za-z0-9._-]*)?$"}, "part of contestants' keys; the first may be empty"]
+    name: A[str, {"pattern": "^([A-Za-z0-9][A-Za-z0-9._-]*)?$"}, "part of candidates' keys; the first may be empty"]
     title: A[str, "for people"]
     parameters: A[dict, "what makes the case, as the trial got it"]
     value: A[float | None, "its place on the axis, in case_unit; null for what has no order"]
 
 
-class Contestant:
+class Candidate:
     key: A[str, "config/variant/workers, @case where there are cases"]
     title: A[str, "for people"]
     config: A[Config, "gil: GIL build; ft-gil: free-threaded build, its GIL forced on; ft: free-threaded build"]
-    variant: A[Name, "who loads (bench/ftbench/plan/variants.py)"]
+    variant: A[Name, "who loads (bench/ftbench/plan/candidates.py)"]
     workers: A[Count, "how many; 0 where the training loop loads by itself"]
     case: A[str, "name of the case, empty if the scenario has none"]
 
@@ -215,7 +215,7 @@ class RoundDisturbance(Disturbance):
 
 
 class Trial:
-    contestant: A[str, "its key"]
+    candidate: A[str, "its key"]
     metrics: A[dict[Name, Positive], {"minProperties": 1}, "what was measured, by metric, in its unit"]
     samples: A[Count, "how many were loaded while it was measured"]
     batches: A[Count, "how many were measured; 0 where the scenario loads none"]
@@ -250,7 +250,7 @@ class Percentiles:
 
 
 class Summary:
-    key: A[str, "of the contestant"]
+    key: A[str, "of the candidate"]
     n: A[Whole, "rounds"]
     metrics: A[dict[Name, Range], {"minProperties": 1}, "median, min and max over the rounds, by metric"]
     distributions: A[dict[str, Percentiles], "of the trials' distributions, by name; none of curves ('over')"]
@@ -270,8 +270,8 @@ class Comparison(Ratio):
         "scenario's own",
     ]
     title: A[str, "for people; what follows a colon is a remark"]
-    numerator: A[str, "key of a contestant"]
-    denominator: A[str, "key of a contestant"]
+    numerator: A[str, "key of a candidate"]
+    denominator: A[str, "key of a candidate"]
     metric: Metric
     verdict: A[str, "the words of bench/ftbench/plan/metrics.py for a ratio, or: no difference shown, too few rounds"]
     target: A[Aim | None, "what the ratio should be, null where nothing is wanted"]
@@ -282,8 +282,8 @@ class Comparison(Ratio):
 class Analysis:
     """Computed from the rounds (ftbench.stats.statistics)."""
 
-    contestants: A[list[Summary], "those that took part in every round"]
-    comparisons: A[list[Comparison], "ratios of contestants with others, the most important first"]
+    candidates: A[list[Summary], "those that took part in every round"]
+    comparisons: A[list[Comparison], "ratios of candidates with others, the most important first"]
 
 
 class Scenario(Load):
@@ -300,8 +300,8 @@ class Scenario(Load):
     case_unit: A[str, "the unit of the cases' values, or empty"]
     cases: A[list[Case], "the conditions that it was measured under, in order; empty if there is but one"]
     picture: A[str | None, OPTIONAL, "some samples as a PNG, in base64; null where the scenario draws none"]
-    contestants: A[list[Contestant], {"minItems": 1}, "who took part, given up later or not"]
-    rounds: A[list[Round], {"minItems": 1}, "finished rounds; in each, every contestant was measured once"]
+    candidates: A[list[Candidate], {"minItems": 1}, "who took part, given up later or not"]
+    rounds: A[list[Round], {"minItems": 1}, "finished rounds; in each, every candidate was measured once"]
     analysis: Analysis
 
 
@@ -318,13 +318,13 @@ class Change:
 
 class Start:
     name: A[str, "for people"]
-    contestant: A[str, "its key"]
+    candidate: A[str, "its key"]
     value: A[Positive, "geometric mean of its processes, in the metric's unit"]
 
 
 class Step(Change):
     name: A[str, "what changes in this step"]
-    contestant: A[str, "who is reached by it"]
+    candidate: A[str, "who is reached by it"]
 
 
 class Chain:
@@ -333,7 +333,7 @@ class Chain:
     start: A[Start, "what people run today"]
     steps: A[list[Step], {"minItems": 1}, "one change each"]
     total: Change
-    end: A[Positive, "geometric mean of the last contestant's processes, in the metric's unit"]
+    end: A[Positive, "geometric mean of the last candidate's processes, in the metric's unit"]
 
 
 class Waterfall(Chain):
@@ -342,7 +342,7 @@ class Waterfall(Chain):
     workload: A[str, "for people"]
     scenario: A[str, "its name"]
     case: A[str, "its name, or empty"]
-    workers: A[Count, "of each contestant"]
+    workers: A[Count, "of each candidate"]
     cpu_per_1000: A[Chain, "the same in seconds of CPU time for 1,000 samples"]
     ends: A[dict[str, A[list[Positive], {"minItems": 2, "maxItems": 2}]], "time_to_first_batch, pss_mib: start and end"]
     missing: A[list[str], "configurations and kinds of workers that were not measured"]

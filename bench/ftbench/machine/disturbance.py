@@ -161,7 +161,7 @@ def _turbo(sys: Path) -> bool | None:
 
 
 def of_round(before: State, after: State, trials: Mapping[str, Mapping]) -> dict:
-    """A round's disturbance for results.json; `trials` are those of `together`, by contestant."""
+    """A round's disturbance for results.json; `trials` are those of `together`, by candidate."""
     found = {"before": before, "after": after, **together(list(trials.values()))}
     return {**found, "marks": marks(found, before["affinity"])}
 

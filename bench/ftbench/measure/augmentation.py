@@ -117,7 +117,7 @@ class Augmented:
 
 
 def picture(paths: list[str], amount: str, seed: int) -> bytes:
-    """The beginning of every contestant's first batch as a PNG: each image as it is, and augmented below."""
+    """The beginning of every candidate's first batch as a PNG: each image as it is, and augmented below."""
     paths = paths[:PICTURED]
     originals = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""What shows that two contestants gave the same samples: CRC-32 of batches, or of some of their rows.
+"""What shows that two candidates gave the same samples: CRC-32 of batches, or of some of their rows.
 
 A loader gives a batch as a tensor, a dict or a list of tensors, or with a collate_fn of the scenario's as a numpy
 array. The loop without a loader builds none: it gives a list of arrays, one for each sample, whose bytes in order are
@@ -45,7 +45,7 @@ class Seen:
 
 
 def by_batch(result: Mapping) -> dict[str, int]:
-    """A trial's checksums by batch, in words: the same batch of every contestant has the same name."""
+    """A trial's checksums by batch, in words: the same batch of every candidate has the same name."""
     found = {} if result["first_batch"] is None else {"first": result["first_batch"]}
     # Who has more workers measures more batches a turn, and each turn begins anew.
     a_turn = max(1, len(result["rows"]) // max(1, len(result.get("turn_seconds", ()))))

@@ -1,7 +1,7 @@
-"""The contestants' loaders: this project's, and its peers at the best settings that they document.
+"""The candidates' loaders: this project's, and its peers at the best settings that they document.
 
 All take samples 0, 1, 2, ... in order, beginning again at the dataset's end, and give batches of
-torch's default_collate in that order, so that every contestant's batches can be compared. All get
+torch's default_collate in that order, so that every candidate's batches can be compared. All get
 the same number of workers; what else they run (a reading, sorting or event loop thread) is theirs.
 Memory is not pinned, unless a scenario asks for it. What they are made of is imported when they are opened.
 """

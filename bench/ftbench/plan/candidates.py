@@ -6,14 +6,52 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ftbench.plan.variants import VARIANTS
-
 CONFIGS = ("gil", "ft-gil", "ft")
 CONFIG_TITLES = {"gil": "GIL build", "ft-gil": "free-threaded build with GIL on", "ft": "free-threaded build"}
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Variant:
+    """One way to load a dataset with workers."""
+
+    name: str
+    title: str
+    """Its workers, in the plural, for a sentence: "loader threads"."""
+    packages: tuple[str, ...] = ()
+    """Distributions that it needs beside those of every trial, by normalised name."""
+    processes: bool = False
+    """Whether its workers are processes, which hand batches over in shared memory (/dev/shm)."""
+    queued_per_worker: int = 0
+    """Batches per worker that it may hold beyond the prefetch factor."""
+
+
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        Variant("loader-thread", "loader threads"),
+        Variant("loader-process", "loader processes", processes=True),
+        # Started otherwise than by the platform's default, which is fork.
+        Variant("loader-spawn", "loader processes (spawn)", processes=True),
+        Variant("loader-forkserver", "loader processes (forkserver)", processes=True),
+        # It collates a batch after its last sample, as torch does.
+        Variant("loader-stack", "loader threads that stack"),
+        Variant("loader-decode", "loader threads with ftloader.decode"),
+        Variant("serial", "serial loading"),
+        Variant("torch-process", "torch DataLoader processes", processes=True),
+        # Its mapper and its prefetcher each hold two batches a worker.
+        Variant("nodes-thread", "torchdata.nodes threads", ("torchdata",), queued_per_worker=2),
+        Variant("spdl", "spdl threads", ("spdl-core",), queued_per_worker=2),
+        Variant("spdl-samples", "spdl threads, a sample each", ("spdl-core",), queued_per_worker=2),
+        Variant("loop", "loop threads without a loader"),
+        # They load nothing (ftbench.scenarios.contention).
+        Variant("bare-thread", "bare threads"),
+        Variant("bare-process", "bare processes"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
     """One configuration, variant of loading, number of workers and case."""
 
     config: str
@@ -48,7 +86,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two contestants whose ratio is of interest: numerator over denominator, by key."""
+    """Two candidates whose ratio is of interest: numerator over denominator, by key."""
 
     kind: str
     title: str
@@ -77,8 +115,8 @@ def worker_counts(cpus: int) -> list[int]:
 
 
 def reduce(
-    ranked: Sequence[tuple[int, Contestant]], most: float, cost: Callable[[Contestant], float] = lambda contestant: 1
-) -> tuple[list[Contestant], list[Contestant]]:
+    ranked: Sequence[tuple[int, Candidate]], most: float, cost: Callable[[Candidate], float] = lambda candidate: 1
+) -> tuple[list[Candidate], list[Candidate]]:
     """(kept, given up): whole ranks are given up, highest first, until the rest costs at most `most`.
 
     Without `cost` that is how many they are. Rank 0 always stays.

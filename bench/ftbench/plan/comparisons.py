@@ -1,7 +1,7 @@
 """Who takes part in a scenario, and who is compared with whom: a list of comparisons.
 
 A comparison is made under every case of the scenario, with the most workers of the run, and with fewer where
-`every_count` asks for them. What there is no time for is given up in an order that the contest names.
+`every_count` asks for them. What there is no time for is given up in an order that the plan names.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from ftbench.plan.contestants import CONFIGS, Contestant, Pair, Target, plural
-from ftbench.plan.scenario import Case
+from ftbench.plan.candidates import CONFIGS, Candidate, Pair, Target, plural
+from ftbench.plan.case import Case
 
 IMPORTANCE, COUNT, CASE = "importance", "count", "case"
 WITHOUT_CASES = (Case("", ""),)
 
 
 @dataclass(frozen=True)
-class Entry:
+class Side:
     """Who is compared: with the workers of the run and under the case of the comparison, or with its own."""
 
     config: str
@@ -25,24 +25,24 @@ class Entry:
     workers: int | None = None
     case: str | None = None
 
-    def contestant(self, workers: int, case: str) -> Contestant:
+    def candidate(self, workers: int, case: str) -> Candidate:
         """It, with so many workers under this case."""
         workers = workers if self.workers is None else self.workers
-        return Contestant(self.config, self.variant, workers, case if self.case is None else self.case)
+        return Candidate(self.config, self.variant, workers, case if self.case is None else self.case)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Two entries whose ratio is of interest; without a denominator, one that is shown beside the others."""
 
-    numerator: Entry
-    denominator: Entry | None = None
+    numerator: Side
+    denominator: Side | None = None
     target: Target | None = None
     """What the ratio should be, if anything. A quick run has only what has a target, if anything has."""
     why: str = ""
     """What it is about, in a few words."""
     kind: str = "chosen"
-    """ftbench.plan.contestants.Pair's."""
+    """ftbench.plan.candidates.Pair's."""
     importance: int | None = None
     """The lower, the later it is given up. If None: the first of the list is last, what has a target before it."""
     every_count: bool = False
@@ -55,7 +55,7 @@ class Comparison:
     """Of the scenario's first metric alone."""
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[Side, ...]:
         return (self.numerator, self.denominator) if self.denominator else (self.numerator,)
 
 
@@ -68,7 +68,7 @@ def at_most(value: float) -> Target:
 
 
 @dataclass(frozen=True)
-class Contest:
+class ComparisonPlan:
     """The comparisons of a scenario."""
 
     comparisons: tuple[Comparison, ...] | Callable[[tuple[str, ...]], tuple[Comparison, ...]]
@@ -90,8 +90,8 @@ class Contest:
         alone = dict.fromkeys(entry for c in listed for entry in c.entries if entry.config in configs)
         return tuple(Comparison(entry) for entry in alone)
 
-    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        """(rank, contestant): the lower the rank, the later it is given up for lack of time. Rank 0 always stays."""
+    def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
+        """(rank, candidate): the lower the rank, the later it is given up for lack of time. Rank 0 always stays."""
         possible = tuple(c for c in self.of(configs) if c.measures)
         if quick:
             short = [c for c in possible if c.target] or [c for c in possible if c.quick]
@@ -100,13 +100,13 @@ class Contest:
         # The ends of the curve say most, its middle least.
         places = {count: place for place, count in enumerate(dict.fromkeys([counts[0], counts[-1], *counts[1:-1]]))}
         cases = [case.name for case in self.cases if not (quick and self.quick_cases) or case.name in self.quick_cases]
-        found: dict[Contestant, tuple[int, ...]] = {}
+        found: dict[Candidate, tuple[int, ...]] = {}
         for position, comparison in enumerate(possible):
             curve = comparison.every_count and (not quick or comparison.quick == "ends")
             for count in counts if curve and not quick else sorted({counts[0], counts[-1 if curve else 0]}):
                 for entry in comparison.entries:
                     for case in cases if entry.case is None else [entry.case]:
-                        who = entry.contestant(count, case)
+                        who = entry.candidate(count, case)
                         rank = {
                             IMPORTANCE: _importance(comparison, position),
                             COUNT: places[count] if entry.workers is None else 0,
@@ -117,14 +117,14 @@ class Contest:
         ranks = {key: rank for rank, key in enumerate(sorted(set(found.values())))}
         return sorted(((ranks[key], who) for who, key in found.items()), key=lambda each: each[0])
 
-    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
-        """Every comparison that the contestants allow: by comparison, then the most workers first, then by case."""
-        there = {c.key: c for c in contestants}
+    def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
+        """Every comparison that the candidates allow: by comparison, then the most workers first, then by case."""
+        there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         comparisons = [c for c in self.of({c.config: None for c in there.values()}) if c.denominator]
 
-        def made(comparison: Comparison, count: int) -> list[tuple[Contestant, Contestant]]:
-            both = (tuple(e.contestant(count, case.name) for e in comparison.entries) for case in self.cases)
+        def made(comparison: Comparison, count: int) -> list[tuple[Candidate, Candidate]]:
+            both = (tuple(e.candidate(count, case.name) for e in comparison.entries) for case in self.cases)
             return [(a, b) for a, b in both if a.key != b.key and {a.key, b.key} <= set(there)]
 
         # Entries may have more workers of their own: the run's most are those with which most is compared.
@@ -139,7 +139,7 @@ class Contest:
                     pairs.setdefault((a.key, b.key), pair)
         return list(pairs.values())
 
-    def _title(self, a: Contestant, b: Contestant) -> str:
+    def _title(self, a: Candidate, b: Candidate) -> str:
         """Whose ratio it is; what both have in common is said once."""
         titles = {case.name: case.title for case in self.cases}
         of_a, of_b = f"{a.config} {plural(a.variant)}", f"{b.config} {plural(b.variant)}"
@@ -160,12 +160,12 @@ def _importance(comparison: Comparison, position: int) -> int:
 
 
 # This project's loader in every configuration, and whom it is compared with most.
-THREADS = {config: Entry(config, "loader-thread") for config in CONFIGS}
-PROCESSES = {config: Entry(config, "loader-process") for config in CONFIGS}
+THREADS = {config: Side(config, "loader-thread") for config in CONFIGS}
+PROCESSES = {config: Side(config, "loader-process") for config in CONFIGS}
 OURS = tuple(who[config] for config in CONFIGS for who in (THREADS, PROCESSES))
 FT, GIL = THREADS["ft"], PROCESSES["gil"]
-TORCH, SPAWN = Entry("gil", "torch-process"), Entry("gil", "loader-spawn")
-NODES, SPDL = Entry("ft", "nodes-thread"), Entry("ft", "spdl")
+TORCH, SPAWN = Side("gil", "torch-process"), Side("gil", "loader-spawn")
+NODES, SPDL = Side("ft", "nodes-thread"), Side("ft", "spdl")
 
 HEADLINE = Comparison(FT, GIL, why="threads without the GIL against processes with it", kind="headline")
 EFFECT_OF_THE_GIL = Comparison(FT, THREADS["ft-gil"], why="effect of the GIL", kind="gil", quick="")
@@ -184,21 +184,21 @@ def grid(
     first: tuple[Comparison, ...] = (),
     more: tuple[Comparison, ...] = (),
     quick: str = "most",
-) -> Contest:
+) -> ComparisonPlan:
     """Threads and processes in every configuration, with every number of workers and under every case.
 
     The headline and the effect of the GIL stay longest. `first` and `more` are further comparisons, told before and
     after these; `quick` is what a quick run has of those beside the headline.
     """
 
-    def comparison(kind: str, a: Entry, b: Entry, importance: int, why: str = "") -> Comparison:
+    def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:
         return Comparison(a, b, None, why, kind, importance, every_count=True, quick=quick)
 
     scaling = (
         Comparison(who, replace(who, workers=1), kind="scaling", every_count=True, measures=False, first_only=True)
         for who in OURS
     )
-    return Contest(
+    return ComparisonPlan(
         (
             *first,
             replace(comparison("headline", FT, GIL, 0, HEADLINE.why), quick="ends"),

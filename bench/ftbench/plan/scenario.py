@@ -8,54 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ftbench.plan.contestants import worker_counts
-
-if TYPE_CHECKING:
-    from ftbench.plan.contest import Contest
-
+from ftbench.plan.candidates import worker_counts
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import ComparisonPlan
 
 # No trial takes so many seconds; one that does is stuck.
 PATIENCE = 300.0
 
 OWN = "dataset"
 """The name of the scenario that measures the user's own dataset."""
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How much work makes one measurement."""
-
-    batch_size: int
-    batches_per_worker: int
-    """Length of what is measured; every worker builds as many, whatever their number."""
-    turns: int = 1
-    """How many times a trial measures it, in turn with the others of its round (ftbench.measure.epochs can)."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One condition that a scenario is measured under: a sample size, a delay, a kind of decoding."""
-
-    name: str
-    """Part of keys: "4-MiB", of lower and upper case letters, digits, dots and dashes.
-
-    A scenario's first case may be called "", and its keys are then those of a scenario without cases.
-    """
-    title: str
-    """"4 MiB samples", for people."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Plain JSON values; a trial finds them in its task."""
-    value: float | None = None
-    """Its place on the scenario's axis, in its unit (Scenario.case_unit); None for what has no order."""
-    # What it has otherwise than the scenario; None for what is the same.
-    sample_bytes: int | None = None
-    dataset_bytes: int = 0
-    """Of a dataset that is large in memory: worker processes may come to hold a copy each."""
-    source: str | None = None
-    full: Amount | None = None
-    quick: Amount | None = None
 
 
 @dataclass(frozen=True)
@@ -76,14 +39,14 @@ class Scenario:
 
     Gives its result at once, or in turns with other trials: "metrics" (by name, positive numbers, at least those
     of the scenario) and "samples" (how many were loaded). Where batches are loaded, also "batches", "last_batch"
-    (its length), "first_batch" and "rows" (checksums, which are the same for all contestants of a case:
+    (its length), "first_batch" and "rows" (checksums, which are the same for all candidates of a case:
     ftbench.measure.checksums); where there are turns, "turn_seconds". It may add "distributions", {name: {"unit": ...,
     "values": [...]}} with at most DISTRIBUTION_LIMIT values each, which are kept (a curve says besides what it goes
     over: {"over": {"title": ..., "values": [...]}}), and "note", which then takes the place of the scenario's.
     """
     metrics: tuple[str, ...]
     """What it measures (ftbench.plan.metrics); the first is what it is about."""
-    contest: Contest
+    plan: ComparisonPlan
     full: Amount
     quick: Amount
     seconds: float
@@ -113,7 +76,7 @@ class Scenario:
     Kept in the run's directory as NAME-samples.png.
     """
     same_work: bool = True
-    """Whether contestants that give different samples make the comparison void; else they are told of."""
+    """Whether candidates that give different samples make the comparison void; else they are told of."""
     patience: float = PATIENCE
     """Seconds after which a trial that has not come to its next turn is taken to hang."""
     batched: bool = True
@@ -122,7 +85,7 @@ class Scenario:
     @property
     def takes_data(self) -> bool:
         """Whether it reads images, and so the user's own (--data)."""
-        return "images" in (self.source, *(case.source for case in self.contest.cases))
+        return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
         """The amount of a full or a quick run."""
@@ -134,7 +97,7 @@ class Scenario:
 
     def case(self, name: str) -> Case:
         """The case of this name; of a scenario without cases "" is the only one. Raises KeyError."""
-        for case in self.contest.cases:
+        for case in self.plan.cases:
             if case.name == name:
                 return case
         raise KeyError(f"{self.name} has no case {name!r}")

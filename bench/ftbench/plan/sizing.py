@@ -2,7 +2,7 @@
 
 torch's worker processes hand batches over in shared memory. When /dev/shm is full, writing
 to it raises no error but kills the process with a bus error; Docker gives a container 64 MB.
-So the batch size is chosen before anything is measured, the same for all contestants.
+So the batch size is chosen before anything is measured, the same for all candidates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class Demand:
-    """Bytes that a contestant needs at its peak, or that there are."""
+    """Bytes that a candidate needs at its peak, or that there are."""
 
     memory: int
     shm: int
@@ -62,17 +62,17 @@ def room(memory: Mapping[str, Mapping]) -> Demand:
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 
-def together[T](contestants: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
-    """The contestants in groups that fit into memory at the same time, in the order given; None has room for all."""
+def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
+    """The candidates in groups that fit into memory at the same time, in the order given; None has room for all."""
     groups: list[list[T]] = []
     taken = Demand(0, 0)
-    for contestant in contestants:
-        more = demand(contestant)
+    for candidate in candidates:
+        more = demand(candidate)
         if groups and (has is None or (taken + more).fits(has)):
-            groups[-1].append(contestant)
+            groups[-1].append(candidate)
             taken += more
         else:
-            groups.append([contestant])
+            groups.append([candidate])
             taken = more
     return groups
 
@@ -116,5 +116,5 @@ def fit(
             raise DoesNotFit("not even batches of one sample fit: " + "; ".join(short))
         size //= 2
     if size != requested:
-        warnings = [f"batch size {size} instead of {requested}, for all contestants: {reason}" for reason in warnings]
+        warnings = [f"batch size {size} instead of {requested}, for all candidates: {reason}" for reason in warnings]
     return size, warnings

@@ -1,7 +1,7 @@
 """The chain from what people run today to what they could run, one change at a time.
 
 Each step changes one thing, so its ratio is that thing's doing and nothing else's, and the steps multiply to the
-whole. It is the contest of the main job; ftbench.stats.waterfall makes its figures of the comparisons.
+whole. It is the plan of the main job; ftbench.stats.waterfall makes its figures of the comparisons.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ftbench.plan.contest import CASE, COUNT, IMPORTANCE, WITHOUT_CASES, Comparison, Contest, Entry
-from ftbench.plan.contestants import Contestant, Pair
-from ftbench.plan.scenario import Case
+from ftbench.plan.candidates import Candidate, Pair
+from ftbench.plan.case import Case
+from ftbench.plan.comparisons import CASE, COUNT, IMPORTANCE, WITHOUT_CASES, Comparison, ComparisonPlan, Side
 
 STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
@@ -47,7 +47,7 @@ def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
     return tuple(chain)
 
 
-class Chain(Contest):
+class WaterfallPlan(ComparisonPlan):
     """The chain with the most workers, under every case; then its ends and threads with fewer workers: how they scale.
 
     With --quick the first case's chain alone. The first case's chain always stays whole.
@@ -58,9 +58,9 @@ class Chain(Contest):
 
         def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
             chain = cells(configs)
-            whole = [Comparison(Entry(cell.config, cell.variant), importance=0) for cell in chain]
+            whole = [Comparison(Side(cell.config, cell.variant), importance=0) for cell in chain]
             curve = [
-                Comparison(Entry(cell.config, cell.variant, case=first), importance=0, every_count=True)
+                Comparison(Side(cell.config, cell.variant, case=first), importance=0, every_count=True)
                 for cell in chain
                 if cell.variant != PROCESSES
             ]
@@ -68,9 +68,9 @@ class Chain(Contest):
 
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
-    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
+    def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
         """The steps and the whole of each chain that is there; then what more workers bring."""
-        there = {c.key: c for c in contestants}
+        there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         result = []
         for case in self.cases:
@@ -78,7 +78,7 @@ class Chain(Contest):
                 chain = [
                     c
                     for cell in cells({c.config for c in there.values()})
-                    if (c := there.get(Contestant(cell.config, cell.variant, count, case.name).key))
+                    if (c := there.get(Candidate(cell.config, cell.variant, count, case.name).key))
                 ]
                 both = [(STEP, after, before) for before, after in zip(chain, chain[1:])]
                 if both:

@@ -15,7 +15,7 @@ from ftbench.report.draw import MOST_MARKS, Axis, Bars, Boxes, Chart, Curves, Li
 from ftbench.report.tables import Measured, Table
 from ftbench.stats.statistics import median
 
-# More contestants of one number of workers than this are named at their bars, not in a legend.
+# More candidates of one number of workers than this are named at their bars, not in a legend.
 MOST_SERIES = 6
 # More curves than this are drawn in a chart for each number of workers.
 MOST_LINES = 8
@@ -71,12 +71,12 @@ def _name(*parts: object) -> str:
 
 def _measured(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
     """Charts of what was measured: curves over an axis of cases or over workers, else bars."""
-    found = tables.contestants(scenario, metric.name)
+    found = tables.candidates(scenario, metric.name)
     if not found:
         return
     table = tables.measured(scenario, metric)
     alt = f" {metric.noun} in {metric.unit}: " + "; ".join(
-        f"{phrases.full_title(scenario, m.contestant)} {metric.write(m.median)}" for m in found
+        f"{phrases.full_title(scenario, m.candidate)} {metric.write(m.median)}" for m in found
     )
 
     def chart(number: int, which: str, caption: str, kind: str, picture: Rows | Curves, own: str = "") -> Chart:
@@ -123,7 +123,7 @@ def _hover(scenario: dict, metric: Metric, m: Measured) -> str:
     deviation = f"\nmean {metric.write(m.mean)} ± {metric.write(m.deviation)}" if len(m.values) > 1 else ""
     rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (", ..." if len(m.values) > 8 else "")
     return (
-        f"{phrases.full_title(scenario, m.contestant)}\nmedian {metric.write(m.median)} {metric.unit}"
+        f"{phrases.full_title(scenario, m.candidate)}\nmedian {metric.write(m.median)} {metric.unit}"
         f"\n{metric.write(m.low)} to {metric.write(m.high)}{deviation}\nrounds: {rounds}"
     )
 
@@ -135,7 +135,7 @@ def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> Bars:
     for m in found if scenario["cases"] else sorted(found, key=lambda m: m.workers):
         workers = "" if named and len(counts) > 1 else phrases.workers(m.workers)
         heading = ", ".join(filter(None, (phrases.case_title(scenario, m.case), workers)))
-        label = phrases.own_title(m.contestant) if named else ""
+        label = phrases.own_title(m.candidate) if named else ""
         hover = _hover(scenario, metric, m)
         row = Row(label, m.median, m.low, m.high, hover, *m.series, text=metric.write(m.median))
         groups.setdefault(heading, []).append(row)
@@ -218,9 +218,9 @@ def _ratios(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]
 
 @dataclass(frozen=True)
 class Kept:
-    """What a contestant's trials kept under one name, by round."""
+    """What a candidate's trials kept under one name, by round."""
 
-    contestant: dict
+    candidate: dict
     rounds: tuple[dict, ...]
 
     @property
@@ -236,14 +236,14 @@ class Kept:
 
 
 def kept(scenario: dict) -> dict[tuple[str, bool], list[Kept]]:
-    """What trials kept, by name and whether it is a curve: of each contestant, in the order of the charts."""
+    """What trials kept, by name and whether it is a curve: of each candidate, in the order of the charts."""
     found: dict[tuple[str, bool], dict[str, list[dict]]] = {}
     for one in scenario["rounds"]:
         for trial in one["trials"]:
             for name, values in trial["distributions"].items():
                 of_name = found.setdefault((name, "over" in values), {})
-                of_name.setdefault(trial["contestant"], []).append(values)
-    order = [m.contestant for m in tables.contestants(scenario, scenario["metrics"][0])]
+                of_name.setdefault(trial["candidate"], []).append(values)
+    order = [m.candidate for m in tables.candidates(scenario, scenario["metrics"][0])]
     return {what: [Kept(c, tuple(of[c["key"]])) for c in order if c["key"] in of] for what, of in found.items()}
 
 
@@ -265,10 +265,10 @@ def _courses(scenario: dict, name: str, entries: Sequence[Kept]) -> Iterator[Cha
     """Curves over the course of a trial, a chart for each case; one curve if all are the same."""
     unit, over = entries[0].rounds[0]["unit"], entries[0].rounds[0]["over"]["title"]
     label = _title(name)
-    titles = [phrases.full_title(scenario, each.contestant) for each in entries]
+    titles = [phrases.full_title(scenario, each.candidate) for each in entries]
     curves = [each.curve() for each in entries]
     table = Table(
-        ("contestant", f"first {over}", f"{unit} there", "at the end", "largest of any round"),
+        ("candidate", f"first {over}", f"{unit} there", "at the end", "largest of any round"),
         tuple(
             (title, f"{x[0]:,g}", f"{middle[0]:.4g}", f"{middle[-1]:.4g}", f"{max(high):.4g}")
             for title, (x, middle, _, high) in zip(titles, curves, strict=True)
@@ -288,19 +288,19 @@ def _courses(scenario: dict, name: str, entries: Sequence[Kept]) -> Iterator[Cha
         return Line(about["config"], about["variant"], name, x, middle, low, high, hover)
 
     if len(entries) > 1 and all(curve == curves[0] for curve in curves) and curves[0][2] == curves[0][3]:
-        title = f"all {len(entries)} contestants"
-        caption = "In every round of every contestant the same values, to the last digit kept."
+        title = f"all {len(entries)} candidates"
+        caption = "In every round of every candidate the same values, to the last digit kept."
         all_of_them = {"config": "", "variant": "loader-thread"}
         yield chart(0, f"{label}: the same for all", caption, [line(title, all_of_them, curves[0], title)])
         return
-    several = len({each.contestant["workers"] for each in entries}) > 1
+    several = len({each.candidate["workers"] for each in entries}) > 1
     how = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
     caption = f"By {over}: medians of the rounds; {how}: from the lowest round to the highest."
-    for number, case in enumerate(dict.fromkeys(each.contestant["case"] for each in entries)):
+    for number, case in enumerate(dict.fromkeys(each.candidate["case"] for each in entries)):
         own = [
-            (title, each.contestant, curve)
+            (title, each.candidate, curve)
             for title, each, curve in zip(titles, entries, curves, strict=True)
-            if each.contestant["case"] == case
+            if each.candidate["case"] == case
         ]
         most = max(c["workers"] for _, c, _ in own)
         lines = []
@@ -317,12 +317,12 @@ def _courses(scenario: dict, name: str, entries: Sequence[Kept]) -> Iterator[Cha
 def _pooled(scenario: dict, name: str, entries: Sequence[Kept], many: bool, folded: str) -> Chart:
     """The values of all rounds together: their median and how far they reach, of many values as boxes."""
     unit, title = entries[0].rounds[0]["unit"], _title(name)
-    analysed = {c["key"]: c["distributions"].get(name) for c in scenario["analysis"]["contestants"]}
-    most = max(each.contestant["workers"] for each in entries)
+    analysed = {c["key"]: c["distributions"].get(name) for c in scenario["analysis"]["candidates"]}
+    most = max(each.candidate["workers"] for each in entries)
     groups: dict[str, list[Row]] = {}
     cells, said = [], []
     for each in entries:
-        c, values, full = each.contestant, each.pooled, phrases.full_title(scenario, each.contestant)
+        c, values, full = each.candidate, each.pooled, phrases.full_title(scenario, each.candidate)
         ends = (0.01, 0.99) if many else (0, 1)
         # The smallest value that at least such a share of all do not exceed: always one that was measured.
         found = numpy.quantile(values, (ends[0], 0.25, 0.5, 0.75, ends[1]), method="inverted_cdf")

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 
-from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.candidates import CONFIGS
 from ftbench.report import phrases
 from ftbench.stats.statistics import FEWEST_ROUNDS
 from ftbench.stats.waterfall import PRECISION

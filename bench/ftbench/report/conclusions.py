@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from ftbench.measure.checksums import by_batch
-from ftbench.plan.chain import REMOVED, THREADS, TODAY
-from ftbench.plan.contestants import plural
+from ftbench.plan.candidates import VARIANTS, plural
 from ftbench.plan.metrics import METRICS
-from ftbench.plan.variants import VARIANTS
+from ftbench.plan.waterfall import REMOVED, THREADS, TODAY
 from ftbench.report import phrases
 from ftbench.report.draw import Bars, Chart, Ratios, Row
 from ftbench.report.tables import Table
@@ -29,7 +28,7 @@ class Step:
     """A place of the chain: what changed, and what came of it."""
 
     name: str
-    contestant: dict
+    candidate: dict
     value: float
     """Samples a second there, by the ratios of the steps so far."""
     before: float
@@ -44,13 +43,13 @@ class Step:
 
 
 def told(document: dict) -> dict:
-    """The document as reports tell it: what compares contestants that gave different samples says that alone.
+    """The document as reports tell it: what compares candidates that gave different samples says that alone.
 
     Its waterfalls have "others" besides: who gave other samples than the start. Where nobody did, it is as it was.
     """
     apart: dict[str, set[tuple[str, str]]] = {scenario["name"]: set() for scenario in document["scenarios"]}
     for fall in document["waterfalls"]:
-        apart[fall["scenario"]] |= _apart(scenario_of(document, fall), fall["start"]["contestant"])
+        apart[fall["scenario"]] |= _apart(scenario_of(document, fall), fall["start"]["candidate"])
     if not any(apart.values()):
         return document
     scenarios = []
@@ -63,23 +62,23 @@ def told(document: dict) -> dict:
         scenarios.append({**scenario, "analysis": {**scenario["analysis"], "comparisons": comparisons}})
     falls = waterfalls(scenarios)
     for fall in falls:
-        keys = [c["key"] for c in scenario_of(document, fall)["contestants"]]
-        fall["others"] = [key for key in keys if (fall["start"]["contestant"], key) in apart[fall["scenario"]]]
+        keys = [c["key"] for c in scenario_of(document, fall)["candidates"]]
+        fall["others"] = [key for key in keys if (fall["start"]["candidate"], key) in apart[fall["scenario"]]]
     return {**document, "scenarios": scenarios, "waterfalls": falls}
 
 
 def _apart(scenario: dict, start: str) -> set[tuple[str, str]]:
-    """The contestants, two by two and either way, of the start's case that gave different samples, by their checksums.
+    """The candidates, two by two and either way, of the start's case that gave different samples, by their checksums.
 
     Nobody if the start gives other ones from round to round: then none can be checked.
     """
-    case = phrases.contestant(scenario, start)["case"]
-    seen: dict[str, dict[str, set[int]]] = {c["key"]: {} for c in scenario["contestants"] if c["case"] == case}
+    case = phrases.candidate(scenario, start)["case"]
+    seen: dict[str, dict[str, set[int]]] = {c["key"]: {} for c in scenario["candidates"] if c["case"] == case}
     for one in scenario["rounds"]:
         for trial in one["trials"]:
-            if trial["contestant"] in seen:
+            if trial["candidate"] in seen:
                 for name, checksum in by_batch(trial).items():
-                    seen[trial["contestant"]].setdefault(name, set()).add(checksum)
+                    seen[trial["candidate"]].setdefault(name, set()).add(checksum)
     if any(len(checksums) > 1 for checksums in seen[start].values()):
         return set()
     return {
@@ -106,13 +105,13 @@ def steps(document: dict, fall: dict) -> list[Step]:
         # The column says what it is of.
         cpu_said = phrases.outcome(cpu_about, cpu).replace(" CPU time", "") if cpu and ratio else ""
         dots = tuple(in_each_process(scenario, key, "throughput"))
-        return Step(name, phrases.contestant(scenario, key), value, before, ratio, said, cpu_said, dots)
+        return Step(name, phrases.candidate(scenario, key), value, before, ratio, said, cpu_said, dots)
 
-    found = [step(start["contestant"], start["name"], 0.0)]
+    found = [step(start["candidate"], start["name"], 0.0)]
     for change, cpu in zip(fall["steps"], fall[CPU]["steps"], strict=True):
         before, value = value, value * change["ratio"]
-        found.append(step(change["contestant"], change["name"], before, change, cpu))
-    return [*found, step(fall["steps"][-1]["contestant"], "in all", 0.0, fall["total"], fall[CPU]["total"])]
+        found.append(step(change["candidate"], change["name"], before, change, cpu))
+    return [*found, step(fall["steps"][-1]["candidate"], "in all", 0.0, fall["total"], fall[CPU]["total"])]
 
 
 def waterfall_chart(document: dict, fall: dict) -> Chart:
@@ -127,7 +126,7 @@ def waterfall_chart(document: dict, fall: dict) -> Chart:
         hover = "one process each: " + ", ".join(f"{dot:.0f}" for dot in step.dots) + " samples/s"
         factor, value = f"x {step.ratio:.2f}" if step.ratio else "", f"{step.value:.0f}"
         text = " · ".join(filter(None, (factor, f"{value}/s")))
-        who = step.contestant["config"], step.contestant["variant"]
+        who = step.candidate["config"], step.candidate["variant"]
         rows.append(
             Row(step.name, step.value, None, None, hover, *who, step.throughput, text, step.before, dots=step.dots)
         )
@@ -149,13 +148,13 @@ def sentence(document: dict, fall: dict) -> str:
     about, chain = METRICS["throughput"], steps(document, fall)
     start, last, end = chain[0], chain[-2], chain[-1]
     against = "torch's DataLoader with processes"
-    if start.contestant["variant"] != TODAY:
-        against = phrases.describe(scenario_of(document, fall), start.contestant["key"], with_case=False)
+    if start.candidate["variant"] != TODAY:
+        against = phrases.describe(scenario_of(document, fall), start.candidate["key"], with_case=False)
     who = {
         "gil": "threads with the GIL",
         "ft-gil": "threads in the free-threaded build, GIL on",
         "ft": "threads without the GIL",
-    }[end.contestant["config"]]
+    }[end.candidate["config"]]
     if end.ratio is None:
         return f"{fall['workload']}: {who} gave other samples than {against}, so their speeds are not compared."
     text = (
@@ -189,12 +188,12 @@ def beside(document: dict, fall: dict) -> list[str]:
 
 
 def _failures(document: dict, fall: dict) -> list[str]:
-    """Why contestants of a chain could not be measured, in sentences."""
+    """Why candidates of a chain could not be measured, in sentences."""
     scenario = scenario_of(document, fall)
     # As ftbench.rounds.controller says it.
     said = {
         f"the trial of {c['title']} failed: ": c["variant"]
-        for c in scenario["contestants"]
+        for c in scenario["candidates"]
         if (c["workers"], c["case"]) == (fall["workers"], fall["case"])
     }
     whys = [each["why"] for each in document["skipped"] if each["what"] == scenario["name"]]
@@ -212,13 +211,13 @@ def advice(document: dict, fall: dict) -> tuple[str, str]:
     That is the best that was measured of those who gave the same samples as the chain's start, which is kept if the
     best is not told apart from it.
     """
-    scenario, workload, start = scenario_of(document, fall), fall["workload"], fall["start"]["contestant"]
+    scenario, workload, start = scenario_of(document, fall), fall["workload"], fall["start"]["candidate"]
     number = len(scenario["rounds"])
     if number < FEWEST_ROUNDS:
         few = f"{phrases.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
         return f"Too little was measured to advise for {workload}: {few}.", ""
-    titles, others = {c["key"]: c for c in scenario["contestants"]}, fall.get("others", ())
-    of_case = [c["key"] for c in scenario["analysis"]["contestants"] if titles[c["key"]]["case"] == fall["case"]]
+    titles, others = {c["key"]: c for c in scenario["candidates"]}, fall.get("others", ())
+    of_case = [c["key"] for c in scenario["analysis"]["candidates"] if titles[c["key"]]["case"] == fall["case"]]
     # The free-threaded build with its GIL on is there to be compared, not to be used.
     usable = [key for key in of_case if titles[key]["config"] != "ft-gil" and key not in others]
     about = METRICS["throughput"]
@@ -342,7 +341,7 @@ def _chosen(scenario: dict, found: Sequence[dict]) -> list[list[dict]]:
     for c in found:
         who = tuple((p["config"], p["variant"], p["workers"]) for p in phrases.pair(scenario, c))
         kinds.setdefault(c["kind"], {}).setdefault(who, []).append(c)
-    # How a contestant scales is in the charts; threads against processes is what a headline says, too.
+    # How a candidate scales is in the charts; threads against processes is what a headline says, too.
     left_out = {"scaling"} | ({"method"} if "headline" in kinds else set())
     chosen = []
     for kind, groups in kinds.items():

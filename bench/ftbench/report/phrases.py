@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from ftbench.plan.contestants import CONFIG_TITLES, plural
+from ftbench.plan.candidates import CONFIG_TITLES, plural
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.stats.statistics import NEGLIGIBLE, NO_DIFFERENCE, TOO_FEW
 
@@ -141,7 +141,7 @@ def settles(scenario: dict, c: dict) -> str | None:
 
 
 def comparisons(scenario: dict, metric: str) -> list[dict]:
-    """The scenario's comparisons of one metric, of contestants that gave the same samples."""
+    """The scenario's comparisons of one metric, of candidates that gave the same samples."""
     every = scenario["analysis"]["comparisons"]
     return [c for c in every if c["metric"] == metric and c["verdict"] != OTHER_SAMPLES]
 
@@ -168,7 +168,7 @@ def pictured(scenario: dict) -> list[dict]:
     headline and chosen ones too are those of the most workers, and stand for threads against processes.
     """
     found = comparisons(scenario, metric(scenario).name)
-    workers = {c["numerator"]: contestant(scenario, c["numerator"])["workers"] for c in found}
+    workers = {c["numerator"]: candidate(scenario, c["numerator"])["workers"] for c in found}
     most = max(workers.values(), default=0)
     at_most = {"gil", "build", "method", "interference"}
     left_out = {"scaling"}
@@ -201,8 +201,8 @@ def title_with_case(scenario: dict, comparison: dict) -> str:
 
 
 def case_of(scenario: dict, comparison: dict) -> str:
-    """The case of a comparison's first contestant in words, "" for none."""
-    return case_title(scenario, contestant(scenario, comparison["numerator"])["case"])
+    """The case of a comparison's first candidate in words, "" for none."""
+    return case_title(scenario, candidate(scenario, comparison["numerator"])["case"])
 
 
 def case_title(scenario: dict, name: str) -> str:
@@ -210,14 +210,14 @@ def case_title(scenario: dict, name: str) -> str:
     return next((case["title"] for case in scenario["cases"] if case["name"] == name), name)
 
 
-def own_title(contestant: dict) -> str:
-    """A contestant's title without its case, which is told beside it, in its own words."""
-    return contestant["title"].replace(f" ({contestant['case']})", "")
+def own_title(candidate: dict) -> str:
+    """A candidate's title without its case, which is told beside it, in its own words."""
+    return candidate["title"].replace(f" ({candidate['case']})", "")
 
 
-def full_title(scenario: dict, contestant: dict) -> str:
-    """A contestant's title with its case in words."""
-    return ", ".join(filter(None, (own_title(contestant), case_title(scenario, contestant["case"]))))
+def full_title(scenario: dict, candidate: dict) -> str:
+    """A candidate's title with its case in words."""
+    return ", ".join(filter(None, (own_title(candidate), case_title(scenario, candidate["case"]))))
 
 
 def far_apart(values: Iterable[float]) -> bool:
@@ -254,19 +254,19 @@ def workers(number: int) -> str:
     return count(number, "worker") if number else "no workers"
 
 
-def contestant(scenario: dict, key: str) -> dict:
-    """A contestant of the scenario by its key."""
-    return next(c for c in scenario["contestants"] if c["key"] == key)
+def candidate(scenario: dict, key: str) -> dict:
+    """A candidate of the scenario by its key."""
+    return next(c for c in scenario["candidates"] if c["key"] == key)
 
 
 def pair(scenario: dict, comparison: dict) -> tuple[dict, dict]:
     """Who is compared with whom."""
-    return contestant(scenario, comparison["numerator"]), contestant(scenario, comparison["denominator"])
+    return candidate(scenario, comparison["numerator"]), candidate(scenario, comparison["denominator"])
 
 
 def describe(scenario: dict, key: str, with_workers: bool = False, with_case: bool = True) -> str:
-    """A contestant in words: "loader threads in the free-threaded build"."""
-    c = contestant(scenario, key)
+    """A candidate in words: "loader threads in the free-threaded build"."""
+    c = candidate(scenario, key)
     number = f" x{c['workers']}" if with_workers and c["workers"] else ""
     case = case_title(scenario, c["case"]) if with_case else ""
     return f"{plural(c['variant'])}{number} in the {CONFIG_TITLES[c['config']]}{f' ({case})' if case else ''}"

@@ -4,9 +4,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.candidates import CONFIGS, VARIANTS
 from ftbench.plan.metrics import Metric
-from ftbench.plan.variants import VARIANTS
 from ftbench.report import phrases
 from ftbench.stats.waterfall import in_each_process
 
@@ -34,9 +33,9 @@ def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> 
 
 @dataclass(frozen=True)
 class Measured:
-    """One contestant's values of one metric, in the metric's unit, one for each round."""
+    """One candidate's values of one metric, in the metric's unit, one for each round."""
 
-    contestant: dict
+    candidate: dict
     values: tuple[float, ...]
     median: float
     low: float
@@ -45,17 +44,17 @@ class Measured:
     @property
     def series(self) -> tuple[str, str]:
         """Configuration and variant: what has a colour and a hatching of its own."""
-        return self.contestant["config"], self.contestant["variant"]
+        return self.candidate["config"], self.candidate["variant"]
 
     @property
     def case(self) -> str:
         """The name of the condition it ran under, "" where the scenario has none."""
-        return self.contestant["case"]
+        return self.candidate["case"]
 
     @property
     def workers(self) -> int:
         """How many it had."""
-        return self.contestant["workers"]
+        return self.candidate["workers"]
 
     @property
     def mean(self) -> float:
@@ -68,12 +67,12 @@ class Measured:
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
 
-def contestants(scenario: dict, metric: str) -> list[Measured]:
+def candidates(scenario: dict, metric: str) -> list[Measured]:
     """Whoever took part in all rounds, in the order of cases, configurations, variants and workers."""
-    spreads = {c["key"]: c["metrics"].get(metric) for c in scenario["analysis"]["contestants"]}
+    spreads = {c["key"]: c["metrics"].get(metric) for c in scenario["analysis"]["candidates"]}
     found = [
         Measured(c, tuple(in_each_process(scenario, c["key"], metric)), spread["median"], spread["min"], spread["max"])
-        for c in scenario["contestants"]
+        for c in scenario["candidates"]
         if (spread := spreads.get(c["key"]))
     ]
     cases, variants = ["", *(case["name"] for case in scenario["cases"])], [*VARIANTS]
@@ -86,12 +85,12 @@ def contestants(scenario: dict, metric: str) -> list[Measured]:
 
 
 def measured(scenario: dict, metric: Metric) -> Table:
-    """What contestants measured of a metric."""
+    """What candidates measured of a metric."""
     write = metric.write
     return _table(
         [
             (scenario["case_axis"] or "case", False, lambda m: phrases.case_title(scenario, m.case)),
-            ("contestant", False, lambda m: phrases.own_title(m.contestant)),
+            ("candidate", False, lambda m: phrases.own_title(m.candidate)),
             (f"median, {metric.unit}", True, lambda m: write(m.median)),
             ("lowest", True, lambda m: write(m.low)),
             ("highest", True, lambda m: write(m.high)),
@@ -99,7 +98,7 @@ def measured(scenario: dict, metric: Metric) -> Table:
             ("standard deviation", True, lambda m: write(m.deviation) if len(m.values) > 1 else ""),
             ("rounds", True, lambda m: str(len(m.values))),
         ],
-        contestants(scenario, metric.name),
+        candidates(scenario, metric.name),
     )
 
 
@@ -147,7 +146,7 @@ def pooled(unit: str, entries: Sequence[tuple[str, dict, Sequence[float]]]) -> T
 
     return _table(
         [
-            ("contestant", False, lambda e: e[0]),
+            ("candidate", False, lambda e: e[0]),
             ("values", True, lambda e: f"{len(e[2]):,}"),
             (f"median, {unit}", True, percentile("50")),
             ("90%", True, percentile("90")),

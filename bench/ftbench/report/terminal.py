@@ -30,7 +30,7 @@ def show(document: dict, page: Path | None) -> None:
     told = {fall["scenario"]: len(fall["steps"]) + 1 for fall in document["waterfalls"]}
     for scenario in document["scenarios"]:
         # What the waterfall says is said.
-        if len(scenario["contestants"]) > told.get(scenario["name"], 0):
+        if len(scenario["candidates"]) > told.get(scenario["name"], 0):
             _scenario(console, scenario, detailed=scenario["name"] not in told)
     _safety(console, document)
     console.print()

@@ -1,4 +1,4 @@
-"""The rounds of a scenario: every contestant once a round, in a new order each time, and in turns.
+"""The rounds of a scenario: every candidate once a round, in a new order each time, and in turns.
 
 Rounds go on until the next would overrun the budget. The controller runs trials, checks that
 all did the same work, and hands each finished round to whoever iterates; what becomes of it
@@ -16,8 +16,7 @@ from statistics import fmean
 
 from ftbench.machine.disturbance import State, state
 from ftbench.measure.checksums import by_batch
-from ftbench.plan.contestants import Contestant, reduce
-from ftbench.plan.variants import VARIANTS
+from ftbench.plan.candidates import VARIANTS, Candidate, reduce
 from ftbench.rounds.progress import Display
 from ftbench.rounds.work import Work
 from ftbench.stats import allocation
@@ -28,21 +27,21 @@ from ftbench.trial.process import TrialFailed
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
 
-# Contestants are chosen so that so many rounds fit. A fourth round narrows an interval by a third
-# (Student's t), which is worth more than the less important contestants; threads and processes of
+# Candidates are chosen so that so many rounds fit. A fourth round narrows an interval by a third
+# (Student's t), which is worth more than the less important candidates; threads and processes of
 # both builds (ranks up to ESSENTIAL; of the peers, those with a target) take part if three rounds fit.
 ESSENTIAL = 1
 PLANNED_ROUNDS = 4
-# What contestants are chosen by, before it is planned how many turns those who take part have.
+# What candidates are chosen by, before it is planned how many turns those who take part have.
 USUAL_TURNS = 8
 # A warm-up trial has the page cache against it, later ones the luck of the draw.
 CAUTION = 1.1
 
-Ranked = Sequence[tuple[int, Contestant]]
+Ranked = Sequence[tuple[int, Candidate]]
 
 
 class WorkDiffers(Exception):
-    """Two contestants did not give the same samples, so comparing them would mean nothing."""
+    """Two candidates did not give the same samples, so comparing them would mean nothing."""
 
 
 class Unavailable(Exception):
@@ -66,7 +65,7 @@ def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mappin
 
 @dataclass
 class Round:
-    """A finished round: results by contestant key, in the order they were measured."""
+    """A finished round: results by candidate key, in the order they were measured."""
 
     number: int
     seconds: float
@@ -101,88 +100,88 @@ class Controller:
         self.differences: list[str] = []
         """Who gave other samples than others, where the scenario lets that pass."""
         self.failed: dict[str, str] = {}
-        """Why contestants could not be measured, by key; they are left out from then on."""
+        """Why candidates could not be measured, by key; they are left out from then on."""
         self.repeated: dict[str, str] = {}
-        """Why trials were run a second time in a round, by the contestant's key: nobody has a third one."""
+        """Why trials were run a second time in a round, by the candidate's key: nobody has a third one."""
         self._hung: set[str] = set()
         """The keys of those that failed because they hang."""
 
-    def _start(self, contestant: Contestant, draw: bool = False) -> Trial:
+    def _start(self, candidate: Candidate, draw: bool = False) -> Trial:
         self._interruption.check()
-        request = self.work.request(contestant)
+        request = self.work.request(candidate)
         if draw:
             request["draw"] = True
-        return self._endpoints[TWIN[contestant.config]].start(contestant.config, request)
+        return self._endpoints[TWIN[candidate.config]].start(candidate.config, request)
 
-    def _checked(self, contestant: Contestant, result: dict) -> dict:
+    def _checked(self, candidate: Candidate, result: dict) -> dict:
         """A trial's result; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
         try:
-            check_same_work(self._seen.setdefault(contestant.case, {}), contestant.title, result)
+            check_same_work(self._seen.setdefault(candidate.case, {}), candidate.title, result)
         except WorkDiffers as error:
             if self.work.scenario.same_work:
                 raise
             self.differences.append(str(error))
         return result
 
-    def _heat(self, contestants: Sequence[Contestant]) -> tuple[dict[str, dict], dict[str, float]]:
+    def _measure_group(self, candidates: Sequence[Candidate]) -> tuple[dict[str, dict], dict[str, float]]:
         """(results, seconds that each took) by key: all trials are started, then each has its turns, in a new order."""
         results: dict[str, dict] = {}
         with contextlib.ExitStack() as stack:
             trials: dict[str, Trial] = {}
             begun = time.monotonic()
             # All of them import at the same time, before anything is measured.
-            for contestant in contestants:
-                self._observer.trial(contestant, 0)
-                trial = self._try(contestant, functools.partial(self._start, contestant))
+            for candidate in candidates:
+                self._observer.trial(candidate, 0)
+                trial = self._try(candidate, functools.partial(self._start, candidate))
                 if trial is not None:
-                    trials[contestant.key] = stack.enter_context(contextlib.closing(trial))
-            for contestant in contestants:
-                if contestant.key in trials:
-                    self._try(contestant, trials[contestant.key].go_on)
-            seconds = dict.fromkeys((c.key for c in contestants), (time.monotonic() - begun) / len(contestants))
+                    trials[candidate.key] = stack.enter_context(contextlib.closing(trial))
+            for candidate in candidates:
+                if candidate.key in trials:
+                    self._try(candidate, trials[candidate.key].go_on)
+            seconds = dict.fromkeys((c.key for c in candidates), (time.monotonic() - begun) / len(candidates))
             turn = 0  # the warm-up
-            while left := [c for c in contestants if c.key not in results and c.key not in self.failed]:
+            while left := [c for c in candidates if c.key not in results and c.key not in self.failed]:
                 if turn:
                     self._order.shuffle(left)
-                for contestant in left:
+                for candidate in left:
                     if turn:
-                        self._observer.trial(contestant, turn)
+                        self._observer.trial(candidate, turn)
                     self._interruption.check()
                     started = time.monotonic()
-                    result = self._try(contestant, trials[contestant.key].go_on)
-                    seconds[contestant.key] += time.monotonic() - started
+                    result = self._try(candidate, trials[candidate.key].go_on)
+                    seconds[candidate.key] += time.monotonic() - started
                     if result is not None:
-                        results[contestant.key] = self._checked(contestant, result)
+                        results[candidate.key] = self._checked(candidate, result)
                 turn += 1
         return results, seconds
 
-    def _try[T](self, contestant: Contestant, act: Callable[[], T]) -> T | None:
-        """What `act` gives; None if the contestant fails in it, and has failed from then on."""
+    def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
+        """What `act` gives; None if the candidate fails in it, and has failed from then on."""
         try:
             return act()
         except TrialFailed as error:
-            why = f"the trial of {contestant.title} failed: {error.why}"
+            why = f"the trial of {candidate.title} failed: {error.why}"
             # What it said the first time is known.
-            known = self.repeated.get(contestant.key) == why
-            self._observer.note(why if known else f"the trial of {contestant.title} failed: {error}")
-            self.failed[contestant.key] = why
+            known = self.repeated.get(candidate.key) == why
+            self._observer.note(why if known else f"the trial of {candidate.title} failed: {error}")
+            self.failed[candidate.key] = why
             if error.hangs:
-                self._hung.add(contestant.key)
+                self._hung.add(candidate.key)
             return None
 
-    def _again(self, heat: Sequence[Contestant]) -> list[Contestant]:
-        """Who failed in this heat and has another try in the same round; those that hang take too long for one.
+    def _again(self, group: Sequence[Candidate]) -> list[Candidate]:
+        """Who failed in this group and has another try in the same round; those that hang take too long for one.
 
         So a round is complete if what went wrong was a matter of chance, such as another process's need of memory.
         """
-        again = [c for c in heat if c.key in self.failed and c.key not in self._hung | self.repeated.keys()]
-        for contestant in again:
-            self.repeated[contestant.key] = self.failed.pop(contestant.key)
+        again = [c for c in group if c.key in self.failed and c.key not in self._hung | self.repeated.keys()]
+        for candidate in again:
+            self.repeated[candidate.key] = self.failed.pop(candidate.key)
         return again
 
-    def warm_up(self, contestants: Sequence[Contestant]) -> Costs:
+    def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
         """Run one trial of each twin that is not counted, and tell what trials cost on this machine.
 
         It brings the interpreters, libraries and images into the page cache, and shows early that a twin works. Who
@@ -192,40 +191,40 @@ class Controller:
         """
         found: list[Costs] = []
         hung: set[bool] = set()
-        for twin in dict.fromkeys(TWIN[contestant.config] for contestant in contestants):
+        for twin in dict.fromkeys(TWIN[candidate.config] for candidate in candidates):
             # The first of the most workers that can be measured.
-            of_twin = [contestant for contestant in contestants if TWIN[contestant.config] == twin]
-            for contestant in sorted(of_twin, key=lambda c: -c.workers):
-                processes = VARIANTS[contestant.variant].processes
+            of_twin = [candidate for candidate in candidates if TWIN[candidate.config] == twin]
+            for candidate in sorted(of_twin, key=lambda c: -c.workers):
+                processes = VARIANTS[candidate.variant].processes
                 if processes in hung and not found:
                     continue  # its like hang, and nobody does not: nobody has to wait for this one too
-                self._observer.warm_up(contestant)
-                costs = self._try(contestant, functools.partial(self._costs, contestant))
+                self._observer.warm_up(candidate)
+                costs = self._try(candidate, functools.partial(self._costs, candidate))
                 if costs is not None:
                     found.append(costs)
                     self._again(of_twin)
                     break
-                if contestant.key in self._hung:
+                if candidate.key in self._hung:
                     hung.add(processes)
         if not found:
             raise TrialFailed(next(iter(self.failed.values())))
         return Costs(min(c.imports for c in found), min(c.warm_up for c in found), fmean(c.turn for c in found))
 
-    def _costs(self, contestant: Contestant) -> Costs:
+    def _costs(self, candidate: Candidate) -> Costs:
         """Of a trial that is not counted, which may draw the scenario's picture."""
         draw = self.work.scenario.picture is not None and self.picture is None
         times = [time.monotonic()]
-        with contextlib.closing(self._start(contestant, draw)) as trial:
+        with contextlib.closing(self._start(candidate, draw)) as trial:
             while (result := trial.go_on()) is None:
                 times.append(time.monotonic())
         times.append(time.monotonic())
-        self.picture = self._checked(contestant, result).get("picture", self.picture)
+        self.picture = self._checked(candidate, result).get("picture", self.picture)
         imports, first, *turns = (after - before for before, after in itertools.pairwise(times))
         return Costs(imports, first, fmean(turns)) if turns else Costs(imports, 0.0, first)
 
     def plan(
         self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
-    ) -> tuple[list[tuple[int, Contestant]], list[Contestant], float]:
+    ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
         """(who takes part, who is given up, seconds of a trial) for a budget; trials are given their turns.
 
         `costs` are those of `warm_up`. With `everybody`, nobody is given up.
@@ -249,18 +248,18 @@ class Controller:
         most: int | None,
         enough: Callable[[], bool] = lambda: False,
     ) -> Iterator[Round]:
-        """Yield finished rounds of the ranked contestants (contestants.candidates).
+        """Yield finished rounds of the ranked candidates (ComparisonPlan.ranked).
 
         With `most`, that many rounds. Without, until the fewest that were asked for are done and either what they
         tell is `enough`, or the next would end after `deadline` (time.monotonic()); if the fewest will not fit,
-        because the machine has become slower, the later ones go without the contestants of the highest ranks.
+        because the machine has become slower, the later ones go without the candidates of the highest ranks.
 
-        A contestant whose trial fails a second time is left out from then on (`failed`). Raises TrialFailed if none
+        A candidate whose trial fails a second time is left out from then on (`failed`). Raises TrialFailed if none
         is left, and Interrupted, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
         """
         fewest = self._fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1].key not in self.failed), key=lambda each: each[0])
-        # Of each contestant the longest so far: the last round is the one that must not overrun.
+        # Of each candidate the longest so far: the last round is the one that must not overrun.
         longest = {c.key: trial_seconds for _, c in ranked}
         number = 0
 
@@ -277,19 +276,19 @@ class Controller:
                 return
             number += 1
             before = state()
-            contestants = [c for _, c in ranked]
+            candidates = [c for _, c in ranked]
             # Who is alive together does not change from round to round, who comes first does.
-            heats = self.work.heats(contestants)
-            self._order.shuffle(heats)
-            turns = {c.key: self.work.cases[c.case].turns for c in contestants}
+            groups = self.work.groups(candidates)
+            self._order.shuffle(groups)
+            turns = {c.key: self.work.cases[c.case].turns for c in candidates}
             self._observer.round(number, number - 1 + to_come, turns, begin + to_come * expected)
             results: dict[str, dict] = {}
-            for heat in heats:
-                self._order.shuffle(heat)
-                found, took = self._heat(heat)
+            for group in groups:
+                self._order.shuffle(group)
+                found, took = self._measure_group(group)
                 results |= found
-                if again := self._again(heat):
-                    heats.append(again)
+                if again := self._again(group):
+                    groups.append(again)
                 for key, seconds in took.items():
                     longest[key] = seconds if number == 1 else max(longest[key], seconds)
             if not results:
@@ -307,8 +306,8 @@ class Controller:
 
 def choose(
     ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
-) -> tuple[list[Contestant], list[Contestant]]:
-    """(kept, given up): the ranked contestants (contestants.candidates) for a budget and at least `fewest` rounds."""
+) -> tuple[list[Candidate], list[Candidate]]:
+    """(kept, given up): the ranked candidates (ComparisonPlan.ranked) for a budget and at least `fewest` rounds."""
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
     essential = [each for each in ranked if each[0] <= ESSENTIAL]
     if len(kept) < len(essential):

@@ -11,9 +11,9 @@ from ftbench.arguments import Options
 from ftbench.data.sources import Sources
 from ftbench.machine import disturbance
 from ftbench.plan import sizing
-from ftbench.plan.contestants import Contestant
-from ftbench.plan.scenario import OWN, Case, Scenario
-from ftbench.plan.variants import VARIANTS
+from ftbench.plan.candidates import VARIANTS, Candidate
+from ftbench.plan.case import Case
+from ftbench.plan.scenario import OWN, Scenario
 from ftbench.rounds.controller import Controller, Round
 from ftbench.rounds.progress import Display, Notes
 from ftbench.rounds.twins import Twins
@@ -52,7 +52,7 @@ class Measurement:
         """Yield the scenario's entry in results.json after every round; none if nobody can be measured here.
 
         `share` says how many seconds there are for it. Raises what Controller.rounds does, and TrialFailed in the end
-        if some contestants could not be measured; sizing.DoesNotFit.
+        if some candidates could not be measured; sizing.DoesNotFit.
         """
         if self.scenario.name == OWN:
             display.note(
@@ -60,9 +60,9 @@ class Measurement:
             )
             self.look()
         scenario, options = self.scenario, self._options
-        ranked = self.candidates()
+        ranked = self.ranked()
         if not ranked:
-            self._notes.skip(scenario.name, "none of its contestants can be measured here")
+            self._notes.skip(scenario.name, "none of its candidates can be measured here")
             return
         work, fitting = self.work([c for _, c in ranked], sources)
         ranked = [(rank, c) for rank, c in ranked if c in fitting]
@@ -93,7 +93,7 @@ class Measurement:
             "case_axis": scenario.case_axis,
             "case_unit": scenario.case_unit,
             "picture": controller.picture,
-            "contestants": [{"key": c.key, "title": c.title, **asdict(c)} for _, c in ranked],
+            "candidates": [{"key": c.key, "title": c.title, **asdict(c)} for _, c in ranked],
             "rounds": [],
             "analysis": None,
         }
@@ -101,7 +101,7 @@ class Measurement:
         def enough() -> bool:
             return precise(entry["analysis"], options.precision)
 
-        contestants = [c for _, c in ranked]
+        candidates = [c for _, c in ranked]
         told: set[str] = set()
         notes: dict[str, None] = {}  # in the order in which trials had them
         for finished in controller.rounds(ranked, deadline, trial_seconds, options.rounds, enough):
@@ -115,14 +115,14 @@ class Measurement:
             entry["rounds"].append(_document(finished))
             self._notes.mark(scenario.name, entry["rounds"])
             # Comparisons are among those who took part in every round.
-            late = [c for c in contestants if c.key not in finished.results and c.key not in controller.failed]
+            late = [c for c in candidates if c.key not in finished.results and c.key not in controller.failed]
             if late:
                 self._skip(_titles(late), f"given up in round {finished.number}: not all would {fit}")
-            contestants = [c for c in contestants if c.key in finished.results]
+            candidates = [c for c in candidates if c.key in finished.results]
             entry["analysis"] = statistics.analyse(
-                {m: {c.key: in_each_process(entry, c.key, m) for c in contestants} for m in scenario.metrics},
-                scenario.contest.pairs(contestants),
-                {c.key: [trial["distributions"] for trial in trials_of(entry, c.key)] for c in contestants},
+                {m: {c.key: in_each_process(entry, c.key, m) for c in candidates} for m in scenario.metrics},
+                scenario.plan.pairs(candidates),
+                {c.key: [trial["distributions"] for trial in trials_of(entry, c.key)] for c in candidates},
             )
             yield entry
         if controller.failed:
@@ -135,7 +135,7 @@ class Measurement:
         if controller.differences and self._repeats:
             self._repeats = False  # told once
             self._notes.warn(
-                f"not all contestants gave the same samples: {controller.differences[0].split('. ')[0]}. Either "
+                f"not all candidates gave the same samples: {controller.differences[0].split('. ')[0]}. Either "
                 "the dataset draws random numbers, or it is not safe under threads: "
                 f"./twins audit {self.scenario.case('').parameters['target']} tells"
             )
@@ -150,7 +150,7 @@ class Measurement:
         work = Work(own.LOOK, {"": CaseWork([], batch_size=1, batches_per_worker=1)})
         found, failed = [], {twin: TrialFailed(why) for twin, why in self._twins.lacking.items()}
         for twin in sorted(self._twins.endpoints.keys() - failed.keys()):
-            request = {**work.request(Contestant(twin, "serial", 0)), "parameters": parameters}
+            request = {**work.request(Candidate(twin, "serial", 0)), "parameters": parameters}
             try:
                 with contextlib.closing(self._twins.endpoints[twin].start(twin, request)) as trial:
                     while (result := trial.go_on()) is None:
@@ -172,7 +172,7 @@ class Measurement:
         if not self._repeats:
             self._notes.warn(
                 f"{target} gives another sample for the same index each time (random augmentation?), so it cannot be "
-                f"checked that all contestants load the same; ./twins audit {target} looks for races"
+                f"checked that all candidates load the same; ./twins audit {target} looks for races"
             )
         unsendable = next((each["unsendable"] for each in found if each["unsendable"]), "")
         self._processes = not unsendable
@@ -196,15 +196,15 @@ class Measurement:
             self.scenario, description=description, sample_bytes=size, full=amount, quick=amount, patience=patience
         )
 
-    def candidates(self) -> list[tuple[int, Contestant]]:
-        """The scenario's contestants that the twins can measure, with their ranks; notes those that they cannot."""
-        lacking: dict[str, list[Contestant]] = {}
-        ranked = self.scenario.contest.candidates(self._configs, self._workers(), self._options.quick)
+    def ranked(self) -> list[tuple[int, Candidate]]:
+        """The scenario's candidates that the twins can measure, with their ranks; notes those that they cannot."""
+        lacking: dict[str, list[Candidate]] = {}
+        ranked = self.scenario.plan.ranked(self._configs, self._workers(), self._options.quick)
         for _, c in ranked:
             lacking.setdefault(self._twins.lacks(TWIN[c.config], c.variant), []).append(c)
         able = [c for c in lacking.pop("", []) if self._processes or not VARIANTS[c.variant].processes]
-        for why, contestants in lacking.items():
-            self._skip(_titles(contestants), why)
+        for why, candidates in lacking.items():
+            self._skip(_titles(candidates), why)
         return [(rank, c) for rank, c in ranked if c in able]
 
     def _workers(self) -> list[int]:
@@ -221,15 +221,15 @@ class Measurement:
             )
         return list(self._options.workers)
 
-    def work(self, contestants: Sequence[Contestant], sources: Sources) -> tuple[Work, list[Contestant]]:
-        """What the trials have to do, for each case that takes part, and the contestants for whom there is room.
+    def work(self, candidates: Sequence[Candidate], sources: Sources) -> tuple[Work, list[Candidate]]:
+        """What the trials have to do, for each case that takes part, and the candidates for whom there is room.
 
         Warns of batches that are smaller than wanted, and notes cases and worker processes that do not fit; raises
         sizing.DoesNotFit if nothing of the most important case does.
         """
         result, found = Work(self.scenario, {}, sizing.room(self._twins.memory())), []
-        for case in self.scenario.contest.cases:
-            everybody = [c for c in contestants if c.case == case.name]
+        for case in self.scenario.plan.cases:
+            everybody = [c for c in candidates if c.case == case.name]
             # They hand nothing over in /dev/shm.
             threads = [c for c in everybody if not VARIANTS[c.variant].processes]
             problems: list[sizing.DoesNotFit] = []
@@ -246,23 +246,23 @@ class Measurement:
                 break
             else:
                 # The others may fit.
-                if problems and case == self.scenario.contest.cases[0]:
+                if problems and case == self.scenario.plan.cases[0]:
                     raise problems[-1]
                 if problems:
                     self._skip(case.title, str(problems[0]))
         return result, found
 
-    def _fit(self, case: Case, contestants: Sequence[Contestant], sources: Sources) -> CaseWork:
+    def _fit(self, case: Case, candidates: Sequence[Candidate], sources: Sources) -> CaseWork:
         """What these have to do, with batches that fit; raises sizing.DoesNotFit."""
         scenario, options = self.scenario, self._options
         amount = scenario.amount(options.quick, case)
         requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size
         sample_bytes = case.sample_bytes or scenario.sample_bytes
-        variants = [VARIANTS[c.variant] for c in contestants]
+        variants = [VARIANTS[c.variant] for c in candidates]
         batch_size, warnings = sizing.fit(
             requested,
             sample_bytes,
-            max(c.workers for c in contestants),
+            max(c.workers for c in candidates),
             PREFETCH_FACTOR,
             any(v.processes for v in variants),
             self._twins.memory(),
@@ -290,8 +290,8 @@ def source(scenario: Scenario, case: Case) -> str:
     return case.source or scenario.source
 
 
-def _titles(contestants: Iterable[Contestant]) -> str:
-    return ", ".join(c.title for c in contestants)
+def _titles(candidates: Iterable[Candidate]) -> str:
+    return ", ".join(c.title for c in candidates)
 
 
 def _document(finished: Round) -> dict:
@@ -301,11 +301,11 @@ def _document(finished: Round) -> dict:
         "number": finished.number,
         "seconds": round(finished.seconds, 2),
         "disturbance": disturbance.of_round(finished.before, finished.after, disturbed),
-        "trials": [{"contestant": key, **result} for key, result in finished.results.items()],
+        "trials": [{"candidate": key, **result} for key, result in finished.results.items()],
     }
 
 
 def joined(notes: Iterable[str]) -> str:
-    """Trials' notes as one, without those that others hold: some contestants have more to say than others."""
+    """Trials' notes as one, without those that others hold: some candidates have more to say than others."""
     notes = [note for note in notes if note]
     return "; ".join(note for note in notes if not any(note != other and note in other for other in notes))

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ftbench.machine import disturbance
-from ftbench.plan.contestants import Contestant
+from ftbench.plan.candidates import Candidate
 from ftrun.escape import terminal
 
 
@@ -74,14 +74,14 @@ class Display:
 
         return update
 
-    def warm_up(self, contestant: Contestant) -> None:
+    def warm_up(self, candidate: Candidate) -> None:
         """A trial that is not counted begins."""
         if self._plain:
-            self.note(f"warming up: {contestant.title}")
-        self._begin(", ".join(filter(None, (self._where, f"warming up: {contestant.title}"))))
+            self.note(f"warming up: {candidate.title}")
+        self._begin(", ".join(filter(None, (self._where, f"warming up: {candidate.title}"))))
 
     def round(self, number: int, rounds: int, turns: Mapping[str, int], end: float) -> None:
-        """A round begins, of the contestants (by key) that have so many turns each.
+        """A round begins, of the candidates (by key) that have so many turns each.
 
         All rounds are expected to end at `end` (time.monotonic()).
         """
@@ -91,15 +91,15 @@ class Display:
             about = f"about {rounds} rounds" if rounds != 1 else "one round"
             self.note(f"measuring: {len(turns)} trials a round, {about}, {self._left(self._remaining())}")
 
-    def trial(self, contestant: Contestant, turn: int) -> None:
+    def trial(self, candidate: Candidate, turn: int) -> None:
         """A trial of the round begins, or one of its turns, 1, 2, ... (0: it is started)."""
-        if turn and self._turns[contestant.key] == 1:
+        if turn and self._turns[candidate.key] == 1:
             return  # its start was told
         steps = sum(1 + turns if turns > 1 else 1 for turns in self._turns.values())
         where = (
             self._where,
             f"round {self._number} of {self._rounds}",
-            contestant.title,
+            candidate.title,
             f"turn {turn}" if turn else "",
         )
         self._progress.update(

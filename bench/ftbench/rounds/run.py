@@ -82,7 +82,7 @@ class Run:
             sources = Sources(self._options.data, self._step, self.notes.warn)
             # All of them before anything is measured: what cannot be read is told at once.
             for scenario in self._options.scenarios:
-                for case in scenario.contest.cases:
+                for case in scenario.plan.cases:
                     sources.get(source(scenario, case))
             self.warn_of_options()
             failed = []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ftbench.plan.variants import VARIANTS
+from ftbench.plan.candidates import VARIANTS
 from ftbench.trial.endpoints import Endpoint, LocalEndpoint, connect
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from ftbench.plan import sizing
-from ftbench.plan.contestants import Contestant
+from ftbench.plan.candidates import VARIANTS, Candidate
 from ftbench.plan.scenario import Scenario
-from ftbench.plan.variants import VARIANTS
 
 PREFETCH_FACTOR = 2
 
@@ -42,25 +41,25 @@ class Work:
     room: sizing.Demand | None = None
     """What the trials that are alive at the same time may use; None for as much as they want."""
 
-    def demand(self, contestant: Contestant) -> sizing.Demand:
-        """What the contestant's trial needs."""
-        work, variant = self.cases[contestant.case], VARIANTS[contestant.variant]
+    def demand(self, candidate: Candidate) -> sizing.Demand:
+        """What the candidate's trial needs."""
+        work, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         need = sizing.demand(
             work.batch_size * work.sample_bytes,
-            contestant.workers,
+            candidate.workers,
             PREFETCH_FACTOR,
             variant.queued_per_worker,
             work.dataset_bytes,
         )
         return need if variant.processes else sizing.Demand(need.memory, 0)
 
-    def heats(self, contestants: Sequence[Contestant]) -> list[list[Contestant]]:
-        """The contestants in groups whose trials are alive at the same time and take turns.
+    def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+        """The candidates in groups whose trials are alive at the same time and take turns.
 
         As many as memory has room for, those of a case with each other; a trial with one turn has no need of others.
         """
-        single = [[c] for c in contestants if self.cases[c.case].turns == 1]
-        several = [c for case, work in self.cases.items() if work.turns > 1 for c in contestants if c.case == case]
+        single = [[c] for c in candidates if self.cases[c.case].turns == 1]
+        several = [c for case, work in self.cases.items() if work.turns > 1 for c in candidates if c.case == case]
         return single + sizing.together(several, self.demand, self.room)
 
     @property
@@ -73,22 +72,22 @@ class Work:
         cases = {name: replace(work, turns=turns) if work.turns > 1 else work for name, work in self.cases.items()}
         return replace(self, cases=cases)
 
-    def request(self, contestant: Contestant) -> dict:
+    def request(self, candidate: Candidate) -> dict:
         """The trial's request (ftbench.trial.child)."""
-        # Batches per worker, not per contestant: a trial then takes about as long with one worker
+        # Batches per worker, not per candidate: a trial then takes about as long with one worker
         # as with many, and no worker is left without a batch at the end.
-        work = self.cases[contestant.case]
-        share = max(1, contestant.workers)  # without workers the consumer does one worker's work
+        work = self.cases[candidate.case]
+        share = max(1, candidate.workers)  # without workers the consumer does one worker's work
         return {
             "scenario": self.scenario.name,
-            "case": contestant.case,
-            "parameters": dict(self.scenario.case(contestant.case).parameters),
+            "case": candidate.case,
+            "parameters": dict(self.scenario.case(candidate.case).parameters),
             "paths": work.paths,
-            "config": contestant.config,
-            "variant": contestant.variant,
-            "workers": contestant.workers,
+            "config": candidate.config,
+            "variant": candidate.variant,
+            "workers": candidate.workers,
             "batch_size": work.batch_size,
-            "warmup_batches": warmup_batches(contestant.workers),
+            "warmup_batches": warmup_batches(candidate.workers),
             "batches": work.batches_per_worker * share,
             "prefetch_factor": PREFETCH_FACTOR,
             "turns": work.turns,

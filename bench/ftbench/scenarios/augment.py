@@ -1,16 +1,17 @@
 """When do workers pay? Decoding and augmenting with 0, 1, ... workers, threads and processes.
 
 Light augmentation is a random crop, heavy has a random affine map, blur, colours, noise and erasing
-besides. All random numbers are of ftloader.sample_rng, so that every contestant does the same work and
+besides. All random numbers are of ftloader.sample_rng, so that every candidate does the same work and
 gives the same bits, whoever loads which sample.
 """
 
 from __future__ import annotations
 
 from ftbench.measure import epochs
-from ftbench.plan.contest import FT, GIL, PROCESSES, THREADS, Comparison, Entry, grid
-from ftbench.plan.contestants import CONFIGS
-from ftbench.plan.scenario import Amount, Scenario, Task, Turns
+from ftbench.plan.candidates import CONFIGS
+from ftbench.plan.case import Amount
+from ftbench.plan.comparisons import FT, GIL, PROCESSES, THREADS, Comparison, Side, grid
+from ftbench.plan.scenario import Scenario, Task, Turns
 
 SIDE = 224
 SEED = 20261121
@@ -19,12 +20,12 @@ NAME = "augment"
 DESCRIPTION = "when do workers pay? light and heavy augmentation with 0, 1, ... workers"
 
 
-def _workers_bring(who: Entry) -> Comparison:
+def _workers_bring(who: Side) -> Comparison:
     """Against loading without any; a quick run has the headline's two curves alone."""
     importance, quick = (0, "ends") if who in (FT, GIL) else (4 if who.config == "ft-gil" else 2, "")
     return Comparison(
         who,
-        Entry(who.config, "serial", workers=0),
+        Side(who.config, "serial", workers=0),
         why="what workers bring",
         kind="workers",
         importance=importance,
@@ -67,7 +68,7 @@ def _scenario(amount: str, done: str, full: Amount, quick: Amount, seconds: floa
         dataset=dataset,
         measure=measure,
         metrics=("throughput", "time_to_first_batch", "pss_mib"),
-        contest=grid(more=WORKERS, quick=""),
+        plan=grid(more=WORKERS, quick=""),
         full=full,
         quick=quick,
         seconds=seconds,

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from ftbench.machine.usage import tree_usage
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contest import USUAL, Contest
-from ftbench.plan.scenario import Amount, Scenario, Task
+from ftbench.plan.case import Amount
+from ftbench.plan.comparisons import USUAL, ComparisonPlan
+from ftbench.plan.scenario import Scenario, Task
 
 MIB = 1024 * 1024
 SAMPLE_BYTES = MIB
@@ -136,7 +137,7 @@ SCENARIO = Scenario(
     dataset=lambda task: Shards(task.paths),
     measure=measure,
     metrics=("gb_per_s", "time_to_first_batch", "pss_mib"),
-    contest=Contest(USUAL),
+    plan=ComparisonPlan(USUAL),
     full=Amount(batch_size=16, batches_per_worker=120),
     quick=Amount(batch_size=16, batches_per_worker=60),
     seconds=420,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ftbench.measure import gpu
-from ftbench.plan.contest import OURS, Comparison, grid
-from ftbench.plan.scenario import Amount, Case, Task
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import OURS, Comparison, grid
+from ftbench.plan.scenario import Task
 from ftbench.scenarios import nvimgcodec, pillow
 
 CASES = (Case("pillow", "Pillow", {"decoder": "pillow"}), Case("nvimgcodec", "nvImageCodec", {"decoder": "nvimgcodec"}))
@@ -46,7 +47,7 @@ SCENARIO = pillow.of_images(
     dataset=dataset,
     measure=nvimgcodec.measure,
     metrics=nvimgcodec.METRICS,
-    contest=grid(CASES, more=BY_DECODER),
+    plan=grid(CASES, more=BY_DECODER),
     case_axis="decoder",
     full=Amount(batch_size=512, batches_per_worker=3),
     quick=Amount(batch_size=64, batches_per_worker=4),

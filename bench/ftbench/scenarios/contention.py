@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ftbench.plan.contest import CASE, COUNT, IMPORTANCE, Comparison, Contest, Entry
-from ftbench.plan.contestants import worker_counts
-from ftbench.plan.scenario import Amount, Case, Scenario, Task
+from ftbench.plan.candidates import worker_counts
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import CASE, COUNT, IMPORTANCE, Comparison, ComparisonPlan, Side
+from ftbench.plan.scenario import Scenario, Task
 from ftrun.parent_death import die_with_parent
 
 # Measured in turns, one worker and all workers, so that both see the same machine.
@@ -216,8 +217,8 @@ def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
     Processes contend for nothing with any interpreter: one's are enough.
     """
     main = configs[-1]
-    threads = {config: Entry(config, "bare-thread") for config in configs}
-    contention = Comparison(threads[main], Entry(main, "bare-process"), kind="method", every_count=True)
+    threads = {config: Side(config, "bare-thread") for config in configs}
+    contention = Comparison(threads[main], Side(main, "bare-process"), kind="method", every_count=True)
     others = [
         Comparison(threads[main], threads[other], kind="gil", every_count=True, quick=quick)
         for other, quick in (("ft-gil", ""), ("gil", "most"))
@@ -235,7 +236,7 @@ SCENARIO = Scenario(
     dataset=lambda _: None,
     measure=measure,
     metrics=("scaling", "operation_ns"),
-    contest=Contest(comparisons, CASES, order=(COUNT, IMPORTANCE, CASE)),
+    plan=ComparisonPlan(comparisons, CASES, order=(COUNT, IMPORTANCE, CASE)),
     case_axis="operation",
     full=Amount(batch_size=100_000, batches_per_worker=10),
     quick=Amount(batch_size=100_000, batches_per_worker=3),

@@ -15,8 +15,9 @@ from statistics import median, quantiles
 
 from ftbench.measure import checksums
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contest import FT, GIL, OURS, THREADS, Comparison, Entry, grid
-from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Amount, Case, Task
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import FT, GIL, OURS, THREADS, Comparison, Side, grid
+from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Task
 from ftbench.scenarios.pillow import of_images
 from ftrun import cgroup
 
@@ -155,8 +156,8 @@ IDLE = Case("idle", "loader idle", {"rate": 0.0}, 0.0)
 CASES = (FULL, HALF, IDLE)
 
 
-def _slowed(who: Entry, case: Case) -> Comparison:
-    """Loading at this rate against the same contestant not loading: what the scenario is about."""
+def _slowed(who: Side, case: Case) -> Comparison:
+    """Loading at this rate against the same candidate not loading: what the scenario is about."""
     # Idle stays as long as loading does in the grid.
     always = who in (FT, GIL, THREADS["ft-gil"]) and case is FULL
     return Comparison(
@@ -176,7 +177,7 @@ SCENARIO = of_images(
     measure=measure,
     metrics=("step_median_ms", "step_p99_ms"),
     # Who the comparison of builds is about comes first.
-    contest=grid(
+    plan=grid(
         CASES, first=tuple(_slowed(who, case) for case in (FULL, HALF) for who in dict.fromkeys((FT, GIL, *OURS)))
     ),
     case_axis="loading rate",

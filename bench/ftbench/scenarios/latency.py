@@ -14,8 +14,9 @@ from __future__ import annotations
 import dataclasses
 
 from ftbench.measure import epochs
-from ftbench.plan.contest import USUAL, Contest, with_every_count
-from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import USUAL, ComparisonPlan, with_every_count
+from ftbench.plan.scenario import Scenario, Task, Turns
 
 SAMPLE_BYTES = 100_000
 # So few that the server keeps all of them in memory.
@@ -80,7 +81,7 @@ SCENARIO = Scenario(
     measure=measure,
     metrics=("throughput", "time_to_first_batch", "pss_mib"),
     note="fsspec's requests all go through one thread of a process, which its loader threads share",
-    contest=Contest(with_every_count(USUAL), CASES, quick_cases=("50-ms", "5-ms", "200-ms")),
+    plan=ComparisonPlan(with_every_count(USUAL), CASES, quick_cases=("50-ms", "5-ms", "200-ms")),
     case_axis="delay of the first byte",
     case_unit="s",
     full=Amount(batch_size=8, batches_per_worker=8),

@@ -11,8 +11,18 @@ from __future__ import annotations
 from ftbench.machine.usage import Usage, tree_usage
 from ftbench.measure import checksums
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contest import EFFECT_OF_THE_GIL, FT, GIL, METHODS, SPAWN, Comparison, Contest, with_every_count
-from ftbench.plan.scenario import Amount, Case, Scenario, Task
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import (
+    EFFECT_OF_THE_GIL,
+    FT,
+    GIL,
+    METHODS,
+    SPAWN,
+    Comparison,
+    ComparisonPlan,
+    with_every_count,
+)
+from ftbench.plan.scenario import Scenario, Task
 
 NAMES = 1_000_000
 # Prime, so that the samples are names from all over the list, no name twice, as with shuffling.
@@ -89,7 +99,7 @@ SCENARIO = Scenario(
     dataset=lambda task: FileNames(task.parameters["kept"] == "array"),
     measure=measure,
     metrics=("pss_mib", "uss_mib"),
-    contest=Contest(
+    plan=ComparisonPlan(
         with_every_count(
             (
                 Comparison(FT, GIL, None, "threads without the GIL against forked processes", "headline"),

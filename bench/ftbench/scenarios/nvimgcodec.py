@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 from ftbench.machine.usage import tree_usage
 from ftbench.measure import checksums, gpu
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contest import grid
-from ftbench.plan.scenario import Amount, Task, TrialError
+from ftbench.plan.case import Amount
+from ftbench.plan.comparisons import grid
+from ftbench.plan.scenario import Task, TrialError
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset, of_images
 from ftrun.parent_death import die_with_parent
 
@@ -186,7 +187,7 @@ def measure(task: Task) -> dict:
         return batch[:, :: checksums.CHECKED_ROWS].cpu()
 
     if device:
-        torch.zeros(1, device=device)  # the consumer's own context, which every contestant has
+        torch.zeros(1, device=device)  # the consumer's own context, which every candidate has
     look()
     with open_loader(task, dataset, persistent=True, **options) as loader:
         begin = time.perf_counter()
@@ -241,9 +242,7 @@ def measure(task: Task) -> dict:
     }
 
 
-_scenario = functools.partial(
-    of_images, group=NAME, dataset=dataset, measure=measure, contest=grid(), note=backend_note
-)
+_scenario = functools.partial(of_images, group=NAME, dataset=dataset, measure=measure, plan=grid(), note=backend_note)
 
 SCENARIOS = (
     _scenario(

@@ -12,8 +12,9 @@ from typing import Any
 
 from ftbench.measure import checksums
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contest import Comparison, Entry, grid
-from ftbench.plan.scenario import Amount, Case, Task
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import Comparison, Side, grid
+from ftbench.plan.scenario import Task
 from ftbench.scenarios.pillow import of_images
 from ftrun import cgroup
 
@@ -135,7 +136,7 @@ MORE = Case("2", "training twice as long as loading", {"ratio": 2.0}, 2.0)
 CASES = (EQUAL, LESS, MORE)
 # Loading without workers beside it, where a step has to be the sum.
 SERIAL = tuple(
-    Comparison(Entry(config, "serial", 1, case.name), importance=importance, quick=quick)
+    Comparison(Side(config, "serial", 1, case.name), importance=importance, quick=quick)
     for case, importance, quick in ((EQUAL, 0, "most"), (LESS, 9, ""), (MORE, 9, ""))
     for config in ("gil", "ft")
 )
@@ -146,7 +147,7 @@ SCENARIO = of_images(
     description="a training loop over JPEGs, against loading alone and training alone in the same trial",
     measure=measure,
     metrics=("step_over_max", "step_over_sum"),
-    contest=grid(CASES, more=SERIAL),
+    plan=grid(CASES, more=SERIAL),
     case_axis="time of training / of loading",
     full=Amount(batch_size=32, batches_per_worker=10),
     quick=Amount(batch_size=32, batches_per_worker=4),

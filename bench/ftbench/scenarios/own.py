@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from ftbench.measure import checksums, epochs
-from ftbench.plan.chain import Chain
-from ftbench.plan.scenario import OWN, Amount, Case, Scenario, Task, TrialError, Turns
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.scenario import OWN, Scenario, Task, TrialError, Turns
+from ftbench.plan.waterfall import WaterfallPlan
 
 # Seconds of work for one worker that make a turn, and the batch that people use if samples are not too dear for it.
 TURN_SECONDS, BATCH_SIZE = 0.3, 32
@@ -43,7 +44,7 @@ def dataset(task: Task):
     found = _named(name, "load")
     if isinstance(found, torch.utils.data.IterableDataset):
         raise TrialError(
-            f"{name} is iterable-style: it hands out its samples itself, so contestants cannot be given the same work. "
+            f"{name} is iterable-style: it hands out its samples itself, so candidates cannot be given the same work. "
             "Name a map-style dataset (with __getitem__ and __len__), such as the one behind it"
         )
     try:
@@ -139,7 +140,7 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
         dataset=dataset,
         measure=measure,
         metrics=epochs.METRICS,
-        contest=Chain(cases),
+        plan=WaterfallPlan(cases),
         full=unknown,
         quick=unknown,
         seconds=600,

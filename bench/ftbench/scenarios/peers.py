@@ -15,8 +15,21 @@ from statistics import median
 
 from ftbench.measure import checksums, epochs
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contest import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, Contest, Entry, at_least, at_most
-from ftbench.plan.scenario import Amount, Scenario, Task
+from ftbench.plan.case import Amount
+from ftbench.plan.comparisons import (
+    FT,
+    GIL,
+    NODES,
+    SPDL,
+    THREADS,
+    TORCH,
+    Comparison,
+    ComparisonPlan,
+    Side,
+    at_least,
+    at_most,
+)
+from ftbench.plan.scenario import Scenario, Task
 from ftbench.scenarios import memory
 from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
 
@@ -132,7 +145,7 @@ def measure_starts(task: Task) -> dict:
     return {"metrics": {"time_to_first_batch": median(times)}, **seen.result(loaded, len(batch))}
 
 
-DECODE, LOOP = Entry("ft", "loader-decode"), Entry("ft", "loop")
+DECODE, LOOP = Side("ft", "loader-decode"), Side("ft", "loop")
 OURS_GIL, NODES_GIL = THREADS["gil"], replace(NODES, config="gil")
 DECODING = (
     Comparison(FT, TORCH, at_least(1.9), "in all, against torch's processes"),
@@ -143,7 +156,7 @@ DECODING = (
 )
 # Once is enough for what does not depend on the size of a batch.
 DECODING_ONCE = (
-    Comparison(FT, Entry("ft", "spdl-samples"), at_least(1.5)),
+    Comparison(FT, Side("ft", "spdl-samples"), at_least(1.5)),
     Comparison(GIL, TORCH, at_least(0.95), "no slower than torch where the GIL is"),
     Comparison(OURS_GIL, NODES_GIL, at_least(1.0), "nor than its threads"),
     Comparison(FT, THREADS["ft-gil"], None, "effect of the GIL"),
@@ -155,7 +168,7 @@ COST = (
 )
 SHAPE = (
     Comparison(FT, TORCH, at_least(1.0), "in all, against torch's processes"),
-    Comparison(FT, Entry("ft", "loader-stack"), at_least(0.9), "the loader's choice of how to collate"),
+    Comparison(FT, Side("ft", "loader-stack"), at_least(0.9), "the loader's choice of how to collate"),
 )
 MEMORY = (
     Comparison(FT, TORCH, at_least(2.0), "samples that are all memory"),
@@ -164,7 +177,7 @@ MEMORY = (
 )
 
 
-def _pillow(batch_size: int, batches: int, turns: int, contest: tuple[Comparison, ...], seconds: float) -> Scenario:
+def _pillow(batch_size: int, batches: int, turns: int, plan: tuple[Comparison, ...], seconds: float) -> Scenario:
     return of_images(
         name=f"peers-pillow-{batch_size}",
         group=NAME,
@@ -172,7 +185,7 @@ def _pillow(batch_size: int, batches: int, turns: int, contest: tuple[Comparison
         dataset=images,
         measure=epochs.measure,
         metrics=METRICS,
-        contest=Contest(contest),
+        plan=ComparisonPlan(plan),
         full=Amount(batch_size, batches, turns),
         quick=Amount(max(16, batch_size // 4), batches, 3),
         seconds=seconds,
@@ -185,7 +198,7 @@ def _cheap(
     sample: str,
     sample_bytes: int,
     dataset: type,
-    contest: tuple[Comparison, ...],
+    plan: tuple[Comparison, ...],
     batch_size: int,
     batches: int,
     metric: str = "throughput",
@@ -199,7 +212,7 @@ def _cheap(
         dataset=lambda task: dataset(task.batch_size),
         measure=epochs.measure,
         metrics=(metric, *METRICS[1:]),
-        contest=Contest(contest),
+        plan=ComparisonPlan(plan),
         full=Amount(batch_size, batches, turns=3),
         quick=Amount(batch_size, batches // 4, turns=3),
         seconds=150,
@@ -229,7 +242,7 @@ SCENARIOS = (
         dataset=images,
         measure=measure_starts,
         metrics=("time_to_first_batch",),
-        contest=Contest(
+        plan=ComparisonPlan(
             (
                 Comparison(FT, TORCH, at_most(1 / 3), "all workers at the first batch, and none to fork"),
                 Comparison(FT, NODES),
@@ -250,7 +263,7 @@ SCENARIOS = (
         dataset=lambda _: memory.FileNames(as_array=False),
         measure=memory.measure,
         metrics=("pss_mib",),
-        contest=Contest(
+        plan=ComparisonPlan(
             (
                 Comparison(FT, replace(FT, workers=1), at_most(1.1), "what more threads take"),
                 Comparison(TORCH, replace(TORCH, workers=1), None, "what more processes take"),

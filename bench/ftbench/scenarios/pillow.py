@@ -13,8 +13,9 @@ from __future__ import annotations
 import functools
 
 from ftbench.measure import epochs
-from ftbench.plan.chain import Chain
-from ftbench.plan.scenario import Amount, Case, Scenario, Task
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.scenario import Scenario, Task
+from ftbench.plan.waterfall import WaterfallPlan
 
 WIDTH, HEIGHT = 640, 408
 # What classifiers take.
@@ -26,7 +27,7 @@ GRID = 8
 class PillowDataset:
     """Decoded RGB images: sample i is a (408, 640, 3) uint8 numpy array.
 
-    Images of another size are resized after decoding (bilinear), which all contestants then do alike.
+    Images of another size are resized after decoding (bilinear), which all candidates then do alike.
     """
 
     def __init__(self, paths: list[str]):
@@ -89,7 +90,7 @@ class Resized(PillowDataset):
 
 
 DATASETS = {"all": PillowDataset, "some": DecodedOnly, "resized": Resized}
-# The first is the article's and the headline. It has no name, so that its contestants are called as they
+# The first is the article's and the headline. It has no name, so that its candidates are called as they
 # were before there were others, and runs of then and now can be compared.
 CASES = (
     Case("", "decode, convert to an RGB array"),
@@ -117,7 +118,7 @@ SCENARIO = of_images(
     description="JPEG decoding with Pillow, 640x408, collated into uint8 batches",
     measure=epochs.measure,
     metrics=epochs.METRICS,
-    contest=Chain(CASES),
+    plan=WaterfallPlan(CASES),
     full=Amount(batch_size=32, batches_per_worker=6, turns=10),
     quick=Amount(batch_size=16, batches_per_worker=6, turns=10),
     seconds=600,

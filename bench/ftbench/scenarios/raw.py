@@ -17,8 +17,9 @@ from typing import Any
 from ftbench.machine.usage import tree_usage
 from ftbench.measure import checksums, epochs, gpu
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contest import USUAL, Contest
-from ftbench.plan.scenario import Amount, Case, Scenario, Task, Turns
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import USUAL, ComparisonPlan
+from ftbench.plan.scenario import Scenario, Task, Turns
 
 NAME = "raw"
 DESCRIPTION = "incompressible scientific samples: GB/s into the training process (and onto a GPU)"
@@ -238,7 +239,7 @@ SCENARIOS = (
         question="incompressible scientific samples: how many GB/s into the training process, by their size?",
         description="raw int16 samples of 64 KiB to 64 MiB from files in the page cache",
         sample="one int16 array of a detector's values",
-        contest=Contest(USUAL, SIZES, quick_cases=("4-MiB", "64-KiB", "64-MiB")),
+        plan=ComparisonPlan(USUAL, SIZES, quick_cases=("4-MiB", "64-KiB", "64-MiB")),
         case_axis="sample size",
         case_unit="bytes",
         full=Amount(batch_size=8, batches_per_worker=12, turns=4),
@@ -250,7 +251,7 @@ SCENARIOS = (
         name="raw-transfer",
         question="numpy or torch, unpickled or raw, pickled or in shared memory: what does the way of a sample cost?",
         description="raw int16 samples of 4 MiB by kind of sample and of transfer, files in the page cache",
-        contest=Contest(USUAL, TRANSFERS, quick_cases=("numpy", "numpy-pickled", "unpickled")),
+        plan=ComparisonPlan(USUAL, TRANSFERS, quick_cases=("numpy", "numpy-pickled", "unpickled")),
         case_axis="kind of sample and transfer",
         full=Amount(batch_size=8, batches_per_worker=10, turns=4),
         quick=Amount(batch_size=8, batches_per_worker=5, turns=2),
@@ -261,7 +262,7 @@ SCENARIOS = (
         name="raw-cache",
         question="incompressible scientific samples from the disk, not from memory: what is left of the difference?",
         description="raw int16 samples of 4 MiB with the page cache cold and warm",
-        contest=Contest(USUAL, TEMPERATURES),
+        plan=ComparisonPlan(USUAL, TEMPERATURES),
         case_axis="page cache",
         # One turn: what others read meanwhile would be in the page cache.
         full=Amount(batch_size=8, batches_per_worker=32),
@@ -276,7 +277,7 @@ SCENARIOS = (
         question="incompressible scientific samples: how many GB/s onto the GPU, with and without pinned memory?",
         description="raw int16 samples of 4 MiB, each batch copied to the GPU",
         measure=measure_onto_gpu,
-        contest=Contest(USUAL, PINNED),
+        plan=ComparisonPlan(USUAL, PINNED),
         case_axis="memory of a batch",
         full=Amount(batch_size=8, batches_per_worker=48),
         quick=Amount(batch_size=8, batches_per_worker=12),

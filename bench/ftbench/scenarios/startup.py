@@ -12,8 +12,9 @@ import time
 
 from ftbench.measure import checksums
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contest import FT, GIL, METHODS, PROCESSES, SPAWN, Comparison, Contest, Entry
-from ftbench.plan.scenario import Amount, Case, Scenario, Task
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import FT, GIL, METHODS, PROCESSES, SPAWN, Comparison, ComparisonPlan, Side
+from ftbench.plan.scenario import Scenario, Task
 
 MIB = 1024 * 1024
 VALUES = 1024
@@ -93,11 +94,11 @@ SCENARIO = Scenario(
     dataset=lambda task: Table(task.parameters["bytes"]),
     measure=measure,
     metrics=("time_to_first_batch", "epoch_gap", "epoch_gap_persistent"),
-    contest=Contest(
+    plan=ComparisonPlan(
         (
             Comparison(FT, GIL, None, "threads without the GIL against forked processes", "headline"),
             Comparison(FT, SPAWN, None, "against spawned processes"),
-            Comparison(FT, Entry("gil", "loader-forkserver"), None, "against a fork server"),
+            Comparison(FT, Side("gil", "loader-forkserver"), None, "against a fork server"),
             Comparison(SPAWN, GIL, None, "spawn against fork"),
             Comparison(PROCESSES["ft"], GIL, None, "forked processes of both builds", quick=""),
             METHODS[0],

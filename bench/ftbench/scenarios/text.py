@@ -12,8 +12,9 @@ import random
 import re
 
 from ftbench.measure import epochs
-from ftbench.plan.chain import Chain
-from ftbench.plan.scenario import Amount, Scenario
+from ftbench.plan.case import Amount
+from ftbench.plan.scenario import Scenario
+from ftbench.plan.waterfall import WaterfallPlan
 
 DOCUMENTS, WORDS, LENGTH = 1024, 120, 256
 VOCABULARY = 4000
@@ -78,7 +79,7 @@ SCENARIO = Scenario(
     dataset=lambda _: Texts(),
     measure=epochs.measure,
     metrics=epochs.METRICS,
-    contest=Chain(),
+    plan=WaterfallPlan(),
     full=Amount(batch_size=64, batches_per_worker=16, turns=10),
     quick=Amount(batch_size=32, batches_per_worker=20, turns=10),
     seconds=600,

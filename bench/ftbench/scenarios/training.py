@@ -17,8 +17,9 @@ from typing import Any
 from ftbench.machine.usage import cpu_seconds
 from ftbench.measure.checksums import whole
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contest import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, Contest, Entry
-from ftbench.plan.scenario import Amount, Scenario, Task
+from ftbench.plan.case import Amount
+from ftbench.plan.comparisons import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, ComparisonPlan, Side
+from ftbench.plan.scenario import Scenario, Task
 from ftrun import cgroup
 
 EPOCHS = 3
@@ -212,7 +213,7 @@ SCENARIO = Scenario(
     dataset=lambda task: Quadrants(task.paths, steps_per_epoch(task) * task.batch_size, EPOCHS, SEED),
     measure=measure,
     metrics=("epoch_seconds", "utilisation"),
-    contest=Contest(
+    plan=ComparisonPlan(
         (
             Comparison(FT, TORCH, None, "in all, against torch's processes"),
             Comparison(FT, GIL, None, "the same loader with processes"),
@@ -221,9 +222,9 @@ SCENARIO = Scenario(
             Comparison(THREADS["gil"], GIL, None, "where the GIL is"),
             Comparison(FT, NODES),
             Comparison(FT, SPDL),
-            Comparison(FT, Entry("ft", "serial", workers=1), None, "what the workers bring"),
+            Comparison(FT, Side("ft", "serial", workers=1), None, "what the workers bring"),
             Comparison(GIL, TORCH),
-            Comparison(Entry("gil", "serial", workers=1)),
+            Comparison(Side("gil", "serial", workers=1)),
         )
     ),
     full=Amount(batch_size=32, batches_per_worker=32),

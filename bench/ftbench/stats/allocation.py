@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS
 
-# Standard deviations of the logarithm of two contestants' ratio, measured on two cores with JPEGs and a little other
+# Standard deviations of the logarithm of two candidates' ratio, measured on two cores with JPEGs and a little other
 # load (docs/method.md): of one turn each, as `typical` takes them together, and between processes whatever their turns.
 TURNS_VARY, PROCESSES_VARY = 0.16, 0.02
 FEWEST_TURNS, MOST_TURNS = 4, 40
@@ -29,13 +29,13 @@ class Costs:
         return self.imports / at_once + self.warm_up + turns * self.turn
 
 
-def turns(seconds: float, contestants: int, costs: Costs, at_once: int) -> int:
+def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
     """The turns a process that give the narrowest intervals in `seconds`; FEWEST_TURNS if there is time for none."""
     from scipy.special import stdtrit
 
     best, narrowest = FEWEST_TURNS, math.inf
     for number in range(FEWEST_TURNS, MOST_TURNS + 1):
-        rounds = int(seconds / (contestants * costs.trial(number, at_once)))
+        rounds = int(seconds / (candidates * costs.trial(number, at_once)))
         if rounds < FEWEST_ROUNDS:
             break
         error = math.sqrt((PROCESSES_VARY**2 + TURNS_VARY**2 / number) / rounds)

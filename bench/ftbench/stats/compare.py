@@ -2,7 +2,7 @@
 
 Two kinds of figures are compared. Ratios within a run (threads against processes, say) have the machine
 and its mood taken out already; a change of them is one of the software, or of what the machines are good
-at. Values of contestants are absolute: between machines they compare the machines, and on one machine its
+at. Values of candidates are absolute: between machines they compare the machines, and on one machine its
 mood from run to run is in them, which no run can measure on its own.
 
 A change is the ratio of the geometric means of B and A, with Welch's t on the logarithms (B. L. Welch,
@@ -50,12 +50,12 @@ class Change:
 
     scenario: str
     what: str
-    """The contestant's title, or the comparison's."""
+    """The candidate's title, or the comparison's."""
     metric: str
     is_ratio: bool
-    """Whether it is a ratio within a run; else it is a contestant's value in the metric's unit."""
+    """Whether it is a ratio within a run; else it is a candidate's value in the metric's unit."""
     a: float
-    """The geometric mean of a ratio's rounds, or of a contestant's processes."""
+    """The geometric mean of a ratio's rounds, or of a candidate's processes."""
     b: float
     ratio: float
     """B over A."""
@@ -154,9 +154,9 @@ def _scenario(result: Comparison, a: dict, b: dict) -> None:
             f"a little faster, so throughput in {more} may read up to 3% higher; ratios hardly change by that"
         )
     cases = _comparable_cases(result, a, b)
-    titles = {c["key"]: c["title"] for s in (b, a) for c in s["contestants"]}
-    of_case = {c["key"] for c in a["contestants"] if c["case"] in cases}
-    measured = [{c["key"]: c for c in s["analysis"]["contestants"]} for s in both]
+    titles = {c["key"]: c["title"] for s in (b, a) for c in s["candidates"]}
+    of_case = {c["key"] for c in a["candidates"] if c["case"] in cases}
+    measured = [{c["key"]: c for c in s["analysis"]["candidates"]} for s in both]
     keys = _in_both(result, name, "measured", measured, titles)
     pairs = [{(c["metric"], c["numerator"], c["denominator"]): c for c in s["analysis"]["comparisons"]} for s in both]
     for metric in (m for m in a["metrics"] if m in b["metrics"]):

@@ -2,9 +2,9 @@
 
 docs/method.md explains all of it in one page, with its limits; this is what is computed.
 
-A contestant is measured in several processes, one a round, and in each of them many times, in short turns with the
-other contestants. Turns of one process may share what is particular to it, so the interval comes from the processes:
-each contributes one figure, the mean of the logarithms of the faster half of its turns (`typical`), and two contestants
+A candidate is measured in several processes, one a round, and in each of them many times, in short turns with the
+other candidates. Turns of one process may share what is particular to it, so the interval comes from the processes:
+each contributes one figure, the mean of the logarithms of the faster half of its turns (`typical`), and two candidates
 are compared by the differences of their figures, round by round, with Student's t. That treats a/b and b/a alike
 (Fleming and Wallace, "How not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
 
@@ -27,9 +27,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, geometric_mean, median, quantiles, stdev
 from typing import Annotated
 
-from ftbench.plan.chain import STEP, TOTAL
-from ftbench.plan.contestants import Pair, Target
+from ftbench.plan.candidates import Pair, Target
 from ftbench.plan.metrics import METRICS, Metric
+from ftbench.plan.waterfall import STEP, TOTAL
 
 CONFIDENCE = 0.95
 # The probability that a difference of `resolution` would have been shown.
@@ -137,16 +137,16 @@ def reached(r: Ratio, target: Target) -> str:
 
 
 def spread(values: Sequence[float]) -> dict:
-    """The median and the ends of a contestant's rounds."""
+    """The median and the ends of a candidate's rounds."""
     return {"median": median(values), "min": min(values), "max": max(values)}
 
 
 def distributions(rounds: Sequence[Mapping[str, dict]]) -> dict:
-    """Percentiles of a contestant's distributions: of each round its own, then their median, min and max.
+    """Percentiles of a candidate's distributions: of each round its own, then their median, min and max.
 
     Curves, whose values follow something, have none. Values of one trial are not independent of each other (a
     slow second slows many steps), so that only the rounds tell how certain a percentile is. `rounds` holds the
-    distributions of the contestant's trials.
+    distributions of the candidate's trials.
     """
     found = {}
     for name in dict.fromkeys(name for of in rounds for name in of):
@@ -169,9 +169,9 @@ def analyse(
 ) -> dict:
     """Summarise a scenario's rounds.
 
-    `measured[metric][key]` holds a contestant's values, one per finished round, in the rounds'
-    order; targets are of the first metric. `trials[key]` are the contestant's distributions by round.
-    Returns {"contestants": [...], "comparisons": [...]}, as ftbench.document.model describes them. Verdicts are
+    `measured[metric][key]` holds a candidate's values, one per finished round, in the rounds'
+    order; targets are of the first metric. `trials[key]` are the candidate's distributions by round.
+    Returns {"candidates": [...], "comparisons": [...]}, as ftbench.document.model describes them. Verdicts are
     those of the scenario alone: `adjust` makes those of a run.
     """
     first = next(iter(measured))
@@ -194,7 +194,7 @@ def analyse(
                     "target": target and {**asdict(target), "verdict": reached(r, target)},
                 }
             )
-    contestants = [
+    candidates = [
         {
             "key": key,
             "n": len(rounds),
@@ -203,7 +203,7 @@ def analyse(
         }
         for key, rounds in measured[first].items()
     ]
-    found = {"contestants": contestants, "comparisons": comparisons}
+    found = {"candidates": candidates, "comparisons": comparisons}
     adjust([found])
     return found
 

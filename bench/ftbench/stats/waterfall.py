@@ -1,7 +1,7 @@
 """The waterfall: a chain's figures, from what people run today to threads without the GIL, one change at a time.
 
-Made of the comparisons of ftbench.plan.chain, whose steps multiply to the whole since each is a difference of the same
-logarithms. Times and CPU times have a waterfall of their own each.
+Made of the comparisons of ftbench.plan.waterfall, whose steps multiply to the whole, since each is a difference of the
+same logarithms. Times and CPU times have a waterfall of their own each.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from statistics import geometric_mean
 
-from ftbench.plan.chain import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
-from ftbench.plan.contestants import CONFIG_TITLES, CONFIGS, Contestant, plural
+from ftbench.plan.candidates import CONFIG_TITLES, CONFIGS, Candidate, plural
+from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
 
 # What a run stops at: every step known to so much, up and down.
 PRECISION = 0.05
@@ -30,16 +30,16 @@ def waterfalls(scenarios: Sequence[dict]) -> list[dict]:
 
 def _of_case(scenario: dict, case: dict) -> dict | None:
     analysis = scenario["analysis"]
-    keys = {c["key"] for c in analysis["contestants"]}
-    there = [c for c in scenario["contestants"] if c["case"] == case["name"] and c["key"] in keys]
+    keys = {c["key"] for c in analysis["candidates"]}
+    there = [c for c in scenario["candidates"] if c["case"] == case["name"] and c["key"] in keys]
     steps = {(c["numerator"], c["metric"]): c for c in analysis["comparisons"] if c["kind"] == STEP}
     totals = {(c["numerator"], c["metric"]): c for c in analysis["comparisons"] if c["kind"] == TOTAL}
     most = max((c["workers"] for c in there if c["variant"] in (TODAY, PROCESSES, THREADS)), default=None)
     if most is None or not totals:
         return None
     configs = [config for config in CONFIGS if any(c["config"] == config for c in there)]
-    chain = [(cell, Contestant(cell.config, cell.variant, most, case["name"]).key) for cell in cells(configs)]
-    medians = {c["key"]: c["metrics"] for c in analysis["contestants"]}
+    chain = [(cell, Candidate(cell.config, cell.variant, most, case["name"]).key) for cell in cells(configs)]
+    medians = {c["key"]: c["metrics"] for c in analysis["candidates"]}
     # A change whose end could not be measured is part of the next one.
     named: list[tuple[str, str]] = []
     before = ""
@@ -58,8 +58,8 @@ def _of_case(scenario: dict, case: dict) -> dict | None:
 
     def of(metric: str) -> dict:
         return {
-            "start": {"name": first, "contestant": start, "value": typical_of(scenario, start, metric)},
-            "steps": [{"name": name, "contestant": key, **_ratio(steps[key, metric])} for name, key in others],
+            "start": {"name": first, "candidate": start, "value": typical_of(scenario, start, metric)},
+            "steps": [{"name": name, "candidate": key, **_ratio(steps[key, metric])} for name, key in others],
             "total": _ratio(totals[end, metric]),
             "end": typical_of(scenario, end, metric),
         }
@@ -80,17 +80,17 @@ def _of_case(scenario: dict, case: dict) -> dict | None:
 
 
 def trials_of(scenario: dict, key: str) -> list[dict]:
-    """A contestant's trials, one a round that it took part in."""
-    return [trial for one in scenario["rounds"] for trial in one["trials"] if trial["contestant"] == key]
+    """A candidate's trials, one a round that it took part in."""
+    return [trial for one in scenario["rounds"] for trial in one["trials"] if trial["candidate"] == key]
 
 
 def in_each_process(scenario: dict, key: str, metric: str) -> list[float]:
-    """What a contestant measured in each of its processes."""
+    """What a candidate measured in each of its processes."""
     return [trial["metrics"][metric] for trial in trials_of(scenario, key)]
 
 
 def typical_of(scenario: dict, key: str, metric: str) -> float:
-    """The geometric mean of a contestant's processes: ratios are means of logarithms, so a chain's lead there."""
+    """The geometric mean of a candidate's processes: ratios are means of logarithms, so a chain's lead there."""
     return geometric_mean(in_each_process(scenario, key, metric))
 
 

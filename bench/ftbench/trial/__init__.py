@@ -1,1 +1,1 @@
-"""A trial: a process that measures one contestant, and the endpoints that start it."""
+"""A trial: a process that measures one candidate, and the endpoints that start it."""

@@ -1,4 +1,4 @@
-"""One trial: a fresh process that measures one contestant.
+"""One trial: a fresh process that measures one candidate.
 
 ``python -m ftbench.trial.child`` reads its request, a line of JSON, from stdin and writes its result, another one,
 to stdout. It first imports what all trials need, while others do the same. Then, and whenever it could let other
@@ -54,7 +54,7 @@ def measure(request: dict) -> Turns:
     from ftbench.scenarios import find
 
     # torch gives each worker process one thread; thread workers would share the process's pool of
-    # as many as there are CPUs. One thread for all: contestants differ in their workers alone.
+    # as many as there are CPUs. One thread for all: candidates differ in their workers alone.
     torch.set_num_threads(1)
     scenario = find(request["scenario"])
     why = scenario.unavailable()

@@ -15,9 +15,9 @@ import pytest
 from ftbench import cli
 from ftbench.data import synthesis
 from ftbench.document.store import load
-from ftbench.plan.contest import Contest
-from ftbench.plan.contestants import Contestant, Pair
-from ftbench.plan.scenario import Case
+from ftbench.plan.candidates import Candidate, Pair
+from ftbench.plan.case import Case
+from ftbench.plan.comparisons import ComparisonPlan
 from ftbench.scenarios import SCENARIOS
 
 
@@ -71,34 +71,34 @@ def document(finished_run) -> dict:
 
 @dataclass(frozen=True)
 class Few:
-    """Some contestants of a contest, and its comparisons of them."""
+    """Some candidates of a plan, and its comparisons of them."""
 
-    contest: Contest
-    contestants: tuple[Contestant, ...]
+    plan: ComparisonPlan
+    candidates: tuple[Candidate, ...]
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        return self.contest.cases
+        return self.plan.cases
 
-    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Contestant]]:
-        real = {c for _, c in self.contest.candidates(configs, workers, quick)}
-        assert real >= set(self.contestants), "they have to be of the contest"
-        return [(0, c) for c in self.contestants]
+    def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
+        real = {c for _, c in self.plan.ranked(configs, workers, quick)}
+        assert real >= set(self.candidates), "they have to be of the plan"
+        return [(0, c) for c in self.candidates]
 
-    def pairs(self, contestants: Iterable[Contestant]) -> list[Pair]:
-        return self.contest.pairs(contestants)
+    def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
+        return self.plan.pairs(candidates)
 
 
 @pytest.fixture
 def run_few(monkeypatch, tmp_path, twin, photos, capsys):
-    """Runs the command, in this process, with some contestants of a scenario, once each; nothing is left running.
+    """Runs the command, in this process, with some candidates of a scenario, once each; nothing is left running.
 
     Returns the scenario's entry in results.json and what was printed.
     """
 
-    def run(name: str, contestants: Iterable[Contestant], *more: object) -> tuple[dict, str]:
+    def run(name: str, candidates: Iterable[Candidate], *more: object) -> tuple[dict, str]:
         scenario, mark = SCENARIOS[name], uuid.uuid4().hex
-        monkeypatch.setitem(SCENARIOS, name, replace(scenario, contest=Few(scenario.contest, tuple(contestants))))
+        monkeypatch.setitem(SCENARIOS, name, replace(scenario, plan=Few(scenario.plan, tuple(candidates))))
         monkeypatch.setenv("FT_BENCH_TEST_RUN", mark)
         data = ["--data", photos] if scenario.source == "images" else []
         arguments = [name, "--quick", "--out", tmp_path / "out", "--configs", twin, "--rounds", 1, *data, *more]

@@ -1,6 +1,6 @@
 """results.json documents of more kinds than one short run gives, grown from that of a real run.
 
-The figures are drawn from known distributions; plan.contest and stats.statistics choose and compare, as in a run.
+The figures are drawn from known distributions; plan.comparisons and stats.statistics choose and compare, as in a run.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import asdict
 
 from ftbench.document.check import seal
 from ftbench.measure import epochs
-from ftbench.plan.chain import Chain
-from ftbench.plan.contest import Contest, grid
-from ftbench.plan.contestants import CONFIGS, Contestant
-from ftbench.plan.scenario import Case
+from ftbench.plan.candidates import CONFIGS, Candidate
+from ftbench.plan.case import Case
+from ftbench.plan.comparisons import ComparisonPlan, grid
+from ftbench.plan.waterfall import WaterfallPlan
 from ftbench.stats.statistics import adjust, analyse
 from ftbench.stats.waterfall import waterfalls
 from tests.hostile_text import HOSTILE_TEXTS
@@ -27,9 +27,9 @@ WORK = (Case("decode", "decode only"), Case("resize", "decode and resize"))
 SPEED = {("ft", "loader-thread"): 2.0, ("ft-gil", "loader-thread"): 0.8, ("gil", "loader-thread"): 1.0}
 
 
-def throughput(contestant: Contestant) -> float:
+def throughput(candidate: Candidate) -> float:
     """Samples per second without noise: threads without the GIL are twice as fast as processes with it."""
-    return 500 * contestant.workers**0.8 * SPEED.get((contestant.config, contestant.variant), 1.0)
+    return 500 * candidate.workers**0.8 * SPEED.get((candidate.config, candidate.variant), 1.0)
 
 
 def scenario(
@@ -41,12 +41,12 @@ def scenario(
     workers: Sequence[int] = (1, 2),
     metrics: Sequence[str] = ("throughput", "pss_mib"),
     steps: bool = False,
-    kept: Callable[[Contestant, random.Random], dict] | None = None,
-    value: Callable[[Contestant], float] = throughput,
+    kept: Callable[[Candidate, random.Random], dict] | None = None,
+    value: Callable[[Candidate], float] = throughput,
     noise: float = 0.01,
-    contest: Contest | None = None,
+    plan: ComparisonPlan | None = None,
 ) -> dict:
-    """A scenario's entry of all contestants; the metrics beyond the first are about memory."""
+    """A scenario's entry of all candidates; the metrics beyond the first are about memory."""
     draw = random.Random(name)
     entry = copy.deepcopy(like)
     shared = {
@@ -55,15 +55,15 @@ def scenario(
     }
     entry.update(name=name, question=f"What does {name} answer?", case_axis=axis, case_unit=unit, metrics=list(metrics))
     entry["cases"] = [{"name": c.name, "title": c.title, "parameters": {}, "value": c.value, **shared} for c in cases]
-    contest = contest or grid(tuple(cases))
-    contestants = [c for _, c in contest.candidates(CONFIGS, workers, quick=False)]
-    entry["contestants"] = [{"key": c.key, "title": c.title, **asdict(c)} for c in contestants]
+    plan = plan or grid(tuple(cases))
+    candidates = [c for _, c in plan.ranked(CONFIGS, workers, quick=False)]
+    entry["candidates"] = [{"key": c.key, "title": c.title, **asdict(c)} for c in candidates]
     trial, disturbance = entry["rounds"][0]["trials"][0], {**entry["rounds"][0]["disturbance"], "marks": []}
     entry["rounds"] = []
-    values: dict[str, dict[str, list[float]]] = {metric: {c.key: [] for c in contestants} for metric in metrics}
+    values: dict[str, dict[str, list[float]]] = {metric: {c.key: [] for c in candidates} for metric in metrics}
     for number in range(1, ROUNDS + 1):
         trials = []
-        for c in contestants:
+        for c in candidates:
             found = {
                 metric: (value(c) if place == 0 else 300.0) * draw.lognormvariate(0, noise)
                 for place, metric in enumerate(metrics)
@@ -77,19 +77,19 @@ def scenario(
                 if kept
                 else {}
             )
-            trials.append({**trial, "contestant": c.key, "metrics": found, "distributions": inside})
+            trials.append({**trial, "candidate": c.key, "metrics": found, "distributions": inside})
         entry["rounds"].append({"number": number, "seconds": 10.0, "disturbance": disturbance, "trials": trials})
     entry["analysis"] = analyse(
         values,
-        contest.pairs(contestants),
+        plan.pairs(candidates),
         {
             c.key: [
                 trial["distributions"]
                 for one in entry["rounds"]
                 for trial in one["trials"]
-                if trial["contestant"] == c.key
+                if trial["candidate"] == c.key
             ]
-            for c in contestants
+            for c in candidates
         },
     )
     return entry
@@ -112,24 +112,24 @@ def many(document: dict) -> dict:
         scenario(like, "kinds", WORK, "work"),
         scenario(like, "workers", workers=(1, 2, 4, 8)),
         scenario(like, "steps", WORK, "work", workers=(2,), metrics=("throughput",), steps=True),
-        scenario(like, "chain", metrics=epochs.METRICS, contest=Chain()),
+        scenario(like, "chain", metrics=epochs.METRICS, plan=WaterfallPlan()),
     ]
     return finished(grown)
 
 
-def inside(contestant: Contestant, draw: random.Random) -> dict:
+def inside(candidate: Candidate, draw: random.Random) -> dict:
     """What a trial may keep: curves that differ and one that does not, a step with its parts, a single value."""
-    load, train = 8.0 / contestant.workers, 5.0
-    step = max(load, train) + (0 if contestant.config == "ft" else min(load, train))
+    load, train = 8.0 / candidate.workers, 5.0
+    step = max(load, train) + (0 if candidate.config == "ft" else min(load, train))
     times = {
         name: {"unit": "ms", "values": [value * draw.lognormvariate(0, 0.02) for _ in range(3)]}
         for name, value in (("step", step), ("load", load), ("train", train))
     }
     loaded = [1000.0 * (n + 1) for n in range(20)]
-    memory = [300 + 10 * n * contestant.workers * draw.lognormvariate(0, 0.01) for n in range(20)]
+    memory = [300 + 10 * n * candidate.workers * draw.lognormvariate(0, 0.01) for n in range(20)]
     return {
         **times,
-        "rate": {"unit": "batches/s", "values": [100.0 * contestant.workers]},
+        "rate": {"unit": "batches/s", "values": [100.0 * candidate.workers]},
         "pss_mib": {"unit": "MiB", "values": memory, "over": {"title": "samples loaded", "values": loaded}},
         "loss": {
             "unit": "nats",
@@ -186,7 +186,7 @@ def hostile(document: dict) -> dict:
         for key in ("name", "description", "sample", "question", "note", "case_axis", "case_unit"):
             entry[key] += HOSTILE
         entry["dataset"].update(source="own", directory=HOSTILE)
-        for each in (*entry["cases"], *entry["contestants"], *entry["analysis"]["comparisons"]):
+        for each in (*entry["cases"], *entry["candidates"], *entry["analysis"]["comparisons"]):
             each["title"] += HOSTILE
         for one in entry["rounds"]:
             for trial in one["trials"]:

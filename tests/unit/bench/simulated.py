@@ -12,8 +12,8 @@ from ftbench.document.check import seal
 from ftbench.document.store import SCHEMA_VERSION
 from ftbench.machine import disturbance
 from ftbench.measure import epochs
-from ftbench.plan.chain import Chain
-from ftbench.plan.contestants import Contestant
+from ftbench.plan.candidates import Candidate
+from ftbench.plan.waterfall import WaterfallPlan
 from ftbench.stats import statistics
 from ftbench.stats.waterfall import waterfalls
 from ftrun import environment
@@ -25,22 +25,18 @@ TRIAL_NOISE = 0.02
 
 
 def values(
-    rng: random.Random,
-    contestants: list[Contestant],
-    rounds: int,
-    speed: Mapping[str, float],
-    noise: float = TRIAL_NOISE,
+    rng: random.Random, candidates: list[Candidate], rounds: int, speed: Mapping[str, float], noise: float = TRIAL_NOISE
 ) -> dict[str, list[float]]:
-    """One value a round for each contestant; `speed` is its true value, 100 for those not named."""
+    """One value a round for each candidate; `speed` is its true value, 100 for those not named."""
     moods = [rng.gauss(0, ROUND_NOISE) for _ in range(rounds)]
     return {
-        c.key: [speed.get(c.key, 100.0) * math.exp(mood + rng.gauss(0, noise)) for mood in moods] for c in contestants
+        c.key: [speed.get(c.key, 100.0) * math.exp(mood + rng.gauss(0, noise)) for mood in moods] for c in candidates
     }
 
 
 def blank(twin: str = "ft") -> dict:
     """A results.json of this interpreter without rounds: a twin's chain with one worker."""
-    contestants = [c for _, c in Chain().candidates((twin,), [1], quick=True)]
+    candidates = [c for _, c in WaterfallPlan().ranked((twin,), [1], quick=True)]
     environment_ = {"endpoint": "python", **environment.describe()}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -100,7 +96,7 @@ def blank(twin: str = "ft") -> dict:
                     "mean_bytes": 70000,
                     "version": 1,
                 },
-                "contestants": [{"key": c.key, "title": c.title, **asdict(c)} for c in contestants],
+                "candidates": [{"key": c.key, "title": c.title, **asdict(c)} for c in candidates],
                 "rounds": [],
                 "analysis": None,
             }
@@ -115,19 +111,19 @@ def document(real: dict, seed: int, rounds: int = 5, speed: Mapping[str, float] 
     result = copy.deepcopy(real)
     quiet = {"seconds": 1.0, "own_cpus": 1.0, "other_cpus": 0.0, "stolen_cpus": None, "throttled_seconds": 0.0}
     for scenario in result["scenarios"]:
-        contestants = [
-            Contestant(*(c[n] for n in ("config", "variant", "workers", "case"))) for c in scenario["contestants"]
+        candidates = [
+            Candidate(*(c[n] for n in ("config", "variant", "workers", "case"))) for c in scenario["candidates"]
         ]
-        measured = {metric: values(rng, contestants, rounds, speed or {}) for metric in scenario["metrics"]}
+        measured = {metric: values(rng, candidates, rounds, speed or {}) for metric in scenario["metrics"]}
         state = disturbance.state()
         scenario["rounds"] = [
             {
                 "number": number + 1,
                 "seconds": 4.0,
-                "disturbance": disturbance.of_round(state, state, {c.key: quiet for c in contestants}),
+                "disturbance": disturbance.of_round(state, state, {c.key: quiet for c in candidates}),
                 "trials": [
                     {
-                        "contestant": c.key,
+                        "candidate": c.key,
                         "metrics": {metric: measured[metric][c.key][number] for metric in measured},
                         "samples": 32,
                         "batches": 4,
@@ -141,12 +137,12 @@ def document(real: dict, seed: int, rounds: int = 5, speed: Mapping[str, float] 
                         "free_threaded": True,
                         "gil_enabled": False,
                     }
-                    for c in contestants
+                    for c in candidates
                 ],
             }
             for number in range(rounds)
         ]
-        scenario["analysis"] = statistics.analyse(measured, Chain().pairs(contestants))
+        scenario["analysis"] = statistics.analyse(measured, WaterfallPlan().pairs(candidates))
     result["waterfalls"] = waterfalls(result["scenarios"])
     result["seal"] = seal(result)
     return result

@@ -10,10 +10,10 @@ from scipy import stats
 from ftbench.stats.allocation import FEWEST_TURNS, MOST_TURNS, PROCESSES_VARY, TURNS_VARY, Costs, turns
 
 
-def half_width(number: int, seconds: float, contestants: int, costs: Costs, at_once: int) -> float:
+def half_width(number: int, seconds: float, candidates: int, costs: Costs, at_once: int) -> float:
     """Of the interval that so many turns a process give in the time, from the two levels' variances."""
     trial = costs.imports / at_once + costs.warm_up + number * costs.turn
-    rounds = math.floor(seconds / (contestants * trial))
+    rounds = math.floor(seconds / (candidates * trial))
     if rounds < 3:
         return math.inf
     spread = math.sqrt(PROCESSES_VARY**2 / rounds + TURNS_VARY**2 / (number * rounds))

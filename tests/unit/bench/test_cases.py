@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from ftbench.plan.contest import Comparison, Contest, Entry, at_least, grid
-from ftbench.plan.contestants import CONFIGS, Contestant
-from ftbench.plan.scenario import Amount, Case, Task
+from ftbench.plan.candidates import CONFIGS, Candidate
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side, at_least, grid
+from ftbench.plan.scenario import Task
 from ftbench.rounds.controller import Controller, Unavailable, WorkDiffers
 from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
@@ -20,7 +21,7 @@ CASES = (
     Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
     Case("4-MiB", "4 MiB samples", {"rows": 1024}, 4 << 20, sample_bytes=4 << 20),
 )
-SCENARIO = replace(SCENARIOS["pillow"], case_axis="sample size", case_unit="bytes", contest=grid(CASES))
+SCENARIO = replace(SCENARIOS["pillow"], case_axis="sample size", case_unit="bytes", plan=grid(CASES))
 
 
 class Endpoint(Script):
@@ -43,49 +44,49 @@ def rounds(endpoint: Endpoint, ranked: list) -> list:
 
 
 def test_keys_name_the_case():
-    c = Contestant("ft", "loader-thread", 2, case="4-MiB")
+    c = Candidate("ft", "loader-thread", 2, case="4-MiB")
     assert (c.key, c.title) == ("ft/loader-thread/2@4-MiB", "ft loader threads x2 (4-MiB)")
 
 
 def test_a_grid_has_every_case_and_compares_within_them():
-    ranked = SCENARIO.contest.candidates(CONFIGS, [1, 2], quick=False)
-    contestants = [c for _, c in ranked]
-    assert len({c.key for c in contestants}) == len(contestants) == 2 * 12
+    ranked = SCENARIO.plan.ranked(CONFIGS, [1, 2], quick=False)
+    candidates = [c for _, c in ranked]
+    assert len({c.key for c in candidates}) == len(candidates) == 2 * 12
     # What stays whatever happens is the first case's headline.
     assert {c.case for rank, c in ranked if rank == 0} == {"64-KiB"}
-    pairs = SCENARIO.contest.pairs(contestants)
-    assert len(pairs) == 2 * len(grid().pairs(c for _, c in grid().candidates(CONFIGS, [1, 2], quick=False)))
+    pairs = SCENARIO.plan.pairs(candidates)
+    assert len(pairs) == 2 * len(grid().pairs(c for _, c in grid().ranked(CONFIGS, [1, 2], quick=False)))
     for pair in pairs:
         assert pair.numerator.partition("@")[2] == pair.denominator.partition("@")[2] != ""
     assert pairs[1].title.startswith("ft loader threads / gil loader processes, x2, 4 MiB samples:")
 
 
 def test_entries_with_cases_and_workers_of_their_own():
-    a = Entry("ft", "loader-thread", case="200-ms", workers=64)
-    b = Entry("ft", "loader-thread", case="200-ms")
-    c = Entry("ft", "loader-thread", case="5-ms")
-    contest = Contest((Comparison(a, b, at_least(8), "waiting"), Comparison(b, c), Comparison(Entry("gil", "loop"))))
-    ranked = contest.candidates(CONFIGS, [1, 2], quick=False)
-    contestants = [c for _, c in ranked]
-    assert {c.key for c in contestants} == {
+    a = Side("ft", "loader-thread", case="200-ms", workers=64)
+    b = Side("ft", "loader-thread", case="200-ms")
+    c = Side("ft", "loader-thread", case="5-ms")
+    plan = ComparisonPlan((Comparison(a, b, at_least(8), "waiting"), Comparison(b, c), Comparison(Side("gil", "loop"))))
+    ranked = plan.ranked(CONFIGS, [1, 2], quick=False)
+    candidates = [c for _, c in ranked]
+    assert {c.key for c in candidates} == {
         "ft/loader-thread/64@200-ms",
         "ft/loader-thread/2@200-ms",
         "ft/loader-thread/2@5-ms",
         "gil/loop/2",
     }
-    assert [(p.numerator, p.denominator) for p in contest.pairs(contestants)] == [
+    assert [(p.numerator, p.denominator) for p in plan.pairs(candidates)] == [
         ("ft/loader-thread/64@200-ms", "ft/loader-thread/2@200-ms"),
         ("ft/loader-thread/2@200-ms", "ft/loader-thread/2@5-ms"),
     ]
-    assert not any(c.variant == "loop" for _, c in contest.candidates(CONFIGS, [2], quick=True))
+    assert not any(c.variant == "loop" for _, c in plan.ranked(CONFIGS, [2], quick=True))
     # Without any target, a quick run has everything.
-    plain = Contest((Comparison(a, b), Comparison(b, c)))
-    assert plain.candidates(CONFIGS, [2], quick=True) == plain.candidates(CONFIGS, [2], quick=False)
+    plain = ComparisonPlan((Comparison(a, b), Comparison(b, c)))
+    assert plain.ranked(CONFIGS, [2], quick=True) == plain.ranked(CONFIGS, [2], quick=False)
 
 
 def test_trials_get_what_belongs_to_their_case():
     endpoint = Endpoint()
-    ranked = SCENARIO.contest.candidates(CONFIGS, [2], quick=False)
+    ranked = SCENARIO.plan.ranked(CONFIGS, [2], quick=False)
     (only,) = rounds(endpoint, ranked)
     assert set(only.results) == {c.key for _, c in ranked}
     found = {(r["case"], r["paths"][0], r["batch_size"], r["batches"], r["parameters"]["rows"]) for r in endpoint.ran}
@@ -95,7 +96,7 @@ def test_trials_get_what_belongs_to_their_case():
 
 
 def test_samples_are_compared_within_a_case():
-    ranked = SCENARIO.contest.candidates(CONFIGS, [2], quick=False)
+    ranked = SCENARIO.plan.ranked(CONFIGS, [2], quick=False)
     rounds(Endpoint(), ranked)  # each case has its own
     other = iter(range(1000))
 
@@ -109,7 +110,7 @@ def test_samples_are_compared_within_a_case():
 
 
 def test_a_scenario_that_cannot_run_says_why():
-    ranked = SCENARIO.contest.candidates(CONFIGS, [2], quick=False)
+    ranked = SCENARIO.plan.ranked(CONFIGS, [2], quick=False)
     with pytest.raises(Unavailable, match="no GPU"):
         rounds(Endpoint(unavailable="no GPU is visible: start the container with --gpus all"), ranked)
 

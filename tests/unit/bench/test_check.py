@@ -62,10 +62,10 @@ def edits():
         return next(c for c in first(document)["analysis"]["comparisons"] if c["metric"] == "pss_mib")
 
     def summary(document: dict) -> dict:
-        return first(document)["analysis"]["contestants"][0]["metrics"]["throughput"]
+        return first(document)["analysis"]["candidates"][0]["metrics"]["throughput"]
 
     def emptied(document: dict) -> None:
-        first(document)["analysis"].update(contestants=[], comparisons=[])
+        first(document)["analysis"].update(candidates=[], comparisons=[])
         document["waterfalls"].clear()
         document["seal"] = seal(document)
 
@@ -76,11 +76,11 @@ def edits():
         """Ratios that no float holds, of values that one does."""
         trials = [trial for one in first(document)["rounds"] for trial in one["trials"]]
         for side, value in (("numerator", 1e308), ("denominator", 1e-308)):
-            own = [trial["metrics"] for trial in trials if trial["contestant"] == comparison(document)[side]]
+            own = [trial["metrics"] for trial in trials if trial["candidate"] == comparison(document)[side]]
             own[0]["throughput"] = value
             (spread,) = (
                 c["metrics"]["throughput"]
-                for c in first(document)["analysis"]["contestants"]
+                for c in first(document)["analysis"]["candidates"]
                 if c["key"] == comparison(document)[side]
             )
             values = [metrics["throughput"] for metrics in own]
@@ -137,31 +137,27 @@ def edits():
         ("stranger", lambda d: comparison(d).update(numerator="ft/loader-thread/99"), "compares ft/loader-thread/99"),
         (
             "trial of a stranger",
-            lambda d: trial(d).update(contestant="gil/loop/7"),
-            "a trial of gil/loop/7, which is no contestant",
+            lambda d: trial(d).update(candidate="gil/loop/7"),
+            "a trial of gil/loop/7, which is no candidate",
         ),
         ("round lost", lambda d: first(d)["rounds"].pop(0), "round 1 is missing"),
         ("last round lost", lambda d: first(d)["rounds"].pop(), "is said to have 5 rounds of 4"),
-        (
-            "trial twice",
-            lambda d: first(d)["rounds"][0]["trials"].append(copy.deepcopy(trial(d))),
-            "a contestant twice",
-        ),
+        ("trial twice", lambda d: first(d)["rounds"][0]["trials"].append(copy.deepcopy(trial(d))), "a candidate twice"),
         ("trial lost", lambda d: first(d)["rounds"][1]["trials"].pop(), "not there for every round"),
         ("nothing summed up", emptied, "the analysis lacks ft/torch-process/1, which took part in every round"),
         (
             "nobody took part",
             lambda d: (
                 emptied(d),
-                first(d).update(contestants=[]),
+                first(d).update(candidates=[]),
                 [one.update(trials=[]) for one in first(d)["rounds"]],
             ),
-            "breaks the schema: .*contestants",
+            "breaks the schema: .*candidates",
         ),
-        ("contestant twice", lambda d: first(d)["contestants"].append(first(d)["contestants"][0]), "listed twice"),
+        ("candidate twice", lambda d: first(d)["candidates"].append(first(d)["candidates"][0]), "listed twice"),
         ("metric unknown", lambda d: first(d)["metrics"].append("happiness"), "metric 'happiness' is unknown"),
-        ("variant unknown", lambda d: first(d)["contestants"][0].update(variant="magic"), "variant 'magic' is unknown"),
-        ("case unknown", lambda d: first(d)["contestants"][0].update(case="none"), "no case 'none'"),
+        ("variant unknown", lambda d: first(d)["candidates"][0].update(variant="magic"), "variant 'magic' is unknown"),
+        ("case unknown", lambda d: first(d)["candidates"][0].update(case="none"), "no case 'none'"),
         ("environment", lambda d: d["environment"]["revision"].update(commit="0" * 40), "written: environment$"),
         ("warning deleted", lambda d: d["warnings"].append("none"), "written: warnings$"),
         ("status", lambda d: d.update(status="incomplete"), "written: status$"),
@@ -213,8 +209,8 @@ def test_every_cut_is_told(document, tmp_path):
         (b"{", "not JSON"),
         (b"[]", "schema version None"),
         (b'{"schema_version": 99}', "schema version 99"),
-        (b'{"schema_version": 5}', "breaks the schema"),
-        (b'{"schema_version": 2}', "this bench reads 5"),
+        (b'{"schema_version": 6}', "breaks the schema"),
+        (b'{"schema_version": 2}', "this bench reads 6"),
         (b"\xff\xfe\x00", "cannot read"),
         (b"{} trailing", "not JSON"),
         (b"null", "schema version None"),
@@ -222,7 +218,7 @@ def test_every_cut_is_told(document, tmp_path):
             b'{"schema_version": 2, "environment": {"revision": {"commit": "0123456789abcdef"}}}',
             "use the bench that wrote it .commit 0123456789ab.",
         ),
-        (b'{"schema_version": "5"}', "schema version 5; .*a results.json of"),
+        (b'{"schema_version": "6"}', "schema version 6; .*a results.json of"),
         (b"[" * 100_000, "nested too deeply|not JSON"),
         (b'{"schema_version": ' + b"5" * 5000 + b"}", "not a results.json: Exceeds the limit"),
     ],

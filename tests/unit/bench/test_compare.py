@@ -28,7 +28,7 @@ def document() -> dict:
 
 
 def thread(real: dict) -> str:
-    return next(c["key"] for c in real["scenarios"][0]["contestants"] if c["variant"] == "loader-thread")
+    return next(c["key"] for c in real["scenarios"][0]["candidates"] if c["variant"] == "loader-thread")
 
 
 def test_the_same_run_again_has_not_changed(document):
@@ -41,7 +41,7 @@ def test_the_same_run_again_has_not_changed(document):
     assert "no" in conclusion(comparison) or "changed" in conclusion(comparison)
 
 
-def test_a_contestant_that_became_faster_is_found(document):
+def test_a_candidate_that_became_faster_is_found(document):
     key = thread(document)
     comparison = compare(simulated(document, 1, 8), simulated(document, 2, 8, {key: 150.0}))
     found = [c for c in comparison.beyond_noise if c.is_ratio and c.metric == "throughput"]
@@ -160,14 +160,14 @@ def test_many_times_the_turns_are_told(document, turns, more):
         assert f"throughput in {more} may read up to 3% higher" in said
 
 
-def test_scenarios_and_contestants_of_one_run_alone(document):
+def test_scenarios_and_candidates_of_one_run_alone(document):
     a, b = simulated(document, 1), simulated(document, 2)
     extra = copy.deepcopy(b["scenarios"][0])
     extra["name"] = "another"
     b["scenarios"].append(extra)
     gone = thread(b)
     analysis = b["scenarios"][0]["analysis"]
-    analysis["contestants"] = [c for c in analysis["contestants"] if c["key"] != gone]
+    analysis["candidates"] = [c for c in analysis["candidates"] if c["key"] != gone]
     analysis["comparisons"] = [c for c in analysis["comparisons"] if gone not in (c["numerator"], c["denominator"])]
     comparison = compare(a, b)
     assert ("another", "measured in B alone") in comparison.left_out

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ftbench.plan.contest import EFFECT_OF_THE_GIL, USUAL, Contest, grid, with_every_count
-from ftbench.plan.contestants import CONFIGS, Contestant, reduce, worker_counts
-from ftbench.plan.scenario import Case
+from ftbench.plan.candidates import CONFIGS, Candidate, reduce, worker_counts
+from ftbench.plan.case import Case
+from ftbench.plan.comparisons import EFFECT_OF_THE_GIL, USUAL, ComparisonPlan, grid, with_every_count
 from ftbench.scenarios import SCENARIOS
 
 CASES = (Case("a", "first"), Case("b", "second"), Case("c", "third"))
-CONTEST = Contest(USUAL, CASES, quick_cases=("a", "c"))
+PLAN = ComparisonPlan(USUAL, CASES, quick_cases=("a", "c"))
 GRID = grid()
 
 
@@ -19,13 +19,13 @@ def keys(ranked) -> set[str]:
 
 
 def test_everything_under_every_case():
-    ranked = CONTEST.candidates(CONFIGS, [1, 2], quick=False)
+    ranked = PLAN.ranked(CONFIGS, [1, 2], quick=False)
     # ft threads, gil processes, ft-gil threads, ft processes, gil threads
     assert len(keys(ranked)) == len(ranked) == 3 * 5
 
 
 def test_the_first_comparison_of_all_cases_outlives_the_others_of_the_first():
-    ranked = CONTEST.candidates(CONFIGS, [2], quick=False)
+    ranked = PLAN.ranked(CONFIGS, [2], quick=False)
     kept, _ = reduce(ranked, 6)
     assert {c.case for c in kept} == {"a", "b", "c"}
     kept, _ = reduce(ranked, 1)
@@ -33,32 +33,32 @@ def test_the_first_comparison_of_all_cases_outlives_the_others_of_the_first():
 
 
 def test_quick_has_the_quick_comparisons_under_the_quick_cases():
-    ranked = CONTEST.candidates(CONFIGS, [2], quick=True)
+    ranked = PLAN.ranked(CONFIGS, [2], quick=True)
     assert {(c.config, c.variant) for _, c in ranked} == {("ft", "loader-thread"), ("gil", "loader-process")}
     assert {c.case for _, c in ranked} == {"a", "c"}
 
 
 def test_every_count_if_asked_for_and_the_ends_of_the_curve_longest():
-    contest = Contest(with_every_count(USUAL[:1]), CASES[:1])
-    ranked = contest.candidates(CONFIGS, [2, 8, 64], quick=False)
+    plan = ComparisonPlan(with_every_count(USUAL[:1]), CASES[:1])
+    ranked = plan.ranked(CONFIGS, [2, 8, 64], quick=False)
     assert {c.workers for _, c in ranked} == {2, 8, 64}
     kept, _ = reduce(ranked, 4)
     assert {c.workers for c in kept} == {2, 64}
-    assert {c.workers for _, c in contest.candidates(CONFIGS, [2, 8, 64], quick=True)} == {2, 64}
-    assert [p.title.split(", ")[1] for p in contest.pairs(c for _, c in ranked)] == ["x64", "x8", "x2"]
+    assert {c.workers for _, c in plan.ranked(CONFIGS, [2, 8, 64], quick=True)} == {2, 64}
+    assert [p.title.split(", ")[1] for p in plan.pairs(c for _, c in ranked)] == ["x64", "x8", "x2"]
 
 
 @pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil",), ("ft-gil", "ft")])
 @pytest.mark.parametrize("quick", [False, True])
 def test_one_twin_alone_measures_what_it_can(configs, quick):
-    ranked = CONTEST.candidates(configs, [2], quick)
-    contestants = [c for _, c in ranked]
-    assert contestants and {c.config for c in contestants} <= set(configs)
+    ranked = PLAN.ranked(configs, [2], quick)
+    candidates = [c for _, c in ranked]
+    assert candidates and {c.config for c in candidates} <= set(configs)
     assert len(keys(ranked)) == len(ranked)
 
 
 def test_pairs_are_within_a_case_and_the_first_comparison_comes_first():
-    pairs = CONTEST.pairs(c for _, c in CONTEST.candidates(CONFIGS, [2], quick=False))
+    pairs = PLAN.pairs(c for _, c in PLAN.ranked(CONFIGS, [2], quick=False))
     assert len(pairs) == 4 * 3 and [p.kind for p in pairs[:4]] == ["headline"] * 3 + ["gil"]
     for pair in pairs:
         assert pair.numerator.partition("@")[2] == pair.denominator.partition("@")[2] != ""
@@ -66,21 +66,21 @@ def test_pairs_are_within_a_case_and_the_first_comparison_comes_first():
 
 
 def test_nothing_for_configurations_of_nothing():
-    assert Contest((EFFECT_OF_THE_GIL,), CASES).candidates(("gil",), [2], quick=False) == []
+    assert ComparisonPlan((EFFECT_OF_THE_GIL,), CASES).ranked(("gil",), [2], quick=False) == []
 
 
 @pytest.mark.parametrize(
     "scenario",
-    [s for s in SCENARIOS.values() if type(s.contest) is Contest and s.contest.quick_cases],
+    [s for s in SCENARIOS.values() if type(s.plan) is ComparisonPlan and s.plan.quick_cases],
     ids=lambda s: s.name,
 )
 def test_scenarios_name_their_cases(scenario):
     assert scenario.case_axis and scenario.question
-    assert set(scenario.contest.quick_cases) <= {case.name for case in scenario.contest.cases}
+    assert set(scenario.plan.quick_cases) <= {case.name for case in scenario.plan.cases}
     for quick in (False, True):
-        ranked = scenario.contest.candidates(CONFIGS, [1, 2], quick)
-        assert scenario.contest.cases[0].name in {c.case for rank, c in ranked if rank == 0}
-        assert scenario.contest.pairs(c for _, c in ranked)[0].kind == "headline"
+        ranked = scenario.plan.ranked(CONFIGS, [1, 2], quick)
+        assert scenario.plan.cases[0].name in {c.case for rank, c in ranked if rank == 0}
+        assert scenario.plan.pairs(c for _, c in ranked)[0].kind == "headline"
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,13 @@ def test_worker_counts(cpus, expected):
     assert worker_counts(cpus) == expected
 
 
-def test_full_run_has_every_contestant_once():
-    keys = [c.key for _, c in GRID.candidates(CONFIGS, [1, 2], quick=False)]
+def test_full_run_has_every_candidate_once():
+    keys = [c.key for _, c in GRID.ranked(CONFIGS, [1, 2], quick=False)]
     assert len(keys) == len(set(keys)) == 3 * 2 * 2
 
 
 def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
-    ranked = GRID.candidates(CONFIGS, [1, 2, 4, 8], quick=False)
+    ranked = GRID.ranked(CONFIGS, [1, 2, 4, 8], quick=False)
     kept, dropped = reduce(ranked, len(ranked) - 1)
     assert {c.workers for c in dropped} == {2}
     kept, dropped = reduce(ranked, 12)
@@ -116,15 +116,15 @@ def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
 
 def test_who_takes_long_is_given_up_for_good():
     """By the time of its own trials, not by the mean of all."""
-    quick, slow = Contestant("ft", "loader-thread", 1), Contestant("gil", "loader-spawn", 1)
+    quick, slow = Candidate("ft", "loader-thread", 1), Candidate("gil", "loader-spawn", 1)
     assert reduce([(0, quick), (1, slow)], 3.0, {quick: 1.0, slow: 3.0}.get) == ([quick], [slow])
     assert reduce([(0, quick), (1, slow)], 4.0, {quick: 1.0, slow: 3.0}.get) == ([quick, slow], [])
 
 
 def test_pairs_hold_only_what_was_measured_and_the_headline_comes_first():
-    found = GRID.pairs(c for _, c in GRID.candidates(CONFIGS, [1, 2], quick=False))
+    found = GRID.pairs(c for _, c in GRID.ranked(CONFIGS, [1, 2], quick=False))
     assert [p.kind for p in found[:2]] == ["headline", "headline"]
     assert found[0].numerator == "ft/loader-thread/2" and found[0].denominator == "gil/loader-process/2"
     kinds = {p.kind for p in found}
     assert kinds == {"headline", "gil", "build", "method", "scaling"}
-    assert {p.kind for p in GRID.pairs(c for _, c in GRID.candidates(("gil",), [2], quick=False))} == {"method"}
+    assert {p.kind for p in GRID.pairs(c for _, c in GRID.ranked(("gil",), [2], quick=False))} == {"method"}

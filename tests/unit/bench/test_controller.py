@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import pytest
 
-from ftbench.plan.contest import grid
+from ftbench.plan.candidates import VARIANTS
+from ftbench.plan.comparisons import grid
 from ftbench.plan.sizing import Demand
-from ftbench.plan.variants import VARIANTS
 from ftbench.rounds.controller import Controller, WorkDiffers, check_same_work, choose
 from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
@@ -43,7 +43,7 @@ class Scripted(Script):
         return RESULT
 
 
-RANKED = grid().candidates(("gil", "ft-gil", "ft"), [1, 2], quick=False)
+RANKED = grid().ranked(("gil", "ft-gil", "ft"), [1, 2], quick=False)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def make():
         yield build
 
 
-def test_every_contestant_once_a_round_in_a_new_order_that_the_seed_repeats(make):
+def test_every_candidate_once_a_round_in_a_new_order_that_the_seed_repeats(make):
     def order(seed: int) -> list[list[str]]:
         rounds = list(make(Scripted(), seed).rounds(RANKED, time.monotonic() + 60, 0.001, 4))
         return [list(r.results) for r in rounds]
@@ -92,7 +92,7 @@ def test_rounds_stop_before_the_budget_is_overrun(make, clock):
     assert 1.5 - 1.1 * rounds[-1].seconds < time.monotonic() <= 1.5
 
 
-def test_three_rounds_are_run_whatever_the_budget_and_lose_contestants_for_it(make):
+def test_three_rounds_are_run_whatever_the_budget_and_lose_candidates_for_it(make):
     rounds = list(make(Scripted(0.01)).rounds(RANKED, time.monotonic(), 0.01, None))
     assert len(rounds) == 3
     assert len(rounds[0].results) == len(RANKED)
@@ -375,7 +375,7 @@ def test_same_work_in_turns():
         (-9, 3),
     ],
 )
-def test_how_many_contestants_fit(seconds, kept):
+def test_how_many_candidates_fit(seconds, kept):
     chosen, given_up = choose(RANKED, seconds, 1.0)
     assert len(chosen) == kept
     assert set(chosen) | set(given_up) == {c for _, c in RANKED}

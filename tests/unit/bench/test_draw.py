@@ -10,7 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ftbench.plan.variants import VARIANTS
+from ftbench.plan.candidates import VARIANTS
 from ftbench.report import page, style
 from ftbench.report.draw import Axis, Bars, Boxes, Chart, Curves, Line, Ratios, Row
 from ftbench.report.tables import Table

@@ -15,8 +15,8 @@ from ftbench.data import sources
 from ftbench.measure import checksums
 from ftbench.measure.bare_loop import BareLoop
 from ftbench.measure.loaders import OPEN, open_loader
+from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.scenario import Task
-from ftbench.plan.variants import VARIANTS
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.peers import SmallTensors
 from ftbench.scenarios.pillow import PillowDataset
@@ -184,7 +184,7 @@ def test_arrays_are_made_once_and_read_as_they_were_written(tmp_path, monkeypatc
     [
         name
         for name, s in SCENARIOS.items()
-        if len(s.contest.cases) == 1
+        if len(s.plan.cases) == 1
         and s.source in ("images", "nothing")
         and s.group == "peers"
         and name != "peers-memory"

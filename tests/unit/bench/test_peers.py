@@ -13,9 +13,8 @@ import pytest
 from ftbench.arguments import Options, choose_scenarios
 from ftbench.document.schema import schema
 from ftbench.document.store import load
-from ftbench.plan.contest import Comparison, Contest, Entry, at_most
-from ftbench.plan.contestants import CONFIGS
-from ftbench.plan.variants import VARIANTS
+from ftbench.plan.candidates import CONFIGS, VARIANTS
+from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side, at_most
 from ftbench.report import conclusions, phrases
 from ftbench.rounds import run as runs
 from ftbench.rounds.controller import ESSENTIAL
@@ -29,12 +28,12 @@ ONLY_OF = {"ft": {"ft", "ft-gil"}, "gil": {"gil"}}
 
 
 @pytest.mark.parametrize("scenario", PEERS, ids=lambda s: s.name)
-def test_every_target_has_its_contestants_until_the_last(scenario):
-    ranked = scenario.contest.candidates(CONFIGS, [1, 2], quick=False)
+def test_every_target_has_its_candidates_until_the_last(scenario):
+    ranked = scenario.plan.ranked(CONFIGS, [1, 2], quick=False)
     keys = [c.key for _, c in ranked]
     assert len(keys) == len(set(keys)) <= 11
-    pairs = scenario.contest.pairs(c for _, c in ranked)
-    assert len(pairs) == len(scenario.contest.comparisons)
+    pairs = scenario.plan.pairs(c for _, c in ranked)
+    assert len(pairs) == len(scenario.plan.comparisons)
     assert pairs[0].target is not None
     ranks = {c.key: rank for rank, c in ranked}
     for pair in pairs:
@@ -43,43 +42,43 @@ def test_every_target_has_its_contestants_until_the_last(scenario):
     # The first comparison stays, whatever has to go.
     first = [c for rank, c in ranked if rank == 0]
     assert {pairs[0].numerator, pairs[0].denominator} <= {c.key for c in first}
-    assert scenario.contest.pairs(first)[0] == pairs[0]
+    assert scenario.plan.pairs(first)[0] == pairs[0]
 
 
 @pytest.mark.parametrize("scenario", PEERS, ids=lambda s: s.name)
 @pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil", "ft")])
 @pytest.mark.parametrize("quick", [False, True])
 def test_one_twin_alone_measures_what_it_can(scenario, configs, quick):
-    ranked = scenario.contest.candidates(configs, [2], quick)
+    ranked = scenario.plan.ranked(configs, [2], quick)
     assert ranked and {c.config for _, c in ranked} <= set(configs)
-    contestants = [c for _, c in ranked]
-    keys = {c.key for c in contestants}
-    for pair in scenario.contest.pairs(contestants):
+    candidates = [c for _, c in ranked]
+    keys = {c.key for c in candidates}
+    for pair in scenario.plan.pairs(candidates):
         assert {pair.numerator, pair.denominator} <= keys
 
 
 def test_one_worker_is_compared_with_many_and_not_with_itself():
-    contest = SCENARIOS["peers-memory"].contest
-    many = [c for _, c in contest.candidates(CONFIGS, [2, 4], quick=False)]
+    plan = SCENARIOS["peers-memory"].plan
+    many = [c for _, c in plan.ranked(CONFIGS, [2, 4], quick=False)]
     assert {c.workers for c in many} == {1, 4}
-    assert contest.pairs(many)[0].title.startswith("ft loader threads: 4 workers / 1 worker")
-    one = [c for _, c in contest.candidates(CONFIGS, [1], quick=False)]
+    assert plan.pairs(many)[0].title.startswith("ft loader threads: 4 workers / 1 worker")
+    one = [c for _, c in plan.ranked(CONFIGS, [1], quick=False)]
     assert len({c.key for c in one}) == len(one)
-    assert [p.title for p in contest.pairs(one)] == ["ft loader threads / gil torch DataLoader processes, x1"]
+    assert [p.title for p in plan.pairs(one)] == ["ft loader threads / gil torch DataLoader processes, x1"]
 
 
 def test_without_a_target_quick_leaves_it_out():
-    ours, torch, other = Entry("ft", "loader-thread"), Entry("gil", "torch-process"), Entry("ft", "spdl")
-    contest = Contest((Comparison(ours, torch, at_most(1)), Comparison(ours, other)))
-    assert {c.variant for _, c in contest.candidates(CONFIGS, [2], quick=True)} == {"loader-thread", "torch-process"}
-    assert "spdl" in {c.variant for _, c in contest.candidates(CONFIGS, [2], quick=False)}
+    ours, torch, other = Side("ft", "loader-thread"), Side("gil", "torch-process"), Side("ft", "spdl")
+    plan = ComparisonPlan((Comparison(ours, torch, at_most(1)), Comparison(ours, other)))
+    assert {c.variant for _, c in plan.ranked(CONFIGS, [2], quick=True)} == {"loader-thread", "torch-process"}
+    assert "spdl" in {c.variant for _, c in plan.ranked(CONFIGS, [2], quick=False)}
 
 
 def test_names_agree_everywhere():
-    contestant = schema()["definitions"]["Contestant"]["properties"]
-    assert all(re.search(contestant["variant"]["pattern"], name) for name in VARIANTS)
+    candidate = schema()["definitions"]["Candidate"]["properties"]
+    assert all(re.search(candidate["variant"]["pattern"], name) for name in VARIANTS)
     for scenario in SCENARIOS.values():
-        for _, c in scenario.contest.candidates(CONFIGS, [2], quick=False):
+        for _, c in scenario.plan.ranked(CONFIGS, [2], quick=False):
             assert c.variant in VARIANTS and VARIANTS[c.variant].title in c.title
 
 
@@ -124,7 +123,7 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
             for twin, packages in (("ft", {"torch": "2", "spdl-core": "0.8.0"}), ("gil", everything))
         }
     )
-    ranked = Measurement(SCENARIOS["peers-pillow-128"], options(CONFIGS), twins, this.notes).candidates()
+    ranked = Measurement(SCENARIOS["peers-pillow-128"], options(CONFIGS), twins, this.notes).ranked()
     keys = {c.key for _, c in ranked}
     assert "ft/nodes-thread/2" not in keys and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
     (left_out,) = this.document["skipped"]
@@ -132,8 +131,8 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
     assert "torchdata not installed in the ft twin" in left_out["why"] and "requirements.lock" in left_out["why"]
     assert display.notes == [f"left out: {left_out['what']}: {left_out['why']}"]
     # Its comparison is gone with it, the others stay.
-    pairs = SCENARIOS["peers-pillow-128"].contest.pairs(c for _, c in ranked)
-    assert len(pairs) == len(SCENARIOS["peers-pillow-128"].contest.comparisons) - 1
+    pairs = SCENARIOS["peers-pillow-128"].plan.pairs(c for _, c in ranked)
+    assert len(pairs) == len(SCENARIOS["peers-pillow-128"].plan.comparisons) - 1
 
 
 @pytest.fixture(scope="module")
@@ -168,18 +167,18 @@ def test_a_run_of_peers(peers_run, twin):
     (scenario,) = document["scenarios"]
     assert (scenario["group"], scenario["metrics"][0]) == ("peers", "throughput")
     (only,) = scenario["rounds"]
-    wanted = {c.key for _, c in SCENARIOS["peers-pillow-128"].contest.candidates((twin,), [2], quick=True)}
+    wanted = {c.key for _, c in SCENARIOS["peers-pillow-128"].plan.ranked((twin,), [2], quick=True)}
     lacking = {
         c
         for c in wanted
         for each in document["skipped"]
         if "not installed" in each["why"] and VARIANTS[c.split("/")[1]].title in each["what"]
     }
-    assert {trial["contestant"] for trial in only["trials"]} == wanted - lacking
+    assert {trial["candidate"] for trial in only["trials"]} == wanted - lacking
     # All decoded the same pixels, the loop without a loader included.
     assert len({(t["first_batch"], tuple(t["rows"])) for t in only["trials"]}) == 1
     assert all(t["metrics"]["throughput"] > 0 for t in only["trials"])
-    titles = {c["variant"]: c["title"] for c in scenario["contestants"]}
+    titles = {c["variant"]: c["title"] for c in scenario["candidates"]}
     for variant, title in titles.items():
         assert VARIANTS[variant].title in title and VARIANTS[variant].title in done.stdout
     assert (directory / "peers-pillow-128.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

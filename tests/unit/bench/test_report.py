@@ -25,7 +25,7 @@ from PIL import Image
 from ftbench import arguments
 from ftbench.document.check import check
 from ftbench.document.store import load
-from ftbench.plan.contest import Contest
+from ftbench.plan.comparisons import ComparisonPlan
 from ftbench.plan.metrics import METRICS
 from ftbench.report import charts, commands, conclusions, markdown, phrases, style, tables, terminal
 from ftbench.report import page as pages
@@ -61,13 +61,13 @@ def alone(document: dict, *scenarios: dict) -> dict:
 
 
 @dataclass(frozen=True)
-class OneTwin(Contest):
-    """A contest of one configuration, whatever else there is."""
+class OneTwin(ComparisonPlan):
+    """A plan of one configuration, whatever else there is."""
 
     config: str = ""
 
-    def candidates(self, configs: Iterable[str], workers: Iterable[int], quick: bool):
-        return super().candidates((self.config,), workers, quick)
+    def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool):
+        return super().ranked((self.config,), workers, quick)
 
 
 class Page(HTMLParser):
@@ -136,8 +136,8 @@ def test_the_waterfalls_sentence_comes_first(many):
     assert [row.name for row in steps][-2:] == ["the GIL removed", "in all"] and len(steps) == 6
     assert all(row.before == before.value for before, row in zip(steps[:4], steps[1:5], strict=True))
     assert (steps[-1].before, steps[-1].value) == (0, steps[-2].value)
-    measured = tables.contestants(entry(many, "chain"), "throughput")
-    values = [m.values for m in measured if m.contestant["key"] == "ft/loader-thread/2"]
+    measured = tables.candidates(entry(many, "chain"), "throughput")
+    values = [m.values for m in measured if m.candidate["key"] == "ft/loader-thread/2"]
     assert [steps[-2].dots] == values and steps[-2].value == pytest.approx(geometric_mean(values[0]))
 
 
@@ -173,7 +173,7 @@ def test_what_is_advised_is_the_fastest_that_was_measured(many, fastest, text, c
     document = json.loads(json.dumps(many))
     for one in entry(document, "chain")["rounds"]:
         for trial in one["trials"]:
-            if trial["contestant"] == fastest:
+            if trial["candidate"] == fastest:
                 trial["metrics"]["throughput"] = 1e6
     advised, line = conclusions.advice(document, document["waterfalls"][1])
     assert text in advised and line.endswith(code)
@@ -185,7 +185,7 @@ def with_throughput(document: dict, key: str, values: list[float]) -> dict:
     grown = copy.deepcopy(document)
     for one, value in zip(entry(grown, "chain")["rounds"], values, strict=True):
         for trial in one["trials"]:
-            if trial["contestant"] == key:
+            if trial["candidate"] == key:
                 trial["metrics"]["throughput"] = value
     return grown
 
@@ -210,17 +210,17 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
     trials = [t for one in entry(document, "chain")["rounds"] for t in one["trials"]]
     assert conclusions.told(document) is document
     for trial in trials:
-        if trial["contestant"] == wrong:
+        if trial["candidate"] == wrong:
             trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
     told = conclusions.told(document)
     fall = told["waterfalls"][1]
     advised, _ = conclusions.advice(told, fall)
-    title = phrases.contestant(entry(document, "chain"), wrong)["title"]
+    title = phrases.candidate(entry(document, "chain"), wrong)["title"]
     assert "1000000" not in advised and f"Left out, for they gave other samples: {title}." in advised
     said = conclusions.sentence(told, fall)
     assert ("gave other samples than torch's DataLoader" in said) is last and ("%" in said) is not last
     # Where the reference draws anew each time, nobody can be checked.
-    for number, trial in enumerate(t for t in trials if t["contestant"] == fall["start"]["contestant"]):
+    for number, trial in enumerate(t for t in trials if t["candidate"] == fall["start"]["candidate"]):
         trial["rows"] = [number] * len(trial["rows"])
     assert conclusions.told(document) is document
 
@@ -229,7 +229,7 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
 def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     document = copy.deepcopy(many)
     for trial in (t for one in entry(document, "chain")["rounds"] for t in one["trials"]):
-        if trial["contestant"] == wrong:
+        if trial["candidate"] == wrong:
             trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
     told = conclusions.told(document)
     # Neither the step that leads to them nor the one that leads on, in throughput as in CPU time.
@@ -407,12 +407,12 @@ def test_disturbed_rounds_are_told():
 
 
 def test_every_chart_has_its_figures_in_its_table(many):
-    """Of each scenario's own metric: a row for each contestant, and the chart's values among those of the document."""
+    """Of each scenario's own metric: a row for each candidate, and the chart's values among those of the document."""
     for scenario in many["scenarios"]:
         first = phrases.metric(scenario)
         found = charts.charts(scenario)
         assert found[0].name == phrases.slug(f"{scenario['name']}-{first.name}")
-        analysed = scenario["analysis"]["contestants"]
+        analysed = scenario["analysis"]["candidates"]
         place = found[0].table.head.index(f"median, {first.unit}")
         assert sorted(row[place] for row in found[0].table.rows) == sorted(
             first.write(c["metrics"][first.name]["median"]) for c in analysed
@@ -427,7 +427,7 @@ def test_cases_on_an_axis_become_curves(many):
     scenario = entry(many, "sizes")
     measured = charts.charts(scenario)[0].picture
     assert measured.axis.logarithmic and measured.axis.texts == ["64 KiB", "512 KiB", "4 MiB"]
-    medians = {c["key"]: c["metrics"]["throughput"]["median"] for c in scenario["analysis"]["contestants"]}
+    medians = {c["key"]: c["metrics"]["throughput"]["median"] for c in scenario["analysis"]["candidates"]}
     (line,) = [line for line in measured.lines if line.label == "free-threaded: loader threads, x2"]
     assert list(line.x) == [64 * 1024, 512 * 1024, 4096 * 1024]
     assert list(line.y) == [medians[f"ft/loader-thread/2@{case.name}"] for case in documents.SIZES]
@@ -449,7 +449,7 @@ def test_many_numbers_of_workers_become_curves_with_deviations(many):
     (line,) = [
         line for line in charts.charts(scenario)[0].picture.lines if line.label == "free-threaded: loader threads"
     ]
-    own = [m for m in tables.contestants(scenario, "throughput") if m.series == ("ft", "loader-thread")]
+    own = [m for m in tables.candidates(scenario, "throughput") if m.series == ("ft", "loader-thread")]
     assert list(line.x) == [1, 2, 4, 8]
     assert list(line.y) == pytest.approx([statistics.fmean(m.values) for m in own])
     for y, low, high, m in zip(line.y, line.low, line.high, own, strict=True):
@@ -463,7 +463,7 @@ def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
     assert len(first.picture.rows) == len(documents.WORK) * 6
     assert [c.title for c in found] == [f"Throughput, {case.title}: higher is better" for case in documents.WORK]
     for chart, case in zip(found, documents.WORK, strict=True):
-        measured = [m for m in tables.contestants(scenario, "throughput") if m.case == case.name]
+        measured = [m for m in tables.candidates(scenario, "throughput") if m.case == case.name]
         assert sorted(y for line in chart.picture.lines for y in line.y) == sorted(m.mean for m in measured)
         # Nobody can do more than as many times the best of one worker.
         one = max(m.mean for m in measured if m.workers == 1)
@@ -475,17 +475,17 @@ def test_distributions_are_kept_with_their_tails(many):
     (values,) = [
         kept.pooled
         for kept in charts.kept(scenario)["step-times", False]
-        if kept.contestant["key"] == "ft/loader-thread/2@decode"
+        if kept.candidate["key"] == "ft/loader-thread/2@decode"
     ]
     assert len(values) == 50 * documents.ROUNDS and values == sorted(values)
     (box,) = [c for c in charts.charts(scenario) if c.name == "steps-step-times"]
     row = next(r for r in box.table.rows if r[0] == "ft loader threads x2, decode only")
     (own,) = [
         c["distributions"]["step-times"]["percentiles"]["99"]
-        for c in scenario["analysis"]["contestants"]
+        for c in scenario["analysis"]["candidates"]
         if c["key"] == "ft/loader-thread/2@decode"
     ]
-    assert box.table.head == ("contestant", "values", "median, ms", "90%", "99%", "smallest", "largest")
+    assert box.table.head == ("candidate", "values", "median, ms", "90%", "99%", "smallest", "largest")
     assert row[1] == "250" and row[5:] == (f"{values[0]:.4g}", f"{values[-1]:.4g}")
     assert row[4] == f"{own['median']:.4g} ({own['min']:.4g} to {own['max']:.4g})"
 
@@ -805,19 +805,14 @@ def test_curves_are_told_apart(many, count):
     """Those of one configuration, too, and those of a single value; none is cut off."""
     values = tuple(10.0 + n for n in range(count))
 
-    def kept(contestant, draw):
+    def kept(candidate, draw):
         off = draw.random()
         return {
             "loss": {"unit": "nats", "values": [v + off for v in values], "over": {"title": "step", "values": values}}
         }
 
     scenario = documents.scenario(
-        many["scenarios"][0],
-        "own",
-        workers=(2,),
-        metrics=("epoch_seconds",),
-        contest=training.SCENARIO.contest,
-        kept=kept,
+        many["scenarios"][0], "own", workers=(2,), metrics=("epoch_seconds",), plan=training.SCENARIO.plan, kept=kept
     )
     (chart,) = [chart for chart in charts.charts(scenario) if chart.name == "own-loss-curve"]
     figure = Figure(figsize=(4, 6), dpi=72)

@@ -33,8 +33,8 @@ def drawn(scenario) -> dict:
 
 
 def kept(scenario: dict, key: str, name: str) -> list[dict]:
-    """What a contestant kept under a name, by round."""
-    return [t["distributions"][name] for one in scenario["rounds"] for t in one["trials"] if t["contestant"] == key]
+    """What a candidate kept under a name, by round."""
+    return [t["distributions"][name] for one in scenario["rounds"] for t in one["trials"] if t["candidate"] == key]
 
 
 def test_a_curve_is_the_median_of_the_rounds_within_their_range(scenario, drawn):
@@ -53,11 +53,11 @@ def test_a_curve_is_the_median_of_the_rounds_within_their_range(scenario, drawn)
 def test_curves_that_are_all_the_same_are_one(scenario, drawn):
     chart = drawn["inside-loss-curve"]
     (line,) = chart.picture.lines
-    assert line.label == "all 24 contestants" and chart.title == "Loss of the training: the same for all"
+    assert line.label == "all 24 candidates" and chart.title == "Loss of the training: the same for all"
     assert list(line.y) == kept(scenario, KEY, "loss")[0]["values"]
 
 
-def test_what_is_a_curve_of_some_contestants_alone_is_drawn_as_both(scenario):
+def test_what_is_a_curve_of_some_candidates_alone_is_drawn_as_both(scenario):
     mixed = copy.deepcopy(scenario)
     for one in kept(mixed, KEY, "loss"):
         del one["over"]
@@ -67,7 +67,7 @@ def test_what_is_a_curve_of_some_contestants_alone_is_drawn_as_both(scenario):
 
 def test_a_curve_is_no_distribution(scenario, drawn):
     assert not {"inside-pss-mib", "inside-loss"} & set(drawn)
-    (own,) = [c for c in scenario["analysis"]["contestants"] if c["key"] == KEY]
+    (own,) = [c for c in scenario["analysis"]["candidates"] if c["key"] == KEY]
     assert set(own["distributions"]) == {"step", "load", "train", "rate"}
 
 
@@ -76,7 +76,7 @@ def test_single_values_are_bars_on_request(scenario, drawn):
     assert chart.folded and {row.value for row in chart.picture.rows} == {100.0, 200.0}
     row = next(row for row in chart.table.rows if row[0] == "ft loader threads x2, decode only")
     assert dict(zip(chart.table.head, row, strict=True)) == {
-        "contestant": "ft loader threads x2, decode only",
+        "candidate": "ft loader threads x2, decode only",
         "values": "5",
         **dict.fromkeys(("median, batches/s", "90%", "99%"), "200 (200 to 200)"),
         **dict.fromkeys(("smallest", "largest"), "200"),

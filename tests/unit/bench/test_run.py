@@ -24,7 +24,7 @@ def test_complete_run(finished_run, document, twin):
     assert len(scenario["rounds"]) == 2
     keys = {f"{twin}/{variant}/1" for variant in ("torch-process", "loader-process", "loader-thread")}
     for one in scenario["rounds"]:
-        assert {trial["contestant"] for trial in one["trials"]} == keys
+        assert {trial["candidate"] for trial in one["trials"]} == keys
         for trial in one["trials"]:
             # The workers' start, the measured epoch and memory are real figures of real processes.
             turns = scenario["turns"]
@@ -38,10 +38,10 @@ def test_complete_run(finished_run, document, twin):
     checksums = {(t["first_batch"], tuple(t["rows"])) for r in scenario["rounds"] for t in r["trials"]}
     assert len(checksums) == 1
     # Everybody's turns alternate: nobody has two before all have had one.
-    began = sorted((at, trial["contestant"]) for trial in scenario["rounds"][0]["trials"] for at in trial["turn_began"])
+    began = sorted((at, trial["candidate"]) for trial in scenario["rounds"][0]["trials"] for at in trial["turn_began"])
     assert all({who for _, who in began[n : n + 3]} == keys for n in range(0, len(began), 3))
     (fall,) = document["waterfalls"]
-    assert [step["contestant"] for step in fall["steps"]] == [f"{twin}/loader-process/1", f"{twin}/loader-thread/1"]
+    assert [step["candidate"] for step in fall["steps"]] == [f"{twin}/loader-process/1", f"{twin}/loader-thread/1"]
     python = document["environment"]["twins"][twin]["interpreter"]
     assert python["twin"] == twin and python["config_args"]
 

@@ -14,7 +14,7 @@ from PIL import Image
 from ftbench.document.store import load
 from ftbench.measure import augmentation
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.plan.scenario import Scenario, Task
 from ftbench.rounds.controller import Controller, choose
 from ftbench.rounds.work import CaseWork, Work
@@ -87,10 +87,10 @@ def test_an_affine_map_without_chance_is_the_identity():
 
 
 def test_who_takes_part():
-    ranked = LIGHT.contest.candidates(CONFIGS, [1, 2, 4], quick=False)
-    contestants = [c for _, c in ranked]
-    assert len({c.key for c in contestants}) == len(contestants) == 3 * (1 + 2 * 3)
-    assert {c.workers for c in contestants if c.variant == "serial"} == {0}
+    ranked = LIGHT.plan.ranked(CONFIGS, [1, 2, 4], quick=False)
+    candidates = [c for _, c in ranked]
+    assert len({c.key for c in candidates}) == len(candidates) == 3 * (1 + 2 * 3)
+    assert {c.workers for c in candidates if c.variant == "serial"} == {0}
     assert {c.key for rank, c in ranked if rank == 0} == {
         "gil/serial/0",
         "ft/serial/0",
@@ -98,13 +98,13 @@ def test_who_takes_part():
         "ft-gil/loader-thread/4",
         "gil/loader-process/4",
     }
-    pairs = LIGHT.contest.pairs(contestants)
+    pairs = LIGHT.plan.pairs(candidates)
     assert (pairs[0].numerator, pairs[0].denominator) == ("ft/loader-thread/4", "gil/loader-process/4")
     brought = [pair for pair in pairs if pair.kind == "workers"]
     assert len(brought) == 3 * 2 * 3
     assert all(p.denominator == f"{p.numerator.split('/')[0]}/serial/0" for p in brought)
     # Quick: the headline's curves from no worker on.
-    quick = [c for _, c in LIGHT.contest.candidates(CONFIGS, [1, 2], quick=True)]
+    quick = [c for _, c in LIGHT.plan.ranked(CONFIGS, [1, 2], quick=True)]
     assert {(c.config, c.variant) for c in quick} == {
         ("gil", "serial"),
         ("ft", "serial"),
@@ -112,24 +112,24 @@ def test_who_takes_part():
         ("ft", "loader-thread"),
     }
     for config in ("gil", "ft"):
-        alone = [c for _, c in LIGHT.contest.candidates((config,), [2], quick=True)]
-        assert LIGHT.contest.pairs(alone)
+        alone = [c for _, c in LIGHT.plan.ranked((config,), [2], quick=True)]
+        assert LIGHT.plan.pairs(alone)
 
 
 def test_loading_without_workers_is_as_much_as_one_worker_does():
     work = Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)})
     none, one, two = (
-        work.request(Contestant("ft", variant, n))
+        work.request(Candidate("ft", variant, n))
         for variant, n in (("serial", 0), ("loader-thread", 1), ("loader-thread", 2))
     )
     assert (none["workers"], none["batches"], none["warmup_batches"]) == (0, 5, 2)
     assert (one["batches"], two["batches"]) == (5, 10)
-    assert Contestant("ft", "serial", 0).title == "ft serial loading"
+    assert Candidate("ft", "serial", 0).title == "ft serial loading"
 
 
 def test_a_full_run_repeats_everything_five_times():
-    """Also where three rounds would do for a verdict: fewer contestants then, never fewer repeats."""
-    ranked = LIGHT.contest.candidates(CONFIGS, [1, 2], quick=False)
+    """Also where three rounds would do for a verdict: fewer candidates then, never fewer repeats."""
+    ranked = LIGHT.plan.ranked(CONFIGS, [1, 2], quick=False)
     assert LIGHT.repeats == HEAVY.repeats == 5
     kept, given_up = choose(ranked, 5 * 10 * 1.0, 1.0, fewest=LIGHT.repeats)
     assert len(kept) <= 10 and len(kept) + len(given_up) == len(ranked)
@@ -184,7 +184,7 @@ def test_a_run_with_a_picture_of_its_samples(run_bench, photos, twin, tmp_path):
     trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
     # Of a single configuration the curve of the headline.
     workers = "thread" if twin == "ft" else "process"
-    assert {t["contestant"] for t in trials} == {
+    assert {t["candidate"] for t in trials} == {
         f"{twin}/{variant}" for variant in ("serial/0", f"loader-{workers}/1", f"loader-{workers}/2")
     }
     # Who has two workers measures twice as many batches a turn; the turns have other random numbers.

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ftbench.plan.contestants import Contestant
+from ftbench.plan.candidates import Candidate
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS, cache
 
@@ -80,7 +80,7 @@ def test_what_a_killed_trial_left_is_removed(tmp_path, monkeypatch):
 
 
 def test_a_run(run_few, twin, tmp_path):
-    entry, _ = run_few("cache", [Contestant(twin, "loader-thread", 1)], "--workers", 1, "--batch-size", 4)
+    entry, _ = run_few("cache", [Candidate(twin, "loader-thread", 1)], "--workers", 1, "--batch-size", 4)
     (trial,) = entry["rounds"][0]["trials"]
     assert trial["distributions"]["samples-of-an-epoch"]["over"]["values"]
     assert "samples" in (tmp_path / "out/latest/report.html").read_text()

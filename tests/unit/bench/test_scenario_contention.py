@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.contention import KINDS, UNROLLED, Kind, Workers, seconds
 
@@ -19,11 +19,11 @@ SCENARIO = SCENARIOS["contention"]
 
 def test_who_is_compared():
     assert list(SCENARIO.workers(1)) == [1] and list(SCENARIO.workers(6)) == [2, 4, 6]
-    ranked = SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(4), quick=False)
-    contestants = [c for _, c in ranked]
-    assert len({c.key for c in contestants}) == len(contestants)
-    assert {c.case for c in contestants} == set(KINDS)
-    pairs = SCENARIO.contest.pairs(contestants)
+    ranked = SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(4), quick=False)
+    candidates = [c for _, c in ranked]
+    assert len({c.key for c in candidates}) == len(candidates)
+    assert {c.case for c in candidates} == set(KINDS)
+    pairs = SCENARIO.plan.pairs(candidates)
     assert len(pairs) == len(KINDS) * 2 * 3  # in 2 and 4 workers: against processes, with the GIL on, in the GIL build
     for pair in pairs:
         assert pair.numerator.split("/")[2] == pair.denominator.split("/")[2]
@@ -32,9 +32,9 @@ def test_who_is_compared():
 
 @pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil",), ("gil", "ft-gil")])
 def test_some_configurations_alone(configs):
-    contestants = [c for _, c in SCENARIO.contest.candidates(configs, [2], quick=True)]
-    assert {c.case for c in contestants} == set(KINDS)
-    assert len([p for p in SCENARIO.contest.pairs(contestants) if p.kind == "method"]) == len(KINDS)
+    candidates = [c for _, c in SCENARIO.plan.ranked(configs, [2], quick=True)]
+    assert {c.case for c in candidates} == set(KINDS)
+    assert len([p for p in SCENARIO.plan.pairs(candidates) if p.kind == "method"]) == len(KINDS)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -86,12 +86,12 @@ def test_what_a_worker_thread_raises_is_raised():
 
 @pytest.mark.timeout(500)
 def test_a_run(run_few, twin):
-    contestants = [
-        Contestant(twin, variant, 2, case=case)
+    candidates = [
+        Candidate(twin, variant, 2, case=case)
         for case in ("reference", "pages")
         for variant in ("bare-thread", "bare-process")
     ]
-    entry, printed = run_few("contention", contestants, "--workers", 2)
+    entry, printed = run_few("contention", candidates, "--workers", 2)
     assert KINDS["pages"].title in printed
     for trial in entry["rounds"][0]["trials"]:
         assert len(trial["distributions"]["operation"]["values"]) == 2 * len(

@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.interference import FULL, IDLE, STEPS_PER_BATCH, _with_batches, note
@@ -17,12 +17,12 @@ SCENARIO = SCENARIOS["interference"]
 
 
 def test_who_is_compared():
-    ranked = SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(4), quick=True)
-    contestants = [c for _, c in ranked]
-    assert {c.workers for c in contestants} == {3}  # the loop has the fourth CPU
-    assert {c.case for c in contestants} == {"idle", "half", "full"}
-    pairs = SCENARIO.contest.pairs(contestants)
-    # What the question is about comes first: a rate against idle, of the same contestant.
+    ranked = SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(4), quick=True)
+    candidates = [c for _, c in ranked]
+    assert {c.workers for c in candidates} == {3}  # the loop has the fourth CPU
+    assert {c.case for c in candidates} == {"idle", "half", "full"}
+    pairs = SCENARIO.plan.pairs(candidates)
+    # What the question is about comes first: a rate against idle, of the same candidate.
     slowed = [p for p in pairs if p.kind == "interference"]
     assert pairs[: len(slowed)] == slowed and len(slowed) == 2 * 6
     for pair in slowed:
@@ -31,9 +31,9 @@ def test_who_is_compared():
 
 
 def test_the_idle_loader_stays_as_long_as_the_full_rate():
-    ranked = SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(2), quick=True)
+    ranked = SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(2), quick=True)
     kept, _ = choose(ranked, seconds=4 * 7.5, trial_seconds=1.0)
-    kinds = [p.kind for p in SCENARIO.contest.pairs(kept)]
+    kinds = [p.kind for p in SCENARIO.plan.pairs(kept)]
     assert kinds.index("headline") >= 3 and set(kinds[: kinds.index("headline")]) == {"interference"}
 
 
@@ -74,14 +74,14 @@ def test_as_many_workers_as_cpus_are_told():
 
 @pytest.mark.timeout(500)
 def test_a_run(run_few, twin):
-    contestants = [Contestant(twin, "loader-thread", 1, case=case.name) for case in (FULL, IDLE)]
-    entry, printed = run_few("interference", contestants, "--workers", 1, "--batch-size", 4)
-    assert SCENARIO.contest.cases[0].title in printed and entry["case_axis"] == "loading rate"
+    candidates = [Candidate(twin, "loader-thread", 1, case=case.name) for case in (FULL, IDLE)]
+    entry, printed = run_few("interference", candidates, "--workers", 1, "--batch-size", 4)
+    assert SCENARIO.plan.cases[0].title in printed and entry["case_axis"] == "loading rate"
     steps = STEPS_PER_BATCH * SCENARIO.quick.batches_per_worker
     for trial in entry["rounds"][0]["trials"]:
         found = {name: of["values"] for name, of in trial["distributions"].items()}
         assert len(found["step"]) == len(found["step-alone"]) == steps
         assert trial["metrics"]["step_median_ms"] == pytest.approx(median(found["step"]), rel=1e-4)
         assert min(found["step"]) <= trial["metrics"]["step_median_ms"] <= trial["metrics"]["step_p99_ms"]
-        (rate,), case = found["rate"], trial["contestant"].partition("@")[2]
+        (rate,), case = found["rate"], trial["candidate"].partition("@")[2]
         assert (rate > 0) == ("taking" in found) == (case != IDLE.name)

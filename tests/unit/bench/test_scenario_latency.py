@@ -107,9 +107,9 @@ def test_real_runs_agree_and_leave_nothing_running(run_bench, environment, twin,
     assert {c["name"] for c in found["latency"]["cases"]} == {"5-ms", "50-ms", "200-ms"}
     for scenario in found.values():
         (only,) = scenario["rounds"]
-        cases = {c["key"]: c["case"] for c in scenario["contestants"]}
+        cases = {c["key"]: c["case"] for c in scenario["candidates"]}
         for case in {*cases.values()}:
-            sums = {(t["first_batch"], tuple(t["rows"])) for t in only["trials"] if cases[t["contestant"]] == case}
+            sums = {(t["first_batch"], tuple(t["rows"])) for t in only["trials"] if cases[t["candidate"]] == case}
             assert len(sums) == 1
         assert {key.split("/")[1] for key in cases} == {"loader-thread", "loader-process"}
         for case in scenario["cases"]:

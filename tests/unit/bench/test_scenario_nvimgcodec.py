@@ -12,7 +12,7 @@ from PIL import Image
 
 from ftbench.document.store import load
 from ftbench.measure import checksums, gpu
-from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Task, TrialError
 from ftbench.scenarios import SCENARIOS, members, nvimgcodec
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset
@@ -69,10 +69,10 @@ def test_another_decoders_rows_are_held_against_pillows(paths):
 
 
 def test_combined_compares_the_decoders():
-    contest = SCENARIOS["combined"].contest
-    contestants = [c for _, c in contest.candidates(CONFIGS, [1, 2], quick=False)]
-    assert {c.case for c in contestants} == {"pillow", "nvimgcodec"}
-    across = [p for p in contest.pairs(contestants) if p.kind == "case"]
+    plan = SCENARIOS["combined"].plan
+    candidates = [c for _, c in plan.ranked(CONFIGS, [1, 2], quick=False)]
+    assert {c.case for c in candidates} == {"pillow", "nvimgcodec"}
+    across = [p for p in plan.pairs(candidates) if p.kind == "case"]
     assert len(across) == 3 * 2 * 2
     for pair in across:
         assert pair.numerator.replace("@nvimgcodec", "@pillow") == pair.denominator
@@ -132,7 +132,7 @@ def test_a_run_says_what_it_measured_and_what_it_could_not(run_bench, photos, tw
     assert scenario["name"] == "nvimgcodec-decode" and document["status"] == "complete"
     trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
     assert len({(t["first_batch"], tuple(t["rows"])) for t in trials}) == 1
-    assert {t["contestant"] for t in trials} == {f"{twin}/loader-{method}/1" for method in ("thread", "process")}
+    assert {t["candidate"] for t in trials} == {f"{twin}/loader-{method}/1" for method in ("thread", "process")}
     assert all(t["gil_enabled"] == (twin == "gil") for t in trials)
     # Labelled in every output, and what needs a GPU is named with the reason.
     page = (tmp_path / "out/latest/report.html").read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.overlap import EQUAL, TorchStep, _mean_step, note
@@ -15,23 +15,23 @@ SCENARIO = SCENARIOS["overlap"]
 
 
 def test_who_is_compared():
-    contestants = [c for _, c in SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(2), quick=False)]
-    assert len({c.key for c in contestants}) == len(contestants)
-    serial = [c for c in contestants if c.variant == "serial"]
+    candidates = [c for _, c in SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(2), quick=False)]
+    assert len({c.key for c in candidates}) == len(candidates)
+    serial = [c for c in candidates if c.variant == "serial"]
     assert {c.config for c in serial} == {"gil", "ft"} and {c.case for c in serial} == {
-        c.name for c in SCENARIO.contest.cases
+        c.name for c in SCENARIO.plan.cases
     }
-    keys = {c.key for c in contestants}
-    for pair in SCENARIO.contest.pairs(contestants):
+    keys = {c.key for c in candidates}
+    for pair in SCENARIO.plan.pairs(candidates):
         assert {pair.numerator, pair.denominator} <= keys
     # One twin alone, quickly: the sum is seen all the same.
     for config in ("gil", "ft"):
-        quick = [c for _, c in SCENARIO.contest.candidates((config,), [1], quick=True)]
+        quick = [c for _, c in SCENARIO.plan.ranked((config,), [1], quick=True)]
         assert [c.case for c in quick if c.variant == "serial"] == [EQUAL.name]
 
 
 def test_loading_without_workers_stays_whatever_else_is_given_up():
-    ranked = SCENARIO.contest.candidates(CONFIGS, SCENARIO.workers(2), quick=True)
+    ranked = SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(2), quick=True)
     kept, _ = choose(ranked, seconds=4 * 7.5, trial_seconds=1.0)
     assert {c.config for c in kept if c.variant == "serial"} == {"gil", "ft"}
 
@@ -82,10 +82,10 @@ def test_where_it_trained_is_told():
 
 @pytest.mark.timeout(500)
 def test_a_run(run_few, twin):
-    contestants = [
-        Contestant(twin, variant, 1, case=EQUAL.name) for variant in ("loader-thread", "loader-process", "serial")
+    candidates = [
+        Candidate(twin, variant, 1, case=EQUAL.name) for variant in ("loader-thread", "loader-process", "serial")
     ]
-    entry, printed = run_few("overlap", contestants, "--workers", 1, "--batch-size", 2)
+    entry, printed = run_few("overlap", candidates, "--workers", 1, "--batch-size", 2)
     assert "serial loading" in printed and entry["note"] in printed
     assert entry["note"].startswith("trained on the GPU" if torch.cuda.is_available() else "trained on one CPU core")
     for trial in entry["rounds"][0]["trials"]:

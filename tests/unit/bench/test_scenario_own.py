@@ -15,8 +15,8 @@ import torch
 from ftbench.arguments import Options, UsageError, parse
 from ftbench.document.store import load
 from ftbench.measure import checksums
-from ftbench.plan.chain import cells
 from ftbench.plan.scenario import Task, TrialError
+from ftbench.plan.waterfall import cells
 from ftbench.report import commands
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Notes
@@ -196,7 +196,7 @@ def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     done, directory, document = finished
     (fall,) = document["waterfalls"]
     chain = [f"{cell.config}/{cell.variant}/2" for cell in cells((twin,))]
-    assert [fall["start"]["contestant"], *(step["contestant"] for step in fall["steps"])] == chain
+    assert [fall["start"]["candidate"], *(step["candidate"] for step in fall["steps"])] == chain
     assert all(step["n"] == 3 and step["low"] < step["ratio"] < step["high"] for step in fall["steps"])
     (scenario,) = document["scenarios"]
     assert (scenario["name"], scenario["batch_size"], len(scenario["rounds"])) == ("dataset", 8, 3)
@@ -224,7 +224,7 @@ def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(run_own, 
     assert done.returncode == 0, done.stderr
     document = load(directory / "results.json")
     assert len(document["waterfalls"]) == 1
-    (warning,) = [warning for warning in document["warnings"] if "not all contestants gave the same samples" in warning]
+    (warning,) = [warning for warning in document["warnings"] if "not all candidates gave the same samples" in warning]
     assert f"./twins audit {files['racing_data']}:train_set" in warning
     said = " ".join(done.stdout.split())
     assert "not safe under threads" in said and "gave other samples than torch's DataLoader with processes" in said
@@ -255,7 +255,7 @@ def test_batches_that_cannot_be_sent_leave_threads(run_own, files):
     (left_out,) = [each for each in document["skipped"] if each["what"] == "dataset: worker processes"]
     assert "cannot be sent from a worker process: " in left_out["why"]
     (scenario,) = document["scenarios"]
-    assert {who["variant"] for who in scenario["contestants"]} == {"loader-thread"}
+    assert {who["variant"] for who in scenario["candidates"]} == {"loader-thread"}
 
 
 def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
@@ -286,7 +286,7 @@ def test_who_is_killed_once_keeps_its_place_and_it_is_told(run_own, files, twin)
     assert done.returncode == 0, done.stderr
     document = load(directory / "results.json")
     (fall,) = document["waterfalls"]
-    assert fall["steps"][-1]["contestant"] == f"{twin}/loader-thread/2" and document["skipped"] == []
+    assert fall["steps"][-1]["candidate"] == f"{twin}/loader-thread/2" and document["skipped"] == []
     (warning,) = [warning for warning in document["warnings"] if "a second one took its place" in warning]
     assert f"the trial of {twin} loader threads x2 failed: killed by signal 9" in warning
 

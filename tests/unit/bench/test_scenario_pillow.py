@@ -34,7 +34,7 @@ def odd(tmp_path_factory, photos):
 @pytest.mark.parametrize("own", [False, True])
 def test_pixels_of_every_case(own, photos, odd):
     paths = odd if own else sorted(map(str, photos.iterdir()))
-    whole, some, resized = (task_of(case.name, paths).dataset() for case in SCENARIO.contest.cases)
+    whole, some, resized = (task_of(case.name, paths).dataset() for case in SCENARIO.plan.cases)
     for index, path in enumerate(paths):
         with Image.open(path) as file:
             image = file.convert("RGB")
@@ -49,7 +49,7 @@ def test_pixels_of_every_case(own, photos, odd):
         assert numpy.array_equal(resized[index], numpy.asarray(expected))
 
 
-@pytest.mark.parametrize("case", [case.name for case in SCENARIO.contest.cases])
+@pytest.mark.parametrize("case", [case.name for case in SCENARIO.plan.cases])
 def test_a_sample_has_the_bytes_that_batches_are_sized_by(case, photos):
     dataset = task_of(case, sorted(map(str, photos.iterdir()))).dataset()
     assert dataset[0].nbytes == (SCENARIO.case(case).sample_bytes or SCENARIO.sample_bytes)
@@ -58,14 +58,14 @@ def test_a_sample_has_the_bytes_that_batches_are_sized_by(case, photos):
 def test_a_truncated_image_is_an_error_in_every_case(photos, tmp_path):
     path = tmp_path / "cut.jpg"
     path.write_bytes(next(photos.iterdir()).read_bytes()[:20_000])
-    for case in SCENARIO.contest.cases:
+    for case in SCENARIO.plan.cases:
         with pytest.raises(OSError, match="truncated"):
             task_of(case.name, [str(path)]).dataset()[0]
 
 
 @pytest.mark.thread_unsafe(reason="starts processes")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-@pytest.mark.parametrize("case", [case.name for case in SCENARIO.contest.cases])
+@pytest.mark.parametrize("case", [case.name for case in SCENARIO.plan.cases])
 def test_threads_and_processes_do_the_same_work(case, photos):
     paths = sorted(map(str, photos.iterdir()))
     a, b = (

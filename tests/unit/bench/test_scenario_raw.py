@@ -1,4 +1,4 @@
-"""Raw samples: the right bytes whatever the way, contestants that agree, a page cache that is cold."""
+"""Raw samples: the right bytes whatever the way, candidates that agree, a page cache that is cold."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def small(name: str, files: dict, variant: str, case: str) -> Task:
         ("raw-size", "64-KiB"),
         ("raw-cache", "warm"),
         ("raw-cache", "cold"),
-        *(("raw-transfer", case.name) for case in SCENARIOS["raw-transfer"].contest.cases),
+        *(("raw-transfer", case.name) for case in SCENARIOS["raw-transfer"].plan.cases),
     ],
 )
 def test_threads_and_processes_give_the_same(name, case, files):

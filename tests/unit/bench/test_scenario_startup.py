@@ -13,7 +13,7 @@ import pytest
 
 from ftbench.arguments import Options
 from ftbench.data.sources import Sources
-from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Task
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.run import Run
@@ -111,9 +111,9 @@ def test_datasets_that_do_not_fit_are_left_out_and_said(tmp_path):
     options = Options((SCENARIO,), False, tmp_path, None, None, 60.0, (4,), None, CONFIGS, {})
     this = Run(options, None, None, display)
     twins = Twins(environments=dict.fromkeys(("ft", "gil"), {"memory": {"available": 5 << 30, "shm_free": 1 << 30}}))
-    contestants = [c for _, c in SCENARIO.contest.candidates(CONFIGS, [4], quick=False)]
+    candidates = [c for _, c in SCENARIO.plan.ranked(CONFIGS, [4], quick=False)]
     sources = Sources(None, lambda title: lambda done, total: None, print)
-    work, found = Measurement(SCENARIO, options, twins, this.notes).work(contestants, sources)
+    work, found = Measurement(SCENARIO, options, twins, this.notes).work(candidates, sources)
     assert set(work.cases) == {c.case for c in found} == {"1-MiB", "32-MiB", "256-MiB"}
     (left_out,) = this.document["skipped"]
     assert left_out["what"] == "startup: a dataset of 1 GiB"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from ftbench.plan.contestants import CONFIGS, Contestant
+from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.training import (
@@ -34,9 +34,9 @@ def dataset(photos: Path) -> Quadrants:
 
 
 def test_who_is_compared():
-    contestants = [c for _, c in SCENARIO.contest.candidates(CONFIGS, [1, 2], quick=False)]
-    assert {c.variant for c in contestants} >= {"serial", "loader-thread", "loader-process", "torch-process"}
-    assert SCENARIO.contest.pairs(contestants)[0].denominator == "gil/torch-process/2"
+    candidates = [c for _, c in SCENARIO.plan.ranked(CONFIGS, [1, 2], quick=False)]
+    assert {c.variant for c in candidates} >= {"serial", "loader-thread", "loader-process", "torch-process"}
+    assert SCENARIO.plan.pairs(candidates)[0].denominator == "gil/torch-process/2"
 
 
 def test_an_epoch_is_as_long_with_any_number_of_workers():
@@ -116,8 +116,8 @@ def test_the_loss_is_part_of_what_must_be_equal(photos, monkeypatch):
 @pytest.mark.timeout(500)
 def test_a_run(run_few, twin):
     variants = {"gil": ["loader-thread", "loader-process", "torch-process"], "ft": ["loader-thread"]}[twin]
-    contestants = [Contestant(twin, variant, 2) for variant in variants] + [Contestant(twin, "serial", 1)]
-    entry, printed = run_few("training", contestants, "--workers", 2, "--batch-size", 2)
+    candidates = [Candidate(twin, variant, 2) for variant in variants] + [Candidate(twin, "serial", 1)]
+    entry, printed = run_few("training", candidates, "--workers", 2, "--batch-size", 2)
     trials = entry["rounds"][0]["trials"]
     assert len({tuple(trial["rows"]) for trial in trials}) == 1
     steps = EPOCHS * SCENARIO.quick.batches_per_worker

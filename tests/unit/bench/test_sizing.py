@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ftbench.arguments import Options
-from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, demand, fit, room, together
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Notes
@@ -52,7 +52,7 @@ class Silent:
 def prepared(name: str, memory: dict, document: dict):
     scenario = SCENARIOS[name]
     options = Options((scenario,), True, Path("out"), None, None, 60.0, (1,), None, CONFIGS, {})
-    everybody = [c for _, c in scenario.contest.candidates(CONFIGS, [1], quick=True)]
+    everybody = [c for _, c in scenario.plan.ranked(CONFIGS, [1], quick=True)]
     twins = Twins(environments={twin: {"memory": of} for twin, of in memory.items()})
     return Measurement(scenario, options, twins, Notes(document, Silent())).work(everybody, Sources())
 

@@ -8,8 +8,8 @@ import random
 import pytest
 from scipy import stats
 
-from ftbench.plan.contest import grid
-from ftbench.plan.contestants import Pair, Target
+from ftbench.plan.candidates import Pair, Target
+from ftbench.plan.comparisons import grid
 from ftbench.plan.metrics import METRICS
 from ftbench.stats import statistics
 from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW, Ratio, ratio, reached, typical, verdict
@@ -215,7 +215,7 @@ def test_targets_and_questions_are_of_the_first_metric_and_some_pairs_too():
         ("b / a once", "overhead_us", False, None),
         ("a / b", "pss_mib", False, None),
     ]
-    assert set(found["contestants"][0]["metrics"]) == {"overhead_us", "pss_mib"}
+    assert set(found["candidates"][0]["metrics"]) == {"overhead_us", "pss_mib"}
 
 
 def test_a_difference_of_a_tenth_of_a_percent_is_none_however_certain():
@@ -233,7 +233,7 @@ def test_words_follow_the_metric():
 
 
 def test_analyse_compares_and_summarises():
-    ranked = grid().candidates(("gil", "ft"), [1], quick=False)
+    ranked = grid().ranked(("gil", "ft"), [1], quick=False)
     all_of_them = [c for _, c in ranked]
     speed = {
         "gil/loader-thread/1": 50,
@@ -248,5 +248,5 @@ def test_analyse_compares_and_summarises():
     assert headline["mean"] == pytest.approx(2.0)
     assert headline["verdict"] == "faster"
     assert all(0 <= c["p"] <= c["q"] <= 1 for c in found["comparisons"])
-    one = next(c for c in found["contestants"] if c["key"] == "gil/loader-thread/1")
+    one = next(c for c in found["candidates"] if c["key"] == "gil/loader-thread/1")
     assert one["metrics"]["throughput"] == {"median": 50, "min": 45, "max": pytest.approx(55)}

@@ -10,22 +10,22 @@ import random
 
 import pytest
 
-from ftbench.plan.contest import grid
-from ftbench.plan.contestants import CONFIGS
+from ftbench.plan.candidates import CONFIGS
+from ftbench.plan.comparisons import grid
 from ftbench.stats import statistics
 from ftbench.stats.statistics import NO_DIFFERENCE
 from tests.unit.bench.simulated import TRIAL_NOISE, values
 
 RUNS = 20
-CONTESTANTS = [c for _, c in grid().candidates(CONFIGS, [1, 2], quick=False)]
+CANDIDATES = [c for _, c in grid().ranked(CONFIGS, [1, 2], quick=False)]
 # Where a run may end for its precision, and somewhat more.
 ROUNDS = (5, 8)
 
 
 def run(seed: int, rounds: int, speed: dict[str, float], noise: float = TRIAL_NOISE) -> dict[tuple[str, str], dict]:
     """The comparisons of one simulated run of the main job."""
-    measured = {"throughput": values(random.Random(seed), CONTESTANTS, rounds, speed, noise)}
-    analysis = statistics.analyse(measured, grid().pairs(CONTESTANTS))
+    measured = {"throughput": values(random.Random(seed), CANDIDATES, rounds, speed, noise)}
+    analysis = statistics.analyse(measured, grid().pairs(CANDIDATES))
     return {(c["numerator"], c["denominator"]): c for c in analysis["comparisons"]}
 
 
@@ -38,7 +38,7 @@ def test_a_against_a_reports_no_difference(rounds):
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_planted_difference_of_ten_percent_is_found(rounds):
-    faster = {c.key: 110.0 for c in CONTESTANTS if c.config == "ft" and c.variant == "loader-thread"}
+    faster = {c.key: 110.0 for c in CANDIDATES if c.config == "ft" and c.variant == "loader-thread"}
     found = [
         c["verdict"]
         for seed in range(RUNS)
@@ -59,7 +59,7 @@ def test_a_planted_difference_of_ten_percent_is_found(rounds):
     assert found.count("slower") / len(found) >= 0.90 and "faster" not in found
 
 
-def test_noise_that_differs_between_contestants_deceives_nobody():
+def test_noise_that_differs_between_candidates_deceives_nobody():
     """Processes twice as noisy as threads, as where they have more to start: variances are weighed, not pooled."""
     wrong = total = 0
     for seed in range(RUNS):
@@ -67,17 +67,17 @@ def test_noise_that_differs_between_contestants_deceives_nobody():
         measured = {
             "throughput": {
                 c.key: [math.exp(rng.gauss(0, 0.04 if "process" in c.variant else 0.01)) for _ in range(4)]
-                for c in CONTESTANTS
+                for c in CANDIDATES
             }
         }
-        analysis = statistics.analyse(measured, grid().pairs(CONTESTANTS))
+        analysis = statistics.analyse(measured, grid().pairs(CANDIDATES))
         wrong += sum(c["verdict"] != NO_DIFFERENCE for c in analysis["comparisons"])
         total += len(analysis["comparisons"])
     assert wrong / total <= 0.05
 
 
 def test_a_noisy_machine_finds_less_and_invents_nothing():
-    faster = {c.key: 110.0 for c in CONTESTANTS if c.config == "ft" and c.variant == "loader-thread"}
+    faster = {c.key: 110.0 for c in CANDIDATES if c.config == "ft" and c.variant == "loader-thread"}
     for seed in range(5):
         comparisons = run(seed, 4, faster, noise=0.2).values()
         assert sum(c["verdict"] != NO_DIFFERENCE for c in comparisons) / len(comparisons) <= 0.1

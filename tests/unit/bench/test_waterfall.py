@@ -10,9 +10,9 @@ import pytest
 
 from ftbench.document.check import Inconsistent, check, seal
 from ftbench.measure import epochs
-from ftbench.plan.chain import STEP, TOTAL, Chain
-from ftbench.plan.contestants import Contestant
-from ftbench.plan.scenario import Case
+from ftbench.plan.candidates import Candidate
+from ftbench.plan.case import Case
+from ftbench.plan.waterfall import STEP, TOTAL, WaterfallPlan
 from ftbench.stats.statistics import analyse
 from ftbench.stats.waterfall import ENDS, precise, waterfalls
 from tests.unit.bench import documents, simulated
@@ -26,7 +26,7 @@ def document() -> dict:
     grown = simulated.document(simulated.blank(), 1)
     like = grown["scenarios"][0]
     grown["scenarios"].append(
-        documents.scenario(like, "chain", CASES, "work", metrics=epochs.METRICS, contest=Chain(CASES))
+        documents.scenario(like, "chain", CASES, "work", metrics=epochs.METRICS, plan=WaterfallPlan(CASES))
     )
     grown = documents.finished(grown)
     check(grown)
@@ -40,7 +40,7 @@ def test_every_chain_is_there_with_all_its_steps(document):
     for fall in (whole, half):
         at = "@half" if fall is half else ""
         assert fall["workers"] == 2 and fall["missing"] == []
-        assert [fall["start"]["contestant"], *(s["contestant"] for s in fall["steps"])] == [
+        assert [fall["start"]["candidate"], *(s["candidate"] for s in fall["steps"])] == [
             f"{who}/2{at}"
             for who in (
                 "gil/torch-process",
@@ -56,19 +56,19 @@ def test_every_chain_is_there_with_all_its_steps(document):
 def test_figures_are_those_of_the_comparisons(document):
     scenario = document["scenarios"][1]
     fall = document["waterfalls"][1]
-    values = {c["key"]: c["metrics"] for c in scenario["analysis"]["contestants"]}
-    first, last = fall["start"]["contestant"], fall["steps"][-1]["contestant"]
+    values = {c["key"]: c["metrics"] for c in scenario["analysis"]["candidates"]}
+    first, last = fall["start"]["candidate"], fall["steps"][-1]["candidate"]
     for metric, of in (("throughput", fall), ("cpu_per_1000", fall["cpu_per_1000"])):
         mine = [c for c in scenario["analysis"]["comparisons"] if c["metric"] == metric]
         for step in of["steps"]:
-            (c,) = [c for c in mine if c["kind"] == STEP and c["numerator"] == step["contestant"]]
+            (c,) = [c for c in mine if c["kind"] == STEP and c["numerator"] == step["candidate"]]
             assert [step[name] for name in ("ratio", "low", "high", "n", "resolution", "verdict")] == [
                 c[name] for name in ("mean", "low", "high", "n", "resolution", "verdict")
             ]
         assert math.prod(s["ratio"] for s in of["steps"]) == pytest.approx(of["total"]["ratio"], rel=1e-12)
         trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
         assert [of["start"]["value"], of["end"]] == [
-            geometric_mean(trial["metrics"][metric] for trial in trials if trial["contestant"] == key)
+            geometric_mean(trial["metrics"][metric] for trial in trials if trial["candidate"] == key)
             for key in (first, last)
         ]
     assert fall["ends"] == {name: [values[first][name]["median"], values[last][name]["median"]] for name in ENDS}
@@ -107,19 +107,19 @@ def test_who_failed_is_left_out_of_the_chain(document, failed, start, steps, mis
     values = {
         metric: {
             c["key"]: [
-                t["metrics"][metric] for one in scenario["rounds"] for t in one["trials"] if t["contestant"] == c["key"]
+                t["metrics"][metric] for one in scenario["rounds"] for t in one["trials"] if t["candidate"] == c["key"]
             ]
-            for c in scenario["contestants"]
+            for c in scenario["candidates"]
             if not c["key"].startswith(failed)
         }
         for metric in scenario["metrics"]
     }
-    contestants = [
-        Contestant(*(c[n] for n in ("config", "variant", "workers", "case")))
-        for c in scenario["contestants"]
+    candidates = [
+        Candidate(*(c[n] for n in ("config", "variant", "workers", "case")))
+        for c in scenario["candidates"]
         if c["key"] in values["throughput"]
     ]
-    scenario["analysis"] = analyse(values, Chain(CASES).pairs(contestants))
+    scenario["analysis"] = analyse(values, WaterfallPlan(CASES).pairs(candidates))
     whole, _ = waterfalls([scenario])
     ratios = {step["name"]: step["ratio"] for step in whole["steps"]}
     assert whole["start"]["name"] == start and whole["missing"] == missing

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from ftbench.plan.chain import PROCESSES, STEP, THREADS, TODAY, TOTAL, Chain, cells
-from ftbench.plan.contestants import CONFIGS
-from ftbench.plan.scenario import Case
+from ftbench.plan.candidates import CONFIGS
+from ftbench.plan.case import Case
+from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, WaterfallPlan, cells
 from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.statistics import analyse
@@ -41,13 +41,13 @@ def test_the_places_of_every_configuration(configs, expected, last):
 
 def test_the_steps_multiply_to_the_whole_to_the_last_digit():
     draw = random.Random(1)
-    contest = Chain()
-    contestants = [c for _, c in contest.candidates(CONFIGS, [1, 2], quick=False)]
+    plan = WaterfallPlan()
+    candidates = [c for _, c in plan.ranked(CONFIGS, [1, 2], quick=False)]
     values = {
-        metric: {c.key: [draw.lognormvariate(5, 1) for _ in range(7)] for c in contestants}
+        metric: {c.key: [draw.lognormvariate(5, 1) for _ in range(7)] for c in candidates}
         for metric in ("throughput", "cpu_per_1000")
     }
-    comparisons = analyse(values, contest.pairs(contestants))["comparisons"]
+    comparisons = analyse(values, plan.pairs(candidates))["comparisons"]
     for metric in values:
         for workers in (1, 2):
             of = [c for c in comparisons if c["metric"] == metric and c["numerator"].endswith(f"/{workers}")]
@@ -67,18 +67,18 @@ def test_the_steps_multiply_to_the_whole_to_the_last_digit():
 
 @pytest.mark.parametrize("configs", [CONFIGS, ("ft",), ("gil", "ft")])
 def test_the_chain_stays_whatever_is_given_up(configs):
-    ranked = Chain(CASES).candidates(configs, [1, 2, 4, 8], quick=False)
+    ranked = WaterfallPlan(CASES).ranked(configs, [1, 2, 4, 8], quick=False)
     assert len({c.key for _, c in ranked}) == len(ranked)
     whole = {f"{cell.config}/{cell.variant}/8" for cell in cells(configs)}
     kept, given_up = choose(ranked, 0.0, 1.0)
     assert {c.key for c in kept} == whole
     assert len(kept) + len(given_up) == len(ranked)
     # And is all of a quick run.
-    assert {c.key for _, c in Chain(CASES).candidates(configs, [1, 2, 4, 8], quick=True)} == whole
+    assert {c.key for _, c in WaterfallPlan(CASES).ranked(configs, [1, 2, 4, 8], quick=True)} == whole
 
 
 def test_the_other_cases_go_first_then_the_middle_of_the_curve_and_one_worker_last():
-    ranked = Chain(CASES).candidates(CONFIGS, [1, 2, 4, 8], quick=False)
+    ranked = WaterfallPlan(CASES).ranked(CONFIGS, [1, 2, 4, 8], quick=False)
     ranks = {(c.workers, c.case): rank for rank, c in ranked}
     assert ranks[8, ""] < ranks[1, ""] < ranks[4, ""] < ranks[2, ""] < ranks[8, "other"]
     # Fewer workers tell how the ends and the threads scale; of another case there is the whole chain.
@@ -87,10 +87,10 @@ def test_the_other_cases_go_first_then_the_middle_of_the_curve_and_one_worker_la
     assert all(c.workers == 8 for _, c in ranked if c.case == "other")
 
 
-def test_pairs_are_those_whose_contestants_are_there_and_within_a_case():
-    contest = Chain(CASES)
-    everybody = [c for _, c in contest.candidates(CONFIGS, [1, 2], quick=False)]
-    pairs = contest.pairs(everybody)
+def test_pairs_are_those_whose_candidates_are_there_and_within_a_case():
+    plan = WaterfallPlan(CASES)
+    everybody = [c for _, c in plan.ranked(CONFIGS, [1, 2], quick=False)]
+    pairs = plan.pairs(everybody)
     assert (pairs[0].kind, pairs[0].numerator, pairs[0].denominator) == (
         TOTAL,
         "ft/loader-thread/2",
@@ -100,11 +100,11 @@ def test_pairs_are_those_whose_contestants_are_there_and_within_a_case():
     for pair in pairs:
         assert pair.numerator.partition("@")[2] == pair.denominator.partition("@")[2]
         assert ("another" in pair.title) == pair.numerator.endswith("@other")
-    assert contest.pairs(everybody[:1]) == [] == contest.pairs([])
+    assert plan.pairs(everybody[:1]) == [] == plan.pairs([])
 
 
 def test_the_main_job_is_work_that_releases_the_gil_and_work_that_holds_it():
     for name in ("pillow", "text"):
-        contest = SCENARIOS[name].contest
-        assert isinstance(contest, Chain) and contest.cases[0].name == ""
+        plan = SCENARIOS[name].plan
+        assert isinstance(plan, WaterfallPlan) and plan.cases[0].name == ""
         assert {"throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib"} == set(SCENARIOS[name].metrics)
