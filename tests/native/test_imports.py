@@ -32,6 +32,8 @@ FTLOADER = [
     ["current", "protocols", "compat", "diagnosis"],
     ["fork"],
 ]
+OUTSIDE = ("evaluation", "tests")
+"""No package imports these."""
 OLDEST = (3, 9)
 """The Python that ./twins starts with."""
 
@@ -48,6 +50,9 @@ def modules():
 
 
 MODULES = modules()
+SCENARIOS = {name for name in MODULES if name.startswith("ftbench.scenarios.")}
+BY_NAME = {"native.cli": ARGUMENTS, "ftbench.scenarios": SCENARIOS}
+"""Modules that are imported by name, with importlib."""
 
 
 def imported(name, inside_functions=True):
@@ -73,13 +78,11 @@ def imported(name, inside_functions=True):
             candidates = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names]
         else:
             continue
-        found.update(each for each in candidates if each.partition(".")[0] in FOLDERS)
-    return found - {name}
+        found.update(each for each in candidates if each.partition(".")[0] in (*FOLDERS, *OUTSIDE))
+    return (found | BY_NAME.get(name, set())) - {name}
 
 
 GRAPH = {name: imported(name) for name in MODULES}
-# By name, with importlib.
-GRAPH["native.cli"] |= ARGUMENTS
 
 
 def circles(graph):

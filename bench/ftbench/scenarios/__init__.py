@@ -1,9 +1,9 @@
 """The scenarios that can be measured, by name, and their groups.
 
-A scenario is a ftbench.plan.scenario.Scenario that a file of this package makes, entered below; the file of a group
-makes several. It says what a sample is, how much of it makes a measurement and who takes part; it
-knows nothing of rounds, statistics or reports. The modules are imported by the controller, which has
-no torch, so whatever a dataset needs is imported when the trial builds it.
+A scenario is a ftbench.plan.scenario.Scenario, made by a file of this package; the file of a group makes several. It
+says what a sample is, how much work makes a measurement, and which candidates are compared. It knows nothing of
+rounds, statistics or reports. The controller imports these files and has no torch, so a file imports the libraries of
+its dataset only when a trial builds the dataset.
 
 A dataset changes nothing after its construction, so threads may share it. It keeps no modules, since start methods
 other than fork pickle it.
@@ -14,61 +14,54 @@ from __future__ import annotations
 import importlib
 
 from ftbench.plan.scenario import Scenario
-from ftbench.scenarios import (
-    augment,
-    cache,
-    combined,
-    contention,
-    interference,
-    latency,
-    memory,
-    nvimgcodec,
-    overlap,
-    own,
-    peers,
-    pillow,
-    raw,
-    startup,
-    text,
-    training,
-)
+from ftbench.scenarios import own
 
+FILES = (
+    "pillow",
+    "text",
+    "nvimgcodec",
+    "combined",
+    "augment",
+    "raw",
+    "interference",
+    "overlap",
+    "memory",
+    "startup",
+    "latency",
+    "cache",
+    "contention",
+    "training",
+    "peers",
+)
+"""Every file of scenarios, in the order of ``bench --list`` and of reports. A new scenario is entered here alone.
+
+A file has SCENARIO; that of a group has SCENARIOS, NAME and DESCRIPTION instead.
+"""
+
+_MODULES = [importlib.import_module(f"{__name__}.{file}") for file in FILES]
+_GROUPS = [module for module in _MODULES if hasattr(module, "SCENARIOS")]
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
-    for scenario in (
-        pillow.SCENARIO,
-        text.SCENARIO,
-        *nvimgcodec.SCENARIOS,
-        combined.SCENARIO,
-        *augment.SCENARIOS,
-        *raw.SCENARIOS,
-        interference.SCENARIO,
-        overlap.SCENARIO,
-        memory.SCENARIO,
-        startup.SCENARIO,
-        latency.SCENARIO,
-        cache.SCENARIO,
-        contention.SCENARIO,
-        training.SCENARIO,
-        *peers.SCENARIOS,
-    )
+    for module in _MODULES
+    for scenario in (module.SCENARIOS if module in _GROUPS else (module.SCENARIO,))
 }
-# What is measured when nothing is named: work that releases the GIL, and work that holds it.
-DEFAULT = (pillow.SCENARIO.name, text.SCENARIO.name)
-GROUPS: dict[str, str] = {group.NAME: group.DESCRIPTION for group in (nvimgcodec, augment, raw, peers)}
+GROUPS: dict[str, str] = {group.NAME: group.DESCRIPTION for group in _GROUPS}
+DEFAULT = ("pillow", "text")
+"""What is measured when nothing is named: work that releases the GIL, and work that holds it."""
 
 
 def find(name: str) -> Scenario:
-    """Return a scenario by its name, also one that no command line names; raises KeyError.
+    """Return the scenario of this name; raises KeyError.
 
-    "module:NAME" is one that another module makes (evaluation/trust).
+    Besides SCENARIOS it finds those that no command line names: the user's dataset, and "module:NAME", which another
+    module makes (evaluation/trust).
     """
     module, elsewhere, attribute = name.partition(":")
     if elsewhere:
         return getattr(importlib.import_module(module), attribute)
-    return {**SCENARIOS, **{each.name: each for each in (own.SCENARIO, own.LOOK)}}[name]
+    return {**SCENARIOS, own.SCENARIO.name: own.SCENARIO, own.LOOK.name: own.LOOK}[name]
 
 
 def members(name: str) -> list[Scenario]:
-    """The scenarios that a name on the command line stands for: one, a group's, or all; none if unknown."""
+    """Return the scenarios that a name on the command line stands for: one, a group's, or all; [] if unknown."""
     return [each for each in SCENARIOS.values() if name and name in ("all", each.group, each.name)]
