@@ -1,33 +1,30 @@
-"""Batches that fit: into memory, and for worker processes into /dev/shm.
+"""The batch size that fits into memory, and for worker processes into /dev/shm.
 
-torch's worker processes hand batches over in shared memory. When /dev/shm is full, writing
-to it raises no error but kills the process with a bus error; Docker gives a container 64 MB.
-So the batch size is chosen before anything is measured, the same for all candidates.
+torch's worker processes hand batches over in shared memory. When /dev/shm is full, writing to it raises no error but
+kills the process with a bus error (mmap(2), SIGBUS); Docker gives a container 64 MB. So the batch size is chosen
+before anything is measured, the same for all candidates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
-
-T = TypeVar("T")
 
 MIB = 1024 * 1024
-# Interpreter with torch: the consumer, and what each worker process adds to it.
+# The consumer, which is an interpreter with torch, and what each worker process adds.
 CONSUMER_BYTES = 500 * MIB
 WORKER_BYTES = 150 * MIB
-# What is left to everybody else.
+# The rest is left to other processes.
 USABLE = 0.85
 
 
 class DoesNotFit(Exception):
-    """Not even batches of one sample fit; the message says what to raise."""
+    """Raised if not even batches of one sample fit; the message says which limit to raise."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Bytes that a candidate needs at its peak, or that there are."""
+    """Bytes that a candidate needs at its peak, or that the machine has."""
 
     memory: int
     shm: int
@@ -36,34 +33,41 @@ class Demand:
         return Demand(self.memory + other.memory, self.shm + other.shm)
 
     def fits(self, room: Demand) -> bool:
-        """Whether there is room for it."""
+        """True if there is room for it."""
         return self.memory <= room.memory and self.shm <= room.shm
+
+
+def batches_under_way(prefetch_factor: int, workers: int) -> int:
+    """Return how many batches exist at once: prefetched, held by the consumer, and the one that comes next.
+
+    A loader dispatches `prefetch_factor` batches a worker that the consumer does not have yet. The consumer lets go
+    of a batch only when it has the next one. ftloader.iterators.threads keeps as many buffers.
+    """
+    return prefetch_factor * workers + 2
 
 
 def demand(
     batch_bytes: int, workers: int, prefetch_factor: int, queued_per_worker: int = 0, dataset_bytes: int = 0
 ) -> Demand:
-    """What `workers` workers need for batches of `batch_bytes`.
+    """Return the bytes that `workers` workers need at most for batches of `batch_bytes`.
 
-    Finished or in production: prefetch_factor batches a worker; held by the consumer: one, and
-    the one before it, which goes only when the next has come. A worker has besides the samples of
-    one batch that it has not collated yet. Some peers queue more, in their own memory:
-    `queued_per_worker` batches. Of a large dataset the consumer has one copy, a second one while it pickles
-    it for a worker process, and each of these one more.
+    Each worker also has the samples of one batch that it has not collated yet. Some peers queue more batches, in their
+    own memory: `queued_per_worker`. Of a large dataset the consumer has one copy and a second one while it pickles
+    it for a worker process; each worker process has one.
     """
-    shared = batch_bytes * (prefetch_factor * workers + 2)
+    shared = batch_bytes * batches_under_way(prefetch_factor, workers)
     own = batch_bytes * workers * (1 + queued_per_worker)
     copies = dataset_bytes * (2 + workers)
     return Demand(shared + own + copies + CONSUMER_BYTES + WORKER_BYTES * workers, shared)
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """What all trials together may use, on the tightest twin; `memory` as for `fit`."""
+    """Return what all trials together may use, on the twin that has least; `memory` as for `fit`."""
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 
 def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
-    """The candidates in groups that fit into memory at the same time, in the order given; None has room for all."""
+    """Return the candidates in groups that fit into memory at the same time, in order; None has room for all."""
     groups: list[list[T]] = []
     taken = Demand(0, 0)
     for candidate in candidates:
@@ -87,7 +91,7 @@ def fit(
     queued_per_worker: int = 0,
     dataset_bytes: int = 0,
 ) -> tuple[int, list[str]]:
-    """(batch size, warnings): `requested`, halved until it fits every twin.
+    """Return (batch size, warnings): `requested`, halved until it fits every twin.
 
     `memory` is ftrun.environment.memory() by twin. Raises DoesNotFit.
     """
@@ -110,7 +114,7 @@ def fit(
                 )
         if not short:
             break
-        # The first reason names what the user would have to provide for the size asked for.
+        # The first reason says what the requested size would need.
         warnings = warnings or short
         if size == 1:
             raise DoesNotFit("not even batches of one sample fit: " + "; ".join(short))

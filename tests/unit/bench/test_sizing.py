@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
 
 from ftbench.arguments import Options
 from ftbench.plan.candidates import CONFIGS
-from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, demand, fit, room, together
+from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, batches_under_way, demand, fit, room, together
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Notes
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
+from ftloader import DataLoader
 
 SAMPLE = 640 * 408 * 3
 PLENTY = {"available": 10**12, "shm_free": 10**12}
@@ -37,6 +40,35 @@ def test_threads_alone_need_no_shared_memory():
 def test_little_memory():
     size, warnings = fit(512, SAMPLE, 4, 2, True, {"ft": {**PLENTY, "available": 3000 * MIB}})
     assert size < 512 and "memory free" in warnings[0]
+
+
+class Counted:
+    """Sample i is i; `loaded` counts them over all processes."""
+
+    def __init__(self):
+        self.loaded = multiprocessing.get_context("fork").Value("i", 0)
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> int:
+        with self.loaded.get_lock():
+            self.loaded.value += 1
+        return index
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_batches_under_way_are_those_of_the_loader(method):
+    dataset, prefetch_factor, workers = Counted(), 3, 2
+    options = {"num_workers": workers, "prefetch_factor": prefetch_factor, "worker_method": method}
+    batches = iter(DataLoader(dataset, batch_size=4, **options))
+    held = [next(batches), next(batches)]  # one that the consumer holds, and the one that it gets next
+    wanted = 4 * batches_under_way(prefetch_factor, workers)
+    end = time.monotonic() + 60
+    while dataset.loaded.value < wanted and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.3)  # for more than there should be
+    assert dataset.loaded.value == wanted and len(held) == 2
 
 
 class Sources:
