@@ -1,1 +1,1 @@
-"""What scenarios read: generated once, or the user's own."""
+"""The data that scenarios read: generated once, or the user's."""

@@ -1,9 +1,8 @@
-"""The images a scenario decodes: generated once into a cache, or the user's own.
+"""The images a scenario decodes: generated once into a cache, or the user's.
 
-Nothing else writes into the cache. A set of images appears in it by one rename of a
-finished directory, so that an interrupted generation leaves nothing that looks finished
-and two first uses at once do not disturb each other: the first rename wins, and the
-other's identical images are thrown away.
+Nothing else writes into the cache. A set of images appears by one rename of a finished directory. So an interrupted
+generation leaves nothing that looks finished. Of two processes that generate a set at once, the first rename wins, and
+the other's identical images are deleted.
 """
 
 import os
@@ -20,21 +19,21 @@ from ftrun import cgroup
 
 COUNT = 256
 SEED = 20261120
-# Raised whenever the pixels would change, so that no cache serves another version's images.
+# To be raised whenever the pixels change, so that no cache serves another version's images.
 VERSION = 1
 LIMIT_OF_OWN = 2048
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
-# Called with (done, total) after each image; may raise to stop.
 Progress = Callable[[int, int], None]
+"""Called with (done, total) after each image; may raise to stop."""
 
 
 class ImageError(Exception):
-    """The images cannot be used; the message names them and says what to do."""
+    """Raised if images cannot be used; the message names them and says what to do."""
 
 
 def cache_directory() -> Path:
-    """Where generated images are kept: $FT_BENCH_CACHE or the user's cache directory."""
+    """Return the directory of generated files: $FT_BENCH_CACHE, or in the user's cache directory."""
     chosen = os.environ.get("FT_BENCH_CACHE")
     if chosen:
         return Path(chosen)
@@ -44,7 +43,7 @@ def cache_directory() -> Path:
 
 
 def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
-    """The generated JPEGs (synthesis.photograph), made now if the cache has none; raises ImageError as `cached`."""
+    """Return the generated JPEGs (synthesis.photograph), made now if the cache has none; raises as `cached`."""
 
     def write(path: Path, index: int) -> None:
         synthesis.photograph(SEED + index).save(path, "JPEG", **synthesis.JPEG_SETTINGS)
@@ -56,10 +55,9 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
 def cached(
     name: str, suffix: str, count: int, size: int, write: Callable[[Path, int], None], progress: Progress
 ) -> list[Path]:
-    """The `count` files of the set `name` in the cache, made by write(path, index) if it has none.
+    """Return the `count` files of the set `name` in the cache, made by write(path, index) if it has none.
 
-    `size` is about what one takes, in bytes. Raises ImageError if the cache cannot be written or
-    holds an incomplete set.
+    `size` is about the bytes of one file. Raises ImageError if the cache cannot be written or the set is incomplete.
     """
     finished = cache_directory() / name
     if not finished.is_dir():
@@ -68,7 +66,7 @@ def cached(
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=finished.parent) as unfinished:
                 files = [(Path(unfinished, f"{index:04}.{suffix}"), index) for index in range(count)]
                 _in_threads(lambda file: write(*file), files, progress)
-                # mkdtemp keeps a directory to its owner; the cache may be shared.
+                # The cache may be shared, and mkdtemp lets only the owner in.
                 os.chmod(unfinished, 0o755)
                 try:
                     os.rename(unfinished, finished)
@@ -89,7 +87,7 @@ def cached(
 
 
 def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
-    """Results of work(item) in order; on an exception no further item is begun."""
+    """Return the results of work(item) in order; after an exception no further item is started."""
     results = []
     pool = ThreadPoolExecutor(cgroup.usable_cpus())
     try:
@@ -97,15 +95,15 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
             results.append(result)
             progress(number, len(items))
     finally:
-        # Items that wait are dropped, the few that run are finished.
+        # Drop the items that wait, and wait for the few that run.
         pool.shutdown(cancel_futures=True)
     return results
 
 
 def own_images(directory: Path) -> tuple[list[Path], int]:
-    """(The user's images below `directory`, sorted by path, at most LIMIT_OF_OWN; how many there are).
+    """Return the user's images below `directory`, sorted by path, at most LIMIT_OF_OWN, and the number of all.
 
-    Raises ImageError if the directory cannot be read or holds none.
+    Raises ImageError if the directory cannot be read or has no images.
     """
 
     def unreadable(error: OSError) -> None:
@@ -124,7 +122,7 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
 def validate(paths: list[Path], progress: Progress) -> int:
     """Decode every image completely; return how many have to be resized.
 
-    Raises ImageError naming the files that are corrupt, truncated or unreadable.
+    Raises ImageError that names the files that are corrupt, truncated or unreadable.
     """
 
     def check(path: Path) -> tuple[bool, str | None]:
@@ -132,12 +130,12 @@ def validate(paths: list[Path], progress: Progress) -> int:
             with Image.open(path) as image:
                 image.convert("RGB")
                 return image.size != (synthesis.WIDTH, synthesis.HEIGHT), None
-        # Decoders raise what they like on hostile bytes; every kind means "cannot be used".
+        # Decoders may raise anything on hostile bytes. All of it means that the image cannot be used.
         except Exception as error:
             return False, f"{path}: {error}"
 
     with warnings.catch_warnings():
-        # A very large photograph is slow, not an attack: it is the user's own.
+        # A very large photograph of the user's is slow, not an attack.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         results = _in_threads(check, paths, progress)
     broken = [problem for _, problem in results if problem]

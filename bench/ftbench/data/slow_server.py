@@ -1,12 +1,12 @@
 """A web server that answers late, in a process of its own: remote storage without a network.
 
-``python -m ftbench.data.slow_server 0.05 100000`` listens on a free port of 127.0.0.1, prints
-it, and serves ``/samples/I``: 100,000 bytes that only depend on I. The first byte of every answer leaves
-0.05 seconds after its request has come, however many connections wait, as with a store that is far away
-and never busy. HTTP/1.1 with GET, one request at a time on a persistent connection, which is what fsspec reads with.
+``python -m ftbench.data.slow_server 0.05 100000`` listens on a free port of 127.0.0.1, prints the port, and serves
+``/samples/I``: 100,000 bytes that depend on I alone. The first byte of every answer leaves 0.05 s after the request
+came, however many connections wait, as with a store that is far away and never busy. It speaks what fsspec uses:
+HTTP/1.1 with GET, one request at a time on a persistent connection.
 
-The process is one event loop in one thread. It ends with its standard input, whose other end the
-process holds that started it, and by the kernel with that process.
+The process is one event loop in one thread. It ends when its standard input is closed, whose other end the parent
+process holds, and with the parent.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from typing import NamedTuple
 
 from ftrun.parent_death import die_with_parent
 
-# Samples that are kept once made: no more than this in all.
+# Bytes of finished samples that are kept.
 KEPT_BYTES = 256 << 20
 
 _PATH = re.compile(r"/samples/(\d{1,9})")
 
 
 def content(number: int, size: int) -> bytes:
-    """Sample `number`: `size` bytes that no compressor makes smaller, the same everywhere."""
+    """Return sample `number`: `size` incompressible bytes, the same everywhere."""
     return hashlib.shake_128(f"sample {number}".encode()).digest(size)
 
 
 def _answer(head: bytes, sample: Callable[[int], bytes]) -> tuple[str, bytes]:
-    """(status, body) for a request's head."""
+    """Return (status, body) for a request's head."""
     try:
         method, target, _ = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
     except ValueError:
@@ -50,7 +50,7 @@ async def _serve(delay: float, size: int) -> None:
     sample = functools.lru_cache(max(1, KEPT_BYTES // size))(lambda number: content(number, size))
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Who goes away, or sends no end of a request's head.
+        # For clients that disconnect, or send a head without an end.
         with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -83,9 +83,9 @@ class SlowServer(NamedTuple):
 
 @contextlib.contextmanager
 def slow_server(delay: float, size: int) -> Iterator[SlowServer]:
-    """A server that answers `delay` seconds late with samples of `size` bytes; it ends with the context.
+    """Run a server that answers `delay` seconds late with samples of `size` bytes, until the context ends.
 
-    Raises RuntimeError if it does not start; the reason is on stderr then, which it shares.
+    Raises RuntimeError if the server does not start. It has written the reason to stderr, which it shares.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "ftbench.data.slow_server", str(delay), str(size)],
@@ -100,7 +100,7 @@ def slow_server(delay: float, size: int) -> Iterator[SlowServer]:
             raise RuntimeError(f"the server of remote samples did not start: {line or 'see above'}")
         yield SlowServer(process.pid, f"http://127.0.0.1:{line}")
     finally:
-        # It has nothing to lose, and forked workers that are still there hold its standard input open.
+        # It loses nothing, and forked workers that are still alive hold its standard input open.
         process.kill()
         process.wait()
         process.stdin.close()

@@ -1,11 +1,9 @@
-"""What scenarios read: generated once into a cache, or the user's own; for some, nothing.
+"""The files that scenarios read: generated once into a cache, or the user's.
 
-The cache is shared by the controller and its trials, in another container too, so a source is made by
-the controller and named to the trials by its paths.
+The controller makes a source and names its paths to the trials, with which it shares the cache, in containers too.
 
-Beside images, what is generated are scientific samples as detectors write them: 16-bit values that no compressor makes
-smaller. Shards hold samples of any size one after the other, without a header; a record is a pickle of one sample with
-what was found in it.
+Generated are images, and scientific samples as detectors write them: 16-bit values that cannot be compressed. Shards
+hold samples of any size back to back, without a header. A record is a pickle of one sample and the peaks in it.
 """
 
 import pickle
@@ -17,7 +15,7 @@ import numpy as np
 from ftbench.data import images
 
 MIB = 1024 * 1024
-# Few enough for any page cache: where the cache is warm, what is measured is not the disk.
+# Few enough for any page cache, so that a warm cache is not the disk.
 SHARDS, SHARD_BYTES = 4, 64 * MIB
 # One record: 4 MiB of values, and a list of (row, column, intensity) of the peaks in it.
 RECORDS, RECORD_SHAPE, PEAKS = 24, (2048, 1024), 2000
@@ -26,12 +24,12 @@ SEED = 20261122
 ARRAY_SHAPE, ARRAY_SEED = (1024, 1024), 20261121
 VERSION = 1
 
-# Begins a step with a title; returns its progress callback.
 Step = Callable[[str], images.Progress]
+"""Starts a step with a title; returns its progress callback."""
 
 
 def default_arrays(progress: images.Progress, count: int = RECORDS) -> list[Path]:
-    """The generated files of ARRAY_SHAPE float32 values, row after row without a header; as `default_shards`."""
+    """Return the generated files of ARRAY_SHAPE float32 values, without a header; raises as images.cached."""
     rows, columns = ARRAY_SHAPE
 
     def write(path: Path, index: int) -> None:
@@ -42,7 +40,7 @@ def default_arrays(progress: images.Progress, count: int = RECORDS) -> list[Path
 
 
 def default_shards(progress: images.Progress, count: int = SHARDS, size: int = SHARD_BYTES) -> list[Path]:
-    """The generated shards, `count` files of `size` random bytes; made, and raises ImageError, as images.cached."""
+    """Return the generated shards, `count` files of `size` random bytes; raises as images.cached."""
 
     def write(path: Path, index: int) -> None:
         path.write_bytes(np.random.default_rng([SEED, index]).bytes(size))
@@ -51,9 +49,9 @@ def default_shards(progress: images.Progress, count: int = SHARDS, size: int = S
 
 
 def default_records(progress: images.Progress, count: int = RECORDS) -> list[Path]:
-    """The generated records, `count` pickles of {"number", "image", "peaks"}; as `default_shards`.
+    """Return the generated records, `count` pickles of {"number", "image", "peaks"}; raises as images.cached.
 
-    The image is an int16 array of RECORD_SHAPE, the peaks a list of PEAKS tuples (row, column, intensity).
+    The image is an int16 array of RECORD_SHAPE, the peaks are a list of PEAKS tuples (row, column, intensity).
     """
     rows, columns = RECORD_SHAPE
 
@@ -69,7 +67,7 @@ def default_records(progress: images.Progress, count: int = RECORDS) -> list[Pat
     return images.cached(name, "pickle", count, 4 * MIB + 50_000, write, progress)
 
 
-# What makes the files that scenarios generate beside images, by the name of their source; raises ImageError.
+# Functions that make generated files other than images, by the name of the source.
 GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
     "arrays": default_arrays,
     "shards": default_shards,
@@ -78,14 +76,14 @@ GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
 
 
 class Sources:
-    """The sources of a run, each made when the first scenario asks for it. Used by one thread."""
+    """Sources of a run, each made when the first scenario needs it. Used by one thread."""
 
     def __init__(self, data: Path | None, step: Step, warn: Callable[[str], None]):
         self._data, self._step, self._warn = data, step, warn
         self._made: dict[str, tuple[list[str], dict]] = {}
 
     def get(self, name: str) -> tuple[list[str], dict]:
-        """(paths, description as in results.json) of "images", "nothing" or one of GENERATED.
+        """Return (paths, description as in results.json) of "images", "nothing" or one of GENERATED.
 
         Raises ImageError if they cannot be read or made.
         """

@@ -1,12 +1,14 @@
 """Synthetic photographs: images that cost a JPEG decoder what real photographs cost.
 
-Decoding time depends on the statistics that photographs share: amplitude spectra that
-fall as 1/f^a (Field, "Relations between the statistics of natural images", JOSA A 4,
-1987), edges from objects that occlude each other with a power law of sizes, the "dead
-leaves" model (Lee, Mumford, Huang, "Occlusion models for natural images", IJCV 41, 2001),
-large smooth regions beside textured ones, little chroma detail, and sensor noise. The
-constants were fitted against photographs resized to the same size and saved with the same
-settings; tests/unit/bench/test_image_realism.py holds them to within 20%.
+Decoding time depends on the statistics that photographs share:
+
+- amplitude spectra that fall as 1/f^a (Field, "Relations between the statistics of natural images", JOSA A 4, 1987);
+- edges of objects that occlude each other, with a power law of sizes: the "dead leaves" model (Lee, Mumford, Huang,
+  "Occlusion models for natural images", IJCV 41, 2001);
+- large smooth regions next to textured ones, little chroma detail, and sensor noise.
+
+The constants were fitted against photographs resized to the same size and saved with the same settings;
+tests/unit/bench/test_image_realism.py holds them to within 20%.
 """
 
 import functools
@@ -26,10 +28,10 @@ NOISE = 0.4
 
 @functools.cache
 def _fields(kind: str) -> np.ndarray:
-    """A few fields of unit variance with 1/f^slope amplitude spectra, (n, HEIGHT, WIDTH) float32.
+    """Return a few fields of unit variance with 1/f^slope amplitude spectra, (n, HEIGHT, WIDTH) float32.
 
-    Fourier transforms would be most of the work, and a field that is shifted (they are periodic)
-    and mirrored is as good as a new one, so that all photographs draw from these.
+    All photographs draw from these, since Fourier transforms would be most of the work. The fields are periodic, so one
+    that is shifted and mirrored is as good as new.
     """
     slopes = {"luminance": (0.9, 1.0, 1.1, 1.2, 1.3), "chroma": (1.4,) * 4, "shading": (2.0,) * 3, "noise": (0.0,) * 3}[
         kind
@@ -49,14 +51,14 @@ def _fields(kind: str) -> np.ndarray:
 
 
 def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
-    """One of the fields, shifted and mirrored at random."""
+    """Return one of the fields, shifted and mirrored at random."""
     fields = _fields(kind)
     field = fields[rng.integers(len(fields))][:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
     return np.roll(field, (rng.integers(HEIGHT), rng.integers(WIDTH)), axis=(0, 1))
 
 
 def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
-    """Occluding shapes: their colours (RGB), and how textured each one is (L)."""
+    """Draw occluding shapes: their colours (RGB), and the strength of each one's texture (L)."""
     # A few related, muted hues at any brightness: photographs are seldom colourful.
     grey = rng.uniform(40, 200, size=(6, 1))
     palette = grey + rng.normal(0, 22, size=(6, 3))
@@ -67,7 +69,7 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
     count = round(LEAVES * rng.lognormal(0, 0.6))
     u = rng.random(count)
     radii = (SMALLEST**-2 - u * (SMALLEST**-2 - LARGEST**-2)) ** -0.5
-    radii[:12] = rng.uniform(120, LARGEST, len(radii[:12]))  # the far ones fill the picture
+    radii[:12] = rng.uniform(120, LARGEST, len(radii[:12]))  # the far shapes fill the picture
     for radius in radii:
         centre = rng.random(2) * (WIDTH, HEIGHT)
         corners = int(rng.integers(5, 24))
@@ -86,7 +88,7 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
 
 
 def photograph(seed: int) -> Image.Image:
-    """The RGB picture, WIDTH x HEIGHT, that belongs to a seed."""
+    """Return the RGB picture, WIDTH x HEIGHT, of a seed."""
     rng = np.random.default_rng(seed)
     colours, textures = _leaves(rng)
     focus = rng.uniform(0.7, 1.8)
@@ -96,7 +98,7 @@ def photograph(seed: int) -> Image.Image:
     luminance = _field(rng, "luminance") * strength
     blue, red = (_field(rng, "chroma") * CHROMA_TEXTURE for _ in range(2))
     shading = _field(rng, "shading") * 12
-    # Chroma detail in RGB: green takes what keeps the luminance as it is.
+    # Chroma detail in RGB: green is chosen so that luminance stays as it is.
     for channel, tint in enumerate((red, -0.5 * red - 0.2 * blue, blue)):
         detail = (luminance + tint) * contrast
         picture[..., channel] += shading + detail + _field(rng, "noise") * NOISE

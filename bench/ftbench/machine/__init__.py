@@ -1,1 +1,1 @@
-"""What the machine does meanwhile: its load and other disturbance, CPU time, the page cache."""
+"""The state of the machine: its load and other disturbance, CPU time and memory of processes, the page cache."""

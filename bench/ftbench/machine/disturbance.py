@@ -1,9 +1,8 @@
-"""What else the machine did while a trial ran: other processes, other virtual machines, the cgroup's quota.
+"""Disturbances of a trial: other processes, other virtual machines, and the control group's quota.
 
-Read where the trial runs (the server's container, if it is one), from counters of the kernel that cost
-nothing while nobody looks: /proc/stat (proc_stat(5): time of each CPU by kind), cpu.stat of the control
-groups (Documentation/admin-guide/cgroup-v2.rst) and getrusage(2) for what the trial itself took. What
-is not there to read is None, never zero.
+They are read where the trial runs, from counters of the kernel that cost nothing between readings: /proc/stat
+(proc_stat(5), time of each CPU by kind), cpu.stat of the control groups (Documentation/admin-guide/cgroup-v2.rst), and
+getrusage(2) for the trial itself. A counter that cannot be read is None, never zero.
 """
 
 import contextlib
@@ -18,13 +17,13 @@ from typing import Annotated, TypedDict
 from ftbench.machine.usage import own_seconds
 from ftrun import cgroup
 
-# From these on a round is marked, each a part of the CPU time that the benchmark could have used. Kernel
-# threads and an idle desktop stay below 2%; two equal trials were seen to differ by the part that others took.
+# Thresholds above which a round is marked, as parts of the CPU time that the benchmark could have used. Kernel threads
+# and an idle desktop stay below 2%. Two equal trials were seen to differ by the part that others took.
 OTHERS = 0.05
 STOLEN = 0.02
-# Of a trial's time: with any throttling at all, all threads stand still at once.
+# As a part of the trial's time: with any throttling, all threads stand still at once.
 THROTTLED = 0.01
-# The kernel counts in ticks of 1/100 s, one on each CPU at each end; less cannot be told.
+# The kernel counts in ticks of 1/100 s, so less cannot be seen.
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -35,17 +34,17 @@ class Counters:
     at: float
     """time.monotonic()"""
     busy: float | None
-    """Of all processes on the CPUs that this process may use."""
+    """CPU time of all processes on the CPUs that this process may use."""
     stolen: float | None
-    """That the hypervisor gave to others instead of those CPUs."""
+    """Time of those CPUs that the hypervisor gave to other machines."""
     throttled: float | None
-    """That the tightest control group stood still for its quota."""
+    """Time that the tightest control group stood still for its quota."""
     own: float
-    """Of this process and the children it has waited for, with theirs."""
+    """CPU time of this process and the children it has waited for, with theirs."""
 
 
 def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None, float | None]:
-    """(busy, stolen) seconds of these CPUs; None where /proc/stat has no such lines or counts nothing."""
+    """Return (busy, stolen) seconds of these CPUs; None where /proc/stat has no such lines or counts nothing."""
     busy = stolen = 0.0
     names = {f"cpu{number}" for number in cpus}
     for line in (cgroup.read(proc / "stat") or "").splitlines():
@@ -54,23 +53,26 @@ def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None,
             user, nice, system, _idle, _iowait, irq, softirq, steal = (int(f) * TICK for f in fields[:8])
             busy += user + nice + system + irq + softirq
             stolen += steal
-    # Some sandboxes show the lines with nothing but zeros.
+    # Some sandboxes show lines of zeros.
     return (busy, stolen) if busy else (None, None)
 
 
 def counters() -> Counters:
-    """The counters now."""
+    """Read the counters."""
     busy, stolen = cpu_times(os.sched_getaffinity(0))
     return Counters(time.monotonic(), busy, stolen, cgroup.throttled_seconds(), own_seconds())
 
 
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
-    """What happened between two looks, for results.json: seconds, and CPUs as means over them.
+    """Return what happened between two readings, for results.json: seconds, and CPUs as means over them.
 
-    `own_cpus` were used by the trial (and who started it), `other_cpus` by other processes on the CPUs that
-    the trial may use, `stolen_cpus` were given to other virtual machines; `throttled_seconds` the control
-    group stood still. `living` are seconds that a child used meanwhile which has not been waited for yet;
-    negative, if it has been, those that it had used before.
+    - own_cpus: used by the trial and the process that started it;
+    - other_cpus: used by other processes on the CPUs that the trial may use;
+    - stolen_cpus: given to other virtual machines;
+    - throttled_seconds: the control group stood still.
+
+    `living` corrects own_cpus for a child. If it has not been waited for yet: the seconds it used in between. If it has
+    been: minus the seconds it had used before.
     """
     seconds = max(after.at - before.at, TICK)
     own = max(0.0, after.own - before.own + living) / seconds
@@ -80,7 +82,7 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
         return None if a is None or b is None else max(0.0, b - a)
 
     busy, stolen, throttled = difference("busy"), difference("stolen"), difference("throttled")
-    # What belongs to nobody else may come out slightly below zero, counted in ticks.
+    # Counted in ticks, the difference may come out slightly below zero.
     return {
         "seconds": round(seconds, 3),
         "own_cpus": round(own, 3),
@@ -91,7 +93,7 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
 
 
 def together(parts: Sequence[Mapping]) -> dict:
-    """What several stretches of time were like (`between`): CPUs as means over all of them, seconds as sums."""
+    """Combine several results of `between`: CPUs as means over all of them, seconds as sums."""
 
     def mean(name: str) -> float | None:
         values = [(part[name], part["seconds"]) for part in parts if part[name] is not None]
@@ -110,7 +112,7 @@ def together(parts: Sequence[Mapping]) -> dict:
 class State(TypedDict):
     """The machine between rounds."""
 
-    # What is said of each field stands in the JSON schema of results.json (ftbench.document.model).
+    # The fields' descriptions are part of the JSON schema of results.json.
     load: Annotated[
         list[Annotated[float, {"minimum": 0}]] | None,
         {"minItems": 3, "maxItems": 3},
@@ -126,7 +128,7 @@ class State(TypedDict):
 
 
 def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
-    """The state of the machine now."""
+    """Return the state of the machine now."""
     try:
         load = [round(value, 2) for value in os.getloadavg()]
     except OSError:
@@ -144,7 +146,7 @@ def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
 
 
 def _frequency() -> float | None:
-    """The mean of the CPUs that may be used, in MHz; None if the system does not say."""
+    """Return the mean frequency of the usable CPUs (MHz); None if the system does not say."""
     import psutil
 
     each: list = []
@@ -161,13 +163,13 @@ def _turbo(sys: Path) -> bool | None:
 
 
 def of_round(before: State, after: State, trials: Mapping[str, Mapping]) -> dict:
-    """A round's disturbance for results.json; `trials` are those of `together`, by candidate."""
+    """Return a round's disturbance for results.json; `trials` has the result of `together` by candidate."""
     found = {"before": before, "after": after, **together(list(trials.values()))}
     return {**found, "marks": marks(found, before["affinity"])}
 
 
 def marks(found: Mapping, usable: float) -> list[str]:
-    """What disturbed a round or a trial, in words with figures; none if nothing reached its threshold."""
+    """Return what disturbed a round or a trial, in words with figures; [] if nothing reached its threshold."""
     result = []
     cpus = f"of {usable:g} CPU{'s' if usable != 1 else ''}"
     if found["other_cpus"] is not None and found["other_cpus"] > OTHERS * usable:
@@ -182,7 +184,7 @@ def marks(found: Mapping, usable: float) -> list[str]:
 
 
 def warning(scenario: str, rounds: Sequence[Mapping]) -> str | None:
-    """What a report has to say of a scenario's disturbed rounds (as in results.json); None if there are none."""
+    """Return the report's warning about a scenario's disturbed rounds (as in results.json); None without any."""
     marked = [one for one in rounds if one["disturbance"]["marks"]]
     if not marked:
         return None
@@ -194,7 +196,7 @@ def warning(scenario: str, rounds: Sequence[Mapping]) -> str | None:
 
 
 def about_machine(before: State) -> list[str]:
-    """What a run's first state says about the machine that makes figures vary, for the report's warnings."""
+    """Return the report's warnings about settings of the machine that make figures vary, by a run's first state."""
     result = []
     if before["governor"] not in (None, "performance"):
         result.append(

@@ -1,9 +1,8 @@
 """The kernel's page cache: dropping files from it, and how much of a file it holds.
 
-Dropping needs no privilege: posix_fadvise(2) with POSIX_FADV_DONTNEED lets go of a file's clean
-pages, which is a request that some file systems ignore (tmpfs keeps its files nowhere else). How
-much is left is what mincore(2) says. Linux only; the functions hold nothing and may be called by
-any thread.
+Dropping needs no privilege: posix_fadvise(2) with POSIX_FADV_DONTNEED requests that a file's clean pages are dropped.
+Some file systems ignore it (tmpfs keeps its files nowhere else). mincore(2) says how much is left. Linux only. Any
+thread may call the functions, which keep no state.
 """
 
 import ctypes
@@ -14,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PROBE_BYTES = 1 << 20
-# What may be left of a file that counts as dropped: the kernel may keep a few pages that are in use.
+# The part of a dropped file that may be left: the kernel may keep a few pages that are in use.
 LEFT_OVER = 0.05
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -22,7 +21,7 @@ _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctype
 
 
 class NotDropped(Exception):
-    """A file is still in the page cache; the message says where, and what to do."""
+    """Raised if files are still in the page cache; the message says where and why."""
 
 
 def drop(path: str | Path) -> None:
@@ -37,16 +36,16 @@ def drop(path: str | Path) -> None:
 
 
 def resident(path: str | Path) -> float | None:
-    """The part of a file that is in the page cache, from 0 to 1 (0 for an empty file); raises OSError.
+    """Return the part of a file that is in the page cache, from 0 to 1 (0 for an empty file); raises OSError.
 
-    None where the kernel does not say: since Linux 5.2 it tells only who may write to a file.
+    None if this process may not write to the file: since Linux 5.2 the kernel then does not say.
     """
     if not os.access(path, os.W_OK):
         return None
     with open(path, "r+b") as file:
         if os.fstat(file.fileno()).st_size == 0:
             return 0.0
-        # Writable, because ctypes gives no address of memory that is not; nothing is written.
+        # Writable, because ctypes gives no address of read-only memory; nothing is written.
         with mmap.mmap(file.fileno(), 0) as memory:
             pages = -(-len(memory) // mmap.PAGESIZE)
             found = (ctypes.c_ubyte * pages)()
@@ -56,14 +55,14 @@ def resident(path: str | Path) -> float | None:
                     number = ctypes.get_errno()
                     raise OSError(number, os.strerror(number), str(path))
             finally:
-                del first  # or the mapping could not be closed
+                del first  # or the mapping cannot be closed
             return sum(page & 1 for page in found) / pages
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:
-    """Drop the files; return the part of them that is left, as far as the kernel says.
+    """Drop the files; return the mean part of them that is left, as far as the kernel says.
 
-    Files have equal weight. Raises NotDropped if that is more than LEFT_OVER.
+    Raises NotDropped if that is more than LEFT_OVER.
     """
     paths = list(paths)
     for path in paths:
@@ -80,9 +79,9 @@ def drop_all(paths: Iterable[str | Path]) -> float:
 
 
 def why_not_droppable(directory: Path) -> str | None:
-    """Why files in a directory (or its nearest parent that exists) cannot be dropped; None if they can.
+    """Return why files in a directory (or its nearest parent that exists) cannot be dropped; None if they can.
 
-    Tries it with a file of its own, where it may make one.
+    Tries it with a temporary file there.
     """
     while not directory.is_dir():
         directory = directory.parent
@@ -92,7 +91,7 @@ def why_not_droppable(directory: Path) -> str | None:
             probe.flush()
             drop_all([probe.name])
     except OSError:
-        return None  # a directory that is not ours to write; the kernel will not tell of its files either
+        return None  # not writable, so the kernel does not say either what is left of its files
     except NotDropped:
         return (
             f"the file system of {directory} keeps its files in memory, so nothing can be read from a disk there; "

@@ -1,4 +1,4 @@
-"""What a process with its workers uses: CPU time and memory."""
+"""CPU time and memory of a process with its workers."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ MIB = 1024 * 1024
 
 
 def own_seconds() -> float:
-    """CPU time of this process and the children it has waited for, with theirs."""
+    """Return the CPU time of this process and the children it has waited for, with theirs (s)."""
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in usage)
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and its descendants so far, those that run and those that have ended."""
+    """Return the CPU time of this process and all its descendants so far, ended ones included (s)."""
     import psutil
 
     used = own_seconds()
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            used += sum(child.cpu_times()[:4])  # its own and its children's, user and system
+            used += sum(child.cpu_times()[:4])  # user and system, of itself and its ended children
     return used
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Memory of a process tree, MiB."""
+    """Memory of a process tree (MiB)."""
 
     pss: float
-    """Proportional set sizes: what processes share is divided among them, so that the sum counts it once.
+    """Proportional set sizes: memory that processes share is divided among them, so that the sum counts it once.
 
-    The pages of files (libraries, mostly) are counted as if nobody but the tree had mapped them. Other trials
-    may be alive, and their share of the same libraries says nothing about this one.
+    Pages of files (libraries, mostly) count as if only the tree had mapped them, since the share of other trials that
+    may be alive says nothing about this one.
     """
     uss: float
-    """Unique set sizes: what no other process has, and the end of the process would free."""
+    """Unique set sizes: memory that no other process has, and that the end of the process would free."""
 
 
 def tree_usage() -> Usage:
-    """The memory of this process and all its descendants now."""
+    """Return the memory of this process and all its descendants now."""
     import psutil
 
     me = psutil.Process()
@@ -53,16 +53,16 @@ def tree_usage() -> Usage:
             pss, mapped, uss = _look(process)
         except psutil.NoSuchProcess:
             continue
-        # Workers map what the process that started them does, or less.
+        # Workers map the files that their parent maps, or fewer.
         own, files, unique = own + pss, max(files, mapped), unique + uss
     return Usage((own + files) / MIB, unique / MIB)
 
 
 def _look(process) -> tuple[int, int, int]:
-    """(PSS without the pages of files, all pages of files that it has mapped, USS) of a psutil.Process, bytes.
+    """Return (PSS without pages of files, all mapped pages of files, USS) of a psutil.Process, in bytes.
 
-    Where the kernel does not tell files apart (before Linux 5.3, some sandboxes), PSS is with them and there are none.
-    Raises psutil.NoSuchProcess if it has ended.
+    Where the kernel does not tell pages of files apart (before Linux 5.3, some sandboxes), PSS includes them, and they
+    count as 0. Raises psutil.NoSuchProcess if the process has ended.
     """
     directory = Path(f"/proc/{process.pid}")
     try:

@@ -1,1 +1,1 @@
-"""What happens inside a trial: the loaders, and what is measured of them."""
+"""The work inside a trial: the loaders and the measurements."""

@@ -1,7 +1,7 @@
-"""Augmentations of pictures for training a classifier, with NumPy and Pillow and this project's sample_rng.
+"""Augmentations of pictures for training a classifier, with NumPy, Pillow and ftloader.sample_rng.
 
-Every random number belongs to its sample (ftloader.sample_rng), so that the same pictures come out with
-any number of workers, threads or processes. Imported by trials alone.
+Every random number belongs to its sample, so any number of workers, threads or processes gives the same pictures.
+Only trials import this module.
 """
 
 import io
@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from ftloader import DataLoader, sample_rng
 
 SIDE = 224
-# The mean and the deviation of ImageNet's pixels, which most trained networks expect to be taken off.
+# The mean and deviation of ImageNet's pixels, by which most trained networks expect pictures to be standardised.
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 FILL = tuple(round(255 * float(value)) for value in MEAN)
@@ -25,7 +25,7 @@ MARGIN = 64
 
 
 def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """A part of the picture, 25% to 100% of its area, 3:4 to 4:3, as SIDE x SIDE; mirrored half of the time.
+    """Crop 25% to 100% of the area, 3:4 to 4:3, to SIDE x SIDE; mirror half of the pictures.
 
     Inception's crop: Szegedy et al., "Going Deeper with Convolutions", CVPR 2015.
     """
@@ -39,14 +39,14 @@ def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
 
 
 def random_affine(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """The picture turned by up to 30 degrees, moved by up to 10%, scaled by 0.8 to 1.2, sheared by up to 10 degrees."""
+    """Rotate by up to 30 degrees, move by up to 10%, scale by 0.8 to 1.2, shear by up to 10 degrees."""
     turn, shear = np.radians(random.uniform(-30, 30)), math.tan(np.radians(random.uniform(-10, 10)))
     scale = random.uniform(0.8, 1.2)
     centre = np.array([image.width, image.height]) / 2
     moved = centre * (1 + 0.2 * random.uniform(-1, 1, 2))
     cos, sin = math.cos(turn), math.sin(turn)
     there = scale * np.array([[cos, -sin], [sin, cos]]) @ np.array([[1, shear], [0, 1]])
-    # Pillow asks where a pixel comes from.
+    # Pillow takes the map from the new picture to the old.
     back = np.linalg.inv(there)
     offset = centre - back @ moved
     matrix = (*back[0], offset[0], *back[1], offset[1])
@@ -56,12 +56,12 @@ def random_affine(image: Image.Image, random: np.random.Generator) -> Image.Imag
 
 
 def random_blur(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """The picture through a Gaussian blur of up to 2 pixels."""
+    """Blur by a Gaussian of up to 2 pixels."""
     return image.filter(ImageFilter.GaussianBlur(random.uniform(0.1, 2)))
 
 
 def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Brightness, contrast and saturation of (height, width, 3) float32 in 0 to 1, each by 0.6 to 1.4."""
+    """Scale brightness, contrast and saturation of (height, width, 3) float32 in 0 to 1, each by 0.6 to 1.4."""
     brightness, contrast, saturation = random.uniform(0.6, 1.4, 3).astype(np.float32)
     pixels = pixels * brightness
     pixels = (pixels - pixels.mean()) * contrast + pixels.mean()
@@ -70,12 +70,12 @@ def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarra
 
 
 def add_noise(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The pixels with normal noise of up to 4% of their range."""
+    """Add normal noise of up to 4% of the range."""
     return pixels + random.standard_normal(pixels.shape, np.float32) * np.float32(random.uniform(0, 0.04))
 
 
 def random_erasing(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The pixels with a rectangle of 2% to 20% of the area painted over, in place (Zhong et al., AAAI 2020)."""
+    """Paint over a rectangle of 2% to 20% of the area, in place (Zhong et al., AAAI 2020)."""
     height, width, _ = pixels.shape
     area, aspect = height * width * random.uniform(0.02, 0.2), math.exp(random.uniform(-1, 1))
     tall = min(height - 1, round(math.sqrt(area / aspect)))
@@ -86,12 +86,12 @@ def random_erasing(pixels: np.ndarray, random: np.random.Generator) -> np.ndarra
 
 
 def light(image: Image.Image, random: np.random.Generator) -> np.ndarray:
-    """A random crop, mirrored or not: (SIDE, SIDE, 3) float32 in 0 to 1."""
+    """Return a random crop, mirrored or not: (SIDE, SIDE, 3) float32 in 0 to 1."""
     return np.asarray(random_crop(image, random), np.float32) / np.float32(255)
 
 
 def heavy(image: Image.Image, random: np.random.Generator) -> np.ndarray:
-    """All of the above: (SIDE, SIDE, 3) float32 about 0 to 1."""
+    """Apply all of the above: (SIDE, SIDE, 3) float32 of about 0 to 1."""
     image = random_blur(random_crop(random_affine(image, random), random), random)
     pixels = random_colours(np.asarray(image, np.float32) / np.float32(255), random)
     return random_erasing(add_noise(pixels, random), random)
@@ -101,7 +101,7 @@ AUGMENTATIONS = {"light": light, "heavy": heavy}
 
 
 class Augmented:
-    """Decoded by Pillow, augmented, standardised: sample i is a (3, 224, 224) float32 array."""
+    """Dataset of augmented and standardised images: sample i is a (3, 224, 224) float32 array."""
 
     def __init__(self, paths: list[str], amount: str):
         self._paths, self._augment = tuple(paths), AUGMENTATIONS[amount]
@@ -117,7 +117,7 @@ class Augmented:
 
 
 def picture(paths: list[str], amount: str, seed: int) -> bytes:
-    """The beginning of every candidate's first batch as a PNG: each image as it is, and augmented below."""
+    """Draw the start of every candidate's first batch as a PNG: each image, and its augmentation below."""
     paths = paths[:PICTURED]
     originals = []
     for path in paths:
@@ -133,13 +133,13 @@ def picture(paths: list[str], amount: str, seed: int) -> bytes:
         for column, image in enumerate(images):
             small = image.resize((THUMBNAIL - 2, THUMBNAIL - 2), Image.Resampling.BILINEAR)
             sheet.paste(small, (MARGIN + column * THUMBNAIL + 1, row * THUMBNAIL + 1))
-    # A palette's 256 colours are enough to look at, in a quarter of the bytes.
+    # A palette of 256 colours takes a quarter of the bytes.
     sheet.quantize(256).save(png := io.BytesIO(), "PNG", optimize=True)
     return png.getvalue()
 
 
 def first_batch(dataset: Augmented, batch_size: int, seed: int) -> Any:
-    """The first batch of a new loader over the dataset, without workers."""
+    """Return the first batch of a new loader without workers."""
     import torch
 
     torch.manual_seed(seed)

@@ -1,7 +1,7 @@
-"""The loop that no loader can beat without doing less: threads that take samples, and nothing else.
+"""The loop without a loader: threads that load samples, and nothing else. No loader can be faster and do as much.
 
-No batch is built and nothing is handed over; a consumer only learns that the samples of a batch are
-done. What a loader adds to this (collation, memory, queues, order) is its cost.
+No batch is built and nothing is handed over: the consumer only learns that the samples of a batch are done. What a
+loader adds (collation, memory, queues, order) is its cost.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ftbench.measure import checksums
 
 
 class BareLoop:
-    """Threads that call `dataset[i]` for i = 0, 1, 2, ... (beginning again at the dataset's end).
+    """Threads that call `dataset[i]` for i = 0, 1, 2, ..., starting again at the dataset's end.
 
-    Of the samples of the first batch of the first pass all is kept; of others the rows that are checked
-    (ftbench.measure.checksums). Used by one thread, its consumer.
+    The samples of the very first batch are kept whole; of others only the checked rows (ftbench.measure.checksums).
+    Used by one thread, its consumer.
     """
 
     def __init__(self, dataset: Any, workers: int, batch_size: int):
@@ -27,17 +27,17 @@ class BareLoop:
         self._whole = batch_size
 
     def epoch(self, samples: int) -> Iterator[list]:
-        """Yield what was kept of each batch's samples, in order, once they are all done: whole ones, or Rows."""
+        """Yield what was kept of each batch's samples, in order, once all are done: whole samples, or Rows."""
         dataset, length, batch_size = self._dataset, len(self._dataset), self._batch_size
         whole, self._whole = self._whole, 0
-        # The lock guards what the threads change: the numbers to come, and how many samples a batch lacks.
+        # The lock guards the state that threads change: the numbers to come, and the samples that each batch lacks.
         lock, numbers = threading.Lock(), iter(range(samples))
         kept: list[list] = [[None] * min(batch_size, samples - start) for start in range(0, samples, batch_size)]
         lacking = [len(batch) for batch in kept]
         done = [threading.Event() for _ in kept]
 
         def cancel() -> None:
-            """Let every thread end after its sample, and whoever waits go on."""
+            """Let every thread end after its sample, and wake the consumer."""
             nonlocal numbers
             with lock:
                 numbers = iter(range(0))
@@ -45,7 +45,7 @@ class BareLoop:
                     event.set()
 
         def work() -> None:
-            """Take samples until none is left; runs in every thread."""
+            """Load samples until none is left; the body of every thread."""
             finished = None
             try:
                 while True:
@@ -60,7 +60,7 @@ class BareLoop:
                     finished, place = divmod(number, batch_size)
                     sample = dataset[number % length]
                     kept[finished][place] = sample if number < whole else checksums.rows(sample)
-                    del sample  # the next one may have its memory
+                    del sample  # so that the next may reuse its memory
             except BaseException:
                 cancel()
                 raise
@@ -76,7 +76,7 @@ class BareLoop:
         finally:
             cancel()
             for thread in threads:
-                # Also says what a failing thread raised after the others woke the consumer.
+                # Waits for the thread; a failure was raised above.
                 thread.exception()
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""What shows that two candidates gave the same samples: CRC-32 of batches, or of some of their rows.
+"""Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of some of their rows.
 
-A loader gives a batch as a tensor, a dict or a list of tensors, or with a collate_fn of the scenario's as a numpy
-array. The loop without a loader builds none: it gives a list of arrays, one for each sample, whose bytes in order are
-those of the tensor; or, as Rows, the rows that are checked.
+A loader's batch is a tensor, a dict or a list of tensors, or a numpy array by the scenario's collate_fn. The loop
+without a loader builds no batch. It gives a list of arrays, one a sample, whose bytes in order are those of the tensor;
+or Rows.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-# Distance of the rows at which measured batches are checked: 4 of 408 rows of every image, about
-# 4 MB of a 400 MB batch, so that the check takes well under 1% of the time measured.
+# Every 102nd row of measured batches is checked: 4 of 408 rows of an image, about 4 MB of a 400 MB batch, so that the
+# check takes well under 1% of the measured time.
 CHECKED_ROWS = 102
 
 
 class Rows(list):
-    """What `rows` left of the samples of a batch."""
+    """The checked rows of a batch's samples."""
 
 
 class Seen:
-    """Checksums of the batches that a measurement took. Used by one thread."""
+    """Checksums of a measurement's batches. Used by one thread."""
 
     def __init__(self) -> None:
         self.first: int | None = None
         self.rows: list[int] = []
 
     def take(self, batch: Any) -> None:
-        """Note the next batch: some rows of it, of the first one every byte as well."""
+        """Note some rows of the next batch, and every byte of the first."""
         if self.first is None:
             self.first = whole(batch)
         self.rows.append(part(batch))
 
     def result(self, samples: int, last: int) -> dict:
-        """What a measurement of so many samples, `last` of them in the last batch, gives beside its metrics."""
+        """Return a measurement's result without its metrics; `last` is the length of the last batch."""
         return {
             "samples": samples,
             "batches": len(self.rows),
@@ -45,9 +45,9 @@ class Seen:
 
 
 def by_batch(result: Mapping) -> dict[str, int]:
-    """A trial's checksums by batch, in words: the same batch of every candidate has the same name."""
+    """Return a trial's checksums by batch name; the same batch of every candidate has the same name."""
     found = {} if result["first_batch"] is None else {"first": result["first_batch"]}
-    # Who has more workers measures more batches a turn, and each turn begins anew.
+    # More workers measure more batches a turn, and each turn starts with the first batch.
     a_turn = max(1, len(result["rows"]) // max(1, len(result.get("turn_seconds", ()))))
     for number, checksum in enumerate(result["rows"]):
         turn, batch = divmod(number, a_turn)
@@ -56,17 +56,17 @@ def by_batch(result: Mapping) -> dict[str, int]:
 
 
 def rows(sample: Any) -> Any:
-    """A copy of every CHECKED_ROWS-th row of one sample, a numpy array of at least one dimension."""
+    """Return a copy of every CHECKED_ROWS-th row of a sample, a numpy array of at least one dimension."""
     return sample[::CHECKED_ROWS].copy()
 
 
 def whole(batch: Any) -> int:
-    """CRC-32 of every byte of a batch, which may be nested in dicts and lists."""
+    """Return the CRC-32 of every byte of a batch, which may be nested in dicts and lists."""
     return _folded(map(_array, _leaves(batch)))
 
 
 def part(batch: Any) -> int:
-    """CRC-32 of the rows of a batch's samples that are checked, of all values if samples are numbers."""
+    """Return the CRC-32 of the checked rows of a batch's samples; of all values if samples are numbers."""
     if isinstance(batch, Rows):
         return _folded(batch)
     if _is_of_the_loop(batch):
@@ -76,7 +76,7 @@ def part(batch: Any) -> int:
 
 
 def length(batch: Any) -> int:
-    """How many samples a batch has; 0 if its first value, which a user's own collate_fn made, has no length."""
+    """Return the number of samples of a batch; 0 if the first value of a user's collate_fn has no length."""
     try:
         return len(batch if _is_of_the_loop(batch) else next(_leaves(batch), ()))
     except TypeError:
@@ -84,12 +84,12 @@ def length(batch: Any) -> int:
 
 
 def size(batch: Any) -> int:
-    """Bytes of a batch's tensors and arrays, and of what else it holds as text."""
+    """Return the bytes of a batch's tensors and arrays, and of everything else as text."""
     return sum(memoryview(_array(leaf)).nbytes for leaf in _leaves(batch))
 
 
 def _is_of_the_loop(batch: Any) -> bool:
-    """Whether it is a list of arrays, one for each sample; a loader's list has tensors, one for each value."""
+    """True if it is a list of arrays, one a sample. A loader's list has tensors, one a value."""
     return isinstance(batch, list) and type(batch[0]).__module__ == "numpy"
 
 
@@ -102,12 +102,12 @@ def _leaves(batch: Any) -> Iterator[Any]:
 
 
 def _array(leaf: Any) -> Any:
-    """A tensor's memory as a contiguous numpy array; an array itself; anything else as text."""
+    """Return a tensor's memory as a contiguous numpy array; an array itself; anything else as text."""
     if hasattr(leaf, "numpy"):
         leaf = leaf.detach().cpu().contiguous()
         try:
             return leaf.numpy()
-        except TypeError:  # numpy does not know its type (bfloat16)
+        except TypeError:  # numpy lacks the type (bfloat16)
             import torch
 
             return leaf.view(-1).view(torch.uint8).numpy()

@@ -1,4 +1,4 @@
-"""The measurement of most scenarios: short epochs, each of a new loader, in turn with other trials."""
+"""The measurement of most scenarios: short epochs of new loaders, in turn with other trials."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
 def measure(task: Task, **options: object) -> Turns:
     """Run the warm-up and the measured epochs; `options` are further arguments of the loader (ftbench.measure.loaders).
 
-    Each measured epoch is a turn: it yields before. It has a new loader: how fast one is depends by several percent on
-    where its memory came to lie, so many turns of one loader would say little of the next. What is timed of it is its
-    middle, from when as many batches have come as a loader keeps under way to when every worker has another one to
-    build: starting and running empty belong to no batch.
+    Each measured epoch is a turn: the generator yields before it. Each has a new loader, whose speed varies by several
+    percent with the place of its memory, so turns of one loader would say little of the next. Only the middle of an
+    epoch is timed. It starts when as many batches have come as a loader keeps under way, and ends while every worker
+    still has a batch to build: filling and draining the pipeline belong to no batch.
 
-    Returns the metrics: throughput (samples/s), typical of all turns (ftbench.stats.statistics.typical); its inverse
-    overhead_us (µs a sample); cpu_per_1000 (s), the CPU time of the process and its workers for 1,000 samples, over
-    what is timed of all turns; time_to_first_batch (s), from the start of the warm-up, of a new loader, to its first
-    batch, so with the start of the workers; pss_mib, the largest PSS of the process tree seen after some batches of
-    the warm-up and after the last turn. And samples, batches, the length of the last batch, checksums: of the
-    first batch's every byte (`first_batch`) and of some rows of each batch of the turns (`rows`); turn_seconds, and
-    turn_began (seconds since 1970).
+    Returns the metrics:
+
+    - throughput: samples/s, typical of all turns (ftbench.stats.statistics.typical);
+    - overhead_us: its inverse (µs a sample);
+    - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
+    - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
+    - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.
+
+    And samples, batches, the length of the last batch, the checksums of every byte of the first batch (`first_batch`)
+    and of some rows of each batch of the turns (`rows`), turn_seconds, and turn_began (seconds since 1970).
     """
     batch_size, dataset, seen = task.batch_size, task.dataset(), checksums.Seen()
-    # Batches before and after those that are timed.
+    # Batches before and after the timed ones.
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
     with open_loader(task, dataset, persistent=False, **options) as loader:
@@ -40,21 +43,21 @@ def measure(task: Task, **options: object) -> Turns:
         time_to_first_batch = time.perf_counter() - begin
         seen.first = checksums.whole(batch)
         pss = tree_usage().pss
-        # Reading the page tables of many workers takes long; twice more is enough.
+        # Reading the page tables of many workers takes long: read only twice more.
         step = max(1, task.warmup_batches // 2)
-        for number, batch in enumerate(epoch, 1):  # noqa: B007, let go of below
+        for number, batch in enumerate(epoch, 1):  # noqa: B007, dropped below
             if number % step == 0:
                 pss = max(pss, tree_usage().pss)
         del epoch
 
     turn_seconds, turn_began, timed, last, cpu = [], [], 0, 0, 0.0
     for turn in range(task.turns):
-        # Nothing is held while others have their turns and the time is taken.
+        # Hold no batch during other trials' turns and the timed part.
         batch = ()
         yield
         with open_loader(task, dataset, persistent=False, **options) as loader:
             for number, batch in enumerate(loader.epoch((before + task.batches + after) * batch_size), 1):
-                # Of all of them: who has more workers begins to take the time later.
+                # Check all batches: with more workers the timed part starts later.
                 seen.take(batch)
                 if number == before:
                     turn_began.append(time.time())
@@ -79,7 +82,7 @@ def measure(task: Task, **options: object) -> Turns:
             "pss_mib": pss,
         },
         **seen.result(samples, last),
-        # Those alone that were timed.
+        # Only the timed ones.
         "batches": timed,
         "turn_seconds": turn_seconds,
         "turn_began": turn_began,

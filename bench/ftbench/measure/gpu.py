@@ -1,4 +1,4 @@
-"""The GPU that a trial uses, or the reason why it has none. Asked in the trial's process."""
+"""The GPU that a trial uses, or the reason why it has none. Called in the trial's process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ MIB = 1024 * 1024
 
 
 def device() -> str | None:
-    """The first GPU in torch's words, "cuda:0"; None if torch sees none.
+    """Return torch's name of the first GPU, "cuda:0"; None if torch sees none.
 
-    Makes no CUDA context, so that the process may go on to fork workers that use none.
+    Makes no CUDA context, so the process may still fork workers.
     """
     import torch
 
@@ -18,7 +18,7 @@ def device() -> str | None:
 
 
 def why_none() -> str | None:
-    """Why there is no GPU here, and what to do about it; None if there is one."""
+    """Return why there is no GPU here, and what to do about it; None if there is one."""
     import torch
 
     if device():
@@ -31,7 +31,7 @@ def why_none() -> str | None:
 
 
 def used_mib(on: str) -> float:
-    """MiB of the GPU that are in use, whoever uses them; makes this process's context if it has none."""
+    """Return the used memory of the GPU by all processes (MiB); makes a CUDA context in this one."""
     import torch
 
     free, total = torch.cuda.mem_get_info(torch.device(on))

@@ -1,9 +1,8 @@
 """The candidates' loaders: this project's, and its peers at the best settings that they document.
 
-All take samples 0, 1, 2, ... in order, beginning again at the dataset's end, and give batches of
-torch's default_collate in that order, so that every candidate's batches can be compared. All get
-the same number of workers; what else they run (a reading, sorting or event loop thread) is theirs.
-Memory is not pinned, unless a scenario asks for it. What they are made of is imported when they are opened.
+All load samples 0, 1, 2, ... in order, starting again at the dataset's end, and return batches of torch's
+default_collate in that order, so that batches can be compared. All get the same number of workers, whatever other
+threads they run. Memory is not pinned, unless a scenario asks for it. Libraries are imported when a loader is opened.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from ftrun.parent_death import worker_init
 
 
 class EpochSampler:
-    """Indices `first`, `first` + 1, ... over `count` samples, beginning again after `length`.
-
-    `count` and `first` are set between epochs by the consumer's thread.
-    """
+    """Sampler of `count` indices from `first` on, modulo `length`. The consumer's thread sets both between epochs."""
 
     def __init__(self, length: int):
         self.length = length
@@ -36,36 +32,35 @@ class EpochSampler:
 
 
 def _batches(dataset: Any) -> Callable[[list[int]], Any]:
-    """Builds a batch from its indices, in a peer's worker threads."""
+    """Return a function that builds a batch from its indices, in a peer's worker threads."""
     from torch.utils.data import default_collate
 
     return lambda indices: default_collate([dataset[index] for index in indices])
 
 
 class Repeated:
-    """A loader that is started anew for each epoch by `start`, over what its sampler then has."""
+    """Loader that `start` starts for each epoch, over the sampler's indices."""
 
     def __init__(self, start: Callable[[], Iterator], sampler: EpochSampler):
         self._start: Callable[[], Iterator] | None = start
         self._sampler = sampler
 
     def epoch(self, samples: int, first: int = 0) -> Iterator:
-        """An iterator over the batches of so many samples, from the first one on."""
+        """Return an iterator over the batches of `samples` samples, from number `first` on."""
         assert self._start
         self._sampler.count, self._sampler.first = samples, first
         return self._start()
 
     def close(self) -> None:
-        """Let the loader go; its iterator ends the workers."""
+        """Drop the loader, whose iterator ends the workers."""
         self._start = None
 
 
 def _torch(task: Task, dataset: Any, persistent: bool, kind: type | None = None, **options: Any) -> Repeated:
-    """torch.utils.data.DataLoader with worker processes, or one that is called as that is; `options` come first.
+    """Open torch.utils.data.DataLoader with worker processes, or `kind` with the same arguments; `options` override.
 
-    https://pytorch.org/docs/2.10/data.html: persistent_workers keeps the processes and their dataset
-    between epochs; prefetch_factor is the number of batches loaded in advance by each worker (its
-    default is 2, which is what all get here). The start method is the platform's.
+    https://pytorch.org/docs/2.10/data.html: prefetch_factor is the number of batches that each worker loads in advance
+    (all candidates have its default, 2). The start method is the platform's.
     """
     from torch.utils.data import DataLoader
 
@@ -81,7 +76,7 @@ def _torch(task: Task, dataset: Any, persistent: bool, kind: type | None = None,
 
 
 def _ours(task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeated:
-    """This project's DataLoader."""
+    """Open this project's DataLoader."""
     from ftloader import DataLoader
 
     return _torch(task, dataset, persistent, DataLoader, **options)
@@ -89,16 +84,16 @@ def _ours(task: Task, dataset: Any, persistent: bool, **options: Any) -> Repeate
 
 _processes = functools.partial(_ours, worker_method="process")
 _threads = functools.partial(_ours, worker_method="thread", worker_init_fn=None)
-# Samples are loaded by whoever asks for a batch.
+# The consumer loads the samples.
 _serial = functools.partial(_ours, num_workers=0, prefetch_factor=None, persistent_workers=False, worker_init_fn=None)
 
 
 def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
-    """torchdata.nodes with threads, put together as its own guide replaces a DataLoader.
+    """Open torchdata.nodes with threads, as its guide replaces a DataLoader.
 
-    https://pytorch.org/data/0.11/migrate_to_nodes_from_utils.html, "Map-Style Datasets": sampler,
-    Batcher, a ParallelMapper that fetches and collates a whole batch, in order, with method="thread",
-    and a Prefetcher of 2 * num_workers batches. Its threads are started anew for each epoch.
+    https://pytorch.org/data/0.11/migrate_to_nodes_from_utils.html, "Map-Style Datasets": sampler, Batcher, a
+    ParallelMapper that fetches and collates a whole batch, in order, and a Prefetcher of 2 * num_workers batches.
+    Each epoch starts new threads.
     """
     from torchdata.nodes import Batcher, Loader, ParallelMapper, Prefetcher, SamplerWrapper
 
@@ -109,18 +104,16 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
 
 
 def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> Repeated:
-    """spdl.pipeline whose stage builds a whole batch, in as many threads as there are workers.
+    """Open an spdl.pipeline whose stage builds a whole batch, in as many threads as there are workers.
 
-    https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html: the
-    concurrency of a stage and num_threads of the pool that runs it are the two settings of parallelism;
-    output_order="input" keeps the order; use_thread_output_queue is documented as the low-latency way
-    to hand batches over. Batches of indices go in, as spdl's image_dataloading example does with batches
-    of paths (https://facebookresearch.github.io/spdl/main/examples.html). max_failures=0, so that a
-    failing sample is no shorter epoch.
+    The settings are those of https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html:
+    parallelism is a stage's concurrency and the pool's num_threads; use_thread_output_queue is documented as the
+    low-latency way to hand batches over. Batches of indices go in, as batches of paths do in spdl's image_dataloading
+    example (https://facebookresearch.github.io/spdl/main/examples.html). With max_failures=0 a failing sample ends the
+    epoch with an error.
 
-    `singly` is the other documented shape: a stage that takes single samples, one that gathers them and one that
-    collates, as in https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html and in
-    spdl.dataloader.DataLoader, whose settings these are.
+    `singly` is the other documented shape, with stages that load single samples, gather and collate
+    (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html, spdl.dataloader.DataLoader).
     """
     from spdl.pipeline import PipelineBuilder
     from torch.utils.data import BatchSampler, default_collate
@@ -146,7 +139,7 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> 
 
 
 def _stacking(task: Task, dataset: Any, persistent: bool, **options: Any) -> Any:
-    """With torch's default_collate under another name, which the loader leaves the whole batch to."""
+    """Open this loader with default_collate under another name, so that it collates whole batches."""
     from torch.utils.data import default_collate
 
     return _threads(task, dataset, persistent, collate_fn=lambda samples: default_collate(samples), **options)
@@ -170,9 +163,9 @@ OPEN: dict[str, Callable[..., Any]] = {
 
 
 def open_loader(task: Task, dataset: Any, persistent: bool, **options: Any) -> contextlib.closing:
-    """A context manager that gives the task's loader: `epoch(samples)` is an iterator over batches.
+    """Return a context manager of the task's loader, whose `epoch(samples)` is an iterator over batches.
 
-    With `persistent`, workers stay between epochs where the loader has that. `options` are further
-    arguments of torch's DataLoader (collate_fn, pin_memory); raises TypeError if the variant's has none.
+    With `persistent`, workers stay between epochs if the loader can do that. `options` are further arguments of torch's
+    DataLoader (collate_fn, pin_memory); raises TypeError if the variant does not take them.
     """
     return contextlib.closing(OPEN[task.variant](task, dataset, persistent, **options))

@@ -1,4 +1,8 @@
-"""Who is measured, and which of them are compared."""
+"""The candidates of a run: in which configuration, with which loader and how many workers, under which case.
+
+Names and needs only. ftbench.measure.loaders has the loaders themselves and imports their libraries; this module is
+imported before anything is built or installed.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-CONFIGS = ("gil", "ft-gil", "ft")
-CONFIG_TITLES = {"gil": "GIL build", "ft-gil": "free-threaded build with GIL on", "ft": "free-threaded build"}
+from ftrun.configurations import CONFIGURATIONS
+
+CONFIGS = tuple(CONFIGURATIONS)
+CONFIG_TITLES = {name: each.title for name, each in CONFIGURATIONS.items()}
 
 
 @dataclass(frozen=True)
@@ -16,11 +22,11 @@ class Variant:
 
     name: str
     title: str
-    """Its workers, in the plural, for a sentence: "loader threads"."""
+    """The workers, in the plural, for a sentence: "loader threads"."""
     packages: tuple[str, ...] = ()
-    """Distributions that it needs beside those of every trial, by normalised name."""
+    """Distributions that it needs in addition to those of every trial, by normalised name."""
     processes: bool = False
-    """Whether its workers are processes, which hand batches over in shared memory (/dev/shm)."""
+    """True if the workers are processes, which hand batches over in shared memory (/dev/shm)."""
     queued_per_worker: int = 0
     """Batches per worker that it may hold beyond the prefetch factor."""
 
@@ -30,20 +36,20 @@ VARIANTS = {
     for variant in (
         Variant("loader-thread", "loader threads"),
         Variant("loader-process", "loader processes", processes=True),
-        # Started otherwise than by the platform's default, which is fork.
+        # The platform's default start method is fork.
         Variant("loader-spawn", "loader processes (spawn)", processes=True),
         Variant("loader-forkserver", "loader processes (forkserver)", processes=True),
-        # It collates a batch after its last sample, as torch does.
+        # Collates a batch after its last sample, as torch does.
         Variant("loader-stack", "loader threads that stack"),
         Variant("loader-decode", "loader threads with ftloader.decode"),
         Variant("serial", "serial loading"),
         Variant("torch-process", "torch DataLoader processes", processes=True),
-        # Its mapper and its prefetcher each hold two batches a worker.
+        # The mapper and the prefetcher each hold two batches a worker.
         Variant("nodes-thread", "torchdata.nodes threads", ("torchdata",), queued_per_worker=2),
         Variant("spdl", "spdl threads", ("spdl-core",), queued_per_worker=2),
         Variant("spdl-samples", "spdl threads, a sample each", ("spdl-core",), queued_per_worker=2),
         Variant("loop", "loop threads without a loader"),
-        # They load nothing (ftbench.scenarios.contention).
+        # These load nothing (ftbench.scenarios.contention).
         Variant("bare-thread", "bare threads"),
         Variant("bare-process", "bare processes"),
     )
@@ -52,22 +58,22 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration, variant of loading, number of workers and case."""
+    """One thing that is measured: a configuration, a variant of loading, a number of workers and a case."""
 
     config: str
     variant: str
     workers: int
     case: str = ""
-    """The name of the scenario's case that it is measured under, "" if the scenario has none."""
+    """The name of the scenario's case; "" if the scenario has none."""
 
     @property
     def key(self) -> str:
-        """Its name in results: "ft/loader-thread/2", "ft/loader-thread/2@4-MiB"."""
+        """Name in results: "ft/loader-thread/2", "ft/loader-thread/2@4-MiB"."""
         return f"{self.config}/{self.variant}/{self.workers}" + (f"@{self.case}" if self.case else "")
 
     @property
     def title(self) -> str:
-        """Its name for people: "ft loader threads x2", "ft loader threads x2 (4-MiB)"."""
+        """Name for people: "ft loader threads x2", "ft loader threads x2 (4-MiB)"."""
         return (
             f"{self.config} {plural(self.variant)}"
             + (f" x{self.workers}" if self.workers else "")
@@ -77,39 +83,39 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Target:
-    """What the project wants a ratio to be."""
+    """The project's goal for a ratio."""
 
-    # What is said of each field stands in the JSON schema of results.json (ftbench.document.model).
+    # The field's descriptions are part of the JSON schema of results.json.
     at: Annotated[Literal["least", "most"], "whether the ratio should be at least or at most this"]
     value: Annotated[float, {"exclusiveMinimum": 0}, "the ratio that is wanted"]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two candidates whose ratio is of interest: numerator over denominator, by key."""
+    """Two candidates whose ratio is computed: numerator over denominator, by key."""
 
     kind: str
     title: str
     numerator: str
     denominator: str
     target: Target | None = None
-    """Of the scenario's first metric."""
+    """Goal for the scenario's first metric."""
     first_only: bool = False
-    """Whether the scenario's first metric alone is compared, whatever it is."""
+    """True if only the scenario's first metric is compared."""
     asked: bool = False
-    """Whether it is a question that the run was made for; all others are explored, and corrected for their number.
+    """True if the run was made for this question. All other pairs are explored, and corrected for their number.
 
     Of the scenario's first metric, and for steps of a waterfall of CPU time as well.
     """
 
 
 def plural(variant: str) -> str:
-    """A variant's workers in words, "loader threads"."""
+    """Return a variant's workers in words: "loader threads"."""
     return VARIANTS[variant].title
 
 
 def worker_counts(cpus: int) -> list[int]:
-    """1, 2, 4, ... up to the number of CPUs, that number included."""
+    """Return 1, 2, 4, ... up to the number of CPUs, that number included."""
     counts = [1 << n for n in range(cpus.bit_length()) if 1 << n <= cpus]
     return counts if counts[-1] == cpus else [*counts, cpus]
 
@@ -117,9 +123,9 @@ def worker_counts(cpus: int) -> list[int]:
 def reduce(
     ranked: Sequence[tuple[int, Candidate]], most: float, cost: Callable[[Candidate], float] = lambda candidate: 1
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """(kept, given up): whole ranks are given up, highest first, until the rest costs at most `most`.
+    """Return (kept, dropped): drop whole ranks, highest first, until the rest costs at most `most`.
 
-    Without `cost` that is how many they are. Rank 0 always stays.
+    Without `cost`, every candidate costs 1. Rank 0 always stays.
     """
     limit = max(rank for rank, _ in ranked)
     while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:

@@ -1,7 +1,7 @@
-"""Who takes part in a scenario, and who is compared with whom: a list of comparisons.
+"""The candidates and comparisons of a scenario: a list of comparisons, and the order in which they are dropped.
 
-A comparison is made under every case of the scenario, with the most workers of the run, and with fewer where
-`every_count` asks for them. What there is no time for is given up in an order that the plan names.
+A comparison is made under every case of the scenario with the run's highest number of workers, and with fewer workers
+where `every_count` is set. If there is too little time, candidates are dropped in the order of the plan.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WITHOUT_CASES = (Case("", ""),)
 
 @dataclass(frozen=True)
 class Side:
-    """Who is compared: with the workers of the run and under the case of the comparison, or with its own."""
+    """One side of a comparison: a candidate whose number of workers and case the plan fills in, unless set here."""
 
     config: str
     variant: str
@@ -26,36 +26,37 @@ class Side:
     case: str | None = None
 
     def candidate(self, workers: int, case: str) -> Candidate:
-        """It, with so many workers under this case."""
+        """Return the candidate with this number of workers, in this case."""
         workers = workers if self.workers is None else self.workers
         return Candidate(self.config, self.variant, workers, case if self.case is None else self.case)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two entries whose ratio is of interest; without a denominator, one that is shown beside the others."""
+    """Two sides whose ratio is of interest; without a denominator, a candidate that is only shown."""
 
     numerator: Side
     denominator: Side | None = None
     target: Target | None = None
-    """What the ratio should be, if anything. A quick run has only what has a target, if anything has."""
+    """Goal for the ratio. If any comparison has one, a quick run makes only those that do."""
     why: str = ""
     """What it is about, in a few words."""
     kind: str = "chosen"
-    """ftbench.plan.candidates.Pair's."""
+    """See Pair.kind."""
     importance: int | None = None
-    """The lower, the later it is given up. If None: the first of the list is last, what has a target before it."""
+    """Drop order: lower is dropped later. Default: by position, the first last, then those with a target."""
     every_count: bool = False
-    """Whether it is made with all numbers of workers, rather than the highest alone."""
+    """True if it is made with every number of workers, not only the highest."""
     quick: str = "most"
-    """What a quick run has of it: "most" workers, "ends" (the most and the fewest), or "" for nothing."""
+    """Numbers of workers in a quick run: "most", "ends" (the most and the fewest), or "" for no comparison."""
     measures: bool = True
-    """Whether its entries take part for its sake; else it is made where others bring them."""
+    """True if its candidates are measured for this comparison. If False, compare them only where they are measured
+    anyway."""
     first_only: bool = False
-    """Of the scenario's first metric alone."""
+    """True if only the scenario's first metric is compared."""
 
     @property
-    def entries(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[Side, ...]:
         return (self.numerator, self.denominator) if self.denominator else (self.numerator,)
 
 
@@ -72,26 +73,26 @@ class ComparisonPlan:
     """The comparisons of a scenario."""
 
     comparisons: tuple[Comparison, ...] | Callable[[tuple[str, ...]], tuple[Comparison, ...]]
-    """The most important first; or a function that gives them for configurations."""
+    """The most important first; or a function that returns them for the run's configurations."""
     cases: tuple[Case, ...] = WITHOUT_CASES
-    """The conditions that it is measured under, the most important first; one without a name if there are none."""
+    """Conditions that the scenario is measured under, the most important first; a nameless one if there are none."""
     quick_cases: tuple[str, ...] = ()
-    """The names of those that a quick run has; all if empty."""
+    """Names of the cases of a quick run; () for all."""
     order: tuple[str, str, str] = (IMPORTANCE, COUNT, CASE)
-    """What decides first who is given up: the comparison, the number of workers or the case."""
+    """What decides first which candidates are dropped: the comparison, the number of workers or the case."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
-        """The comparisons in these configurations; if there are none, what is left of them, with nobody to compare."""
+        """Return the comparisons within these configurations; if there are none, their sides without a denominator."""
         configs = tuple(config for config in CONFIGS if config in set(configs))
         listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
-        possible = tuple(c for c in listed if {entry.config for entry in c.entries} <= set(configs))
+        possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))
         if any(c.denominator for c in possible) or not any(c.denominator for c in listed):
             return possible
-        alone = dict.fromkeys(entry for c in listed for entry in c.entries if entry.config in configs)
-        return tuple(Comparison(entry) for entry in alone)
+        alone = dict.fromkeys(side for c in listed for side in c.sides if side.config in configs)
+        return tuple(Comparison(side) for side in alone)
 
     def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
-        """(rank, candidate): the lower the rank, the later it is given up for lack of time. Rank 0 always stays."""
+        """Return (rank, candidate) for each candidate: the lower the rank, the later it is dropped. Rank 0 stays."""
         possible = tuple(c for c in self.of(configs) if c.measures)
         if quick:
             short = [c for c in possible if c.target] or [c for c in possible if c.quick]
@@ -104,30 +105,30 @@ class ComparisonPlan:
         for position, comparison in enumerate(possible):
             curve = comparison.every_count and (not quick or comparison.quick == "ends")
             for count in counts if curve and not quick else sorted({counts[0], counts[-1 if curve else 0]}):
-                for entry in comparison.entries:
-                    for case in cases if entry.case is None else [entry.case]:
-                        who = entry.candidate(count, case)
+                for side in comparison.sides:
+                    for case in cases if side.case is None else [side.case]:
+                        candidate = side.candidate(count, case)
                         rank = {
                             IMPORTANCE: _importance(comparison, position),
-                            COUNT: places[count] if entry.workers is None else 0,
-                            CASE: cases.index(case) if entry.case is None else 0,
+                            COUNT: places[count] if side.workers is None else 0,
+                            CASE: cases.index(case) if side.case is None else 0,
                         }
                         key = tuple(rank[name] for name in self.order)
-                        found[who] = min(key, found.get(who, key))
+                        found[candidate] = min(key, found.get(candidate, key))
         ranks = {key: rank for rank, key in enumerate(sorted(set(found.values())))}
-        return sorted(((ranks[key], who) for who, key in found.items()), key=lambda each: each[0])
+        return sorted(((ranks[key], candidate) for candidate, key in found.items()), key=lambda each: each[0])
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Every comparison that the candidates allow: by comparison, then the most workers first, then by case."""
+        """Return every pair among the candidates: by comparison, then by falling number of workers, then by case."""
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         comparisons = [c for c in self.of({c.config: None for c in there.values()}) if c.denominator]
 
         def made(comparison: Comparison, count: int) -> list[tuple[Candidate, Candidate]]:
-            both = (tuple(e.candidate(count, case.name) for e in comparison.entries) for case in self.cases)
+            both = (tuple(side.candidate(count, case.name) for side in comparison.sides) for case in self.cases)
             return [(a, b) for a, b in both if a.key != b.key and {a.key, b.key} <= set(there)]
 
-        # Entries may have more workers of their own: the run's most are those with which most is compared.
+        # A side may set a higher number of workers than the run has: count the pairs to find the run's highest.
         most = max(counts, key=lambda count: sum(len(made(c, count)) for c in comparisons), default=0)
         pairs: dict[tuple[str, str], Pair] = {}
         for comparison in comparisons:
@@ -140,7 +141,7 @@ class ComparisonPlan:
         return list(pairs.values())
 
     def _title(self, a: Candidate, b: Candidate) -> str:
-        """Whose ratio it is; what both have in common is said once."""
+        """Return the title of a ratio, which says only once what both have in common."""
         titles = {case.name: case.title for case in self.cases}
         of_a, of_b = f"{a.config} {plural(a.variant)}", f"{b.config} {plural(b.variant)}"
         where = f", {titles.get(a.case, a.case)}" if a.case else ""
@@ -159,10 +160,10 @@ def _importance(comparison: Comparison, position: int) -> int:
     return 0 if position == 0 else 1 if comparison.target else 1 + position
 
 
-# This project's loader in every configuration, and whom it is compared with most.
+# This project's loader in every configuration, and what it is compared with most.
 THREADS = {config: Side(config, "loader-thread") for config in CONFIGS}
 PROCESSES = {config: Side(config, "loader-process") for config in CONFIGS}
-OURS = tuple(who[config] for config in CONFIGS for who in (THREADS, PROCESSES))
+OURS = tuple(side[config] for config in CONFIGS for side in (THREADS, PROCESSES))
 FT, GIL = THREADS["ft"], PROCESSES["gil"]
 TORCH, SPAWN = Side("gil", "torch-process"), Side("gil", "loader-spawn")
 NODES, SPDL = Side("ft", "nodes-thread"), Side("ft", "spdl")
@@ -170,12 +171,12 @@ NODES, SPDL = Side("ft", "nodes-thread"), Side("ft", "spdl")
 HEADLINE = Comparison(FT, GIL, why="threads without the GIL against processes with it", kind="headline")
 EFFECT_OF_THE_GIL = Comparison(FT, THREADS["ft-gil"], why="effect of the GIL", kind="gil", quick="")
 METHODS = tuple(Comparison(THREADS[config], PROCESSES[config], kind="method", quick="") for config in ("ft", "gil"))
-# What a scenario compares that has no reason for other comparisons.
+# For a scenario that has no reason for other comparisons.
 USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
 
 def with_every_count(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """They, with all numbers of workers; of a quick one the ends of the curve."""
+    """Return the comparisons with every number of workers; in a quick run, with the most and the fewest."""
     return tuple(replace(c, every_count=True, quick="ends" if c.quick else "") for c in comparisons)
 
 
@@ -185,18 +186,21 @@ def grid(
     more: tuple[Comparison, ...] = (),
     quick: str = "most",
 ) -> ComparisonPlan:
-    """Threads and processes in every configuration, with every number of workers and under every case.
+    """Return a plan of threads and processes in every configuration, with every number of workers, in every case.
 
-    The headline and the effect of the GIL stay longest. `first` and `more` are further comparisons, told before and
-    after these; `quick` is what a quick run has of those beside the headline.
+    The headline and the effect of the GIL are dropped last.
+
+    Args:
+        first, more: further comparisons, reported before and after these.
+        quick: Comparison.quick of all but the headline.
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:
         return Comparison(a, b, None, why, kind, importance, every_count=True, quick=quick)
 
     scaling = (
-        Comparison(who, replace(who, workers=1), kind="scaling", every_count=True, measures=False, first_only=True)
-        for who in OURS
+        Comparison(side, replace(side, workers=1), kind="scaling", every_count=True, measures=False, first_only=True)
+        for side in OURS
     )
     return ComparisonPlan(
         (

@@ -1,17 +1,17 @@
-"""The quantities that are measured: their units, and what a ratio of them above or below 1 means."""
+"""The metrics: their units, and the words for a ratio above and below 1."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-# Significant digits of a small value, and the decimals that it has at most.
+# Significant digits of a small value, and its largest number of decimals.
 DIGITS, MOST_DECIMALS = 3, 6
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One measured quantity, its unit, and the verdicts for a ratio above and below 1."""
+    """One measured quantity, its unit, and the words for a ratio above and below 1."""
 
     name: str
     title: str
@@ -19,36 +19,36 @@ class Metric:
     above: str
     below: str
     figure: str
-    """How a value is written, as a format specification."""
+    """Format specification of a value."""
     best: str
-    """Which end is good: "higher" or "lower"."""
+    """The better direction: "higher" or "lower"."""
     ideal: str = ""
-    """What nothing can be better than, "1" or "workers" (as many as there are); "" for nothing of the kind."""
+    """The best possible value: "1", "workers" (their number), or "" if there is none."""
 
     @property
     def noun(self) -> str:
-        """The title inside a sentence."""
+        """Title inside a sentence."""
         return self.title if self.title[:2].isupper() else self.title[0].lower() + self.title[1:]
 
     def write(self, value: float) -> str:
-        """A value in figures, without its unit; small ones with so many digits that three of them say something."""
+        """Return a value in figures, without its unit; a small one with three significant digits."""
         text = format(value, self.figure)
         digits = DIGITS - 1 - math.floor(math.log10(abs(value))) if value else 0
         return text if digits <= len(text.partition(".")[2]) else f"{value:.{min(digits, MOST_DECIMALS)}f}"
 
 
 def _late(name: str, title: str, figure: str = ".3f") -> Metric:
-    """Seconds until something is there."""
+    """Return a metric of the seconds until something is there."""
     return Metric(name, title, "s", "later", "sooner", figure, "lower")
 
 
 def _much(name: str, title: str, unit: str, what: str, figure: str = ".0f") -> Metric:
-    """Something that is used up."""
+    """Return a metric of something that is used up."""
     return Metric(name, title, unit, f"more {what}", f"less {what}", figure, "lower")
 
 
 def _slow(name: str, title: str, unit: str) -> Metric:
-    """How long something takes, again and again."""
+    """Return a metric of the time that a repeated step takes."""
     return Metric(name, title, unit, "slower", "faster", ".2f", "lower")
 
 

@@ -1,7 +1,7 @@
-"""What a scenario is: a kind of data loading work, how much of it, and who takes part.
+"""The description of a scenario: a kind of data loading work, its amount, and the candidates.
 
-Nothing here needs more than the standard library (Python 3.9): the controller has no torch, and
-`./twins bench` checks its arguments before anything is built.
+Needs only the standard library (Python 3.9): the controller has no torch, and `./twins bench` checks its arguments
+before anything is built.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ftbench.plan.candidates import worker_counts
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import ComparisonPlan
 
-# No trial takes so many seconds; one that does is stuck.
 PATIENCE = 300.0
+"""Seconds that no trial takes from turn to turn, unless it hangs."""
 
 OWN = "dataset"
-"""The name of the scenario that measures the user's own dataset."""
+"""Name of the scenario that measures the user's dataset."""
 
 
 @dataclass(frozen=True)
@@ -27,25 +27,29 @@ class Scenario:
 
     name: str
     description: str
-    """One line for the head of a report: what is done."""
+    """One line for the head of a report."""
     sample: str
-    """What one sample is, in a few words."""
+    """One sample in a few words."""
     sample_bytes: int
     """Bytes of one sample in a batch."""
     dataset: Callable[[Task], Any]
-    """Builds the map-style dataset of a trial."""
+    """Function that builds the map-style dataset of a trial."""
     measure: Callable[[Task], dict | Turns]
-    """Runs in the trial's process: measure.epochs or its own.
+    """Function that measures, in the trial's process: ftbench.measure.epochs.measure or the scenario's own.
 
-    Gives its result at once, or in turns with other trials: "metrics" (by name, positive numbers, at least those
-    of the scenario) and "samples" (how many were loaded). Where batches are loaded, also "batches", "last_batch"
-    (its length), "first_batch" and "rows" (checksums, which are the same for all candidates of a case:
-    ftbench.measure.checksums); where there are turns, "turn_seconds". It may add "distributions", {name: {"unit": ...,
-    "values": [...]}} with at most DISTRIBUTION_LIMIT values each, which are kept (a curve says besides what it goes
-    over: {"over": {"title": ..., "values": [...]}}), and "note", which then takes the place of the scenario's.
+    It returns its result at once, or is a generator (Turns). The result has these items:
+
+    - "metrics": positive numbers by name, at least those of the scenario;
+    - "samples": the number of samples loaded;
+    - where batches are loaded, "batches" and "last_batch" (its length), and the checksums "first_batch" and "rows",
+      which are the same for all candidates of a case (ftbench.measure.checksums);
+    - where there are turns, "turn_seconds";
+    - optionally "distributions": {name: {"unit": ..., "values": [...]}}, with at most DISTRIBUTION_LIMIT values each.
+      A curve also has its abscissa: {"over": {"title": ..., "values": [...]}};
+    - optionally "note", instead of the scenario's.
     """
     metrics: tuple[str, ...]
-    """What it measures (ftbench.plan.metrics); the first is what it is about."""
+    """Names of its metrics (ftbench.plan.metrics); the first is what the scenario is about."""
     plan: ComparisonPlan
     full: Amount
     quick: Amount
@@ -53,42 +57,42 @@ class Scenario:
     """Its share of a run's time, and the time of a run of it alone; `quick_seconds` with --quick."""
     quick_seconds: float
     group: str = ""
-    """The group that it is measured with, "" for none."""
+    """Group that it belongs to, "" for none."""
     source: str = "nothing"
-    """What its dataset reads, by its name in ftbench.data.sources; "nothing" for nothing."""
+    """Name of what the dataset reads, in ftbench.data.sources."""
     question: str = ""
-    """The question that it answers, for the list of scenarios and the head of a report."""
+    """Question that it answers, for the list of scenarios and the head of a report."""
     case_axis: str = ""
-    """What the cases differ in: "sample size"."""
+    """In what the cases differ: "sample size"."""
     case_unit: str = ""
-    """The unit of the cases' values: "bytes"."""
+    """Unit of the cases' values: "bytes"."""
     unavailable: Callable[[], str | None] = lambda: None
-    """Says, in the trial's process, why the scenario cannot run there, and what to do; None if it can."""
+    """Function that returns, in the trial's process, why the scenario cannot run and what to do; None if it can."""
     note: str | Callable[[], str | None] = ""
-    """What every output has to say of it ("CPU backend: no GPU here"); a function is asked in the trial's process."""
+    """Note for every output ("CPU backend: no GPU here"); a function is called in the trial's process."""
     workers: Callable[[int], Iterable[int]] = worker_counts
-    """The numbers of workers for so many CPUs, where the user asks for none."""
+    """Function from the number of CPUs to the numbers of workers, where the user names none."""
     repeats: int = 0
-    """The rounds that a full run takes at least; 0 leaves that to the controller."""
+    """Least number of rounds of a full run; 0 leaves it to the controller."""
     picture: Callable[[Task], bytes] | None = None
-    """Draws some samples as a PNG, in the process of a trial that is not counted; None for no picture.
+    """Function that draws some samples as a PNG, in a trial that is not counted; None for no picture.
 
-    Kept in the run's directory as NAME-samples.png.
+    The run's directory keeps it as NAME-samples.png.
     """
     same_work: bool = True
-    """Whether candidates that give different samples make the comparison void; else they are told of."""
+    """True if candidates with different samples stop the scenario; else the report names them."""
     patience: float = PATIENCE
-    """Seconds after which a trial that has not come to its next turn is taken to hang."""
+    """Seconds to the next turn after which a trial counts as hung."""
     batched: bool = True
-    """Whether it loads batches, so that --batch-size means something to it."""
+    """True if it loads batches, so that --batch-size applies."""
 
     @property
     def takes_data(self) -> bool:
-        """Whether it reads images, and so the user's own (--data)."""
+        """True if it reads images, and so the user's (--data)."""
         return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
-        """The amount of a full or a quick run."""
+        """Return the amount of a full or a quick run."""
         of_case = case and (case.quick or case.full if quick else case.full)
         return of_case or (self.quick if quick else self.full)
 
@@ -96,29 +100,31 @@ class Scenario:
         return self.quick_seconds if quick else self.seconds
 
     def case(self, name: str) -> Case:
-        """The case of this name; of a scenario without cases "" is the only one. Raises KeyError."""
+        """Return the case of this name ("" if there are none); raises KeyError."""
         for case in self.plan.cases:
             if case.name == name:
                 return case
         raise KeyError(f"{self.name} has no case {name!r}")
 
 
-# A measurement in turns: it yields when it is ready, and again before each further turn, so that other trials
-# may have theirs; what it returns is the result. Only one trial of a machine runs at a time.
 Turns = Generator[None, None, dict]
+"""A measurement in turns. It yields before each turn, so that other trials have theirs; its return value is the result.
+
+Only one trial of a machine runs at a time.
+"""
 
 
 class TrialError(Exception):
-    """The trial cannot measure what it was asked to; raised in its process."""
+    """Raised in a trial's process if it cannot measure what was asked for."""
 
 
-# Enough for any percentile that is worth a word; more would make results.json large.
 DISTRIBUTION_LIMIT = 2000
+"""Enough values for any useful percentile; more would make results.json large."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one trial has to do."""
+    """The work of one trial."""
 
     scenario: Scenario
     paths: list[str]
@@ -129,9 +135,9 @@ class Task:
     batches: int
     prefetch_factor: int
     case: str = ""
-    """The name of the scenario's case, "" if it has none."""
+    """Name of the scenario's case, "" if it has none."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """The parameters of its case."""
+    """Parameters of the case."""
     turns: int = 1
     """How many times `batches` are measured."""
 

@@ -1,7 +1,7 @@
-"""The chain from what people run today to what they could run, one change at a time.
+"""The waterfall from what people run today to what they could run, one change at a time.
 
-Each step changes one thing, so its ratio is that thing's doing and nothing else's, and the steps multiply to the
-whole. It is the plan of the main job; ftbench.stats.waterfall makes its figures of the comparisons.
+Each step changes one thing, so its ratio is the effect of that thing alone, and the steps multiply to the total. This
+is the plan of the main job; ftbench.stats.waterfall computes the figures from the comparisons.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ftbench.plan.candidates import Candidate, Pair
+from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import CASE, COUNT, IMPORTANCE, WITHOUT_CASES, Comparison, ComparisonPlan, Side
 
@@ -26,7 +26,7 @@ CHANGES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of the chain, and what changes on the way to it."""
+    """One candidate of the chain, and the change that leads to it from the one before."""
 
     config: str
     variant: str
@@ -34,8 +34,8 @@ class Cell:
 
 
 def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
-    """The chain through these configurations (of "gil", "ft-gil" and "ft"), as long as they allow."""
-    configs = [config for config in ("gil", "ft-gil", "ft") if config in configs]
+    """Return the chain through those of these configurations ("gil", "ft-gil", "ft") that are there."""
+    configs = [config for config in CONFIGS if config in configs]
     first = configs[0]
     chain = [
         Cell(first, TODAY, "torch DataLoader, processes"),
@@ -48,9 +48,9 @@ def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
 
 
 class WaterfallPlan(ComparisonPlan):
-    """The chain with the most workers, under every case; then its ends and threads with fewer workers: how they scale.
+    """Plan of the chain with the most workers in every case, then of its ends and threads with fewer workers.
 
-    With --quick the first case's chain alone. The first case's chain always stays whole.
+    A quick run has only the first case, whose chain always stays whole.
     """
 
     def __init__(self, cases: tuple[Case, ...] = WITHOUT_CASES):
@@ -69,7 +69,7 @@ class WaterfallPlan(ComparisonPlan):
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """The steps and the whole of each chain that is there; then what more workers bring."""
+        """Return the steps and the total of each chain that was measured, then the effect of more workers."""
         there = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in there.values()}, reverse=True)
         result = []

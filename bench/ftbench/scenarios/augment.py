@@ -1,8 +1,7 @@
 """When do workers pay? Decoding and augmenting with 0, 1, ... workers, threads and processes.
 
-Light augmentation is a random crop, heavy has a random affine map, blur, colours, noise and erasing
-besides. All random numbers are of ftloader.sample_rng, so that every candidate does the same work and
-gives the same bits, whoever loads which sample.
+Light augmentation is a random crop. Heavy augmentation adds a random affine map, blur, colours, noise and erasing. All
+random numbers come from ftloader.sample_rng, so every candidate does the same work and gives the same bits.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ NAME = "augment"
 DESCRIPTION = "when do workers pay? light and heavy augmentation with 0, 1, ... workers"
 
 
-def _workers_bring(who: Side) -> Comparison:
-    """Against loading without any; a quick run has the headline's two curves alone."""
-    importance, quick = (0, "ends") if who in (FT, GIL) else (4 if who.config == "ft-gil" else 2, "")
+def _workers_bring(side: Side) -> Comparison:
+    """Compare with loading without workers; a quick run does so for the headline's two candidates alone."""
+    importance, quick = (0, "ends") if side in (FT, GIL) else (4 if side.config == "ft-gil" else 2, "")
     return Comparison(
-        who,
-        Side(who.config, "serial", workers=0),
+        side,
+        Side(side.config, "serial", workers=0),
         why="what workers bring",
         kind="workers",
         importance=importance,
@@ -35,11 +34,11 @@ def _workers_bring(who: Side) -> Comparison:
     )
 
 
-WORKERS = tuple(_workers_bring(who[config]) for config in reversed(CONFIGS) for who in (THREADS, PROCESSES))
+WORKERS = tuple(_workers_bring(sides[config]) for config in reversed(CONFIGS) for sides in (THREADS, PROCESSES))
 
 
 def measure(task: Task) -> Turns:
-    """As measure.epochs, with the same random numbers for all: the loaders draw their seeds from torch's generator."""
+    """Seed torch's generator, from which loaders draw their base seed, and measure as ftbench.measure.epochs does."""
     import torch
 
     torch.manual_seed(SEED)

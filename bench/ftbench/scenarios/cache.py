@@ -1,8 +1,8 @@
-"""Training on a local cache that grows: what a source gives so far is there in the next epoch (docs/cache.md).
+"""Training on a local cache that grows: an epoch has the samples fetched before it (docs/cache.md).
 
-Threads of the training process fetch from a source that gives RATE bytes a second and never ends; workers read what
-is there, epoch after epoch. Worker processes are started anew for each epoch, because those of the one before do not
-know of what came since. Which samples an epoch has is a matter of time, so they are not compared.
+Threads of the training process fetch from a source that gives RATE bytes a second and never ends. Workers read what
+the cache has, epoch after epoch. Each epoch starts new worker processes, since older ones do not know the samples that
+came later. The samples of an epoch depend on timing, so they are not compared.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MIB = 1024 * 1024
 SAMPLE_BYTES = MIB
 RATE = 200e6
 FETCHERS = 4
-# An epoch has at most half of it: 128 samples, which is reached soon, and then the oldest are evicted.
+# An epoch has at most half of it: 128 samples. That is reached soon, and from then on the oldest are evicted.
 BUDGET = 256 * MIB
 PREFIX = "ft-bench-cache-"
-# What is kept of each epoch, with its unit.
+# The curves over the epochs, with their units.
 CURVES = {
     "samples-of-an-epoch": "samples",
     "samples-there": "samples",
@@ -40,7 +40,7 @@ CURVES = {
 
 
 class Shards:
-    """A source: parts of files, again and again, at no more than RATE bytes a second. `_lock` guards `_next`."""
+    """Source of parts of files, repeated without end at RATE bytes a second at most. `_lock` guards `_next`."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths
@@ -49,11 +49,11 @@ class Shards:
         self._next = 0.0
 
     def keys(self) -> Iterator[str]:
-        """Their numbers, without end."""
+        """Yield the samples' numbers, without end."""
         return map(str, itertools.count())
 
     def read(self, key: str) -> bytes:
-        """The sample, not before its time."""
+        """Return the sample, not before it is due."""
         with self._lock:
             due = self._next = max(time.monotonic(), self._next + SAMPLE_BYTES / RATE)
         shard, place = divmod(int(key) % (len(self._paths) * self._in_shard), self._in_shard)
@@ -73,12 +73,11 @@ def _remove_left() -> None:
 
 
 def measure(task: Task) -> dict:
-    """Epochs of what is there, until all batches were taken.
+    """Load epochs of what the cache has, until all batches were taken.
 
-    Returns gb_per_s (1e9 bytes of samples a second, over all epochs and what is between them), time_to_first_batch (s,
-    from the first fetch on), pss_mib (at the end); and as curves over the time: how many samples each epoch had, and
-    were there at its end, the rates at which samples came into the cache and out of it, and how long the loop waited
-    for the first batch of each epoch, from the last one of the epoch before.
+    Returns the metrics gb_per_s (1e9 bytes of samples a second, gaps between epochs included), time_to_first_batch (s,
+    from the first fetch) and pss_mib (at the end). The curves CURVES have one value an epoch, over the time of its
+    end; a stall is the wait from the last batch of one epoch to the first of the next.
     """
     import numpy
 
@@ -133,7 +132,7 @@ SCENARIO = Scenario(
     sample="1 MiB of int16",
     sample_bytes=SAMPLE_BYTES,
     source="shards",
-    # The source; the measurement makes the dataset of it.
+    # The source. The measurement makes the dataset from it.
     dataset=lambda task: Shards(task.paths),
     measure=measure,
     metrics=("gb_per_s", "time_to_first_batch", "pss_mib"),

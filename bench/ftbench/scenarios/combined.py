@@ -1,8 +1,7 @@
-"""Pillow and nvImageCodec in one chart: figure 4 of NVIDIA's article.
+"""Pillow and nvImageCodec in one chart: figure 4 of NVIDIA's article (ftbench.scenarios.nvimgcodec).
 
-The cases are the decoders. Where there is a GPU, nvImageCodec decodes on it and Pillow's batches are
-copied to it, so that both end where they are used; without one both decode on the CPU, to the same
-bits, and every output says so.
+The cases are the decoders. With a GPU, nvImageCodec decodes on it and Pillow's batches are copied to it, so that both
+end in the same place. Without a GPU both decode on the CPU, to the same bits, and every output says so.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ from ftbench.plan.scenario import Task
 from ftbench.scenarios import nvimgcodec, pillow
 
 CASES = (Case("pillow", "Pillow", {"decoder": "pillow"}), Case("nvimgcodec", "nvImageCodec", {"decoder": "nvimgcodec"}))
-# One decoder against the other, which load the same images, for everybody who has both.
+# One decoder against the other, for every candidate: both load the same images.
 BY_DECODER = tuple(
     Comparison(
-        replace(who, case="nvimgcodec"),
-        replace(who, case="pillow"),
+        replace(side, case="nvimgcodec"),
+        replace(side, case="pillow"),
         kind="case",
         every_count=True,
         measures=False,
         first_only=True,
     )
-    for who in OURS
+    for side in OURS
 )
 
 
 def dataset(task: Task):
-    """Pillow's dataset or nvImageCodec's, by the task's case."""
+    """Return Pillow's dataset or nvImageCodec's, by the task's case."""
     return (pillow if task.parameters["decoder"] == "pillow" else nvimgcodec).dataset(task)
 
 
 def note() -> str:
-    """Which of nvImageCodec's backends was measured, and where the batches ended."""
+    """Say which of nvImageCodec's backends was measured, and where the batches ended."""
     return nvimgcodec.backend_note() + ("; Pillow's batches are copied to it" if gpu.device() else "")
 
 

@@ -1,12 +1,11 @@
-"""Why threads can lose: what the free-threaded interpreter's workers share, operation by operation.
+"""Why can threads lose? The state that threads share in the interpreter, operation by operation.
 
-One small operation, over and over, by one worker and by many. Each touches the interpreter in one way. Worker
-processes have their own copies of everything and so nothing to wait for but the machine itself (memory, caches,
-turbo): what threads lose against them is contention. PEP 703 says how the free-threaded build counts references (an
-object's own thread without, other threads with atomic instructions, which need the cache line for themselves) and
-reads dicts without a lock; immortal objects (PEP 683: small integers, None, modules' constants) are not counted.
+One worker and many repeat one small operation, which touches the interpreter in one way. Worker processes have copies
+of everything and contend only for the machine (memory, caches, turbo). So what threads lose against them is contention.
 
-To see one kind by hand, run its loop (ftbench.scenarios.contention.KINDS) in one thread and in many.
+In the free-threaded build (PEP 703), an object's own thread counts its references without atomic instructions. Other
+threads need atomic ones, which take the cache line exclusively. Dicts are read without a lock. References to immortal
+objects (PEP 683: small integers, None, constants) are not counted.
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ from ftbench.plan.comparisons import CASE, COUNT, IMPORTANCE, Comparison, Compar
 from ftbench.plan.scenario import Scenario, Task
 from ftrun.parent_death import die_with_parent
 
-# Measured in turns, one worker and all workers, so that both see the same machine.
+# One worker and all workers take turns, so that both see the same machine.
 REPETITIONS = 5
-# A worker that waits so long for the others has lost them.
+# Longest wait of a worker for the others at the start (s).
 GONE_SECONDS = 120.0
-# Operations in one turn of a loop, so that the loop itself is little of what is timed.
+# Operations in one pass of a loop, so that the loop itself takes little of the time.
 UNROLLED = 10
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One operation and what its workers have in common."""
+    """One operation, and the state it works on."""
 
     title: str
     make: Callable[[], Any]
-    """Makes what the operation is done to: once for all threads, which share it; processes make their own."""
+    """Function that makes the state: called once for all threads, and in each process."""
     loop: Callable[[Any, int], None]
-    """Does `operations` operations (a multiple of UNROLLED) on it."""
+    """Function that does a number of operations (a multiple of UNROLLED) on the state."""
     weight: int = 1
-    """How many operations of the lightest kind one of these stands for: heavy ones are done less often."""
+    """Weight of one operation: heavier ones are done less often."""
     private: bool = False
-    """Whether threads make their own too and share nothing, for comparison."""
+    """True if each thread makes its own state and shares nothing, for comparison."""
 
 
 class Holder:
-    """An object with attributes: what configuration objects and `self` are to workers."""
+    """Object with attributes, as configuration objects and `self` are for workers."""
 
     def __init__(self) -> None:
         self.value = 1
@@ -62,7 +61,7 @@ class Holder:
 
 
 def _unrolled(statement: str, first: str = "pass") -> Callable[[Any, int], None]:
-    """A loop over a statement about `shared`, as timeit makes one: UNROLLED times in a row."""
+    """Compile a loop over a statement about `shared`, repeated UNROLLED times in a row (as timeit does)."""
     lines = [
         "def loop(shared, operations):",
         f"    {first}",
@@ -95,11 +94,11 @@ def _pages(_nothing: None, operations: int) -> None:
 
 
 def _table() -> dict:
-    # The values are small integers, which are immortal: what is read is the dict alone.
+    # The values are small integers, which are immortal: only the dict is shared.
     return {f"key{number}": number % 100 for number in range(1000)}
 
 
-# The most important first: no contention, and the most.
+# The most important first: no contention, then the most.
 KINDS: dict[str, Kind] = {
     "private": Kind("reads of a dict of its own", _table, _dict, private=True),
     "reference": Kind("references to one shared object, made and dropped", object, _unrolled("_ = shared")),
@@ -115,9 +114,9 @@ KINDS: dict[str, Kind] = {
 
 
 class Workers:
-    """Threads or processes that do operations of a kind, from a common start. Used by one thread, which is the first.
+    """Threads or processes that do operations of a kind, from a common start. Used by one thread.
 
-    Threads share what the operation is done to, unless the kind is private; processes are forked and have their own.
+    Threads share the state, unless the kind is private. Processes are forked and have their own.
     """
 
     def __init__(self, kind: Kind, workers: int, processes: bool):
@@ -130,25 +129,25 @@ class Workers:
             ProcessPoolExecutor(workers, fork, begin) if processes else ThreadPoolExecutor(workers, initializer=begin)
         )
         try:
-            self.run(0, workers)  # starts them all
+            self.run(0, workers)  # starts the workers
         except BaseException:
             self.close()
             raise
 
     def run(self, operations: int, workers: int) -> list[tuple[float, float]]:
-        """(begin, end) of each, of one worker or of all; perf_counter is one clock for all processes of a machine."""
-        # Each waits for the others, so that nobody takes two.
+        """Return (begin, end) of each worker, of one or of all, on a clock that all processes of a machine share."""
+        # Each worker waits for the others, so that none takes two.
         running = [self._pool.submit(_timed, operations, workers) for _ in range(workers)]
         return [each.result() for each in running]
 
     def close(self) -> None:
         if isinstance(self._pool, ProcessPoolExecutor):
-            for child in multiprocessing.active_children():  # of which a trial has no others; one may hang
+            for child in multiprocessing.active_children():  # a trial has no others, and one may hang
                 child.terminate()
         self._pool.shutdown()
 
 
-# What a worker has: its loop, the state it is done to, the starts.
+# A worker's loop, its state and the barriers.
 _mine = threading.local()
 
 
@@ -172,22 +171,23 @@ def _timed(operations: int, workers: int) -> tuple[float, float]:
 
 
 def seconds(spans: list[tuple[float, float]]) -> float:
-    """From the first worker's begin to the last one's end."""
+    """Return the time from the first worker's start to the last one's end."""
     return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
 
 def measure(task: Task) -> dict:
     """Time one kind of operation (the case's parameter "kind") by one worker and by all, in turns.
 
-    Every worker does `batch_size` x batches-per-worker operations, fewer of heavy kinds. Returns the metrics
-    operation_ns, the time of one operation in a worker while all are at it (ns, median of the repetitions),
-    and scaling, how many times the operations per second of one worker that all of them do together (1 to the
-    number of workers, or less than 1 where they hinder each other). And the distributions `operation` and
-    `operation-alone`: ns an operation, of each worker in each repetition.
+    Every worker does `batch_size` x batches-per-worker operations, fewer of heavy kinds. Returns:
+
+    - operation_ns: time of one operation in a worker while all work (ns, median of the repetitions);
+    - scaling: operations per second of all workers over those of one. The ideal is the number of workers; below 1 they
+      hinder each other;
+    - the distributions `operation` and `operation-alone`: ns an operation, by worker and repetition.
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
-    # By whether all are at it: the time of each run, and of an operation by each worker (ns).
+    # By whether all workers work: the time of each run, and of an operation by each worker (ns).
     runs: dict[bool, list[float]] = {False: [], True: []}
     each: dict[bool, list[float]] = {False: [], True: []}
     with closing(Workers(kind, task.workers, processes=task.variant == "bare-process")) as workers:
@@ -212,9 +212,9 @@ CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.ite
 
 
 def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-    """Threads against processes in every kind, then threads without the GIL against threads with it.
+    """Compare threads with processes in every kind, then threads without the GIL with threads with it.
 
-    Processes contend for nothing with any interpreter: one's are enough.
+    Processes contend in no interpreter, so those of one configuration are enough.
     """
     main = configs[-1]
     threads = {config: Side(config, "bare-thread") for config in configs}
@@ -242,7 +242,7 @@ SCENARIO = Scenario(
     quick=Amount(batch_size=100_000, batches_per_worker=3),
     seconds=600,
     quick_seconds=240,
-    # One worker alone is part of every trial, so two and more.
+    # Every trial measures one worker too, so this begins with two.
     workers=lambda cpus: worker_counts(cpus)[1:] or [1],
     batched=False,
 )

@@ -1,7 +1,7 @@
 """Does loading slow the training loop? Steps in plain Python, while a loader loads at some rate.
 
-The loop is `measure`; in a program of your own, time your steps without what is spent in
-``next(iterator)``, with and without a loader at work, and compare the distributions.
+To measure your own program, time its steps without the time in ``next(iterator)``, with and without a loader at work,
+and compare the distributions.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ RECORDS = 400
 class PythonStep:
     """Bookkeeping in plain Python, as loops do between their calls of torch. Used by one thread.
 
-    Records, running means, counters and a line of a log for each: some milliseconds of bytecode, reference
-    counts and small allocations, in which the GIL, where there is one, is held.
+    Records, running means, counters and log lines: some milliseconds of bytecode, reference counts and small
+    allocations. Where there is a GIL, it is held.
     """
 
     def __init__(self) -> None:
@@ -55,22 +55,23 @@ class PythonStep:
 def measure(task: Task) -> dict:
     """Time the steps of a loop while the loader loads at a part of its full rate (the case's "rate", 0 to 1).
 
-    First the loader alone: `task.batches` batches as fast as it gives them, which is its full rate. Then the
-    steps alone, whose median says how many batches a step has to take. Then both: at rate 1 the loop takes
-    batches at the full rate and waits for them if they are late, so that the loader always has something to
-    do; at 1/2 half as often, and the loader waits for room in its queue meanwhile; at 0 it has nothing to do.
+    There are three parts:
 
-    A step's time is that of its Python code alone: what the loop spends in taking batches and waiting for
-    them is not in it. Returns the metrics step_median_ms and step_p99_ms, the distributions `step` and
-    `step-alone` (ms), `taking` (ms that taking a batch took, waiting included), and `rate` and `rate-alone`
-    (batches/s, one value each).
+    1. The loader alone gives `task.batches` batches; that is its full rate.
+    2. The steps alone. Their median says how many batches a step has to take.
+    3. Both. At rate 1 the loop takes batches at the full rate and waits for late ones, so the loader always has work.
+       At 1/2 the loop takes half as many, and the loader waits for room in its queue. At 0 the loader is idle.
+
+    A step's time is that of its Python code; taking batches and waiting for them is not part of it. Returns the metrics
+    step_median_ms and step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms to take a batch,
+    waiting included), `rate` and `rate-alone` (batches/s, one value each).
     """
     rate = task.parameters["rate"]
     steps = STEPS_PER_BATCH * (task.batches // task.workers)
     step, seen = PythonStep(), checksums.Seen()
     with open_loader(task, task.dataset(), persistent=True) as loader:
         batches = loader.epoch((task.batches + 1) * task.batch_size)
-        # The first batch has the workers' start in it, and comes with others behind it: it is not counted.
+        # The first batch includes the start of the workers, and others come right behind it: it is not counted.
         seen.first = checksums.whole(next(batches))
         begin = time.perf_counter()
         for batch in batches:
@@ -83,7 +84,7 @@ def measure(task: Task) -> dict:
         taken: list[float] = []
         begin = time.perf_counter()
         if rate:
-            # More than can be taken; the rest of the epoch is dropped.
+            # More batches than can be taken; the rest of the epoch is dropped.
             most = steps * (1 + math.ceil(median(alone) / period)) + task.prefetch_factor * task.workers + 1
             batches = loader.epoch(most * task.batch_size)
             next(batches)
@@ -100,7 +101,7 @@ def measure(task: Task) -> dict:
         "rate": {"unit": "batches/s", "values": [len(taken) / seconds]},
     }
     if taken:
-        # Many workers give more batches than are kept: every second, third, ... of them.
+        # Many workers give more values than are kept: keep every n-th.
         every = math.ceil(len(taken) / DISTRIBUTION_LIMIT)
         distributions["taking"] = {"unit": "ms", "values": [t * 1e3 for t in taken[::every]]}
     return {
@@ -115,7 +116,7 @@ def measure(task: Task) -> dict:
 
 
 def note(workers: int, cpus: int) -> str:
-    """What has to be said of so many workers, for every output."""
+    """Return the note for every output on this number of workers."""
     if workers < cpus:
         return ""
     return f"{workers} workers and the loop share {cpus} CPU{'s' if cpus != 1 else ''}: it is slowed by that alone"
@@ -133,8 +134,8 @@ def _timed_steps(step: PythonStep, steps: int) -> list[float]:
 def _with_batches(
     step: PythonStep, steps: int, batches: Iterator, period: float, step_seconds: float, taken: list[float]
 ) -> list[float]:
-    """Seconds of each step; between steps, batches are taken when they are due: one every `period` seconds."""
-    # Where batches come faster than steps, several at once.
+    """Time each step (s), and take batches between the steps: one every `period` seconds."""
+    # If batches come faster than steps, take several at once.
     at_once = max(1, math.ceil(step_seconds / period))
     times = []
     due = time.perf_counter()
@@ -144,7 +145,7 @@ def _with_batches(
                 begin = time.perf_counter()
                 next(batches)
                 taken.append(time.perf_counter() - begin)
-            # A loop that had to wait does not make up for it.
+            # A loop that had to wait does not catch up.
             due = max(due + at_once * period, time.perf_counter())
         times += _timed_steps(step, 1)
     return times
@@ -156,17 +157,17 @@ IDLE = Case("idle", "loader idle", {"rate": 0.0}, 0.0)
 CASES = (FULL, HALF, IDLE)
 
 
-def _slowed(who: Side, case: Case) -> Comparison:
-    """Loading at this rate against the same candidate not loading: what the scenario is about."""
-    # Idle stays as long as loading does in the grid.
-    always = who in (FT, GIL, THREADS["ft-gil"]) and case is FULL
+def _slowed(side: Side, case: Case) -> Comparison:
+    """Compare loading at this rate with the same candidate idle: the scenario's question."""
+    # The idle candidate stays as long as the loading one does in the grid.
+    always = side in (FT, GIL, THREADS["ft-gil"]) and case is FULL
     return Comparison(
-        replace(who, case=case.name),
-        replace(who, case=IDLE.name),
+        replace(side, case=case.name),
+        replace(side, case=IDLE.name),
         kind="interference",
-        importance=0 if always else 2 if who.config == "ft-gil" else 1,
+        importance=0 if always else 2 if side.config == "ft-gil" else 1,
         every_count=True,
-        quick="ends" if who in (FT, GIL) else "most",
+        quick="ends" if side in (FT, GIL) else "most",
     )
 
 
@@ -176,9 +177,9 @@ SCENARIO = of_images(
     description="steps of a Python-heavy loop in the main thread while JPEGs are loaded at a part of the full rate",
     measure=measure,
     metrics=("step_median_ms", "step_p99_ms"),
-    # Who the comparison of builds is about comes first.
+    # The candidates of the comparison of builds come first.
     plan=grid(
-        CASES, first=tuple(_slowed(who, case) for case in (FULL, HALF) for who in dict.fromkeys((FT, GIL, *OURS)))
+        CASES, first=tuple(_slowed(side, case) for case in (FULL, HALF) for side in dict.fromkeys((FT, GIL, *OURS)))
     ),
     case_axis="loading rate",
     case_unit="of the full rate",
@@ -186,6 +187,6 @@ SCENARIO = of_images(
     quick=Amount(batch_size=16, batches_per_worker=15),
     seconds=600,
     quick_seconds=270,
-    # The training loop has the last CPU.
+    # One CPU is left to the training loop.
     workers=lambda cpus: [max(1, cpus - 1)],
 )

@@ -1,12 +1,12 @@
 """Remote storage: samples whose first byte comes 5 to 200 ms after the request.
 
-A real web server in a process of its own answers that late (ftbench.data.slow_server), and the dataset reads from it
-as from any web address, through fsspec. Workers wait and do not compute, so there are many more of them than
-cores: threads cost little, processes take memory and time to start.
+A real web server in its own process answers that late (ftbench.data.slow_server). The dataset reads from it through
+fsspec, as from any web address. Workers wait and do not compute, so there are many more of them than cores: threads
+cost little, processes take memory and time to start.
 
-Threads have one thing against them here: fsspec sends all requests of a process through one thread, in which
-its event loop runs. Where answers come soon that thread is what many workers wait for (on two cores without the
-GIL it was busy for 86% of the time at 1,100 samples/s, with 64 threads and 5 ms), and processes have one each.
+One thing speaks against threads here: fsspec sends all requests of a process through the one thread of its event loop,
+and processes have one each. Where answers come soon, that thread is the bottleneck. On two cores without the GIL it was
+busy for 86% of the time at 1,100 samples/s, with 64 threads and 5 ms.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ftbench.plan.comparisons import USUAL, ComparisonPlan, with_every_count
 from ftbench.plan.scenario import Scenario, Task, Turns
 
 SAMPLE_BYTES = 100_000
-# So few that the server keeps all of them in memory.
+# Few enough for the server to keep all in memory.
 LENGTH = 1024
 
 
 class RemoteSamples:
-    """``fsspec.filesystem("http").cat_file(url)``: sample i is a uint8 numpy array of what the address holds.
+    """Dataset whose sample i is a uint8 numpy array of 100,000 bytes: ``fsspec.filesystem("http").cat_file(url)``.
 
     fsspec keeps one file system for each process and thread.
     """
@@ -46,7 +46,7 @@ class RemoteSamples:
 
 def measure(task: Task) -> Turns:
     """Start the server and measure as ftbench.measure.epochs does."""
-    # Before workers are forked, which then have not to import it each.
+    # Imported before workers are forked, so that they need not.
     import fsspec.implementations.http  # noqa: F401
 
     from ftbench.data.slow_server import slow_server
@@ -67,7 +67,7 @@ def _case(milliseconds: int, quick_batches: int) -> Case:
     )
 
 
-# More where waiting is short, though not so many that 64 workers, who compute then, take minutes.
+# More batches where waiting is short, but few enough that 64 workers, which then compute, do not take minutes.
 CASES = (_case(50, 4), _case(5, 8), _case(200, 2), _case(20, 6))
 
 SCENARIO = Scenario(
@@ -76,7 +76,7 @@ SCENARIO = Scenario(
     description="samples of 100 kB from a web server that answers late, read through fsspec",
     sample="100,000 bytes from a web server",
     sample_bytes=SAMPLE_BYTES,
-    # Of the server that the measurement has started.
+    # The address is that of the server that the measurement starts.
     dataset=lambda task: RemoteSamples(task.parameters["address"]),
     measure=measure,
     metrics=("throughput", "time_to_first_batch", "pss_mib"),

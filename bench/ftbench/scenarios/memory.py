@@ -1,9 +1,8 @@
-"""Copy-on-access: what a dataset's million file names cost, times the number of workers.
+"""Copy-on-access: the memory of a dataset's million file names, times the number of workers.
 
-A forked worker shares its parent's memory until either writes to it, and counting references writes to
-every object that is looked at. So a list of strings is copied page by page while an epoch goes on, and a
-numpy array, which is one object, is not (pytorch/pytorch#13246). A spawned worker unpickles a copy of its own
-at once. Threads have nothing to copy.
+A forked worker shares its parent's memory until either writes to it, and counting references writes to every object
+that is read. So a list of strings is copied page by page during an epoch, and a numpy array, which is one object, is
+not (pytorch/pytorch#13246). A spawned worker unpickles a copy at once. Threads copy nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from ftbench.plan.comparisons import (
 from ftbench.plan.scenario import Scenario, Task
 
 NAMES = 1_000_000
-# Prime, so that the samples are names from all over the list, no name twice, as with shuffling.
+# A prime: samples are names from all over the list, none twice, as with shuffling.
 STRIDE = 611_953
 LONGEST_NAME = 87
-# Looks at the memory in an epoch, evenly spaced; the last is at its last batch.
+# Readings of the memory in an epoch, evenly spaced; the last at its last batch.
 LOOKS = 24
 
 
 class FileNames:
-    """1,000,000 file names; sample i is the length of one of them, from anywhere among them.
+    """Dataset of 1,000,000 file names. Sample i is the length of one of them.
 
-    Kept in a list of str, or with `as_array` in a numpy array of fixed-width bytes.
+    They are in a list of str, or with `as_array` in a numpy array of fixed-width bytes.
     """
 
     def __init__(self, as_array: bool):
@@ -57,10 +56,10 @@ class FileNames:
 
 
 def measure(task: Task) -> dict:
-    """Run one epoch and look at the memory on the way, the last time at its last batch with the workers up.
+    """Run one epoch and read the memory on the way, the last time at its last batch with the workers alive.
 
-    Returns the metrics pss_mib and uss_mib, the largest of what was seen; as distributions of the same names
-    the curves that were seen, over the samples loaded; checksums as ftbench.measure.epochs.
+    Returns the metrics pss_mib and uss_mib, the largest values; the distributions of the same names, which are curves
+    over the samples loaded; and checksums, as ftbench.measure.epochs.
     """
     samples = task.batches * task.batch_size
     looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}
@@ -112,7 +111,7 @@ SCENARIO = Scenario(
         CASES,
     ),
     case_axis="names kept in",
-    # Of a full run every name is looked at once with two workers, and again with more.
+    # In a full run, two workers read every name once; more workers read names again.
     full=Amount(batch_size=1000, batches_per_worker=500),
     quick=Amount(batch_size=1000, batches_per_worker=100),
     seconds=420,

@@ -1,13 +1,12 @@
 """The group `nvimgcodec`: decoding by threads and by processes, figure 2 of NVIDIA's article.
 
-"Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share one CUDA context and
-have a decoder and a stream each; every process has a context of its own, and hands its batches over
-through CUDA's inter-process memory. Without a GPU nvImageCodec's CPU codecs are measured, and every
-output says so.
+"Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share one CUDA context and have a decoder and
+a stream each. Every process has a context of its own, and hands its batches over through CUDA's inter-process memory.
+Without a GPU nvImageCodec's CPU codecs are measured, and every output says so.
 
-Where there is a GPU, every batch ends up on it, also those that were decoded by the CPU. Decoders of
-different makers agree within a few grey levels, not in every bit, so on a GPU each checked row is held
-against Pillow's, and its checksum is that of Pillow's row if it is the same picture.
+With a GPU every batch ends on it, also if the CPU decoded it. Decoders of different makers agree within a few grey
+levels, not in every bit. So on a GPU each checked row is compared with Pillow's, and if the picture is the same, the
+checksum is that of Pillow's row.
 """
 
 from __future__ import annotations
@@ -33,18 +32,17 @@ if TYPE_CHECKING:
 NAME = "nvimgcodec"
 DESCRIPTION = "decoding with nvImageCodec: per-thread decoders in one CUDA context, or a context a process"
 METRICS = ("throughput", "worker_setup", "time_to_first_batch", "pss_mib")
-# A GPU decodes so fast that the CPU's number of batches is over in a moment.
+# A GPU decodes the CPU's number of batches too fast to be timed.
 STRETCH_ON_GPU = 8
-# Mean difference in grey levels up to which two pictures are the same one, decoded by two libraries.
+# Mean difference in grey levels up to which two libraries decoded the same picture.
 SAME_PICTURE = 6.0
 
 
 class GpuImages:
-    """nvImageCodec on a GPU: sample i is a (408, 640, 3) uint8 tensor there, and a batch is one decode.
+    """Dataset decoded on a GPU: sample i is a (408, 640, 3) uint8 tensor there, and a batch is one decode.
 
-    Every thread has a decoder and a CUDA stream of its own
-    (ftloader.decode.cuda); they share the process's CUDA context, and processes have one each. Images of
-    another size are resized on the GPU (bilinear, anti-aliased as Pillow's).
+    Every thread has a decoder and a CUDA stream of its own (ftloader.decode.cuda). Threads share the process's CUDA
+    context. Images of another size are resized on the GPU (bilinear, anti-aliased as Pillow's).
     """
 
     def __init__(self, paths: list[str], device: str):
@@ -59,7 +57,7 @@ class GpuImages:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: list[int]) -> list:
-        """The samples of these indices, decoded at once."""
+        """Decode the samples of these indices at once."""
         images = self._read([self._paths[index] for index in indices], device=self._device)
         return [image if image.shape == (HEIGHT, WIDTH, 3) else _resized(image) for image in images]
 
@@ -73,16 +71,16 @@ def _resized(image):
 
 
 def dataset(task: Task) -> DecodedImages | GpuImages:
-    """The trial's dataset: on the GPU if there is one (backend_note says which)."""
+    """Return the trial's dataset: on the GPU if there is one (backend_note says which)."""
     device = gpu.device()
     return GpuImages(task.paths, device) if device else DecodedImages(task.paths, "nvimgcodec")
 
 
 def without_nvimgcodec() -> str | None:
-    """Why nvImageCodec cannot be measured in this interpreter, None if it can."""
+    """Return why nvImageCodec cannot be measured in this interpreter, None if it can."""
     try:
         found = importlib.util.find_spec("nvidia.nvimgcodec")
-    except ModuleNotFoundError:  # not even the name space that NVIDIA's packages share
+    except ModuleNotFoundError:  # NVIDIA's packages share the name space: none is installed
         found = None
     if found:
         return None
@@ -90,12 +88,12 @@ def without_nvimgcodec() -> str | None:
 
 
 def without_gpu() -> str | None:
-    """For what is about the GPU alone: why it cannot be measured here, None if it can."""
+    """Return why a scenario of the GPU cannot be measured here, None if it can."""
     return without_nvimgcodec() or gpu.why_none()
 
 
 def backend_note() -> str:
-    """What nvImageCodec's figures stand for here: its GPU backend, or its CPU backend and why."""
+    """Say which backend nvImageCodec's figures are of: the GPU's, or the CPU's and why."""
     import torch
 
     on = gpu.device()
@@ -105,10 +103,10 @@ def backend_note() -> str:
 
 
 class FirstImage:
-    """Runs in every worker before its first batch: decodes an image and notes the seconds it took.
+    """A worker_init_fn that decodes an image in every worker, and notes how long that took.
 
-    They hold what a worker needs to begin: the library's import, its decoder; on a GPU a stream, and
-    in a process a CUDA context. `seconds` is in shared memory; each worker writes its own place.
+    That includes the library's import and a decoder; on a GPU also a stream, and in a process a CUDA context.
+    `seconds` is in shared memory; each worker writes its own place.
     """
 
     def __init__(self, dataset: Any, seconds: torch.Tensor, processes: bool):
@@ -125,14 +123,14 @@ class FirstImage:
 
 
 class Reference:
-    """The checked rows of every image, as Pillow decodes it."""
+    """The checked rows of every image, as Pillow decodes them."""
 
     def __init__(self, task: Task):
         self._images, self._batch_size = PillowDataset(task.paths), task.batch_size
         self._rows: dict = {}
 
     def compare(self, number: int, rows: Any) -> int:
-        """CRC-32 of Pillow's rows for batch `number`; raises TrialError if `rows` (n, r, width, 3) are not near."""
+        """Return the CRC-32 of Pillow's rows of batch `number`; raises TrialError if `rows` (n, r, width, 3) differ."""
         import numpy
 
         expected = checksums.Rows()
@@ -153,10 +151,13 @@ class Reference:
 def measure(task: Task) -> dict:
     """Run the warm-up and the measured epoch, by threads or processes of ftloader.DataLoader.
 
-    Metrics as of ftbench.measure.epochs (a batch has come once it is on the GPU, if there is one), and
-    worker_setup (s): the median time that a worker took to its first image. On a GPU also
-    gpu_mib_per_worker: what came with the workers, their batches under way included, for each of them.
-    Raises TrialError for another picture than Pillow's, RuntimeError for an epoch of another length.
+    Returns the metrics of ftbench.measure.epochs and worker_setup (s), the median time of a worker to its first image.
+    If there is a GPU, a batch has arrived once it is there, and gpu_mib_per_worker is the memory that the workers
+    added, batches under way included, by worker.
+
+    Raises:
+        TrialError: if a picture differs from Pillow's.
+        RuntimeError: if the epoch has the wrong length.
     """
     import torch
 
@@ -172,7 +173,7 @@ def measure(task: Task) -> dict:
         options["multiprocessing_context"] = "spawn"
 
     def arrived(batch: torch.Tensor) -> torch.Tensor:
-        """The batch where it is to be used; its pixels are there."""
+        """Return the batch where it is used, once its pixels have arrived."""
         if device:
             batch = batch.to(device)
             torch.cuda.synchronize(device)
@@ -183,11 +184,11 @@ def measure(task: Task) -> dict:
             used.append(gpu.used_mib(device))
 
     def checked(batch: torch.Tensor) -> torch.Tensor:
-        """The rows of a batch on the GPU that are checked, in host memory."""
+        """Return the checked rows of a batch on the GPU, in host memory."""
         return batch[:, :: checksums.CHECKED_ROWS].cpu()
 
     if device:
-        torch.zeros(1, device=device)  # the consumer's own context, which every candidate has
+        torch.zeros(1, device=device)  # the consumer's context, which every candidate has
     look()
     with open_loader(task, dataset, persistent=True, **options) as loader:
         begin = time.perf_counter()
@@ -233,7 +234,7 @@ def measure(task: Task) -> dict:
         "worker_setup": median(setup),
     }
     if device:
-        # The driver gives memory out in pieces of 2 MiB; less than one cannot be told from none.
+        # The driver allocates in pieces of 2 MiB, so less cannot be seen.
         metrics["gpu_mib_per_worker"] = max(2.0, max(used) - used[0]) / task.workers
     return {
         "metrics": metrics,
@@ -256,13 +257,13 @@ SCENARIOS = (
         quick_seconds=105,
         unavailable=without_nvimgcodec,
     ),
-    # What a worker takes of the GPU's memory: a decoder and a stream, or a CUDA context besides.
+    # A worker takes a decoder and a stream of the GPU's memory, a process a CUDA context too.
     _scenario(
         name="nvimgcodec-memory",
         question="How much GPU memory does one more worker take: a thread's decoder, or a process's CUDA context?",
         description="GPU memory that a decoding worker adds, its batches under way included (needs a GPU)",
         metrics=("gpu_mib_per_worker", "worker_setup"),
-        # Small batches, so that what a worker itself takes is not lost among its pixels.
+        # Small batches, so that the worker's own memory is not lost among the pixels.
         full=Amount(batch_size=32, batches_per_worker=4),
         quick=Amount(batch_size=32, batches_per_worker=2),
         seconds=300,

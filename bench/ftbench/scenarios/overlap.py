@@ -1,7 +1,6 @@
 """Is a step max(load, train), not their sum? Loading and training together, against each of them alone.
 
-The loop is that of every training, ``for batch in loader: train(batch)``; `measure` times it beside
-its two bounds.
+The loop is that of every training, ``for batch in loader: train(batch)``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ CALIBRATION_UNITS = 20
 class TorchStep:
     """Stochastic gradient descent of a small network, in units of half a millisecond or less. Used by one thread.
 
-    On the accelerator if there is one, which the call then waits for; else on one thread of the CPU.
+    It runs on the accelerator if there is one, and waits for it; else on one thread of the CPU.
     """
 
     def __init__(self) -> None:
@@ -42,10 +41,10 @@ class TorchStep:
         self._optimiser = torch.optim.SGD(self._network.parameters(), lr=1e-4)
 
     def __call__(self, batch: Any, units: int) -> float:
-        """Train for `units` steps on the first values of a batch (a uint8 tensor); returns the last loss."""
+        """Train for `units` steps on the first values of a batch (a uint8 tensor); return the last loss."""
         wanted = 128 * self._width
         values = batch.reshape(-1)[:wanted].to(self.device, non_blocking=True).float() / 255
-        # Small batches do not fill the network's input: they are repeated.
+        # Values of small batches are repeated to fill the network's input.
         values = values.repeat(-(-wanted // values.numel()))[:wanted].reshape(128, self._width)
         loss = values.sum()
         for _ in range(units):
@@ -59,14 +58,13 @@ class TorchStep:
 def measure(task: Task) -> dict:
     """Time a step of training with its batch, and its two parts alone, over `task.batches` steps each.
 
-    The training is given as much work as takes the case's "ratio" times as long as loading one batch, as
-    found in an epoch of loading alone. A loader that works while the loop trains makes a step as long as the
-    longer of the two, max(load, train); one that does not, as their sum. Each part begins with a batch in hand
-    and nothing else ready, and the epoch is longer than what is timed, so that no batch is given for free and
+    Training gets as much work as takes the case's "ratio" times as long as loading one batch. That time is found in an
+    epoch of loading alone. If the loader works while the loop trains, a step takes max(load, train); else their sum.
+    Each part starts with one batch in hand and no other ready. The epoch is longer than the timed part, so that
     loading goes on to the end.
 
-    Returns the metrics step_over_max (1 where loading and training overlap perfectly) and step_over_sum (1
-    where they do not at all), and the distributions `step`, `load` and `train`: ms of each repetition's mean step.
+    Returns the metrics step_over_max (1 if loading and training overlap perfectly) and step_over_sum (1 if they do not
+    overlap), and the distributions `step`, `load` and `train`: ms of each repetition's mean step.
     """
     train, seen = TorchStep(), checksums.Seen()
     steps = task.batches
@@ -106,7 +104,7 @@ def measure(task: Task) -> dict:
 
 
 def note(device: str, workers: int, cpus: int) -> str:
-    """Where the training ran, for every output."""
+    """Say where the training ran, for every output."""
     if device == "cuda":
         return "trained on the GPU"
     return "trained on one CPU core: no GPU here" + (
@@ -115,7 +113,7 @@ def note(device: str, workers: int, cpus: int) -> str:
 
 
 def _mean_step(loader: Any, samples: int, steps: int, train: TorchStep | None = None, units: int = 0) -> float:
-    """Seconds a step from the first batch on, each step training and then waiting for the next batch."""
+    """Return the seconds a step, from the first batch on; a step trains and then waits for the next batch."""
     batches = loader.epoch(samples)
     batch = next(batches)
     begin = time.perf_counter()
@@ -124,7 +122,7 @@ def _mean_step(loader: Any, samples: int, steps: int, train: TorchStep | None = 
             train(batch, units)
         batch = next(batches)
     seconds = time.perf_counter() - begin
-    # To its end: workers that went on would disturb what is measured next.
+    # Workers that went on would disturb the next measurement.
     for _ in batches:
         pass
     return seconds / steps
@@ -134,7 +132,7 @@ EQUAL = Case("1", "training as long as loading", {"ratio": 1.0}, 1.0)
 LESS = Case("0.5", "training half as long as loading", {"ratio": 0.5}, 0.5)
 MORE = Case("2", "training twice as long as loading", {"ratio": 2.0}, 2.0)
 CASES = (EQUAL, LESS, MORE)
-# Loading without workers beside it, where a step has to be the sum.
+# For reference, loading without workers, where a step has to be the sum.
 SERIAL = tuple(
     Comparison(Side(config, "serial", 1, case.name), importance=importance, quick=quick)
     for case, importance, quick in ((EQUAL, 0, "most"), (LESS, 9, ""), (MORE, 9, ""))
@@ -153,6 +151,6 @@ SCENARIO = of_images(
     quick=Amount(batch_size=32, batches_per_worker=4),
     seconds=600,
     quick_seconds=460,
-    # The training loop has the last CPU.
+    # One CPU is left to the training loop.
     workers=lambda cpus: [max(1, cpus - 1)],
 )

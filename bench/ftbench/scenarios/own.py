@@ -1,4 +1,4 @@
-"""The user's own dataset (--dataset FILE.py:NAME), and the look at it that says how much of it makes a turn."""
+"""The user's dataset (--dataset FILE.py:NAME), and the look at it that finds how much of it makes a turn."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ftbench.plan.case import Amount, Case
 from ftbench.plan.scenario import OWN, Scenario, Task, TrialError, Turns
 from ftbench.plan.waterfall import WaterfallPlan
 
-# Seconds of work for one worker that make a turn, and the batch that people use if samples are not too dear for it.
+# Seconds of work for one worker in a turn, and the usual batch size, unless samples take too long for it.
 TURN_SECONDS, BATCH_SIZE = 0.3, 32
-# What a batch costs beside its samples, with processes.
+# Time of a batch in addition to its samples, with processes.
 BATCH_SECONDS = 0.001
 LOOKED_AT = 8
-# A trial is taken to hang if it takes longer than this and so many times what one thread alone would; the look at the
-# dataset, of which nothing is known, if it takes longer than that.
+# A trial counts as hung after PATIENCE plus PATIENCE_TIMES times the time of one thread alone. The look, before which
+# nothing is known of the dataset, counts as hung after LOOK_PATIENCE.
 PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, find: str) -> Any:
-    """What the user's file has by this name; raises TrialError with the user's own traceback."""
+    """Return the object of this name in the user's file; raises TrialError with the user's traceback."""
     from ftrun import target
 
     try:
@@ -37,7 +37,7 @@ def _named(name: str, find: str) -> Any:
 
 
 def dataset(task: Task):
-    """The dataset that the task's target names; raises TrialError if it is none that can be measured."""
+    """Return the dataset that the task's target names; raises TrialError if it cannot be measured."""
     import torch.utils.data
 
     name = task.parameters["target"]
@@ -59,19 +59,19 @@ def dataset(task: Task):
 
 
 def _options(task: Task) -> dict:
-    """What the loaders are given beside the dataset."""
+    """Return the loaders' arguments in addition to the dataset."""
     name = task.parameters.get("collate_fn")
     return {"collate_fn": _named(name, "find")} if name else {}
 
 
 def measure(task: Task) -> Turns:
-    """ftbench.measure.epochs, with the user's collate_fn; what that makes of a batch may have any length."""
+    """Measure as ftbench.measure.epochs does, with the user's collate_fn, whose batches may have any length."""
     result = yield from epochs.measure(task, **_options(task))
     return {**result, "last_batch": task.batch_size}
 
 
 def _default_collate(samples: list, name: str) -> Any:
-    """The batch that torch makes of samples; raises TrialError."""
+    """Return torch's batch of the samples; raises TrialError."""
     from torch.utils.data import default_collate
 
     try:
@@ -82,16 +82,16 @@ def _default_collate(samples: list, name: str) -> Any:
 
 
 def _unsendable(batch: Any) -> str:
-    """Why a worker process cannot hand the batch over; empty if it can. torch's loader would wait for it for ever."""
+    """Return why a worker process cannot send the batch, for which torch's loader would wait forever; "" if it can."""
     try:
         pickle.dumps(batch)
-    except Exception as error:  # a class of the user's own may raise anything
+    except Exception as error:  # a user's class may raise anything
         return f"{type(error).__name__}: {error}"
     return ""
 
 
 def look(task: Task) -> dict:
-    """Open the dataset and load some samples twice: time, size in a batch, the same again, can they be sent?"""
+    """Load some samples twice: find their time and size, whether they repeat, and whether batches can be sent."""
     begin = time.perf_counter()
     found = dataset(task)
     opening = time.perf_counter() - begin
@@ -121,14 +121,14 @@ def look(task: Task) -> dict:
 
 
 def amount(seconds: float, batch_size: int | None) -> Amount:
-    """How much makes a turn of samples that take so long."""
+    """Return how much makes a turn of samples that take `seconds` each."""
     # A power of two, so that two runs of one dataset seldom differ in it.
     size = batch_size or 2 ** round(math.log2(min(BATCH_SIZE, max(1, TURN_SECONDS / 3 / seconds))))
     return Amount(size, max(2, round(TURN_SECONDS / (size * seconds + BATCH_SECONDS))), turns=10)
 
 
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
-    """The scenario of this target before anybody has looked at it."""
+    """Return the scenario of this target before the look at it."""
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     unknown = Amount(batch_size=BATCH_SIZE, batches_per_worker=4, turns=10)
     return Scenario(
@@ -149,6 +149,6 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
     )
 
 
-# As trials look them up: what they load is in the parameters of the case.
+# Trials find these by name. The dataset is in the parameters of the case.
 SCENARIO = scenario("")
 LOOK = replace(SCENARIO, name="dataset-look", measure=look, metrics=("overhead_us",), patience=LOOK_PATIENCE)

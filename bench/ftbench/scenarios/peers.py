@@ -1,10 +1,9 @@
 """The group `peers`: this project's loader against torch's, torchdata.nodes', spdl's and none, with targets.
 
-Of JPEGs; and of samples that cost little or nothing: what a loader itself takes, and how it collates. These are of
+The samples are JPEGs, and samples that cost little or nothing, which show the loader's own cost. The latter have
 several shapes: an int, small and large tensors, several values, lengths that change from batch to batch, and arrays
-of 4 MiB, where all is memory. The shapes are compared with the same threads and torch's default_collate after the last
-sample of a batch (variant loader-stack), since whether samples are copied into the batch one by one is this loader's
-choice.
+of 4 MiB. This loader chooses whether to copy samples into the batch one by one. So shapes are also compared with the
+same threads and torch's default_collate after the last sample of a batch (variant loader-stack).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ FEATURES = 16
 
 
 class Samples:
-    """LENGTH samples that are made when they are asked for, of nothing that is kept."""
+    """Dataset of LENGTH samples that are made on demand."""
 
     def __init__(self, batch_size: int = 1):
         import numpy
@@ -62,7 +61,7 @@ class Integers(Samples):
 
 
 class SmallTensors(Samples):
-    """Sample i is a float32 tensor of 16 values, a row of one that is made beforehand and only read."""
+    """Sample i is a float32 tensor of 16 values, a row of a table that is only read."""
 
     def __init__(self, batch_size: int = 1):
         import torch
@@ -95,7 +94,7 @@ class Leaves(Samples):
 
 
 class Ragged(Samples):
-    """Sample i is a float32 tensor of 40 to 120 KiB, of another length in each batch, as bucketing by length has it."""
+    """Sample i is a float32 tensor of 40 to 120 KiB; each batch has another length, as with bucketing by length."""
 
     def __getitem__(self, index: int):
         bucket = index // self._batch_size * 7 % 21
@@ -103,7 +102,7 @@ class Ragged(Samples):
 
 
 class RawArrays:
-    """``np.fromfile(path, np.float32)``: sample i is a (1024, 1024) float32 numpy array."""
+    """Sample i is a (1024, 1024) float32 numpy array: ``np.fromfile(path, np.float32)``."""
 
     def __init__(self, paths: list[str]):
         import numpy
@@ -119,16 +118,15 @@ class RawArrays:
 
 
 def images(task: Task) -> PillowDataset:
-    """The images of a task's variant: only loader-decode has another dataset than the plain one."""
+    """Return the images for the task's variant: loader-decode decodes with ftloader.decode."""
     return (DecodedImages if task.variant == "loader-decode" else PillowDataset)(task.paths)
 
 
 def measure_starts(task: Task) -> dict:
-    """Start `task.batches` loaders; each is left at its first batch and ends before the next starts.
+    """Start `task.batches` loaders; each is closed at its first batch, before the next starts.
 
-    Returns time_to_first_batch (s) as the only metric: the median over the starts, each from the
-    start of an epoch that is longer than what is prefetched, to its first batch. The checksums in
-    `rows` are those of each start's first batch.
+    The only metric is time_to_first_batch (s): the median over the starts. Each epoch is longer than what is
+    prefetched. The checksums in `rows` are those of the first batches.
     """
     dataset = task.dataset()
     samples = (task.prefetch_factor + 1) * task.workers * task.batch_size
@@ -154,7 +152,7 @@ DECODING = (
     Comparison(FT, LOOP, at_least(0.95), "what the loader costs"),
     Comparison(DECODE, LOOP, at_least(1.0), "above what Pillow alone can give"),
 )
-# Once is enough for what does not depend on the size of a batch.
+# Made once, as they do not depend on the batch size.
 DECODING_ONCE = (
     Comparison(FT, Side("ft", "spdl-samples"), at_least(1.5)),
     Comparison(GIL, TORCH, at_least(0.95), "no slower than torch where the GIL is"),
@@ -253,7 +251,7 @@ SCENARIOS = (
         seconds=130,
         quick_seconds=40,
     ),
-    # What workers make of a dataset that is a long Python list (ftbench.scenarios.memory).
+    # Workers copy a dataset that is a long Python list (ftbench.scenarios.memory).
     Scenario(
         name="peers-memory",
         group=NAME,

@@ -1,11 +1,10 @@
 """JPEG decoding with Pillow: the loading experiment of NVIDIA's free-threading article.
 
-"Improved Data Loading with Threads", NVIDIA Technical Blog, 2024: 640x408 photographs,
-decoded by Pillow into batches, by threads and by processes.
+"Improved Data Loading with Threads", NVIDIA Technical Blog, 2024: 640x408 photographs, decoded by Pillow into batches,
+by threads and by processes.
 
-What follows the decoder decides how much memory moves, so there are three cases: the article's
-(the pixels become an array and a batch), the decoder alone, and the pipeline that most people
-have, which makes the pictures smaller.
+The work after the decoder decides how much memory moves, so there are three cases: the article's (the pixels become an
+array and a batch), the decoder alone, and the usual pipeline, which makes the pictures smaller.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from ftbench.plan.scenario import Scenario, Task
 from ftbench.plan.waterfall import WaterfallPlan
 
 WIDTH, HEIGHT = 640, 408
-# What classifiers take.
+# The usual input size of classifiers.
 SIDE = 224
-# Of the pixels that stay with the decoder, so many in each direction are looked at.
+# Pixels that are read in each direction, where the others stay with the decoder.
 GRID = 8
 
 
 class PillowDataset:
-    """Decoded RGB images: sample i is a (408, 640, 3) uint8 numpy array.
+    """Dataset of decoded RGB images: sample i is a (408, 640, 3) uint8 numpy array.
 
-    Images of another size are resized after decoding (bilinear), which all candidates then do alike.
+    Images of another size are resized after decoding (bilinear), by all candidates alike.
     """
 
     def __init__(self, paths: list[str]):
@@ -46,12 +45,12 @@ class PillowDataset:
             image = file.convert("RGB")
         if image.size != (WIDTH, HEIGHT):
             image = image.resize((WIDTH, HEIGHT), self._bilinear)
-        # A copy: torch warns about tensors on read-only memory, which asarray would give.
+        # A copy: asarray would give read-only memory, of which torch warns.
         return self._array(image)
 
 
 class DecodedImages(PillowDataset):
-    """The same samples by ftloader.decode, bit for bit; its decoders belong to their threads."""
+    """The same samples, bit for bit, decoded by ftloader.decode, whose decoders belong to their threads."""
 
     def __init__(self, paths: list[str], backend: str = "auto"):
         from PIL import Image
@@ -69,10 +68,9 @@ class DecodedImages(PillowDataset):
 
 
 class DecodedOnly(PillowDataset):
-    """The whole image is decoded, and its pixels stay in Pillow's memory.
+    """Images that are decoded completely, with the pixels left in Pillow's memory.
 
-    Sample i is 8x8 of them, picked at equal distances: an (8, 8, 3) uint8 array, which shows that
-    the decoder did its work and costs next to nothing.
+    Sample i is an (8, 8, 3) uint8 array of pixels at equal distances. It proves the decoding and costs next to nothing.
     """
 
     def __getitem__(self, index: int):
@@ -81,7 +79,7 @@ class DecodedOnly(PillowDataset):
 
 
 class Resized(PillowDataset):
-    """Images made smaller, as for a classifier: sample i is a (224, 224, 3) uint8 array (bilinear)."""
+    """Images resized for a classifier: sample i is a (224, 224, 3) uint8 array (bilinear)."""
 
     def __getitem__(self, index: int):
         with self._open(self._paths[index]) as file:
@@ -90,8 +88,8 @@ class Resized(PillowDataset):
 
 
 DATASETS = {"all": PillowDataset, "some": DecodedOnly, "resized": Resized}
-# The first is the article's and the headline. It has no name, so that its candidates are called as they
-# were before there were others, and runs of then and now can be compared.
+# The first is the article's and the headline. It has no name, so that keys of its candidates are those of runs before
+# there were cases, which can still be compared.
 CASES = (
     Case("", "decode, convert to an RGB array"),
     Case("decode", "decode only, pixels stay in Pillow", {"pixels": "some"}, sample_bytes=GRID * GRID * 3),
@@ -100,11 +98,11 @@ CASES = (
 
 
 def dataset(task: Task) -> PillowDataset:
-    """The dataset of the task's case."""
+    """Return the dataset of the task's case."""
     return DATASETS[task.parameters.get("pixels", "all")](task.paths)
 
 
-# A scenario of these images: what all such scenarios have in common where they say nothing.
+# A scenario of these images, with the defaults of all such scenarios.
 of_images = functools.partial(
     Scenario,
     sample="one 640x408 JPEG decoded to RGB uint8",

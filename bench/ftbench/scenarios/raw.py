@@ -1,7 +1,7 @@
 """The group `raw`: samples that are nothing but bytes, from files into the training process.
 
-Scientific detectors write values that no compressor makes smaller, and training on them needs 300 MB/s and
-far more of them. Nothing is computed here: what is measured is memory, and how it gets to the consumer.
+Scientific detectors write values that cannot be compressed, and training on them needs 300 MB/s and far more. Nothing
+is computed here: the scenarios measure how memory gets to the consumer.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SAMPLE_BYTES = 4 * MIB
 
 
 class Shards:
-    """Samples of `sample_bytes` that lie one after the other in files: sample i is an int16 array of 1024 columns.
+    """Dataset of samples that lie back to back in files: sample i is an int16 array of 1024 columns.
 
-    ``numpy.fromfile(path, int16, count, offset=...)``, with `tensors` as a torch tensor on the same memory.
-    With `forget`, the kernel is asked to drop a sample from its page cache as soon as it is read, so that the
-    next epoch finds it on the disk again.
+    It is read by ``numpy.fromfile(path, int16, count, offset=...)``; with `tensors` it is a torch tensor on the same
+    memory. With `forget`, the kernel is asked to drop each sample from its page cache as soon as it is read, so that
+    the next epoch finds it on the disk again.
     """
 
     def __init__(self, paths: Sequence[str], sample_bytes: int, tensors: bool = False, forget: bool = False):
@@ -65,9 +65,9 @@ class Shards:
 
 
 class Records:
-    """``pickle.load(file)["image"]``: sample i is the (2048, 1024) int16 array of a pickled record.
+    """Dataset of pickled records: sample i is a (2048, 1024) int16 array, ``pickle.load(file)["image"]``.
 
-    Unpickling is Python's own work, done with the GIL held where there is one.
+    Unpickling holds the GIL where there is one.
     """
 
     def __init__(self, paths: Sequence[str]):
@@ -82,14 +82,14 @@ class Records:
 
 
 def stacked(samples: list):
-    """A batch as a numpy array, which torch's worker processes pickle; module level, for start methods like spawn."""
+    """Return a batch as a numpy array, which torch's worker processes pickle (at module level, for spawn)."""
     import numpy
 
     return numpy.stack(samples)
 
 
 def dataset(task: Task) -> Shards | Records:
-    """Samples of the case's kind and size; forgotten by the kernel once they are read, if they are to be cold."""
+    """Return samples of the case's kind and size, which the kernel forgets once they are read if the case is cold."""
     case = task.parameters
     if case.get("kind") == "record":
         return Records(task.paths)
@@ -97,11 +97,11 @@ def dataset(task: Task) -> Shards | Records:
 
 
 def measure(task: Task) -> Turns:
-    """ftbench.measure.epochs.measure with gb_per_s (1e9 bytes of samples a second) among the metrics.
+    """Measure as ftbench.measure.epochs does, with the metric gb_per_s (1e9 bytes of samples a second) in addition.
 
-    Batches are torch's default_collate's, or numpy arrays if the case has them pickled. Where it says whether files
-    are cold, they are dropped from the page cache before, or read into it; raises ftbench.machine.page_cache.NotDropped
-    if the kernel does not let go of them.
+    Batches are torch's default_collate's, or numpy arrays if the case has "pickled". If the case has "cold", files are
+    dropped from the page cache first, or read into it. Raises ftbench.machine.page_cache.NotDropped if the kernel
+    keeps them.
     """
     case = task.parameters
     if case.get("cold"):
@@ -117,7 +117,7 @@ def measure(task: Task) -> Turns:
 
 
 def without_page_cache() -> str | None:
-    """Why the page cache cannot be dropped where the files are; None if it can."""
+    """Return why the page cache of the files cannot be dropped; None if it can."""
     from ftbench.data import images
     from ftbench.machine import page_cache
 
@@ -125,21 +125,21 @@ def without_page_cache() -> str | None:
 
 
 def measure_onto_gpu(task: Task) -> dict:
-    """Copy every batch of an epoch to the GPU, from pinned memory by copies that do not wait, or from ordinary memory.
+    """Copy every batch of an epoch to the GPU, from pinned memory by non-blocking copies, or from ordinary memory.
 
-    `pin_memory=True` has batches in page-locked memory, from which the GPU copies by itself while the CPU goes on
-    (torch's "non_blocking" copies; https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html). torch's
-    worker processes fill shared memory, so its loader copies every batch once more, in a thread of the training
-    process; this project's worker threads write samples into pinned memory at once.
+    With `pin_memory=True` batches are in page-locked memory, from which the GPU copies by itself
+    (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html). torch's worker processes fill shared memory,
+    so its loader copies every batch once more, in a thread. This project's worker threads write samples into pinned
+    memory directly.
 
-    Returns gb_per_s, from the epoch's start until the last batch has arrived there; time_to_first_batch (s),
-    until the first of a new loader has; pss_mib after the epoch. Checksums are of what arrived.
+    Returns gb_per_s, from the start of the epoch to the arrival of its last batch; time_to_first_batch (s), to the
+    arrival of a new loader's first; pss_mib after the epoch. Checksums are of what arrived.
     """
     import torch
 
     pinned = task.parameters["pinned"]
     device = torch.device("cuda")
-    # The first use makes a context, which takes longer than a batch and is not the loader's.
+    # The first use makes a context, which takes longer than a batch.
     torch.zeros(1, device=device)
     torch.cuda.synchronize()
     samples = task.batches * task.batch_size
@@ -155,13 +155,13 @@ def measure_onto_gpu(task: Task) -> dict:
             arrived = batch.to(device, non_blocking=pinned)
         del warm_up
         batch = ()
-        # Rows are picked on the GPU, in the order of the copies, and fetched when the time is taken.
+        # The GPU picks the rows, in the order of the copies. They are fetched after the timed part.
         found = []
         torch.cuda.synchronize()
         begin = time.perf_counter()
         for batch in loader.epoch(samples):
-            # The batch may be dropped while it is copied: torch's allocator of pinned memory gives
-            # it to nobody before the copy has ended.
+            # The batch may be dropped while it is copied: torch's allocator of pinned memory reuses it only after
+            # the copy has ended.
             arrived = batch.to(device, non_blocking=pinned)
             found.append(arrived[:, :: checksums.CHECKED_ROWS].contiguous())
         torch.cuda.synchronize()
@@ -176,12 +176,12 @@ def measure_onto_gpu(task: Task) -> dict:
 
 
 def _case(name: str, title: str, source: str | None = None, **parameters: Any) -> Case:
-    """Samples of the usual size."""
+    """Return a case with samples of the usual size."""
     return Case(name, title, {"sample_bytes": SAMPLE_BYTES, **parameters}, sample_bytes=SAMPLE_BYTES, source=source)
 
 
 def _sized(name: str, sample_bytes: int, batch_size: int, batches: int) -> Case:
-    """Samples of another size, in batches of 16 to 64 MiB."""
+    """Return a case with samples of another size, in batches of 16 to 64 MiB."""
     return Case(
         name,
         f"{name.replace('-', ' ')} samples",
@@ -193,7 +193,7 @@ def _sized(name: str, sample_bytes: int, batch_size: int, batches: int) -> Case:
     )
 
 
-# The first is the one that stays whatever the time.
+# The first always stays, however short the run.
 SIZES = (
     _sized("4-MiB", 4 * MIB, 8, 12),
     _sized("64-KiB", 64 * KIB, 256, 24),
@@ -201,9 +201,9 @@ SIZES = (
     _sized("512-KiB", 512 * KIB, 32, 24),
     _sized("16-MiB", 16 * MIB, 2, 12),
 )
-# torch's worker processes move tensors through shared memory: a worker writes the batch there, and only a
-# handle goes through the pipe. Everything else, numpy arrays among it, is pickled into the pipe and unpickled
-# by the consumer. Threads hand over an object.
+# torch's worker processes move tensors through shared memory: a worker writes the batch there, and only a handle goes
+# through the pipe. Everything else, numpy arrays included, is pickled into the pipe and unpickled by the consumer.
+# Threads hand over an object.
 TRANSFERS = (
     _case("numpy", "numpy samples, tensors as batches (shared memory)", kind="numpy", pickled=False),
     _case("numpy-pickled", "numpy samples, arrays as batches (pickled)", kind="numpy", pickled=True),
@@ -217,8 +217,8 @@ TRANSFERS = (
         pickled=True,
     ),
 )
-# Cold means: dropped from this kernel's page cache, as posix_fadvise(2) can without any privilege, before the
-# measurement, and each sample again once it is read.
+# Cold: dropped from this kernel's page cache before the measurement, and each sample again once it is read
+# (posix_fadvise(2), which needs no privilege).
 TEMPERATURES = _case("cold", "cold (from the disk)", cold=True), _case("warm", "warm (from memory)", cold=False)
 PINNED = _case("pinned", "pinned memory", pinned=True), _case("pageable", "ordinary memory", pinned=False)
 
@@ -264,7 +264,7 @@ SCENARIOS = (
         description="raw int16 samples of 4 MiB with the page cache cold and warm",
         plan=ComparisonPlan(USUAL, TEMPERATURES),
         case_axis="page cache",
-        # One turn: what others read meanwhile would be in the page cache.
+        # One turn: other trials' reads in between would fill the page cache.
         full=Amount(batch_size=8, batches_per_worker=32),
         quick=Amount(batch_size=8, batches_per_worker=8),
         seconds=240,

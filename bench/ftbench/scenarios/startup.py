@@ -1,8 +1,8 @@
-"""What a training loop waits for before its first batch, and from one epoch to the next.
+"""How long does a training loop wait for its first batch, and from one epoch to the next?
 
-Threads are there at once. A forked worker copies page tables; a spawned one is a new interpreter that imports
-what the dataset needs (torch alone takes a second) and unpickles the dataset, as does one of a fork server,
-whose server is started once. `persistent_workers=True` pays for all that once, instead of in every epoch.
+Threads start at once. A forked worker copies page tables. A spawned worker is a new interpreter that imports what the
+dataset needs (torch alone takes a second) and unpickles the dataset. So does a worker of a fork server, which is
+started once. `persistent_workers=True` pays for all that once, instead of in every epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ITEM_BYTES = 8
 
 
 class Table:
-    """A table of int64, `size` bytes in memory, as annotations of all samples are kept; sample i is a row of 1024."""
+    """Dataset that is a table of `size` bytes, as annotations are: sample i is a row of 1024 int64."""
 
     def __init__(self, size: int):
         import numpy
@@ -37,12 +37,12 @@ class Table:
 
 
 def measure(task: Task) -> dict:
-    """Two epochs of a loader without persistent workers, then two of one with them.
+    """Run two epochs of a loader without persistent workers, then two of one with them.
 
-    Returns time_to_first_batch (s), from the start of the first epoch of a new loader to its first batch;
-    epoch_gap and epoch_gap_persistent (s), from an epoch's last batch to the first of the next, which is the
-    end of the old workers and the start of the new ones, or neither. Checksums of the first epoch's batches, and
-    then of the other epochs' first ones.
+    Returns the metrics time_to_first_batch (s), from the start of a new loader's first epoch to its first batch, and
+    epoch_gap and epoch_gap_persistent (s), from an epoch's last batch to the first of the next. The gap includes the
+    end of the old workers and the start of new ones, or neither. Checksums are of the first epoch's batches, then of
+    the other epochs' first ones.
     """
     data, samples = task.dataset(), task.batches * task.batch_size
     seen, started, gaps = checksums.Seen(), [], []
@@ -72,7 +72,7 @@ def measure(task: Task) -> dict:
 def _end_fork_server() -> None:
     """End the fork server, if one was started, and wait for it.
 
-    It would outlive this process, and nobody would count its workers' CPU time as the trial's.
+    It would outlive this process, and its workers' CPU time would not count as the trial's.
     """
     module = sys.modules.get("multiprocessing.forkserver")
     if module is not None:
@@ -108,7 +108,7 @@ SCENARIO = Scenario(
     ),
     case_axis="size of the dataset object",
     case_unit="bytes",
-    # More than is prefetched, so that an epoch ends with workers that have had something to do.
+    # More than is prefetched, so that every worker has had work when an epoch ends.
     full=Amount(batch_size=32, batches_per_worker=4),
     quick=Amount(batch_size=32, batches_per_worker=4),
     # A spawned worker takes seconds, one with a large dataset half a minute.

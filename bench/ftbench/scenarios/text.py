@@ -1,8 +1,8 @@
-"""Text made into tokens in Python: the work that holds the GIL.
+"""Tokenising text in Python: work that holds the GIL.
 
 Sample i is a line of JSON. Its text is split into words, and the words into pieces of a vocabulary by the longest
-match, as WordPiece does (Schuster and Nakajima, "Japanese and Korean Voice Search", ICASSP 2012, as in BERT). Every
-step is Python code or a function that holds the GIL, so threads can gain only without it.
+match, as in WordPiece (Schuster and Nakajima, "Japanese and Korean Voice Search", ICASSP 2012). Every step is Python
+code or a function that holds the GIL, so threads can gain only without it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ UNKNOWN = 1
 
 
 class Texts:
-    """Token ids and attention mask of text i: two int64 tensors of LENGTH values.
+    """Dataset of tokenised texts: sample i has token ids and an attention mask, int64 tensors of LENGTH values.
 
-    Written by a generator with a fixed seed, so that every trial has the same texts.
+    The texts come from a generator with a fixed seed, so that every trial has the same.
     """
 
     def __init__(self):

@@ -1,7 +1,6 @@
 """Does a whole training get faster? A small network trained on JPEGs through each loader, with the loss of each step.
 
-What is copied from here is `Quadrants`, a dataset whose augmentation is the same in every loader, and
-`train`, the loop.
+`Quadrants` is a dataset whose augmentation is the same in every loader; `train` is the loop.
 """
 
 from __future__ import annotations
@@ -27,29 +26,28 @@ SEED = 20261121
 
 
 def steps_per_epoch(task: Task) -> int:
-    """Batches of an epoch: the same for any number of workers, so that they all train alike."""
+    """Return the batches of an epoch: the same for any number of workers, so that all train alike."""
     return max(1, task.batches // task.workers)
 
 
 def measure(task: Task) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
 
-    Returns the metrics epoch_seconds, the median time of the epochs after the first (which starts the workers),
-    and utilisation, in percent over those epochs: on an accelerator, the part of the time in which it had a step
-    to work on; without one, the CPU time of this process and its workers as part of what the usable CPUs had.
-    And the distributions `loss`, a curve over the steps, and `epoch`, s, over the epochs, the first included.
+    Returns the metrics epoch_seconds, the median time of the epochs after the first (which starts the workers), and
+    utilisation, in percent over those epochs. On an accelerator, that is the part of the time in which it had a step to
+    work on; else the CPU time of this process and its workers, as part of the usable CPUs' time. The distributions are
+    `loss`, a curve over the steps, and `epoch` (s), over all epochs.
 
-    The losses are bit for bit what the batches make of the seed: one thread computes (ftbench.trial.child), and the
-    algorithms are torch's deterministic ones. So `rows` has a checksum of the samples of each batch, and after
-    them one of the losses of each step.
+    Losses depend only on the batches and the seed, bit for bit: one thread computes, with torch's deterministic
+    algorithms. So `rows` has a checksum of each batch's samples, then one of each step's loss.
     """
     import torch
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # Read by cuBLAS when it starts: https://pytorch.org/docs/2.10/notes/randomness.html
+    # cuBLAS reads it when it starts: https://pytorch.org/docs/2.10/notes/randomness.html
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
-    # It would write NaN into every batch before the samples, which is none of a loader's work.
+    # Otherwise torch writes NaN into every batch before the samples, which is not a loader's work.
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.manual_seed(SEED)
     model = network().to(device)
@@ -83,48 +81,48 @@ def measure(task: Task) -> dict:
 
 
 def _counted(title: str, values: list[float]) -> dict:
-    """What a curve of a value for each step or epoch goes over: 1, 2, 3, ..."""
+    """Return the abscissa of a curve with one value a step or epoch: 1, 2, 3, ..."""
     return {"title": title, "values": list(range(1, len(values) + 1))}
 
 
 def note(device: str) -> str:
-    """Where the training ran and what was checked, for every output. Curves that differ stop the scenario."""
+    """Say where the training ran and what was checked, for every output. Curves that differ stop the scenario."""
     where = "trained on the GPU" if device == "cuda" else "trained on one CPU core: no GPU here"
     return f"{where}; all loss curves are equal bit for bit"
 
 
 def _noted(batches: Iterable, checksums: list[int]) -> Iterator:
-    """The batches, with the checksum of each kept."""
+    """Yield the batches, and keep the checksum of each."""
     for batch in batches:
         checksums.append(whole(batch))
         yield batch
 
 
 def cpus_busy() -> float:
-    """The CPU time of this process and its workers so far, as part of what all usable CPUs have (s)."""
+    """Return the CPU time of this process and its workers so far, divided by the usable CPUs (s)."""
     return cpu_seconds() / cgroup.usable_cpus()
 
 
 class Accelerator:
-    """How long a CUDA device has a step to work on, by its own clock (CUDA events). Used by one thread."""
+    """Clock of how long a CUDA device has a step to work on, by CUDA events. Used by one thread."""
 
     def __init__(self) -> None:
         self._spans: list[list[Any]] = []
 
     def steps(self, batches: Iterable) -> Iterator:
-        """The batches of an epoch's steps; the device notes when it comes to a step and when it has done it."""
+        """Yield the batches of an epoch's steps; the device notes when each step starts and ends."""
         import torch
 
         for batch in batches:
             span = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
             span[0].record()
             yield batch
-            # The step has been given to the device, which does one after the other.
+            # The device has the step in its queue, which it works off in order.
             span[1].record()
             self._spans.append(span)
 
     def busy(self) -> float:
-        """The time of all steps so far (s)."""
+        """Return the time of all steps so far (s)."""
         import torch
 
         torch.cuda.synchronize()
@@ -135,11 +133,10 @@ SIDE = 64
 
 
 class Quadrants:
-    """Random crops of photographs, and which quadrant of each is the brightest.
+    """Dataset of random crops of photographs, labelled with the brightest quadrant.
 
-    Sample k is (uint8 tensor (3, 64, 64), int 0 to 3). Epoch e has the samples e * `per_epoch` and following: a
-    shuffle of the images of its own, and crops of their own, both drawn from the seed and k alone. So a sample
-    is the same whoever loads it and when.
+    Sample k is (uint8 tensor (3, 64, 64), int 0 to 3). Epoch e has the samples e * `per_epoch` and following. Its
+    shuffle and its crops depend on the seed and k alone, so every worker loads the same sample k.
     """
 
     def __init__(self, paths: list[str], per_epoch: int, epochs: int, seed: int):
@@ -175,7 +172,7 @@ class Quadrants:
 
 
 def network():
-    """Three convolutions and a linear layer: (n, 3, 64, 64) to (n, 4)."""
+    """Return three convolutions and a linear layer: (n, 3, 64, 64) to (n, 4)."""
     from torch import nn
 
     return nn.Sequential(
@@ -191,7 +188,7 @@ def network():
 
 
 def train(network, optimiser, batches: Iterable, device):
-    """One epoch of training on `device`; yields each step's loss, a tensor there, after its step."""
+    """Train one epoch on `device`; yield each step's loss, a tensor there."""
     from torch.nn import functional
 
     for images, labels in batches:
