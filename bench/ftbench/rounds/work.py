@@ -115,10 +115,9 @@ class Work:
 
 
 def warmup_batches(workers: int) -> int:
-    """The batches that a trial loads before it takes the time.
+    """Return the batches that a trial loads before the timed part: as many as exist at once.
 
-    As many as a loader has under way, one that the consumer holds and the one that it gets next: from then on
-    whoever recycles the memory of batches does so, and nobody is measured touching new memory for the first time.
-    An epoch has hundreds of batches; with fewer before them, the first of it would be most of what is measured.
+    From then on a loader that recycles the memory of batches does so. With fewer, the timed part would mostly show the
+    first use of new memory, which is rare in an epoch of hundreds of batches.
     """
-    return PREFETCH_FACTOR * workers + 2
+    return sizing.batches_under_way(PREFETCH_FACTOR, workers)
