@@ -1,10 +1,10 @@
-"""Samples of 4 MB from the page cache into batches: threads, torch's processes, and torch's processes without a cache.
+"""Measure 4 MB samples from the page cache into batches: by threads, and by torch's processes with and without cache.
 
     ./twins exec gil python evaluation/caches/batches.py --directory /dev/shm
     ./twins exec ft python evaluation/caches/batches.py --directory /dev/shm threads
 
-All read the same bytes: the cache's candidates the same segments, and "files" a file for each sample with
-numpy.fromfile. Each round has all of them, in random order, with an epoch to warm up.
+All read the same bytes: candidates of the cache the same segments, "files" a file a sample with numpy.fromfile. Each
+round has all candidates in random order. The first round is a warm-up.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What fetching costs a training loop: the time of its steps while samples come in, and while none do.
+"""Measure what fetching costs a training loop: the time of its steps while samples come in, and while none do.
 
     ./twins exec ft python evaluation/caches/beside_training.py --directory /dev/shm
 
@@ -48,13 +48,13 @@ def turn(step, seconds):
 
 
 def queued():
-    """Seconds that this thread could have run, and others had the CPU."""
+    """Return the seconds that this thread was runnable while others had the CPU."""
     with open("/proc/thread-self/schedstat") as file:
         return int(file.read().split()[1]) / 1e9
 
 
 def interval(one, other, measure):
-    """The ratio of the two in percent, and where 95% of resampled ones lie: by turns, which come in pairs."""
+    """Return the change in percent, with the 95% interval of resampled turns, which come in pairs."""
     chance, pairs = random.Random(0), list(zip(one, other, strict=True))
 
     def ratio(some):

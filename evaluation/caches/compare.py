@@ -1,17 +1,16 @@
-"""The growing cache beside litdata's and MosaicML's datasets and NVIDIA's multi-storage client, at their documented
-settings, on one disk and source.
+"""Compare the growing cache with litdata's and MosaicML's datasets and NVIDIA's multi-storage client.
 
-Each gets the same samples from a directory that stands for the remote store, writes them to its local cache, and
-makes batches of them with two workers: a first epoch from the store on, and two more from the cache. Then each is
-killed in the midst of its first epoch and started again on what it left.
+All run at their documented settings, on one disk and source. Each candidate gets the same samples from a directory
+that stands for the remote store, writes them to its local cache, and builds batches with two workers: one epoch from
+the store, and two more from the cache. Then each is killed in the middle of its first epoch and started again.
 
     ./twins exec gil python evaluation/caches/compare.py
     ./twins exec ft python evaluation/caches/compare.py ours-threads ours-processes litdata
 
-The multi-storage client has a cache for remote stores alone: "multi-storage" and "ours-s3" read from a server of S3's
+The multi-storage client caches only remote stores: "multi-storage" and "ours-s3" read from a server of S3's
 protocol (moto's), which is the slowest part of their first epoch.
 
-What the twin lacks is installed into a temporary folder. (Not all that streaming needs has wheels for 3.13t.)
+Missing packages are installed into a temporary folder. (Not all that streaming needs has wheels for 3.13t.)
 """
 
 import argparse
@@ -51,7 +50,7 @@ LIMIT = 120.0
 
 
 def sample(number):
-    """A sample: incompressible, and begins with its number."""
+    """Return an incompressible sample, which starts with its number."""
     import numpy as np
 
     values = np.random.default_rng(number).integers(-(2**15), 2**15, VALUES, np.int16)
@@ -179,7 +178,7 @@ WAYS = {
 
 
 def run_one(way, store, cache, count, epochs):
-    """In a process of its own: prints a line of JSON for each epoch."""
+    """Run one candidate, in a process of its own; print a line of JSON for each epoch."""
     import torch
 
     torch.set_num_threads(1)
@@ -202,7 +201,7 @@ def run_one(way, store, cache, count, epochs):
 
 
 def install(ways, work):
-    """The packages that the twin lacks, for this process and its children; its torch stays."""
+    """Install the packages that the twin lacks, for this process and its children; keep the twin's torch."""
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
     wanted = sorted({package for way in ways for package in NEEDS.get(way, ())}) + [f"torch=={installed['torch']}"]
     cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
@@ -218,7 +217,7 @@ def start(way, store, cache, count, epochs):
 
 
 def end(process, seconds):
-    """(its lines, what went wrong)."""
+    """Wait for a candidate's process; return (its lines, what went wrong)."""
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -236,7 +235,7 @@ def end(process, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ways", nargs="*", default=list(WAYS), help=f"who takes part ({', '.join(WAYS)})")
+    parser.add_argument("ways", nargs="*", default=list(WAYS), help=f"candidates ({', '.join(WAYS)})")
     parser.add_argument("--samples", type=int, default=1024, help="in the store, 1 MiB each")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--kills", type=int, default=10)

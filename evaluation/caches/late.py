@@ -1,11 +1,11 @@
-"""A store whose first byte comes late: fetching threads, worker processes that fetch, and the CPU time of both.
+"""Measure a store whose first byte comes late: by fetching threads and by worker processes, with their CPU time.
 
     ./twins exec ft python evaluation/caches/late.py
     ./twins exec gil python evaluation/caches/late.py
 
-A web server in a process of its own sends 100 kB each after --delay seconds. "cache": fetchers of a GrowingCache, which
-writes all of it too. "fsspec": torch's DataLoader, whose processes call fsspec, as in the benchmark's scenario
-`latency`. "own": the same processes with the client of the cache. The server is not in the CPU time.
+A web server in its own process sends samples of 100 kB after --delay seconds. "cache" is the fetchers of a
+GrowingCache, which also writes them. "fsspec" is torch's DataLoader, whose processes call fsspec, as in the
+benchmark's scenario `latency`. "own" is the same with the client of the cache. CPU times leave the server out.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A source that costs nothing: samples lie in the memory, and come at a rate that can be changed."""
+"""A source that costs nothing: samples in memory, which come at a rate that can be changed."""
 
 import itertools
 import threading
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Paced:
-    """Endless samples of *size* bytes, which cannot be compressed and differ, *rate* bytes of them a second together.
+    """Source of endless, incompressible, different samples of *size* bytes, at *rate* bytes a second in all.
 
     At rate 0 readers wait. ``_changed`` guards ``_rate`` and ``_next``.
     """

@@ -1,10 +1,10 @@
-"""How much goes through the cache, for how long: samples are fetched and written while a loop reads batches of them.
+"""Measure the sustained rate of the cache: samples are fetched and written while a loop reads batches of them.
 
     ./twins exec ft python evaluation/caches/sustain.py --directory /dev/shm --rate 600
     ./twins exec ft python evaluation/caches/sustain.py --directory /scratch --rate 100000 --disk
 
---disk first writes to the disk what the cache would, file by file with nothing else at work: what the disk can. A line
-every ten seconds, and the whole behind them. The budget is looked at from outside, as the directory's files take it.
+With --disk it first measures the disk alone, by writing the same files with nothing else at work. It prints a line
+every ten seconds, and the result at the end. It checks the budget from outside, by the files of the directory.
 """
 
 import argparse
@@ -30,13 +30,13 @@ def on_disk(directory):
     for name in os.listdir(directory):
         try:
             total += disk_usage(os.stat(os.path.join(directory, name)))
-        except FileNotFoundError:  # evicted meanwhile
+        except FileNotFoundError:  # evicted in between
             pass
     return total
 
 
 class Watch(threading.Thread):
-    """The most that the directory took of the disk: the one writer of ``most``."""
+    """Thread that finds the largest use of the disk by the directory; the only writer of ``most``."""
 
     def __init__(self, directory):
         super().__init__(daemon=True)
@@ -53,7 +53,7 @@ class Watch(threading.Thread):
 
 
 def disk_rate(directory, file_bytes, seconds):
-    """MB/s of files that are written and synced one after the other; the oldest are removed."""
+    """Return the MB/s of files that are written and synced one after the other; the oldest are removed."""
     data, written, begin = memoryview(os.urandom(4 << 20)), 0, time.perf_counter()
     names = []
     while (took := time.perf_counter() - begin) < seconds:

@@ -1,13 +1,12 @@
-"""This loader beside torch's, a bare loop and plain collation: images, and samples of several values or lengths.
+"""Compare this loader with torch's, a bare loop and plain collation: images, and samples of several shapes.
 
     ./twins exec ft python evaluation/loader/measure.py [CASE ...]
 
-Candidates have two workers ("serial": none, "64": as many) and take turns of one epoch, in random order. Those of one
-twin run in one process, so that they share what a process has by chance (malloc's memory, the caches, the place in
-memory); torch's, which may fork, in one of their own. All of it is repeated in several processes. A line has the
-median, the lowest and the highest of the processes' medians, and the same of each process's ratio to the first
-candidate. "fresh" makes an iterator for each epoch, the others have persistent workers. "plain" has a collate_fn that
-only calls torch's default_collate.
+Candidates take turns of one epoch, in random order. They have two workers, "serial" none and "64" 64. Candidates of one
+twin run in one process, so that they share its accidents (malloc's memory, caches, addresses). Those of torch, which
+may fork, have another. All is repeated in several processes. A line has the median, the lowest and the highest of the
+processes' medians, and the same of each process's ratio to the first candidate. "fresh" makes an iterator for each
+epoch, the others have persistent workers. "plain" has a collate_fn that only calls torch's default_collate.
 """
 
 import argparse
@@ -35,7 +34,7 @@ PIXELS = 640 * 408 * 3
 
 
 class Repeated(torch.utils.data.Dataset):
-    """Sample i of *length* is what *make*(i) gives."""
+    """Dataset of *length* samples; sample i is *make*(i)."""
 
     def __init__(self, length, make):
         self._length, self._make = length, make
@@ -48,7 +47,7 @@ class Repeated(torch.utils.data.Dataset):
 
 
 class Images(torch.utils.data.Dataset):
-    """The benchmark's images, again and again."""
+    """The benchmark's images, repeated."""
 
     def __init__(self, length, kind):
         self._length, self._images = length, kind([str(path) for path in default_images(lambda *_: None)])
@@ -61,7 +60,7 @@ class Images(torch.utils.data.Dataset):
 
 
 def leaves(count, nbytes):
-    """Samples of *count* of eight arrays, which take turns: who reads fewer has not the smaller working set."""
+    """Make samples of *count* of eight arrays, in turn, so that the working set is the same for any count."""
     arrays = [np.full((nbytes,), leaf, np.uint8) for leaf in range(8)]
     samples = [tuple(arrays[first : first + count]) for first in range(0, 8, count)]
     return lambda index: samples[index % len(samples)] if count > 1 else arrays[index % 8]
@@ -86,7 +85,7 @@ def scalars(index):
 
 
 def batches(batch_size, nbytes, in_all):
-    """As many as make *in_all* bytes, or 3,000."""
+    """Return the number of batches that make *in_all* bytes, at most 3,000."""
     return min(3000, max(8, int(in_all / batch_size / nbytes)))
 
 
@@ -134,12 +133,12 @@ CASES = {
 
 
 def plain_collate(samples):
-    """Anything but default_collate itself gets no slots."""
+    """Collate as torch does; a function other than default_collate itself gets no slots."""
     return torch.utils.data.default_collate(samples)
 
 
 def candidate(name, way):
-    """What begins an epoch of such samples, and what ends the candidate."""
+    """Return a function that starts an epoch of these samples, and one that ends the candidate."""
     batch_size, number, make, _ = SAMPLES[name]
     if make is None:
         dataset = Images(batch_size * number, DecodedImages if way == "decode" else PillowDataset)
@@ -159,16 +158,16 @@ def candidate(name, way):
 
 
 def child():
-    """Runs an epoch of the candidate that a line of its input names, and prints what it and its first batch took."""
+    """Run an epoch of the candidate that a line of the input names; print the times of it and its first batch."""
     torch.set_num_threads(1)
-    keep_freed_memory()  # as the loader does it: the others on equal terms
+    keep_freed_memory()  # as the loader does, so that the others have the same
     candidates = {}
     for line in sys.stdin:
-        who = tuple(json.loads(line))
-        if who not in candidates:
-            candidates[who] = candidate(*who)
+        one = tuple(json.loads(line))
+        if one not in candidates:
+            candidates[one] = candidate(*one)
         begin, first = time.perf_counter(), None
-        for _ in candidates[who][0]():
+        for _ in candidates[one][0]():
             first = first or time.perf_counter() - begin
         print(json.dumps([time.perf_counter() - begin, first]), flush=True)
     for _, end in candidates.values():
@@ -176,7 +175,7 @@ def child():
 
 
 def measure(candidates, rounds):
-    """What an epoch of each of the *candidates* and its first batch took in one set of processes: medians, seconds."""
+    """Return each candidate's median times (s) of an epoch and of its first batch, in one set of processes."""
     children = {
         process: subprocess.Popen(
             [TWINS, "exec", process[0], "python", __file__, "--child"],
@@ -185,35 +184,35 @@ def measure(candidates, rounds):
         for process in {process_of(way, twin) for _, way, twin in candidates}
     }  # fmt: skip
 
-    def turn(who):
-        name, way, twin = who
+    def turn(one):
+        name, way, twin = one
         process = children[process_of(way, twin)]
         process.stdin.write(json.dumps([name, way]) + "\n")
         process.stdin.flush()
         return json.loads(process.stdout.readline())
 
-    turns = {who: [] for who in candidates}
+    turns = {one: [] for one in candidates}
     try:
         for number in range(rounds + 2):  # the first two are not counted
-            for who in random.sample(candidates, len(candidates)):
-                took = turn(who)
+            for one in random.sample(candidates, len(candidates)):
+                took = turn(one)
                 if number >= 2:
-                    turns[who].append(took)
+                    turns[one].append(took)
     finally:
         for each in children.values():
             each.stdin.close()
             each.wait()
-    return {who: [statistics.median(each) for each in zip(*of_one, strict=True)] for who, of_one in turns.items()}
+    return {one: [statistics.median(each) for each in zip(*of_one, strict=True)] for one, of_one in turns.items()}
 
 
 def process_of(way, twin):
     return twin, way if way.startswith("torch") else "ours"
 
 
-def rate(of_one, who):
-    """Bytes a second of the candidate *who* in one set of processes."""
-    batch_size, number, _, nbytes = SAMPLES[who[0]]
-    return batch_size * number * nbytes / of_one[who][0]
+def rate(of_one, one):
+    """Return the bytes a second of the candidate *one* in one set of processes."""
+    batch_size, number, _, nbytes = SAMPLES[one[0]]
+    return batch_size * number * nbytes / of_one[one][0]
 
 
 def spread(values, form):
@@ -236,13 +235,13 @@ def main():
     for case_name in given.cases:
         candidates = CASES[case_name]
         processes = [measure(candidates, given.rounds) for _ in range(given.processes)]
-        for who in candidates:
-            name, way, twin = who
+        for one in candidates:
+            name, way, twin = one
             nbytes = SAMPLES[name][3]
-            first = [of_one[who][1] for of_one in processes]
-            rates = [rate(of_one, who) for of_one in processes]
-            ratios = [rate(of_one, who) / rate(of_one, candidates[0]) for of_one in processes]
-            firsts = [of_one[who][1] / of_one[candidates[0]][1] for of_one in processes]
+            first = [of_one[one][1] for of_one in processes]
+            rates = [rate(of_one, one) for of_one in processes]
+            ratios = [rate(of_one, one) / rate(of_one, candidates[0]) for of_one in processes]
+            firsts = [of_one[one][1] / of_one[candidates[0]][1] for of_one in processes]
             print(
                 f"| {name} | {way}, {twin} | {spread([each / nbytes for each in rates], '{:,.0f}')} "
                 f"| {statistics.median(rates) / 1e9:.2f} | {spread(ratios, '{:.2f}')} "

@@ -8,7 +8,7 @@ from torch.utils.data import IterableDataset
 
 
 def load(path):
-    """A new dataset: the file is executed again, so that nothing is left of earlier ones."""
+    """Return a new dataset: execute the file again, so that no state of an earlier one is left."""
     spec = importlib.util.spec_from_file_location(f"case_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -21,7 +21,7 @@ def is_iterable(dataset):
 
 
 def frozen(sample):
-    """A sample as a value that can be compared and counted."""
+    """Return a sample as a value that can be compared and counted."""
     if isinstance(sample, torch.Tensor):
         sample = sample.detach().numpy()
     if isinstance(sample, np.ndarray):

@@ -1,10 +1,10 @@
-"""What `./twins audit` says of the planted races and of the sound datasets: recall and false alarms.
+"""Measure the recall and the false alarms of `./twins audit`, on the planted races and the sound datasets.
 
     python3 evaluation/races/measure.py [--out FILE] [--threadcheck DIR] [NAME...]
 
-Each dataset is audited through the command line, one after the other. With --threadcheck, each is also given to
-threadcheck, as a script that loads the dataset in four threads: `threadcheck scan` reads it, `threadcheck run`
-executes it. To install threadcheck into DIR:
+The command line audits the datasets one after the other. With --threadcheck, threadcheck gets each of them too, as a
+script that loads the dataset in four threads: `threadcheck scan` reads it, `threadcheck run` executes it. To install
+threadcheck into DIR:
 
     pip install --target DIR --no-deps --ignore-requires-python threadcheck==0.0.1.2
 """
@@ -28,7 +28,7 @@ REPORTED, NOTHING = "reported", "nothing"
 
 
 def files(names):
-    """Those with these names; all without any."""
+    """Return the files of these names; all without any."""
     found = [path for kind in ("planted", "sound") for path in sorted((FOLDER / kind).glob("*.py"))]
     unknown = set(names) - {path.stem for path in found}
     if unknown:
@@ -37,7 +37,7 @@ def files(names):
 
 
 def wilson(hits, total, z=1.959964):
-    """The share of hits, with Wilson's 95% interval."""
+    """Return the share of hits in words, with Wilson's 95% interval."""
     if not total:
         return "none"
     share = hits / total
@@ -47,7 +47,7 @@ def wilson(hits, total, z=1.959964):
 
 
 def command(arguments, seconds, **variables):
-    """The exit status, 124 for one that took too long, and the output."""
+    """Run a command; return its exit status (124 after the time limit) and its output."""
     try:
         done = subprocess.run(
             arguments, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=seconds
@@ -58,13 +58,13 @@ def command(arguments, seconds, **variables):
 
 
 def audit(path, scratch):
-    """The audit's verdict, which is its exit status."""
+    """Return the audit's verdict, by its exit status."""
     status, _ = command(["./twins", "audit", f"{path.relative_to(ROOT)}:dataset"], 900, TMPDIR=str(scratch))
     return {0: NOTHING, 1: REPORTED}.get(status, f"error {status}")
 
 
 def threadcheck(path, folder, scratch):
-    """Whether threadcheck reports something in the dataset's lines: reading them, and running them in threads."""
+    """Return threadcheck's verdicts on the dataset's lines: of reading them, and of running them in threads."""
     source = path.read_text()
     script = scratch / path.name
     script.write_text(f"{source}\n\n{DRIVER}")
@@ -83,7 +83,7 @@ def threadcheck(path, folder, scratch):
 
 
 def examine(path, folder, scratch):
-    """A row of the table: what each tool says."""
+    """Return a row of the table: each tool's verdict."""
     row = {"name": path.stem, "about": ast.get_docstring(ast.parse(path.read_text())), "audit": audit(path, scratch)}
     if folder:
         row["threadcheck scan"], row["threadcheck run"] = threadcheck(path, folder, scratch)
@@ -91,7 +91,7 @@ def examine(path, folder, scratch):
 
 
 def table(planted, rows, tools):
-    """What the tools say of the planted races, or of the sound datasets."""
+    """Return the table of the planted races, or of the sound datasets."""
     right = REPORTED if planted else NOTHING
     heads = ["file", "what goes wrong in threads" if planted else "why it is safe in threads"]
     heads += ["audit", "found" if planted else "right", *tools[1:]]
@@ -103,7 +103,7 @@ def table(planted, rows, tools):
 
 
 def summary(planted, sound, tools):
-    """Recall and false alarms of each tool."""
+    """Return the table of each tool's recall and false alarms."""
     lines = ["| | recall: planted races reported | false alarms: sound datasets reported |", "|-|-|-|"]
     for tool in tools:
         shares = (wilson(sum(row[tool] == REPORTED for row in rows), len(rows)) for rows in (planted, sound))

@@ -1,10 +1,10 @@
-"""Shows that the planted races are real: right samples in one thread and in processes, wrong ones in threads.
+"""Prove that the planted races are real: right samples in one thread and in processes, wrong ones in threads.
 
     ./twins exec ft python evaluation/races/prove.py [--seconds 1] [--out FILE] [NAME...]
 
-Each dataset is loaded as a loader does it: eight threads take batches of eight indices in random order. First as it
-is ("natural"): the share of samples that are wrong, missing or an exception. Where that shows nothing, and for the
-sound ones, again with random pauses between the bytecodes of the file ("paused"). The sound ones must show nothing.
+Each dataset is loaded as a loader does: eight threads take batches of eight indices in random order. The first pass
+("natural") counts samples that are wrong, missing or an exception. If it finds none, a second pass ("paused") inserts
+random pauses between the bytecodes of the file. The sound datasets must show nothing.
 """
 
 import argparse
@@ -42,14 +42,14 @@ STATE = {
     "recent_deque": lambda dataset: len(dataset.order),
     "striped_locks": lambda dataset: sum(dataset._uses),
 }
-"""Datasets that count their loads: the count must be that of the loads."""
+"""Datasets that count their loads, and where. The count must be right."""
 PAUSED_TOO = {"zip_shared": zipfile.__file__}
-"""The race is in this file, which the dataset uses."""
+"""Files that the datasets use and that have the race."""
 
 
 @contextlib.contextmanager
 def settings_kept():
-    """Puts back the settings of the process that some of the datasets change."""
+    """Restore the settings of the process that some of the datasets change."""
     folder, dtype, stdout, filters = os.getcwd(), torch.get_default_dtype(), sys.stdout, warnings.filters[:]
     show = warnings.showwarning, warnings._showwarnmsg_impl
     try:
@@ -64,7 +64,7 @@ def settings_kept():
 
 
 def fetch(dataset, indices):
-    """As torch's fetcher does it; samples that are exceptions instead of raised ones."""
+    """Load samples as torch's fetcher does, with exceptions in place of samples that raise."""
     if hasattr(dataset, "__getitems__"):
         try:
             return dataset.__getitems__(indices)
@@ -85,7 +85,7 @@ def batches_of(dataset, order):
 
 
 def check(dataset, expected, batches, faults):
-    """Loads the batches, and counts in `faults` what is wrong."""
+    """Load the batches, and count in `faults` what is wrong."""
     loads = 0
     for indices in batches:
         samples = fetch(dataset, list(indices))
@@ -104,7 +104,7 @@ def count_lost(dataset, path, loads, faults):
 
 
 def epoch_in_threads(path, expected, order, deadline):
-    """One epoch in threads, which ends at the deadline. Gives the number of loads and the faults."""
+    """Load one epoch in threads until the deadline; return the number of loads and the faults."""
     dataset = load(path)
     waiting = iter(batches_of(dataset, order))
     lock, start = threading.Lock(), threading.Barrier(THREADS)
@@ -122,7 +122,7 @@ def epoch_in_threads(path, expected, order, deadline):
         start.wait()
         loads[number] = check(dataset, expected, batches(), faults[number])
 
-    # As in the loader, each in a copy of this thread's context.
+    # As in the loader, each thread has a copy of this one's context.
     workers = [
         threading.Thread(target=contextvars.copy_context().run, args=(work, number)) for number in range(THREADS)
     ]
@@ -136,7 +136,7 @@ def epoch_in_threads(path, expected, order, deadline):
 
 
 def epoch_of_stream(dataset, expected, **arguments):
-    """One epoch of an iterable-style dataset by the loader."""
+    """Load one epoch of an iterable-style dataset with the loader."""
     loader = DataLoader(dataset, batch_size=BATCH, collate_fn=lambda samples: list(map(frozen, samples)), **arguments)
     got, faults = Counter(), Counter()
     try:
@@ -150,7 +150,7 @@ def epoch_of_stream(dataset, expected, **arguments):
 
 
 def serial(path):
-    """The right samples, and the faults of a second load in another order in the same thread."""
+    """Return the right samples, and the faults of a second load in another order in the same thread."""
     dataset = load(path)
     if is_iterable(dataset):
         expected = Counter(map(frozen, dataset))
@@ -164,7 +164,7 @@ def serial(path):
 
 
 def in_processes(path, expected):
-    """The faults in two forked workers of which each loads one half."""
+    """Return the faults in two forked workers that load one half each."""
     dataset = load(path)
     if is_iterable(dataset):
         return epoch_of_stream(dataset, expected, num_workers=2, worker_method="process")[1]
@@ -182,7 +182,7 @@ def in_processes(path, expected):
 
 
 def pausing(names, share=0.03, longest=0.001):
-    """A trace function that pauses threads at random between the bytecodes of these files."""
+    """Return a trace function that pauses threads at random between the bytecodes of these files."""
     dice = random.Random(0)
 
     def step(frame, event, argument):
@@ -200,7 +200,7 @@ def pausing(names, share=0.03, longest=0.001):
 
 
 def in_threads(path, expected, seconds, rounds, stop_at_fault):
-    """Epochs in threads until the time is up: loads, faults, epochs, and epochs with a fault."""
+    """Load epochs in threads until the time is up; return loads, faults, epochs, and epochs with a fault."""
     end = time.monotonic() + seconds
     loads, faults, epochs, bad = 0, Counter(), 0, 0
     while epochs < rounds or time.monotonic() < end:
@@ -216,7 +216,7 @@ def in_threads(path, expected, seconds, rounds, stop_at_fault):
 
 
 def examine(path, seconds, out):
-    """In a process of its own, as some of the races end it."""
+    """Examine a dataset, in a process of its own, which some of the races end."""
     torch.set_num_threads(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the datasets print
     warnings.simplefilter("ignore")
@@ -243,7 +243,7 @@ def examine(path, seconds, out):
 
 
 def run(path, seconds, scratch):
-    """The result of examine(), also if the process crashed or hung."""
+    """Return the result of examine(), also if the process crashed or hung."""
     out = scratch / f"{path.stem}.json"
     process = multiprocessing.get_context("fork").Process(target=examine, args=(path, seconds, out))
     process.start()
@@ -258,7 +258,7 @@ def run(path, seconds, scratch):
 
 
 def verdict(path, result):
-    """What the experiment says, and whether it is as it must be for a dataset of this folder."""
+    """Return the verdict on a dataset of its folder, and the faults."""
     natural, paused = result.get("natural", {}), result.get("paused", {})
     faults = natural.get("faults") or paused.get("faults") or {}
     crashed = result["ended"] and result.get("stage") in ("natural", "paused")

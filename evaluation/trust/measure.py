@@ -1,7 +1,7 @@
-"""``python -m evaluation.trust.measure``: does the suite find differences that are there, and none that are not?
+"""``python -m evaluation.trust.measure``: does the benchmark find planted differences, and no others?
 
-Real runs on this machine, planned and stopped as every run is: A, A again, and A with more work planted, which must
-be found. What came of it is in docs/method.md; tests/unit/bench/test_verdicts.py is the same on simulated figures.
+Real runs on this machine, planned and stopped as every run is, measure A, A again, and A with more work planted, which
+must be found. docs/method.md has the results; tests/unit/bench/test_verdicts.py does the same on simulated figures.
 """
 
 import argparse
@@ -43,25 +43,24 @@ from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError
 
 DESCRIPTION = """\
-Find out on this machine whether the benchmark's verdicts can be trusted: measure decoding with Pillow (threads and
-processes) in two places, of which no difference may be reported in at least 95% of the comparisons, and with more work
-planted in a third, which must be found in at least 90%. A run is planned as one of `./twins bench` is, has as much
-time for each of its six candidates as --quick has, and stops as early. From the processes of all runs together it
-tells what longer runs find. Interrupt it whenever you like: all finished rounds count.
+Find out on this machine whether the benchmark's verdicts can be trusted. It measures decoding with Pillow (threads and
+processes) twice, and a third time with more work planted. Between the first two, at least 95% of the comparisons must
+report no difference; the planted one must be found in at least 90%. A run is planned like one of `./twins bench`, with
+the time that --quick has for each candidate, and stops as early. The rounds of all runs together show what longer runs
+find. Interrupt it whenever you like: all finished rounds count.
 """
 
 # Trials import the planted scenario from here.
 ROOT = Path(__file__).resolve().parents[2]
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
-# A quick run has 150 s for each workload and its five candidates; here are six.
+# A quick run has 150 s for a workload of five candidates; here are six.
 SECONDS = 180
-# Numbers of rounds to draw from all that were measured, and how often. Of more than half of them one draw would be
-# much like the next.
+# Numbers of rounds to draw from all measured ones, and how often. Draws of more than half of them would be too alike.
 DRAWN = (3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 DRAWS = 400
-# What A again is made slower by where rounds are drawn, in percent: differences that nobody had to plant.
+# Percentages by which drawn rounds of A again are slowed: differences that need not be planted.
 SUPPOSED = (6, 10, 15)
-# Busy for such times, a random one each (s); the pauses between them make the share that was asked for.
+# Range of the random lengths of bursts of load (s). The pauses in between make the share of a CPU.
 BURSTS = (0.05, 1.0)
 LOAD = """
 import os, random, sys, time
@@ -73,32 +72,32 @@ while os.getppid() == parent:
         pass
     time.sleep(burst * (1 - share) / share)
 """
-# Of a tally, what --out keeps.
+# Fields of a tally that --out keeps.
 WRITTEN = ("title", "wanted", "right", "total", "covered", "ratios", "share")
-# samples/s by candidate: what its processes contribute to a round.
+# samples/s by candidate: a process's contribution to a round.
 Throughputs = Mapping[str, float]
 
 
 @dataclass
 class Tally:
-    """What some runs have said of a question. Owned by the main thread."""
+    """Verdicts of the runs on one question. Owned by the main thread."""
 
     title: str
     wanted: float
     pairs: Sequence[Pair]
-    """The comparisons of a run that ask it."""
+    """The comparisons of a run that ask the question."""
     truth: float = 1.0
-    """Their ratio: 1, or that of somebody slower."""
+    """The true ratio: 1, or below."""
     supposed: bool = False
-    """Whether the numerators are only made slower by as much, to see whether it would be found."""
+    """True if the measured numerators are multiplied by the ratio, instead of more work planted."""
     right: int = 0
     total: int = 0
     covered: int = 0
-    """Of the comparisons, those whose interval holds the true ratio."""
+    """Comparisons whose interval holds the true ratio."""
     ratios: list[float] = field(default_factory=list)
 
     def count(self, rounds: Sequence[Throughputs]) -> None:
-        """Take up a run."""
+        """Count a run."""
         for pair in self.pairs:
             r = _ratio(rounds, pair, self.truth if self.supposed else 1.0)
             self.total += 1
@@ -109,11 +108,11 @@ class Tally:
 
     @property
     def share(self) -> float:
-        """Of the comparisons, those with the right verdict."""
+        """Share of comparisons with the right verdict."""
         return self.right / self.total if self.total else 0.0
 
     def line(self) -> str:
-        """The outcome in a sentence."""
+        """Return the outcome in a sentence."""
         if not self.total:
             return f"{self.title}: no run was finished"
         state = "as wanted" if self.share >= self.wanted else "too few"
@@ -131,7 +130,7 @@ def _ratio(rounds: Sequence[Throughputs], pair: Pair, factor: float = 1.0) -> Ra
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line's parser."""
     result = argparse.ArgumentParser(
         prog="python -m evaluation.trust.measure",
         description=DESCRIPTION,
@@ -144,17 +143,17 @@ def parser() -> argparse.ArgumentParser:
     share = number("a number from 0.01 to 0.99", 0.01, 0.99)
     difference = f"the planted difference, a multiple of {planted.STEP} (default: %(default)s)"
     add = result.add_argument
-    add("--runs", type=runs, default=20, metavar="N", help="how many (default: %(default)s)")
-    add("--seconds", type=seconds, default=SECONDS, metavar="S", help="of a run (default: %(default)s)")
+    add("--runs", type=runs, default=20, metavar="N", help="number of runs (default: %(default)s)")
+    add("--seconds", type=seconds, default=SECONDS, metavar="S", help="length of a run (default: %(default)s)")
     add("--percent", type=percent, default=15, metavar="P", help=difference)
-    add("--load", type=share, metavar="CPUS", help="keep so much of a CPU busy meanwhile, in bursts (0.3, say)")
+    add("--load", type=share, metavar="CPUS", help="keep this part of a CPU busy, in bursts (0.3, say)")
     add("--out", type=Path, metavar="FILE", help="write the figures there, as JSON")
     return result
 
 
 @contextlib.contextmanager
 def load(share: float | None) -> Iterator[None]:
-    """Keep this share of a CPU busy meanwhile, in bursts; None for nothing. The process ends with this one."""
+    """Keep this share of a CPU busy during the context, in bursts, by a process that ends with this one; None: idle."""
     if share is None:
         yield
         return
@@ -167,7 +166,7 @@ def load(share: float | None) -> Iterator[None]:
 
 
 def _slower(percent: int) -> float:
-    """The throughput of who does so much more work, over that of who does not."""
+    """Return the ratio of throughputs with this many percent more work."""
     return 100 / (100 + percent)
 
 
@@ -176,14 +175,14 @@ class Kept:
     """The rounds of a run. Owned by the main thread."""
 
     rounds: list[dict[str, float]] = field(default_factory=list)
-    """samples/s by candidate: what a process contributes."""
+    """samples/s by candidate."""
     turns: list[dict[str, list[float]]] = field(default_factory=list)
-    """Seconds of its turns, with what was planted in them."""
+    """Seconds of each candidate's turns, planted work included."""
     disturbed: list[str] = field(default_factory=list)
 
 
 def setup() -> str:
-    """What it ran on, in a line."""
+    """Return the machine and the interpreter in a line."""
     python, cpu = environment.interpreter(), environment.cpu()
     return (
         f"{cpu['model']}, {cpu['usable']} of {cpu['count']} CPUs; Python {python['version']} ({python['twin']}, "
@@ -208,7 +207,7 @@ class Trust:
         self.said = self.tallies()
 
     def measure(self, runs: int, seconds: float, interruption: Interruption, shown: Display) -> None:
-        """All runs; `kept` and `said` are complete as far as they go, whatever stops them. Raises what that is."""
+        """Make all runs. If anything stops them, `kept` and `said` have the finished rounds."""
         sources = Sources(None, lambda title: interruption.checked(shown.step(title)), shown.note)
         sources.get(self._scenario.source)
         twins = {self._config: sys.executable}
@@ -242,7 +241,7 @@ class Trust:
                 shown.note(f"run {number + 1} of {runs}: {'; '.join(tally.line() for tally in self.said)}{loaded}")
 
     def _enough(self, rounds: Sequence[Throughputs]) -> bool:
-        """Whether a run may stop: as others do (ftbench.stats.waterfall.precise), for the width of its intervals."""
+        """True if a run may stop for the width of its intervals, as others do (ftbench.stats.waterfall.precise)."""
         if len(rounds) < waterfall.FEWEST_TO_STOP:
             return False
         found = [_ratio(rounds, pair) for pair in (*self._same, *self._more)]
@@ -250,14 +249,14 @@ class Trust:
         return max(widths) <= math.log1p(waterfall.PRECISION)
 
     def tallies(self) -> tuple[Tally, Tally]:
-        """New ones of both questions that a run is made for."""
+        """Return new tallies of both questions."""
         return (
             Tally("A against A, no difference reported", NO_DIFFERENCE_WANTED, self._same),
             Tally(f"{self._percent}% more work, found", FOUND_WANTED, self._more, _slower(self._percent)),
         )
 
     def drawn(self, rounds: Sequence[Throughputs]) -> list[tuple[int, list[Tally]]]:
-        """(number, tallies): what runs of so many rounds would have said, drawn from these (seeded).
+        """Return (number of rounds, tallies) of runs whose rounds are drawn from these (seeded).
 
         The tallies are those of `tallies`, and one for each of SUPPOSED.
         """
@@ -275,7 +274,7 @@ class Trust:
         return found
 
     def report(self, options: argparse.Namespace) -> dict:
-        """Print the outcome; returns it for --out."""
+        """Print the outcome; return it for --out."""
         where = setup()
         rounds = list(itertools.chain.from_iterable(run.rounds for run in self.kept))
         numbers = [len(run.rounds) for run in self.kept] or [0]
@@ -285,7 +284,7 @@ class Trust:
             print(tally.line())
         drawn = self.drawn(rounds)
         if drawn:
-            title = f"Of {len(rounds)} rounds measured, so many drawn {DRAWS} times"
+            title = f"Rounds drawn {DRAWS} times from the {len(rounds)} measured"
             table = Table("rounds a run", *(tally.title for tally in drawn[0][1]), title=title, title_justify="left")
             for number, said in drawn:
                 shares = (f"{tally.share:.1%}, interval right {tally.covered / tally.total:.1%}" for tally in said)
@@ -309,7 +308,7 @@ class Trust:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     command = parser()
     options = command.parse_args(arguments)
     if options.percent % planted.STEP:

@@ -10,19 +10,19 @@ from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side
 from ftbench.plan.scenario import Scenario, Task, Turns
 from ftbench.scenarios import pillow
 
-# Twenty batches a worker, so that every 5% more work are a whole batch for each.
+# Twenty batches a worker, so that 5% more work is one more batch for each.
 AMOUNT = Amount(batch_size=4, batches_per_worker=20, turns=8)
 STEP = 5
-"""What can be planted are multiples of so many percent."""
+"""Planted differences are multiples of this (percent)."""
 
 
 def dataset(task: Task) -> pillow.PillowDataset:
-    """The images of one batch, again and again: every batch is the same work, so some percent more are just that."""
+    """Return the images of one batch, repeated: every batch is the same work, so n% more batches are n% more work."""
     return pillow.PillowDataset(task.paths[: task.batch_size])
 
 
 def measure(task: Task) -> Turns:
-    """As measure.epochs, of the task's batches and some percent more, loaded like all others and not counted."""
+    """Measure as ftbench.measure.epochs does, with some percent more batches, which are loaded and not counted."""
     wanted = task.batches
     loaded = wanted + wanted * task.parameters["percent"] // 100
     result = yield from epochs.measure(dataclasses.replace(task, batches=loaded))
@@ -38,12 +38,12 @@ def measure(task: Task) -> Turns:
 
 
 def case(name: str, title: str, percent: int) -> Case:
-    """A case that does so many percent more work."""
+    """Return a case with this many percent more work."""
     return Case(name, title, {"percent": percent}, percent)
 
 
 def scenario(config: str, percent: int) -> Scenario:
-    """A against itself and against what does more work, in one configuration and the same rounds."""
+    """Return the scenario: A against itself and against more work, in one configuration and the same rounds."""
     return dataclasses.replace(
         pillow.SCENARIO,
         name=f"{__name__}:SCENARIO",
@@ -52,7 +52,7 @@ def scenario(config: str, percent: int) -> Scenario:
         dataset=dataset,
         measure=measure,
         metrics=("throughput",),
-        # Threads and processes: A again, and what does more work, each against A.
+        # With threads and with processes: A again, and more work, each against A.
         plan=ComparisonPlan(
             tuple(
                 Comparison(Side(config, variant, case=other), Side(config, variant, case="a"), importance=0)
@@ -70,5 +70,5 @@ def scenario(config: str, percent: int) -> Scenario:
     )
 
 
-# As a trial looks it up; what it has to do is in the parameters of its case.
+# A trial finds it by name. The percentage is in the parameters of the case.
 SCENARIO = scenario("ft", 10)
