@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import ComparisonPlan
 from ftbench.scenarios import SCENARIOS
+from ftbench.trial.process import TrialProcess
+from tests.unit.bench.turns import to_its_end
 
 
 @pytest.fixture(scope="session")
@@ -110,6 +113,28 @@ def run_few(monkeypatch, tmp_path, twin, photos, capsys):
         assert document["status"] == "complete" and document["skipped"] == []
         (entry,) = document["scenarios"]
         return entry, capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def run_trial(twin):
+    """Runs one trial in a process of its own, as an endpoint does; returns its result."""
+
+    def run(scenario: str, variant: str, case: str = "", workers: int = 1, **more: object) -> dict:
+        request = {
+            "scenario": scenario,
+            "case": case,
+            "parameters": dict(SCENARIOS[scenario].case(case).parameters),
+            "paths": [],
+            "config": twin,
+            "variant": variant,
+            "workers": workers,
+            "warmup_batches": 1,
+            "prefetch_factor": 2,
+            **more,
+        }
+        return to_its_end(TrialProcess(sys.executable, twin, request, {}))
 
     return run
 

@@ -52,6 +52,16 @@ class ScriptedTrial:
         self._script.events.append(("close", self._place))
 
 
+class Noted:
+    """A display that remembers its notes."""
+
+    def __init__(self):
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
 class Silent:
     """An observer that says nothing."""
 

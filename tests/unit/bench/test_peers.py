@@ -22,6 +22,7 @@ from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
 from ftbench.trial.process import encode
+from tests.unit.bench.scripted import Noted
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
 ONLY_OF = {"ft": {"ft", "ft-gil"}, "gil": {"gil"}}
@@ -101,16 +102,6 @@ def test_list_shows_the_groups(run_bench):
 
 def options(configs: tuple[str, ...]) -> Options:
     return Options((SCENARIOS["peers-pillow-128"],), False, Path("out"), None, None, 60.0, (2,), None, configs, {})
-
-
-class Noted:
-    """A display that remembers what was said."""
-
-    def __init__(self):
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def test_a_peer_that_is_not_installed_is_left_out_and_said():

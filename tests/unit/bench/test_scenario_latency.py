@@ -17,6 +17,7 @@ from ftbench.machine import page_cache
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.latency import SAMPLE_BYTES, RemoteSamples
+from tests.unit.bench.conftest import marked
 from tests.unit.bench.turns import without_pause
 
 pytest.importorskip("fsspec", reason="fsspec is not installed here; it is in docker/requirements.lock")
@@ -60,22 +61,6 @@ def test_many_more_workers_than_cores():
     assert set(SCENARIO.workers(96)) == {2, 4, 8, 16, 32, 64, 96}
 
 
-def left_running(mark: str) -> list[psutil.Process]:
-    """Processes whose environment has the mark, after half a minute if there are any."""
-    deadline = time.monotonic() + 30
-    while True:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get("FT_TEST_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except psutil.Error:
-                continue
-        if not found or time.monotonic() > deadline:
-            return found
-        time.sleep(0.1)
-
-
 def test_real_runs_agree_and_leave_nothing_running(run_bench, environment, twin, tmp_path):
     """Of this scenario, with its server, and of raw-cache, with its files."""
     mark = uuid.uuid4().hex
@@ -94,10 +79,11 @@ def test_real_runs_agree_and_leave_nothing_running(run_bench, environment, twin,
         "--out",
         tmp_path,
         timeout=380,
-        env={**environment, "FT_TEST_MARK": mark},
+        env={**environment, "FT_BENCH_TEST_RUN": mark},
     )
     assert done.returncode == 0, done.stderr
-    assert left_running(mark) == []
+    _, left = psutil.wait_procs(marked(mark), timeout=30)
+    assert not left
     document = load(tmp_path / "latest/results.json")
     found = {scenario["name"]: scenario for scenario in document["scenarios"]}
     if why := page_cache.why_not_droppable(cache_directory()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,6 @@ from ftbench.machine import usage
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.memory import LOOKS, NAMES, FileNames
-from ftbench.trial.process import encode
 
 SCENARIO = SCENARIOS["memory"]
 pytestmark = [pytest.mark.thread_unsafe(reason="looks at the memory of processes"), pytest.mark.timeout(400)]
@@ -124,38 +122,17 @@ def test_the_libraries_of_a_tree_count_once(library, environment):
     assert 3 * 2 < theirs and tree - alone < theirs + 30
 
 
-def grown(command, environment, twin: str, case: str) -> tuple[float, list]:
-    """(MiB by which the process tree grows over an epoch of one forked worker, checksums)."""
-    request = {
-        "scenario": "memory",
-        "case": case,
-        "parameters": SCENARIO.case(case).parameters,
-        "paths": [],
-        "config": twin,
-        "variant": "loader-process",
-        "workers": 1,
-        "batch_size": 1000,
-        "warmup_batches": 1,
-        "batches": 60,
-        "prefetch_factor": 2,
-    }
-    done = subprocess.run(
-        command(module="ftbench.trial.child"),
-        input=encode(request) + b"\n",
-        capture_output=True,
-        timeout=300,
-        env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    result = json.loads(done.stdout.splitlines()[-1])
-    values = result["distributions"]["pss_mib"]["values"]
-    return values[-1] - values[0], [result["first_batch"], result["rows"]]
+def test_a_list_is_copied_while_it_is_looked_at_and_an_array_is_not(run_trial):
+    """The scenario's effect, by real memory of a real forked worker."""
 
+    def grown(case: str) -> tuple[float, list]:
+        """(MiB by which the process tree grows over an epoch of one worker, checksums)."""
+        result = run_trial("memory", "loader-process", case, batch_size=1000, batches=60)
+        values = result["distributions"]["pss_mib"]["values"]
+        return values[-1] - values[0], [result["first_batch"], result["rows"]]
 
-def test_a_list_is_copied_while_it_is_looked_at_and_an_array_is_not(command, environment, twin):
-    """What the scenario is about, by real memory of a real forked worker."""
-    of_list, list_sums = grown(command, environment, twin, "list")
-    of_array, array_sums = grown(command, environment, twin, "array")
+    of_list, list_sums = grown("list")
+    of_array, array_sums = grown("array")
     assert list_sums == array_sums
     # 60,000 names from all over are on most of the 130 MiB that hold the strings.
     assert of_list - of_array > 35

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-
 import numpy
 import pytest
 import torch
@@ -16,7 +13,6 @@ from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Task, TrialError
 from ftbench.scenarios import SCENARIOS, members, nvimgcodec
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset
-from ftbench.trial.process import encode
 
 pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -143,37 +139,14 @@ def test_a_run_says_what_it_measured_and_what_it_could_not(run_bench, photos, tw
     assert "nvimgcodec-memory" in done.stdout
 
 
-def trial(command, environment, twin: str, paths: list[str], name: str, case: str, variant: str) -> dict:
-    """One trial's result, in a process of its own as an endpoint has it."""
-    request = {
-        "scenario": name,
-        "case": case,
-        "parameters": dict(SCENARIOS[name].case(case).parameters),
-        "paths": paths,
-        "config": twin,
-        "variant": variant,
-        "workers": 2,
-        "batch_size": 3,
-        "warmup_batches": 2,
-        "batches": 4,
-        "prefetch_factor": 2,
-    }
-    done = subprocess.run(
-        command(module="ftbench.trial.child"),
-        input=encode(request),
-        capture_output=True,
-        timeout=280,
-        env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
+TRIAL = {"workers": 2, "batch_size": 3, "warmup_batches": 2, "batches": 4}
 
 
 @on_gpu
 @pytest.mark.timeout(600)
-def test_threads_and_processes_on_the_gpu(command, environment, twin, paths):
+def test_threads_and_processes_on_the_gpu(run_trial, paths):
     found = {
-        variant: trial(command, environment, twin, paths, "nvimgcodec-memory", "", variant)
+        variant: run_trial("nvimgcodec-memory", variant, paths=paths, **TRIAL)
         for variant in ("loader-thread", "loader-process")
     }
     threads, processes = found["loader-thread"], found["loader-process"]
@@ -187,9 +160,9 @@ def test_threads_and_processes_on_the_gpu(command, environment, twin, paths):
 
 @on_gpu
 @pytest.mark.timeout(600)
-def test_both_decoders_end_on_the_gpu(command, environment, twin, paths):
+def test_both_decoders_end_on_the_gpu(run_trial, paths):
     found = [
-        trial(command, environment, twin, paths, "combined", case, variant)
+        run_trial("combined", variant, case, paths=paths, **TRIAL)
         for case in ("pillow", "nvimgcodec")
         for variant in ("loader-thread", "loader-process")
     ]

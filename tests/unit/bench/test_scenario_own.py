@@ -23,6 +23,7 @@ from ftbench.rounds.progress import Notes
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import own
 from ftbench.trial.process import HANGS, TrialFailed
+from tests.unit.bench.scripted import Noted
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and imports users' files")
 
@@ -316,15 +317,10 @@ class Here:
             pass
 
 
-class Silent:
-    def note(self, text: str) -> None:
-        pass
-
-
 def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None = None):
     scenario, noted = own.scenario(target, collate_fn), {"skipped": [], "warnings": []}
     options = Options((scenario,), True, Path(), None, None, 60.0, (2,), batch_size, ("ft",), {})
-    measurement = Measurement(scenario, options, Twins({"ft": Here()}), Notes(noted, Silent()))
+    measurement = Measurement(scenario, options, Twins({"ft": Here()}), Notes(noted, Noted()))
     measurement.look()
     return SimpleNamespace(scenario=measurement.scenario, **noted)
 
@@ -361,7 +357,7 @@ class Stuck:
 def test_a_dataset_that_hangs_is_waited_for_in_each_twin():
     stuck, scenario = Stuck(), own.scenario("my.py:x")
     options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
-    notes = Notes({"skipped": [], "warnings": []}, Silent())
+    notes = Notes({"skipped": [], "warnings": []}, Noted())
     measurement = Measurement(scenario, options, Twins({"ft": stuck, "gil": stuck}), notes)
     with pytest.raises(TrialFailed, match="it hangs"):
         measurement.look()
@@ -375,24 +371,23 @@ def test_two_twins_that_say_the_same_are_heard_once():
 
     scenario = own.scenario("my.py:x")
     options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
-    notes = Notes({"skipped": [], "warnings": []}, Silent())
+    notes = Notes({"skipped": [], "warnings": []}, Noted())
     with pytest.raises(TrialFailed) as caught:
         Measurement(scenario, options, Twins({"ft": Broken(), "gil": Broken()}), notes).look()
     assert str(caught.value).count("OSError: no disc") == 1
 
 
-def test_a_twin_that_cannot_load_it_is_left_out_in_a_line(files, monkeypatch):
+def test_a_twin_that_cannot_load_it_is_left_out_in_a_line(files):
     class Broken:
         def start(self, config: str, request: dict):
             raise TrialFailed("OSError: no disc\n    in drive A")
 
-    said, noted = [], {"skipped": [], "warnings": []}
-    monkeypatch.setattr(Silent, "note", lambda _, text: said.append(text))
+    display, noted = Noted(), {"skipped": [], "warnings": []}
     scenario = own.scenario(f"{files['fine_data']}:train_set")
     options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
-    Measurement(scenario, options, Twins({"ft": Broken(), "gil": Here()}), Notes(noted, Silent())).look()
+    Measurement(scenario, options, Twins({"ft": Broken(), "gil": Here()}), Notes(noted, display)).look()
     assert noted["skipped"] == [{"what": "dataset: the ft twin", "why": "OSError: no disc"}]
-    assert said == ["OSError: no disc\n    in drive A", "left out: dataset: the ft twin: OSError: no disc"]
+    assert display.notes == ["OSError: no disc\n    in drive A", "left out: dataset: the ft twin: OSError: no disc"]
 
 
 def test_a_look_finds_how_much_makes_a_turn(files, monkeypatch):

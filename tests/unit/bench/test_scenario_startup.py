@@ -22,6 +22,7 @@ from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.startup import Table
 from ftbench.trial.process import encode
 from ftrun.environment import MIB
+from tests.unit.bench.scripted import Noted
 
 SCENARIO = SCENARIOS["startup"]
 METRICS = {"time_to_first_batch", "epoch_gap", "epoch_gap_persistent"}
@@ -93,16 +94,6 @@ def test_processes_that_are_not_forked(command, environment, twin, variant):
     expected = SCENARIO.measure(Task(SCENARIO, [], "loader-thread", 1, 4, 1, 4, 2, "1-MiB", {"bytes": MIB}))
     assert set(result["metrics"]) == METRICS and min(result["metrics"].values()) > 0
     assert (result["first_batch"], result["rows"]) == (expected["first_batch"], expected["rows"])
-
-
-class Noted:
-    """A display that remembers what was said."""
-
-    def __init__(self):
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def test_datasets_that_do_not_fit_are_left_out_and_said(tmp_path):

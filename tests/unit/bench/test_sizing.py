@@ -16,6 +16,7 @@ from ftbench.rounds.progress import Notes
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
 from ftloader import DataLoader
+from tests.unit.bench.scripted import Noted
 
 SAMPLE = 640 * 408 * 3
 PLENTY = {"available": 10**12, "shm_free": 10**12}
@@ -76,17 +77,12 @@ class Sources:
         return [name], {}
 
 
-class Silent:
-    def note(self, text: str) -> None:
-        pass
-
-
 def prepared(name: str, memory: dict, document: dict):
     scenario = SCENARIOS[name]
     options = Options((scenario,), True, Path("out"), None, None, 60.0, (1,), None, CONFIGS, {})
     everybody = [c for _, c in scenario.plan.ranked(CONFIGS, [1], quick=True)]
     twins = Twins(environments={twin: {"memory": of} for twin, of in memory.items()})
-    return Measurement(scenario, options, twins, Notes(document, Silent())).work(everybody, Sources())
+    return Measurement(scenario, options, twins, Notes(document, Noted())).work(everybody, Sources())
 
 
 def test_without_room_for_processes_threads_are_measured():
