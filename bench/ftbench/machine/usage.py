@@ -35,8 +35,8 @@ class Usage:
     pss: float
     """Proportional set sizes: memory that processes share is divided among them, so that the sum counts it once.
 
-    Pages of files (libraries, mostly) count as if only the tree had mapped them, since the share of other trials that
-    may be alive says nothing about this one.
+    Pages of files (libraries, mostly) count as if only the tree had mapped them. Other trials that are alive may share
+    them, which says nothing about this one.
     """
     uss: float
     """Unique set sizes: memory that no other process has, and that the end of the process would free."""

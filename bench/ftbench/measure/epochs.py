@@ -16,8 +16,8 @@ METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
 def measure(task: Task, **options: object) -> Turns:
     """Run the warm-up and the measured epochs; `options` are further arguments of the loader (ftbench.measure.loaders).
 
-    Each measured epoch is a turn: the generator yields before it. Each has a new loader, whose speed varies by several
-    percent with the place of its memory, so turns of one loader would say little of the next. Only the middle of an
+    Each measured epoch is a turn: the generator yields before it. Each has a new loader: a loader's speed varies by
+    several percent with the place of its memory, so one loader would say little of the next. Only the middle of an
     epoch is timed. It starts when as many batches have come as a loader keeps under way, and ends while every worker
     still has a batch to build: filling and draining the pipeline belong to no batch.
 
@@ -29,8 +29,8 @@ def measure(task: Task, **options: object) -> Turns:
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.
 
-    And samples, batches, the length of the last batch, the checksums of every byte of the first batch (`first_batch`)
-    and of some rows of each batch of the turns (`rows`), turn_seconds, and turn_began (seconds since 1970).
+    It also returns samples, batches, the length of the last batch, turn_seconds and turn_began (seconds since 1970).
+    Checksums are of every byte of the first batch (`first_batch`) and some rows of each batch of the turns (`rows`).
     """
     batch_size, dataset, seen = task.batch_size, task.dataset(), checksums.Seen()
     # Batches before and after the timed ones.

@@ -152,8 +152,8 @@ def measure(task: Task) -> dict:
     """Run the warm-up and the measured epoch, by threads or processes of ftloader.DataLoader.
 
     Returns the metrics of ftbench.measure.epochs and worker_setup (s), the median time of a worker to its first image.
-    If there is a GPU, a batch has arrived once it is there, and gpu_mib_per_worker is the memory that the workers
-    added, batches under way included, by worker.
+    With a GPU, a batch has arrived once it is there. gpu_mib_per_worker is then the memory that a worker adds, with its
+    batches under way.
 
     Raises:
         TrialError: if a picture differs from Pillow's.

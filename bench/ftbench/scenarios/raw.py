@@ -33,8 +33,8 @@ class Shards:
     """Dataset of samples that lie back to back in files: sample i is an int16 array of 1024 columns.
 
     It is read by ``numpy.fromfile(path, int16, count, offset=...)``; with `tensors` it is a torch tensor on the same
-    memory. With `forget`, the kernel is asked to drop each sample from its page cache as soon as it is read, so that
-    the next epoch finds it on the disk again.
+    memory. With `forget`, each sample is dropped from the kernel's page cache once it is read, so that the next
+    epoch reads it from the disk again.
     """
 
     def __init__(self, paths: Sequence[str], sample_bytes: int, tensors: bool = False, forget: bool = False):

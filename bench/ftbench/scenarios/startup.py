@@ -39,10 +39,13 @@ class Table:
 def measure(task: Task) -> dict:
     """Run two epochs of a loader without persistent workers, then two of one with them.
 
-    Returns the metrics time_to_first_batch (s), from the start of a new loader's first epoch to its first batch, and
-    epoch_gap and epoch_gap_persistent (s), from an epoch's last batch to the first of the next. The gap includes the
-    end of the old workers and the start of new ones, or neither. Checksums are of the first epoch's batches, then of
-    the other epochs' first ones.
+    Returns the metrics:
+
+    - time_to_first_batch: from the start of a new loader's first epoch to its first batch (s);
+    - epoch_gap: from an epoch's last batch to the first of the next, which new workers load (s);
+    - epoch_gap_persistent: the same with the workers of the epoch before (s).
+
+    Checksums are of the first epoch's batches, then of the other epochs' first ones.
     """
     data, samples = task.dataset(), task.batches * task.batch_size
     seen, started, gaps = checksums.Seen(), [], []
