@@ -154,7 +154,7 @@ def peers_run(run_bench, photos, twin, tmp_path_factory):
 @pytest.mark.timeout(400)
 def test_a_run_of_peers(peers_run, twin):
     done, document, directory = peers_run
-    assert document["schema_version"] == 5
+    assert document["schema_version"] == 6
     (scenario,) = document["scenarios"]
     assert (scenario["group"], scenario["metrics"][0]) == ("peers", "throughput")
     (only,) = scenario["rounds"]
