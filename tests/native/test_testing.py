@@ -1,0 +1,71 @@
+"""`./twins test`: which runs there are, their results, and Ctrl-C."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from native import testing
+from native.build import Twin
+from tests.checkout import CHECKOUT
+
+TWIN = Twin("ft", Path("twin"), Path(sys.executable), "3.13", False)
+
+
+def python(title, code):
+    return testing.TestRun(title, [sys.executable, "-I", "-c", code], dict(os.environ))
+
+
+def test_a_failed_run_is_named_and_the_others_go_on(capsys):
+    runs = [python("one", "print('said')"), python("two", "raise SystemExit(3)"), python("three", "")]
+    assert testing.run(runs, selection=False) == 1
+    shown = capsys.readouterr()
+    assert "== one: passed in 0:00\nsaid\n" in shown.out and "== two: FAILED" in shown.out
+    assert "== three: passed" in shown.out and "== 2 of 3 runs passed" in shown.out
+    assert shown.err == "   failed: two\n"
+
+
+@pytest.mark.parametrize("selection", [True, False])
+def test_nothing_selected_is_no_failure_of_a_selection(selection):
+    assert testing.run([python("none", "raise SystemExit(5)")], selection) == (0 if selection else 1)
+
+
+@pytest.mark.thread_unsafe(reason="interrupts the process")
+def test_ctrl_c_reaches_every_run_and_their_reports_are_shown(capsys):
+    waits = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: sys.exit(print('cleaned up')))\n"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    runs = [python("one", waits), python("two", waits), python("three", waits)]
+
+    def interrupt():
+        while not all(run.process and os.fstat(run.output.fileno()).st_size for run in runs[:2]):
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        testing.run(runs, selection=False)
+    thread.join()
+    assert capsys.readouterr().out.count("ready\ncleaned up") == 2
+    assert runs[2].process is None
+
+
+def test_quick_runs_are_of_folders_that_exist():
+    for run in testing.quick_runs(TWIN, ["-k", "order"]):
+        paths = [Path(part) for part in run.command if part.startswith(str(CHECKOUT))]
+        assert paths and all(path.is_dir() for path in paths) and "--quick" in run.command
+
+
+def test_a_run_of_both_twins_has_every_folder_of_tests():
+    runs = testing.all_runs({"ft": TWIN, "gil": TWIN}, ["-k", "order"])
+    named = {
+        Path(part).relative_to(CHECKOUT / "tests").parts[0] for run in runs for part in run.command if "/tests/" in part
+    }
+    folders = {path.name for path in (CHECKOUT / "tests").iterdir() if path.is_dir() and any(path.rglob("test_*.py"))}
+    assert named == folders
