@@ -16,7 +16,7 @@ from typing import Any
 from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped, annotate
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Fetched, MapFetcher, load_one
 from ftloader.current import enter_sample, sample_scope
-from ftloader.state.format import Untaken, dataset_state, is_stateful, require_stateful, state_of
+from ftloader.state.format import FailedState, dataset_state, is_stateful, require_stateful, state_of
 from ftloader.state.shares import WorkerState, fresh_share
 
 
@@ -196,7 +196,7 @@ class StatefulMapFetcher(MapFetcher):
 
 def _load(part: Any, name: str, states: Mapping[str, Any]) -> None:
     # A part whose state could not be taken stays as it is.
-    if name not in states or type(states[name]) is Untaken:
+    if name not in states or type(states[name]) is FailedState:
         return
     require_stateful(part, name)
     part.load_state_dict(copy.deepcopy(states[name]))

@@ -2,7 +2,7 @@
 
 ``ResumableDataLoaderIter`` stands in for torch's ``_BaseDataLoaderIter``: directly, or as a further base of a class
 that derives from another of torch's iterators, whose calls of ``super().__init__`` and ``super()._reset`` then come
-here. It draws the order, knows the epoch's number and keeps its ``Progress``. Of the iterators themselves it needs
+here. It draws the order, knows the epoch's number and keeps its ``EpochProgress``. Of the iterators themselves it needs
 
 - that they ask ``_next_index()`` for indices, and nothing else for them,
 - one call for each batch that the consumer is given, goes past, or is given an exception for: ``_hand_over(...)`` or
@@ -25,7 +25,7 @@ from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
 from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
 from ftloader.state.format import (
     NOTHING,
-    Resume,
+    SavedState,
     check_workers,
     dataset_state,
     describe_loader,
@@ -33,20 +33,20 @@ from ftloader.state.format import (
     is_stateful,
     lives_on,
 )
-from ftloader.state.keeper import load_iterable
-from ftloader.state.order import Order
-from ftloader.state.progress import Progress
+from ftloader.state.order import IndexStream
+from ftloader.state.progress import EpochProgress
 from ftloader.state.shares import Share, WorkerState, fresh_share
+from ftloader.state.store import load_iterable
 
 
 class _Quiet:
     """A loader whose iterator draws no base seed from the program's or the user's generator, since it has one; and, in
-    the midst of an epoch, nothing in ``iter(sampler)`` either, which ``Order`` calls."""
+    the middle of an epoch, nothing in ``iter(sampler)`` either, which ``IndexStream`` calls."""
 
-    def __init__(self, loader: Any, midst: bool) -> None:
+    def __init__(self, loader: Any, mid_epoch: bool) -> None:
         self._loader = loader
         self.generator = torch.Generator()
-        if midst:
+        if mid_epoch:
             self._index_sampler = ()
 
     def __getattr__(self, name: str) -> Any:
@@ -72,8 +72,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         )
         self._skip_log = loader.skipped
         self._shared = loader._shared
-        self._keeper = self._shared.states
-        with self._keeper.starting() as resume:
+        self._states = self._shared.states
+        with self._states.starting() as resume:
             check_workers(resume, loader)
             self._load_dataset(loader, resume)
             self._resume = resume
@@ -81,9 +81,9 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._epoch_number = resume.epoch
             self._every = loader.snapshot_every_n_steps
             self._description = describe_loader(loader)
-            self._order = None if is_iterable(loader) else Order(loader, resume)
+            self._order = None if is_iterable(loader) else IndexStream(loader, resume)
             quiet = resume.base_seed is not None
-            super().__init__(_Quiet(loader, resume.midst) if quiet else loader)
+            super().__init__(_Quiet(loader, resume.mid_epoch) if quiet else loader)
             self._index_sampler = loader._index_sampler
             if resume.base_seed is not None:
                 self._base_seed = resume.base_seed
@@ -92,7 +92,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
                 apply_random_seed(self._dataset, torch.Generator().manual_seed(resume.shared_seed))
             self._begin_progress(resume, self._first_shares(resume))
 
-    def _load_dataset(self, loader: Any, resume: Resume) -> None:
+    def _load_dataset(self, loader: Any, resume: SavedState) -> None:
         """Restores the loader's own dataset, which serial iterators and threads use and processes copy."""
         state = resume.dataset
         if not self._copies_dataset and resume.datasets is not None:
@@ -101,10 +101,10 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             return
         if not is_iterable(loader):
             loader.dataset.load_state_dict(copy.deepcopy(state))
-        elif resume.midst:  # else loader.load_state_dict() has
+        elif resume.mid_epoch:  # else loader.load_state_dict() has
             load_iterable(loader.dataset, state)
 
-    def _begin_progress(self, resume: Resume, shares: Sequence[Share], dataset: Any = None) -> None:
+    def _begin_progress(self, resume: SavedState, shares: Sequence[Share], dataset: Any = None) -> None:
         if dataset is None and self._order is None:
             dataset = dataset_state(self._dataset)
         fixed = {
@@ -115,24 +115,24 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         }
         copies = self._num_workers if self._copies_dataset and is_stateful(self._dataset) else 0
         turns = self._num_workers if self._copies_dataset or self._order is None else 0
-        self._progress = Progress(self._description, fixed, shares, copies, turns, resume)
+        self._progress = EpochProgress(self._description, fixed, shares, copies, turns, resume)
         if self._order is not None:
             self._order.report_to(self._progress)
-        self._keeper.began(self._progress)
+        self._states.began(self._progress)
 
-    def _first_shares(self, resume: Resume) -> Sequence[Share]:
+    def _first_shares(self, resume: SavedState) -> Sequence[Share]:
         if self._dataset_kind != DatasetKind.Iterable:
             return ()
-        if resume.workers is not None and (resume.midst or self._lives_on):
+        if resume.workers is not None and (resume.mid_epoch or self._lives_on):
             return resume.workers
-        latest = self._keeper.latest if self._num_workers == 0 else None  # None if a state was loaded since
+        latest = self._states.latest if self._num_workers == 0 else None  # None if a state was loaded since
         shares = [] if latest is None else latest.next_shares()  # of the same dataset
         return shares if len(shares) == 1 else [fresh_share()] * max(1, self._num_workers)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter:  # torch's iterator of processes calls this in its __init__
             shared_seed, sampler = self._shared_seed, self._index_sampler
-            if self._resume.midst:
+            if self._resume.mid_epoch:
                 loader, self._index_sampler = _Quiet(loader, True), ()
             elif self._order is not None:
                 self._order.iterating()
@@ -143,13 +143,13 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             return
         self._epoch_number += 1
         self._resume = NOTHING
-        with self._keeper.starting():
-            self._order = None if self._order is None else Order(loader, NOTHING)
+        with self._states.starting():
+            self._order = None if self._order is None else IndexStream(loader, NOTHING)
             super()._reset(loader, first_iter)
             self._begin_progress(NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"])
 
     def _next_index(self) -> Any:
-        if self._resume.midst:
+        if self._resume.mid_epoch:
             resume, self._resume = self._resume, NOTHING
             self._num_yielded = resume.handed_over + sum(w["batches"] for w in resume.workers or ())
             for _ in range(resume.next_worker % max(1, self._num_workers)):
@@ -177,7 +177,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         common = WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:
             shares = self._progress.shares()
-            if self._num_workers == 0 and not resume.midst:
+            if self._num_workers == 0 and not resume.mid_epoch:
                 # The dataset is as it was left, or loader.load_state_dict() has loaded it.
                 shares = (fresh_share(after=0 if resume is NOTHING else shares[0]["after"]),)
             return [replace(common, share=share) for share in shares]

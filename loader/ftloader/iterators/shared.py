@@ -5,7 +5,7 @@ import copy
 from ftloader.batch.memory import BufferPool
 from ftloader.diagnosis.shared_handles import SharedHandles
 from ftloader.rng.global_draws import GlobalDrawCheck
-from ftloader.state.keeper import StateKeeper
+from ftloader.state.store import StateStore
 
 
 class Shared:
@@ -15,8 +15,8 @@ class Shared:
     own, which costs memory but nothing else. A copy or pickle has the loaded state only.
     """
 
-    def __init__(self, states: StateKeeper | None = None) -> None:
-        self.states = StateKeeper() if states is None else states
+    def __init__(self, states: StateStore | None = None) -> None:
+        self.states = StateStore() if states is None else states
         self.handles = SharedHandles()
         """The check of shared files, cursors and readers, under "auto"."""
         self.global_draws = GlobalDrawCheck()

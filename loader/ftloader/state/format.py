@@ -6,10 +6,10 @@ None), apart from what the user's own ``state_dict()`` methods return. So it sur
 
 =============== ==========================================================================
 ``format``      ``"ftloader.DataLoader"``
-``version``     4
+``version``     5
 ``loader``      what the loader must have in common with the saved one: ``style`` ("map" or
                 "iterable"), ``batch_size`` and ``drop_last``
-``phase``       "begin": before an epoch; "midst"; "end": after one. For the first and the
+``phase``       "begin": before an epoch; "middle"; "end": after one. For the first and the
                 last the epoch that follows is whole.
 ``base_seed``   of the epoch (of the next one), None if that is still to be drawn
 ``epoch``       the iterator's number of that epoch (persistent workers count on)
@@ -23,7 +23,7 @@ None), apart from what the user's own ``state_dict()`` methods return. So it sur
 ``handed_over`` the batches before this number have been handed over
 ``ahead``       with ``in_order=False``: further ones that have been
 ``last``        the batch last drawn, and a digest of its indices, or None
-``workers``     iterable-style, in the midst, and between epochs if the workers' datasets live
+``workers``     iterable-style, in the middle, and between epochs if the workers' datasets live
                 on and have a state: each worker's share (``ftloader.state.shares``), else None
 ``next_worker`` whose turn it is
 ``datasets``    map-style, processes: the state of each worker's dataset, or None
@@ -42,11 +42,11 @@ from typing import Any, Final, NoReturn
 from ftloader.compat.torch_private import DatasetKind
 
 FORMAT = "ftloader.DataLoader"
-VERSION = 4
+VERSION = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class SavedState:
     """A checked state, as what begins an epoch reads it. Nobody changes what is in it."""
 
     phase: str = "begin"
@@ -67,8 +67,8 @@ class Resume:
     dataset: Any = None
 
     @property
-    def midst(self) -> bool:
-        return self.phase == "midst"
+    def mid_epoch(self) -> bool:
+        return self.phase == "middle"
 
     def dataset_of(self, worker_id: int, copies: int) -> Any:
         """The state of a map-style dataset in one of *copies* worker processes."""
@@ -91,7 +91,7 @@ class Resume:
         return first
 
 
-NOTHING: Final = Resume()
+NOTHING: Final = SavedState()
 """What an epoch begins from if no state was loaded."""
 
 
@@ -133,7 +133,7 @@ def is_iterable(loader: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Untaken:
+class FailedState:
     """In place of a state that could not be taken, since most programs never ask for it. Those that do copy it."""
 
     whose: str
@@ -142,7 +142,7 @@ class Untaken:
     """Without its traceback, which refers to iterators; None after pickling, which an exception may not survive."""
 
     def __reduce__(self) -> tuple:
-        return Untaken, (self.whose, self.why)
+        return FailedState, (self.whose, self.why)
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise RuntimeError(
@@ -153,13 +153,13 @@ class Untaken:
 
 
 def state_of(part: Any) -> Any:
-    """A copy of the state of *part*, since that may be its own dictionary, or ``Untaken``."""
+    """A copy of the state of *part*, since that may be its own dictionary, or ``FailedState``."""
     try:
         return copy.deepcopy(part.state_dict())
     except Exception as error:
         why = "".join(traceback.format_exception_only(error)).strip()
         error.__cause__ = error.__context__ = None  # whose tracebacks refer to the iterator, as its own does
-        return Untaken(type(part).__name__, why, error.with_traceback(None))
+        return FailedState(type(part).__name__, why, error.with_traceback(None))
 
 
 def dataset_state(dataset: Any) -> Any:
@@ -186,14 +186,14 @@ def describe_loader(loader: Any) -> dict[str, Any]:
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
     """A state with the *parts* given and nothing in the others."""
     state: dict[str, Any] = {"format": FORMAT, "version": VERSION, "loader": dict(loader)}
-    for name in Resume.__dataclass_fields__:
+    for name in SavedState.__dataclass_fields__:
         value = parts.pop(name, getattr(NOTHING, name))
         state[name] = list(value) if isinstance(value, tuple) else value
     assert not parts, parts
     return state
 
 
-def parse(state: Any) -> Resume:
+def parse(state: Any) -> SavedState:
     """*state* as what ``state_dict()`` gave, copied.
 
     Raises:
@@ -208,18 +208,18 @@ def parse(state: Any) -> Resume:
             f"the state has version {state.get('version')!r}, and this loader reads version "
             f"{VERSION}: load it with the release of the loader that saved it, or a newer one"
         )
-    expected = {"format", "version", "loader", *Resume.__dataclass_fields__}
+    expected = {"format", "version", "loader", *SavedState.__dataclass_fields__}
     if set(state) != expected:
         keys = sorted(map(str, state))
         raise ValueError(f"the state is damaged or was changed: its keys are {keys}, not {sorted(expected)}")
-    parts = {name: copy.deepcopy(state[name]) for name in Resume.__dataclass_fields__}
+    parts = {name: copy.deepcopy(state[name]) for name in SavedState.__dataclass_fields__}
     for name in ("ahead", "workers", "datasets"):
         if parts[name] is not None:
             parts[name] = tuple(parts[name])
-    return Resume(**parts)
+    return SavedState(**parts)
 
 
-def check_fit(state: Mapping[str, Any], resume: Resume, loader: Any) -> None:
+def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None:
     """Raises ``ValueError`` if the state is that of a loader unlike *loader*."""
     own, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
@@ -239,9 +239,9 @@ def lives_on(loader: Any) -> bool:
     return loader.num_workers == 0 or bool(loader.persistent_workers)
 
 
-def check_workers(resume: Resume, loader: Any) -> None:
+def check_workers(resume: SavedState, loader: Any) -> None:
     """Raises ``ValueError`` if the loader's workers cannot go on from the state."""
-    if resume.workers is None or not (resume.midst or lives_on(loader)):
+    if resume.workers is None or not (resume.mid_epoch or lives_on(loader)):
         return
     saved, here = len(resume.workers), loader.num_workers
     # No worker and one worker read the same stream; any other number shares it out anew.
@@ -252,7 +252,7 @@ def check_workers(resume: Resume, loader: Any) -> None:
             + (" (or 0)" if saved == 1 else "")
             + (
                 " for the rest of this epoch, with threads or processes"
-                if resume.midst
+                if resume.mid_epoch
                 else ", or workers with persistent_workers=False, with which every epoch begins as the loader's own "
                 "dataset is"
             )

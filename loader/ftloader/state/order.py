@@ -1,4 +1,4 @@
-"""The order of one epoch of a map-style dataset: drawn from the sampler, or found again and drawn from its midst.
+"""The order of one epoch of a map-style dataset: drawn from the sampler, or found again and drawn from its middle.
 
 See ``ftloader.state.samplers`` for what an order comes from.
 """
@@ -15,8 +15,8 @@ from torch.utils.data import BatchSampler, RandomSampler
 from ftloader.batch.fetch import has_getitems
 from ftloader.rng import generators
 from ftloader.state import samplers
-from ftloader.state.format import Resume, is_stateful
-from ftloader.state.progress import Progress
+from ftloader.state.format import SavedState, is_stateful
+from ftloader.state.progress import EpochProgress
 
 
 class _Around:
@@ -29,14 +29,14 @@ class _Around:
         return getattr(self._outer, name)
 
 
-class Order:
-    """The batches' indices of one epoch, reported to a ``Progress`` as they are drawn.
+class IndexStream:
+    """The batches' indices of one epoch, reported to a ``EpochProgress`` as they are drawn.
 
     Used by the thread that is inside the iterator's ``__next__`` or ``_reset``, like the sampler itself; what other
-    threads may read is in the ``Progress``.
+    threads may read is in the ``EpochProgress``.
     """
 
-    def __init__(self, loader: Any, resume: Resume) -> None:
+    def __init__(self, loader: Any, resume: SavedState) -> None:
         self._index_sampler = loader._index_sampler
         # torch's makes a new list for each batch.
         self._copies = type(self._index_sampler) is not BatchSampler
@@ -46,14 +46,14 @@ class Order:
         self._every = loader.snapshot_every_n_steps or 0
         """States of samplers are taken at every so many batches; 0: only at the epoch's begin."""
         self._resume = resume
-        self._progress: Progress  # from report_to() on
+        self._progress: EpochProgress  # from report_to() on
         self._batches: Iterator | None = None  # None before the first draw
         self._samples: Iterator = iter(())
         self._waiting: deque[Any] = deque()  # drawn again, to be given out
         self._failure: Exception | None = None  # of the sampler, after them
         self._states: Mapping[str, Any] | None = None  # of samplers, at the epoch's begin
         self._drawn = 0
-        if not resume.midst and resume.sampler is not None:
+        if not resume.mid_epoch and resume.sampler is not None:
             self._load_samplers(resume.sampler)
         self.iterating()
 
@@ -73,10 +73,10 @@ class Order:
         """torch is about to call ``iter(sampler)``, which may draw already (torch's ``BatchSampler`` does not)."""
         self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
 
-    def report_to(self, progress: Progress) -> None:
+    def report_to(self, progress: EpochProgress) -> None:
         """After torch's ``iter(sampler)``: from now on there is a state to be asked for."""
         self._progress = progress
-        if not self._resume.midst:  # else it is in the state that was loaded
+        if not self._resume.mid_epoch:  # else it is in the state that was loaded
             if self._states is None:  # torch's iterator of processes starts its first epoch twice
                 self._states = samplers.states_of(samplers.stateful_samplers(self._index_sampler))
             self._report_begin(self._origin(), self._states)
@@ -100,7 +100,7 @@ class Order:
         if self._batches is None:
             self._batches = iter(())  # if what follows fails, the sampler has ended
             self._progress.drawing = True
-            if self._resume.midst:
+            if self._resume.mid_epoch:
                 self._find_again(self._resume)
             else:
                 self._begin(torchs)
@@ -164,9 +164,9 @@ class Order:
                 raise samplers.lacking(samplers.ITERATOR)
             self._samples.load_state_dict(copy.deepcopy(snapshot["states"][samplers.ITERATOR]))  # type: ignore[attr-defined]
 
-    # The midst of an epoch
+    # The middle of an epoch
 
-    def _find_again(self, resume: Resume) -> None:
+    def _find_again(self, resume: SavedState) -> None:
         """Draws again what had been drawn when the state was made."""
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
@@ -198,7 +198,7 @@ class Order:
         self._progress.ended = ended
         self._progress.drawing = False
 
-    def _draw_again(self, resume: Resume) -> tuple[bool, tuple[int, Any]]:
+    def _draw_again(self, resume: SavedState) -> tuple[bool, tuple[int, Any]]:
         """Draws as much as had been drawn. Returns whether the sampler has ended, and what came last."""
         last: tuple[int, Any] = (-1, None)
         while resume.ended or self._drawn < resume.drawn:

@@ -1,6 +1,6 @@
 """How far an epoch has been handed over: what ``state_dict()`` reads.
 
-One ``Progress`` per epoch. It is written by the one thread that is inside the iterator's ``__next__`` or ``_reset``,
+One ``EpochProgress`` per epoch. Only the thread that is inside the iterator's ``__next__`` or ``_reset`` writes it,
 and read by anyone at any time, also by a signal handler and when the iterator is gone. Each attribute is replaced
 whole, in one step, by an object that nobody changes. So there is no lock, and a batch costs two such steps. It refers
 to the indices of the batch last drawn and to states: neither to the iterator nor to the dataset.
@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ftloader.state.format import NOTHING, Resume, make_state
+from ftloader.state.format import NOTHING, SavedState, make_state
 from ftloader.state.samplers import digest
 from ftloader.state.shares import Share, fresh_share
 
@@ -27,7 +27,7 @@ processes the state of each worker's dataset (None of one that has not said anyt
 share, and whose turn it is."""
 
 
-class Progress:
+class EpochProgress:
     """The state of one epoch in the making.
 
     Args:
@@ -36,7 +36,7 @@ class Progress:
         shares: iterable-style: each worker's, of one at least; else empty.
         copies: how many workers have a copy of a map-style dataset (processes), else 0.
         turns: how many workers take turns, else 0.
-        resume: the state from which the epoch goes on, if it is in the midst of one.
+        resume: the state from which the epoch goes on, if that is in the middle of it.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Progress:
         shares: Sequence[Share] = (),
         copies: int = 0,
         turns: int = 0,
-        resume: Resume = NOTHING,
+        resume: SavedState = NOTHING,
     ) -> None:
-        resume = resume if resume.midst else NOTHING
+        resume = resume if resume.mid_epoch else NOTHING
         self._loader, self.fixed, self._turns = loader, fixed, turns
         self._start, self._skips = resume.handed_over, tuple(sorted(resume.ahead))
         self._resumed_last = resume.last
@@ -149,7 +149,7 @@ class Progress:
         if self.drawing or self.drawn is not drawn:
             generators = None
         parts = {
-            "phase": "midst",
+            "phase": "middle",
             **self.fixed,
             "order": order,
             "generators": generators,

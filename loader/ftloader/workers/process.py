@@ -30,7 +30,7 @@ from ftloader.batch.iterable import IterableFetcher, StatefulMapFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.compat.torch_private import worker as _torch_worker
-from ftloader.state.format import Untaken
+from ftloader.state.format import FailedState
 from ftloader.state.shares import WorkerState
 
 Task = tuple[int, int, Any]
@@ -171,9 +171,9 @@ def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: st
 
     def answer(error: Exception, message: Any) -> None:
         number, sent = message
-        if isinstance(sent, Fetched) and not isinstance(sent.state, Untaken | None):
+        if isinstance(sent, Fetched) and not isinstance(sent.state, FailedState | None):
             why = f"it cannot be sent to the main process ({type(error).__name__}: {error})"
-            sent = replace(sent, state=Untaken("dataset", why))
+            sent = replace(sent, state=FailedState("dataset", why))
         else:
             annotate(error, note)
             sent = NotedException(error, where)

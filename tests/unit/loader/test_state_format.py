@@ -72,7 +72,7 @@ def test_torchdatas_state():
 
 def test_another_version():
     for version in (3, 5):
-        refused(state_of(make()) | {"version": version}, make(), f"version {version}, and this loader reads version 4")
+        refused(state_of(make()) | {"version": version}, make(), f"version {version}, and this loader reads version 5")
 
 
 @pytest.mark.parametrize("key", state_of(make()))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ftloader import DataLoader
-from ftloader.state import keeper, progress
+from ftloader.state import progress, store
 from tests.unit.loader.resuming import EACH_WAY, SIZE, WAYS, Noisy, contents, plain, resume, shuffling
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -38,7 +38,7 @@ def test_states_taken_by_another_thread_are_whole(way):
     finally:
         stop.set()
         watcher.join()
-    seen = {state["handed_over"]: state for state in states if state["phase"] == "midst"}
+    seen = {state["handed_over"]: state for state in states if state["phase"] == "middle"}
     assert len(seen) >= 5
     for handed_over, state in seen.items():
         assert resume(shuffling("serial"), state) == batches[handed_over:]
@@ -68,7 +68,7 @@ def test_states_taken_by_another_thread_between_epochs_are_whole(way):
         rest = resume(shuffling("serial"), state)
         handed_over = state["handed_over"]
         assert rest in [epoch[handed_over:] for epoch in epochs]
-    assert {state["phase"] for state in states.values()} <= {"begin", "midst", "end"}
+    assert {state["phase"] for state in states.values()} <= {"begin", "middle", "end"}
 
 
 @pytest.mark.thread_unsafe(reason="sets the switch interval")
@@ -123,7 +123,7 @@ def at_every_line(call):
     """As a signal handler does it that strikes there: *call* in the midst of what keeps the state."""
 
     def trace(frame, event, argument):
-        if frame.f_code.co_filename not in (keeper.__file__, progress.__file__):
+        if frame.f_code.co_filename not in (store.__file__, progress.__file__):
             return None
         if event == "line":
             call()
@@ -167,7 +167,7 @@ def test_states_taken_by_a_signal_handler_are_whole(way, resumed):
 @pytest.mark.timeout(60)
 def test_states_taken_by_a_signal_handler_with_batches_out_of_order():
     """A batch is in the state or not, and never any other; also for who is interrupted there."""
-    in_the_making = progress.Progress({}, {"base_seed": 0, "epoch": 0})
+    in_the_making = progress.EpochProgress({}, {"base_seed": 0, "epoch": 0})
     order = [3, 1, 0, 2, 5, 4, 6]
     seen = []
 

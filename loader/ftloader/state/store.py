@@ -9,8 +9,8 @@ from ftloader import fork
 from ftloader.state import samplers
 from ftloader.state.format import (
     NOTHING,
-    Resume,
-    Untaken,
+    FailedState,
+    SavedState,
     check_fit,
     dataset_state,
     describe_loader,
@@ -21,11 +21,11 @@ from ftloader.state.format import (
     require_stateful,
     same,
 )
-from ftloader.state.progress import Progress
+from ftloader.state.progress import EpochProgress
 from ftloader.state.samplers import OwnGenerators
 
 
-class StateKeeper:
+class StateStore:
     """What was loaded and not yet used, or the progress of the latest iterator.
 
     It does not refer to the iterator, so one that is dropped is collected as ever. Copies and pickles of a loader get
@@ -36,28 +36,28 @@ class StateKeeper:
     to draw from.
     """
 
-    def __init__(self, loaded: tuple[Mapping[str, Any], Resume] | None = None) -> None:
+    def __init__(self, loaded: tuple[Mapping[str, Any], SavedState] | None = None) -> None:
         self._starting = fork.rlock()
-        self._now: tuple[tuple[Mapping[str, Any], Resume] | None, Progress | None] = loaded, None
+        self._now: tuple[tuple[Mapping[str, Any], SavedState] | None, EpochProgress | None] = loaded, None
 
     def __reduce__(self) -> tuple:
-        return StateKeeper, (self._now[0],)
+        return StateStore, (self._now[0],)
 
     # For iterators
 
     @contextmanager
-    def starting(self) -> Iterator[Resume]:
+    def starting(self) -> Iterator[SavedState]:
         """The block starts an epoch from what was loaded, or ``NOTHING``, and ends in ``began``."""
         with self._starting:
             loaded = self._now[0]
             yield NOTHING if loaded is None else loaded[1]
 
     @property
-    def latest(self) -> Progress | None:
+    def latest(self) -> EpochProgress | None:
         """The progress of the latest epoch, unless a state was loaded since."""
         return self._now[1]
 
-    def began(self, progress: Progress) -> None:
+    def began(self, progress: EpochProgress) -> None:
         """The latest epoch is that of *progress*. What was loaded has been used."""
         self._now = None, progress
 
@@ -81,7 +81,7 @@ class StateKeeper:
         # At once, since other loaders may draw from them before the next iterator is made.
         OwnGenerators(loader).load(resume.generators or {})
         self._now = (copy.deepcopy(dict(state)), resume), None
-        if not resume.midst:
+        if not resume.mid_epoch:
             # Here, so that the caller may set another epoch for the pass that comes.
             if not is_iterable(loader):
                 samplers.set_epochs(loader._index_sampler, resume.order["epochs"], distributed=False)
@@ -108,7 +108,7 @@ class StateKeeper:
         state = progress.state(OwnGenerators(loader).save)
         if state["loader"]["style"] == "map":
             own = dataset_state(loader.dataset)
-            own = copy.deepcopy(own) if type(own) is Untaken else own  # or an error
+            own = copy.deepcopy(own) if type(own) is FailedState else own  # or an error
             if state["datasets"] is None:
                 state["dataset"] = own
             else:  # of a worker that has not said anything yet, its copy is as the loader's is
@@ -128,7 +128,7 @@ def load_iterable(dataset: Any, state: Any) -> bool:
     return True
 
 
-def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
+def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, Any]:
     index_sampler = samplers.sampler_of(loader)
     parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}
     if progress is not None and loader.persistent_workers:
@@ -149,7 +149,7 @@ def _between_epochs(loader: Any, progress: Progress | None) -> dict[str, Any]:
     return copy.deepcopy(state)  # of the progress, which its next epoch goes on from
 
 
-def _check_samplers(resume: Resume, loader: Any) -> None:
+def _check_samplers(resume: SavedState, loader: Any) -> None:
     index_sampler, order = samplers.sampler_of(loader), resume.order
     for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
         OwnGenerators(loader).at(saved)  # or an error
