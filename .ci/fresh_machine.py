@@ -1,4 +1,4 @@
-"""A machine that has never seen anything: a fresh Debian root file system, and namespaces of its own. Needs root."""
+"""A fresh machine: a new Debian root file system in its own namespaces. Needs root."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 SUITE = "trixie"
 USER = "newcomer"
-# The variables of docs/closed-networks.md, which are passed on. Those of the second list name a file.
+# Variables of docs/closed-networks.md that are passed on. AUTHORITIES name a file.
 CLOSED = (
     "BASE_IMAGE",
     "DEBIAN_MIRROR",
@@ -24,7 +24,7 @@ CLOSED = (
     "PIP_EXTRA_INDEX_URL",
 )
 AUTHORITIES = ("SSL_CERT_FILE", "CA_BUNDLE")
-# pivot_root instead of chroot: runc makes containers only where the root is a mount point.
+# pivot_root instead of chroot, because runc makes containers only if the root is a mount point.
 START = """
 mount --make-rprivate /
 mount --bind "$1" "$1" && cd "$1"
@@ -39,7 +39,7 @@ exec sleep infinity
 
 
 class Failure(Exception):
-    """A command did not do what it should; the message says which and shows its output."""
+    """Failure of a command. The message names the command and shows its output."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Done:
 
 
 def debootstrap(root: Path) -> dict[str, str]:
-    """Make the root file system that machines begin with: Debian's minimum, and git.
+    """Make the root file system that machines start with: Debian's minimum, and git.
 
-    Returns the environment variables that a closed network needs, with the names of files as a machine sees them.
+    Returns the environment variables for a closed network, with file names as the machine sees them.
     """
     if shutil.which("debootstrap") is None:
         _run(["apt-get", "-q", "update"], stdout=subprocess.DEVNULL)
@@ -77,9 +77,9 @@ def debootstrap(root: Path) -> dict[str, str]:
 
 
 class Machine:
-    """A copy of the file system `minimum`, with processes of its own. Owned by the main thread.
+    """A machine: a copy of the file system `minimum`, with processes of its own. Owned by the main thread.
 
-    Its network is this machine's. `variables` are what every user has in the environment.
+    It shares this machine's network. `variables` are in every user's environment.
     """
 
     def __init__(self, root: Path, minimum: Path, variables: dict[str, str]):
@@ -107,7 +107,7 @@ class Machine:
 
     def close(self) -> None:
         """End every process of the machine; its files stay."""
-        # Its first process dies with unshare, and takes the others along: the pipe ends when that has happened.
+        # The machine's first process dies with unshare, and all others with it. Then the pipe ends.
         self._init.kill()
         assert self._init.stdout
         self._init.stdout.read()
@@ -122,7 +122,7 @@ class Machine:
         return clone
 
     def type(self, user: str, line: str, answer: str = "", timeout: float = 2 * 3600) -> Done:
-        """Run a line in the user's clone, or home where there is none, without a terminal. `answer` is its input.
+        """Run a line in the user's clone (or home, if there is none) without a terminal. `answer` is the line's input.
 
         Raises Failure, and ends the machine, if the line takes more than `timeout` seconds.
         """
@@ -133,7 +133,7 @@ class Machine:
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             **self.variables,
         }
-        # A session of its own has no terminal. setpriv gives a user's groups, as logging in does.
+        # A new session has no terminal. setpriv sets the user's groups, like a login.
         enter = ["nsenter", f"--target={self._pid}", "--mount", "--uts", "--ipc", "--pid", "setsid", "--wait"]
         if user != "root":
             enter += ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
@@ -149,7 +149,7 @@ class Machine:
         assert process.stdin and process.stdout
         process.stdin.write(answer)
         process.stdin.close()
-        # Killing nsenter would leave what it started.
+        # Kill the machine, since killing nsenter would leave the processes that it started.
         timer = threading.Timer(timeout, self._init.kill)
         timer.start()
         start, built, shown = time.monotonic(), None, []
@@ -161,7 +161,7 @@ class Machine:
                     log.write(f"{seconds:7.1f} {text}")
                     log.flush()
                     shown.append(text)
-                    # Compose says the first when it has all images, ./twins the second.
+                    # Compose prints the first when it has all images, ./twins the second.
                     if built is None and re.search(r"Container \S+ +Creating|Built ft and gil in", text):
                         built = seconds
             done = Done(process.wait(), "".join(shown), time.monotonic() - start, built)

@@ -1,4 +1,4 @@
-"""A directory as a user of compose has it, for tests that type commands there."""
+"""A project directory as a user of compose has it, for tests that type commands there."""
 
 import os
 import shutil

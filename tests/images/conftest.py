@@ -1,4 +1,4 @@
-"""The images as a user has them: built by compose, run by a real engine through docker-py."""
+"""Fixtures for the images as a user has them: built by compose, run by a real engine through docker-py."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def engine():
 
 @pytest.fixture(scope="session")
 def compose_configuration(engine, shell_environment):
-    """What `docker compose` makes of its files: `compose_configuration("compose.gpu.yaml")`, with more than its own."""
+    """Return compose's resolved configuration; `compose_configuration("compose.gpu.yaml")` adds another file."""
 
     def compose_configuration(*more):
         files = [part for name in ("compose.yaml", *more) for part in ("-f", name)]
@@ -47,7 +47,7 @@ def compose_configuration(engine, shell_environment):
 def images(engine, shell_environment, request):
     """Both images, built from this checkout as `docker compose build` does: {"ft": Image, "gil": Image}."""
     log = CHECKOUT / "results" / "image-build.log"
-    # A first build takes some fifteen minutes on two cores: whoever waits is told.
+    # Print this, because a first build takes some fifteen minutes on two cores.
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print(f"\nbuilding the images (log: {log})", flush=True)
         with open(log, "wb") as output:
@@ -67,7 +67,7 @@ def images(engine, shell_environment, request):
 
 @pytest.fixture
 def project(images, shell_environment, tmp_path):
-    """A directory with compose.yaml and results/; what compose makes for it is removed after the test."""
+    """A directory with compose.yaml and results/. Its containers and volumes are removed after the test."""
     project = Project(tmp_path, shell_environment)
     yield project
     project.down()
@@ -75,9 +75,9 @@ def project(images, shell_environment, tmp_path):
 
 @pytest.fixture
 def run(engine, images):
-    """Runs a command in a twin's image to its end: `run("ft", ["python", "-V"])` gives its output.
+    """Run a command in a twin's image: `run("ft", ["python", "-V"])` returns its output.
 
-    Raises docker.errors.ContainerError if it fails.
+    Raises docker.errors.ContainerError if the command fails.
     """
 
     def run(twin, command, **options):
@@ -89,7 +89,7 @@ def run(engine, images):
 
 @pytest.fixture
 def start(engine, images):
-    """Starts a container and returns it; it is removed after the test."""
+    """Start a container and return it; it is removed after the test."""
     containers = []
 
     def start(twin, command, **options):

@@ -13,7 +13,7 @@ from tests.images.compose_project import wait_until
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
 SHORT_BENCH = ("pillow", "--quick", "--rounds", "1", "--workers", "1", "--batch-size", "16", "--configs")
-# Each with what its servers do.
+# Each client with arguments that make its servers work.
 CLIENTS = {
     "ft-bench": (*SHORT_BENCH, "gil"),
     "gil-bench": (*SHORT_BENCH, "ft"),
@@ -30,7 +30,7 @@ def project(project):
 
 @pytest.fixture
 def cold(images, project):
-    """The project without its two images (`cold.images`), which take six seconds to build from the finished ones."""
+    """The project without its images (`cold.images`), which take six seconds to build from the finished images."""
     mark = uuid.uuid4().hex[:8]
     project.images = {twin: f"{twin}-cold-{mark}" for twin in images}
     for twin in images:
@@ -47,7 +47,7 @@ def cold(images, project):
 
 @pytest.fixture
 def start(cold):
-    """Start a client without a terminal; it is killed after the test."""
+    """Start a client without a terminal. The client is killed after the test."""
     processes = []
 
     def start(client):
@@ -112,6 +112,6 @@ def test_servers_wait_for_late_clients(engine, project):
     for client, arguments in CLIENTS.items():
         done = project.run(client, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
-    # Each ended with its client, and none was started again for it.
+    # Each server ended with its client, and no server was started again.
     assert wait_until(lambda: not project.containers(engine), 15)
     assert started() == waiting

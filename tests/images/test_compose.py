@@ -28,7 +28,7 @@ def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
         assert [key.split("/")[0] for key in reached] == ["gil", "gil", "gil", "ft-gil", "ft"]
     assert (latest / "waterfall.png").read_bytes().startswith(b"\x89PNG")
     assert "<html" in (latest / "report.html").read_text()
-    # Written as the caller, although no user id was named anywhere.
+    # The files belong to the caller, although no user id was named.
     owner = project.directory.stat().st_uid
     assert {path.lstat().st_uid for path in latest.resolve().rglob("*")} == {owner}
     assert latest.resolve().stat().st_uid == owner
@@ -37,7 +37,7 @@ def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
     ran = {(result["scenario"], result["configuration"]) for result in suite["results"]}
     assert ran == {(name, config) for name in suite["scenarios"] for config in ("gil", "ft-gil", "ft")}
     assert "Thread safety" in done.stdout and "storms.ManyLoaders" in done.stdout
-    # Nothing runs on: the server ends with the benchmark.
+    # The server ends with the benchmark.
     assert wait_until(lambda: not project.containers(engine), 15)
 
 
@@ -45,7 +45,7 @@ def test_ctrl_c_reports_the_finished_rounds(engine, project):
     # At a terminal, as a user does it: compose passes the key on to the container. (Without one, compose
     # removes the container at once; results.json then still holds the finished rounds.)
     ours, theirs = pty.openpty()
-    # Driven from the other twin, so that this service is tried too.
+    # Through gil-bench, so that this service is tried too.
     process = subprocess.Popen(
         project.command("run", "--rm", "gil-bench", "--quick"),
         env=project.environment,
@@ -74,7 +74,7 @@ def test_ctrl_c_reports_the_finished_rounds(engine, project):
 
 
 def read_terminal(descriptor, shown):
-    """Collects in `shown` what is written to a pseudo-terminal until its other end is closed."""
+    """Collect in `shown` the output of a pseudo-terminal until its other end is closed."""
     while True:
         try:
             data = os.read(descriptor, 1 << 16)
@@ -138,9 +138,9 @@ def test_audit_of_a_users_own_dataset(project, tmp_path):
 
 def test_gpu_override_is_valid_and_asks_for_every_gpu(compose_configuration):
     for name, service in compose_configuration("compose.gpu.yaml")["services"].items():
-        if name in ("ft-image", "gil-image"):  # they only get the images built
+        if name in ("ft-image", "gil-image"):  # these only cause the images to be built
             continue
-        if "repro" in name:  # somebody else's script gets no GPU: its driver is no wall
+        if "repro" in name:  # a stranger's script gets no GPU, because the driver is no wall
             assert not service.get("devices") and not service.get("deploy", {}).get("resources", {}).get("reservations")
             continue
         (device,) = service["deploy"]["resources"]["reservations"]["devices"]

@@ -1,4 +1,4 @@
-"""What each image is."""
+"""Contents and behaviour of each image."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_user_is_not_root_and_any_user_will_do(run, twin):
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_pip_installs_for_the_user(run, twin):
-    # Without network, from a wheel made on the spot: what counts is that there is a place for it.
+    # Without network, from a package made here: the test is that pip finds a place to install to.
     script = (
         'mkdir /tmp/p && cd /tmp/p && printf \'[project]\\nname="tiny"\\nversion="1"\\n[tool.setuptools]\\n'
         'py-modules=["tiny"]\\n\' > pyproject.toml && echo x=1 > tiny.py && '

@@ -32,7 +32,7 @@ def lines(block):
 
 
 def blocks_to_run(texts):
-    """The blocks of all texts, without the lines that stood in an earlier block."""
+    """Return the blocks of all texts, without lines of earlier blocks."""
     seen, blocks = set(), []
     for text in texts:
         for block in code_blocks(text, "sh"):
@@ -45,7 +45,7 @@ def blocks_to_run(texts):
 
 BLOCKS = blocks_to_run(document.read_text() for document in DOCUMENTS)
 
-# Blocks that no test here runs, and why.
+# Blocks that no test here runs, with the reason.
 NOT_RUN = {
     "./twins test": "it is what runs this test",
     "./twins exec gil python -m pip install --target other-torch torch\n"
@@ -54,8 +54,8 @@ NOT_RUN = {
     ),
 }
 
-# What is added to a line of the texts, so that its commands are not measured in full here
-# (test_compose.py measures `docker compose run --rm ft-bench --quick` in full).
+# Arguments that are added to a line, so that nothing is measured in full here (test_compose.py measures
+# `docker compose run --rm ft-bench --quick` in full).
 ONE_ROUND = " --rounds 1 --workers 1 --batch-size 16"
 ADDED = {
     "docker compose run --rm ft-bench": " --quick" + ONE_ROUND + " --configs gil",
@@ -76,7 +76,7 @@ ADDED = {
 
 
 def kind(block):
-    """Which of the tests below runs the block; None: none does."""
+    """Return the kind of test below that runs the block, or None."""
     if block in NOT_RUN:
         return "not run"
     for part, name in (
@@ -103,7 +103,7 @@ def of_kind(name):
 
 @pytest.fixture
 def clone(tmp_path):
-    """The files of the checkout in a directory of their own."""
+    """A copy of the checkout's files."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=CHECKOUT,
@@ -178,7 +178,7 @@ def check(done):
 
 @pytest.fixture
 def run_block(shell, request):
-    """Runs a block as `shell` does; builds the images first, and removes what compose made, if it needs Docker."""
+    """Run a block like `shell`. If it needs Docker, build the images first, and remove containers afterwards."""
     ran = []
 
     def run_block(block):
@@ -201,7 +201,7 @@ def test_additions_are_for_commands_that_the_texts_hold():
 def test_every_block_is_run():
     """Each block belongs to one of the tests below, or NOT_RUN says why not."""
     assert [block for block in BLOCKS if kind(block) is None] == []
-    # A test without a block would pass unseen.
+    # A test without a block would pass without a check.
     assert all(map(of_kind, ("bench", "environment", "libraries", "audit", "repro")))
 
 
@@ -268,7 +268,7 @@ def test_closed_network_block(shell, images, shell_environment):
     (block,) = of_kind("closed network")
     status = subprocess.run([CHECKOUT / ".ci" / "engine", "status"], env=shell_environment, capture_output=True)
     if status.returncode:
-        pytest.skip("this machine has a Docker engine of its own; a second, private one is not started beside it")
+        pytest.skip("this machine has a Docker engine of its own; no second, private one is started")
     if os.environ.get("BASE_IMAGE") != "ft-base:trixie":
         pytest.skip("the images under test are built on another base, and building them twice takes too long")
     check(shell(block))
@@ -276,7 +276,7 @@ def test_closed_network_block(shell, images, shell_environment):
 
 def test_install_blocks(shell, tmp_path):
     loader, everything = of_kind("install")
-    # An interpreter of one's own, which has the dependencies already, so that no gigabytes are downloaded.
+    # An environment that has the dependencies already, so that no gigabytes are downloaded.
     own = tmp_path / "own"
     subprocess.run([sys.executable, "-m", "venv", own], check=True)
     path = f"{own / 'bin'}{os.pathsep}{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""`docker compose run --rm ft-repro`: what the walls around somebody else's script hold, tried by breaking them."""
+"""`docker compose run --rm ft-repro`: the walls around a stranger's script, tried by scripts that break them."""
 
 import os
 import re
@@ -15,20 +15,20 @@ RUNS = ("ft-repro-server", "gil-repro-server")
 
 @pytest.fixture(scope="module")
 def project(engine, images, shell_environment, tmp_path_factory):
-    """Runs ft-repro in a directory with compose.yaml, repro/ and results/, as in a clone."""
+    """Run ft-repro in a directory with compose.yaml, repro/ and results/, as in a clone."""
     project = Project(tmp_path_factory.mktemp("repro"), shell_environment, IMAGE_USER)
     user = () if os.geteuid() == 0 else ("--user", f"{os.getuid()}:{os.getgid()}")
 
     def run(*arguments, script=None):
-        """Runs ft-repro; with `script`, its source on standard input."""
+        """Run ft-repro, with the source `script` on standard input if given."""
         command = project.command(
             "run", "--rm", "-T", *user, "ft-repro", *(["-"] if script is not None else []), *arguments
         )
         done = subprocess.run(
             command, env=shell_environment, input=script or "", capture_output=True, text=True, timeout=600
         )
-        # The servers end with their client, unless it never came to them. The next run is to start them again, not
-        # to meet them on their way out.
+        # The servers end with their client, unless it never connected. Wait, so that the next run starts new servers
+        # and does not meet ending ones.
         if done.returncode != 2:
             for container in project.containers(engine):
                 container.wait(timeout=60)
@@ -41,12 +41,12 @@ def project(engine, images, shell_environment, tmp_path_factory):
 
 @pytest.fixture
 def inside(project):
-    """Runs Python source behind the walls, once in each configuration. It fails if a wall does not hold."""
+    """Run Python source behind the walls, once in each configuration. The source fails if a wall does not hold."""
     return lambda source: project("--repeat", "1", "--timeout", "120", script=source)
 
 
 def held(done):
-    """The report of a script that found every wall in place, in all configurations."""
+    """Check that a script found every wall in place, in all configurations; return the report."""
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Not reproduced in 1 runs" in done.stdout
     return done.stdout
@@ -57,7 +57,7 @@ def test_every_wall_is_named(compose_configuration, name):
     configuration = compose_configuration()
     service = configuration["services"][name]
     assert service["network_mode"] == "none" and service["read_only"] is True and service["cap_drop"] == ["ALL"]
-    # A server is root only to run the script as another user, and to end it.
+    # A server is root only to run the script as another user and to end it.
     if name in RUNS:
         assert service["user"] == "0:0" and set(service["cap_add"]) == {"SETUID", "SETGID", "KILL"}
         assert "--user 4242" in " ".join(service["entrypoint"]) and not service.get("group_add")
@@ -79,7 +79,7 @@ def test_every_wall_is_named(compose_configuration, name):
     binds = {
         volume["target"]: volume.get("read_only", False) for volume in service["volumes"] if volume["type"] == "bind"
     }
-    # Where the script runs, nothing of the host is seen; where it is read, its folder and the output's.
+    # The servers see no folder of the host. The client sees the scripts' folder and the results'.
     assert binds == ({} if name in RUNS else {"/repro": True, "/results": False})
 
 
@@ -141,7 +141,7 @@ def test_read_only(inside):
             "    try:\n        open(path, 'a').close()\n"
             "    except OSError:\n        continue\n"
             "    raise SystemExit(f'wrote to {path}')\n"
-            # What can be written to lies in memory, and is limited.
+            # All writable places are in memory, and limited.
             "disk = [line.split()[1] for line in open('/proc/mounts') if ' rw,' in line\n"
             "        and line.split()[2] not in ('tmpfs', 'proc', 'sysfs', 'mqueue', 'devpts', 'cgroup', 'cgroup2')]\n"
             "assert all(os.path.isfile(path) for path in disk), disk\n"
@@ -174,7 +174,7 @@ def test_forking_endlessly(inside):
 
 def test_filling_memory_and_disk(inside):
     done = inside("import os\nn = 0\nwhile True:\n    n += 1\n    open(f'/tmp/f{n}', 'wb').write(bytes(1 << 22))\n")
-    # Either the scratch folder's limit or the end of the file system in memory; in any case it ends and says so.
+    # Either the limit of the scratch folder or a full file system in memory ends the script, and the report says which.
     assert done.returncode in (12, 13, 14), done.stdout + done.stderr
     assert "No space left" in done.stdout or "scratch folder" in done.stdout or "MiB of memory" in done.stdout
     done = inside("x = []\nwhile True: x.append(bytearray(1 << 24))\n")
@@ -234,8 +234,8 @@ def test_the_supervisor_cannot_be_steered(inside):
     )
 
 
-# Does what once forged all later runs: stops what supervises it, takes the place of both sockets, and answers the
-# next client with results of its own. It is the same script in both containers.
+# An attack that once forged all later runs: stop the supervisor, replace both sockets, and answer the next client with
+# own results. The same script runs in both containers.
 FORGER = """
 import contextlib, glob, json, os, signal, socket, sys
 from ftrun import environment

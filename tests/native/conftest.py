@@ -16,7 +16,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-t
 
 @pytest.fixture
 def twins(shell_environment):
-    """Runs `./twins ARGUMENT ...` to its end."""
+    """Run `./twins ARGUMENT ...` to its end."""
 
     def run(*arguments, timeout=120, **variables):
         return subprocess.run(
@@ -33,7 +33,7 @@ def twins(shell_environment):
 
 @pytest.fixture
 def start_twins(shell_environment):
-    """Starts `./twins ARGUMENT ...` and returns the process; whatever is left of it dies with the test."""
+    """Start `./twins ARGUMENT ...` and return the process, which is ended after the test."""
     processes = []
 
     def start(*arguments, **variables):
@@ -66,8 +66,8 @@ def cache():
 
 @pytest.fixture
 def new_cache(cache):
-    """A cache (as XDG_CACHE_HOME) without interpreters and environments, which has the source and the
-    CUDA libraries of the real one, so that a build begins at once with the compiler."""
+    """A cache (for XDG_CACHE_HOME) without interpreters and environments. It has the source and the CUDA libraries of
+    the real cache, so that a build starts with the compiler."""
     base = Path(tempfile.mkdtemp(prefix="ft-twins-test-", dir=cache.parent))
     directory = base / "ft-twins"
     directory.mkdir()
@@ -79,7 +79,7 @@ def new_cache(cache):
 
 @pytest.fixture
 def build_cache(new_cache):
-    """A new cache with the room that a build wants; skips where the disk has less."""
+    """A new cache with enough disk space for a build; skips if the disk has less."""
     needed = len(TWINS) * (NEEDED_GB["environment"] + NEEDED_GB["interpreter"])
     free = shutil.disk_usage(new_cache).free / 1e9
     if free < needed:

@@ -1,4 +1,4 @@
-"""Builds that are interrupted, that fail, that meet each other, or that cannot begin."""
+"""Builds that are interrupted, that fail, that run at the same time, or that cannot start."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ BUILDING = "interpreter ft (log:"
 
 
 def lines_until(process, text):
-    """Reads the output of `process` up to the line that contains `text`; returns all of it."""
+    """Read the output of `process` up to the line that contains `text`; return what was read."""
     seen = []
     for line in process.stdout:
         seen.append(line)
@@ -29,7 +29,7 @@ def lines_until(process, text):
 
 
 def left_over(directory):
-    """Processes that work for a build in `directory`."""
+    """Return the processes that work for a build in `directory`."""
     found = []
     for process in psutil.process_iter(["cmdline", "cwd"]):
         if str(directory) in " ".join(process.info["cmdline"] or []) + " " + (process.info["cwd"] or ""):
@@ -66,21 +66,21 @@ def test_two_first_uses_wait_for_each_other(start_twins, build_cache):
     assert str(first.pid) in waiting
     first.send_signal(signal.SIGINT)
     assert first.wait(timeout=120) == 130
-    # The one that waited takes over, from the beginning, since the first finished nothing.
+    # The second build starts from the beginning, because the first finished nothing.
     lines_until(second, BUILDING)
     second.send_signal(signal.SIGINT)
     assert second.wait(timeout=120) == 130
 
 
 def test_a_source_fetched_again_leaves_what_is_built_of_it(twins, cache, new_cache):
-    # As after a change of docker/patches that does not concern this version: programs may be running in the twins.
+    # As after a change of docker/patches for another version. Programs may be running in the twins.
     shared = new_cache / "ft-twins"
     (shared / "source").unlink()
     for kind in ("interpreters", "environments"):
         (shared / kind).mkdir()
         for each in (cache / kind).iterdir():
             (shared / kind / each.name).symlink_to(each)
-    done = twins("exec", "ft", "python", "-c", "", XDG_CACHE_HOME=str(new_cache))  # optimised or not, as they are there
+    done = twins("exec", "ft", "python", "-c", "", XDG_CACHE_HOME=str(new_cache))  # the existing ones, optimised or not
     assert done.returncode == 0, done.stderr
     assert "CPython source: done" in done.stderr
     assert "interpreter ft (log" not in done.stderr and "packages ft (log" not in done.stderr
@@ -132,8 +132,8 @@ def test_killed_parent_keeps_others_out_while_its_build_runs(start_twins, build_
     time.sleep(1)
     first.kill()
     first.wait()
-    # The steps of the build have groups of their own. As groups they are killed, so that nothing that a step starts
-    # meanwhile is missed, and nothing that the second one starts is met.
+    # Each step of the build has a process group. Killing groups also reaches processes that a step starts just now, and
+    # spares those of the second build.
     groups = set()
     for orphan in left_over(build_cache):
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The hooks of .pre-commit-config.yaml, as the first run of ./twins test has them: each finds its fault."""
+"""The hooks of .pre-commit-config.yaml, run like the first run of ./twins test: each finds its fault."""
 
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """A repository with the files that the hooks look at."""
+    """A repository with the files that the hooks check."""
     if reason := checks.why_not():
         pytest.skip(reason)
     copy = tmp_path_factory.mktemp("copy")

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its worked examples, followed literally in a copy of the checkout; its paths and its versions."""
+"""CONTRIBUTING.md: its examples, followed literally in a copy of the checkout, its paths and its versions."""
 
 import json
 import re
@@ -18,7 +18,7 @@ FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 
 
 def section(title):
-    """The text below the heading that ends with `title`, up to the next heading."""
+    """Return the text below the heading that ends with `title`, up to the next heading."""
     ((text),) = re.findall(rf"^#+ [^\n]*{re.escape(title)}\n(.*?)(?=^#+ |\Z)", PAGE, re.M | re.S)
     return text
 
@@ -44,7 +44,7 @@ def copy(tmp_path):
 
 
 def changed(text, difference):
-    """`text` after a diff without line numbers, whose parts are separated by @@; each must fit in one place."""
+    """Return `text` after a diff without line numbers. Its parts are separated by @@; each must fit in one place."""
     for hunk in re.split(r"^@@\n", difference, flags=re.M):
         lines = hunk.splitlines(keepends=True)
         assert {line[0] for line in lines} == {" ", "+"}, hunk
@@ -56,7 +56,7 @@ def changed(text, difference):
 
 
 def follow(title, folder):
-    """Applies the blocks of a section to the copy; returns its commands."""
+    """Apply the blocks of a section to the copy; return its commands."""
     commands, text = [], section(title)
     for block in FENCED.finditer(text):
         language, content = block.groups()
@@ -76,7 +76,7 @@ def follow(title, folder):
 
 @pytest.fixture
 def run(copy, shell_environment):
-    """Runs one of the page's commands in the copy; gives its output."""
+    """Run one of the page's commands in the copy; return its output."""
 
     def run(command):
         done = subprocess.run(
@@ -139,7 +139,7 @@ def test_every_path_of_the_page_exists():
     table = re.findall(r"^\| .*? \| (`.*?) \| (`.*?) \|$", section("Your first change"), re.M)
     named = re.findall(r"`([^`]+)`", " ".join(cell for row in table for cell in row))
     assert len(table) > 10 and len(named) > 20
-    # In the text, but for files that the examples make: what looks like a path of this repository.
+    # And words of the text that look like paths of this repository, except files that the examples make.
     text = re.sub(r"^New file .*$", "", FENCED.sub("", PAGE), flags=re.M)
     named += re.findall(r"((?:bench|docker|docs|examples|loader|native|safety|tests)/[\w./-]*\w)", text)
     assert [name for name in named if not (CHECKOUT / name).exists()] == []

@@ -10,13 +10,13 @@ import pytest
 from tests.checkout import CHECKOUT
 
 EXPECTED = CHECKOUT / "tests" / "native" / "cpython_failures.txt"
-# Not what needs a network, a screen or gigabytes, nor what takes hours or looks at the clock.
+# Without tests that need a network, a screen or gigabytes, that take hours, or that depend on the clock.
 RESOURCES = "all,-network,-urlfetch,-gui,-largefile,-cpu,-walltime"
 SECONDS = 1800  # for one test file
 
 
 def expected(twin):
-    """The test files that fail on this twin."""
+    """Return the test files that fail on this twin."""
     lines = [line for line in EXPECTED.read_text().splitlines() if line and line[0] != "#"]
     assert all(re.fullmatch(r"(both|ft|gil)\s+test[_.\w]+\s+\S.*", line) for line in lines)
     return {name for which, name, _ in (line.split(None, 2) for line in lines) if which in (twin, "both")}

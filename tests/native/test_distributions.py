@@ -1,4 +1,4 @@
-"""The distributions ftloader and ft-env, built and installed beside code that has modules of common names."""
+"""The distributions ftloader and ft-env, built and installed next to code that has modules of the same names."""
 
 import hashlib
 import subprocess
@@ -21,7 +21,7 @@ print(len(ftsafety.audit.audit(torch.arange(8).tolist(), seconds=0.2).findings),
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory, shell_environment):
-    """Builds both distributions; returns the directory that has them."""
+    """Build both distributions; return their directory."""
 
     def build():
         out = tmp_path_factory.mktemp("distributions")
@@ -67,7 +67,7 @@ def test_they_work_beside_a_job_with_a_loader_and_a_bench_of_its_own(
     python, packages = asked.stdout.split()
     subprocess.run([python, "-m", "venv", tmp_path / "env"], env=shell_environment, check=True)
     own = tmp_path / "env" / "bin" / "python"
-    # What they depend on, without installing some gigabytes again; not the twin's way to the checkout.
+    # Their dependencies, without installing some gigabytes again, and without the twin's path to the checkout.
     site = Path(
         subprocess.check_output(
             [own, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True

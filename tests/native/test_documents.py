@@ -1,4 +1,4 @@
-"""The Markdown files: what they link to and name exists, and their Python code compiles."""
+"""Markdown files: linked and named files exist, and Python code compiles."""
 
 import re
 import runpy
@@ -21,12 +21,12 @@ ELSEWHERE = ("results/", "train/", "ft-twins/")
 
 
 def links(text: str) -> list[str]:
-    """The targets of links and pictures in Markdown."""
+    """Return the targets of links and pictures in Markdown."""
     return re.findall(r"\]\(<?([^)>\s]+)>?[^)]*\)", without_code_blocks(text))
 
 
 def anchors(text: str) -> set[str]:
-    """The names that GitHub gives to headings."""
+    """Return the names that GitHub gives to headings."""
     names: dict[str, int] = {}
     result = set()
     for heading in re.findall(r"^#{1,6} +(.+?)[ #]*$", without_code_blocks(text), re.M):
@@ -38,8 +38,8 @@ def anchors(text: str) -> set[str]:
 
 
 def paths_in_backticks(text: str) -> list[str]:
-    """What looks like a path of the repository: a folder, a slash and maybe more, as a word of its own."""
-    # A guide says "New file `...`" of what the reader is to write.
+    """Return the words in backticks that look like paths of the repository: a folder, a slash and maybe more."""
+    # "New file `...`" in a guide is a file that the reader is to write.
     prose = re.sub(r"New file `[^`]+`", "", without_code_blocks(text))
     words = [word for code in re.findall(r"`([^`\n]+)`", prose) for word in code.split()]
     folders = {entry.name for entry in CHECKOUT.iterdir() if entry.is_dir()}
@@ -96,7 +96,7 @@ def test_python_blocks_compile(document):
 
 @each_document
 def test_no_version_of_torch_is_named(document):
-    """The lock file has it; in texts it would be wrong after the next update."""
+    """The lock file has the version; in documents it would be wrong after the next update."""
     found = re.findall(r"\b(?:pytorch|torch)\s+\d[\w.]*", document.read_text(), re.I)
     assert not found
 

@@ -36,8 +36,8 @@ def test_every_pin_has_a_hash():
 @pytest.mark.parametrize("version", ["3.13", "3.14"])
 @pytest.mark.parametrize("twin", ["ft", "gil"])
 def test_wheels_exist_for_every_pin(twins, uv, twin, version, platform, tmp_path):
-    # uv keeps the ABI of the interpreter that it is given, free-threaded or not, and takes the version
-    # from the option: so two interpreters stand for four. Nothing is downloaded but metadata.
+    # uv takes the ABI, free-threaded or not, from the interpreter, and the version from the option. So two interpreters
+    # stand for four. Only metadata is downloaded.
     python = twins("exec", twin, "python", "-c", "import sys; print(sys.executable)").stdout.strip()
     done = subprocess.run(
         [

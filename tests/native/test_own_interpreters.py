@@ -48,7 +48,7 @@ def test_own_interpreter_is_used(twins, built, new_cache):
     assert done.returncode == 0, done.stderr
     executable, prefix = done.stdout.split()
     assert executable == python
-    # In an environment of its own: the user's interpreter is left as it is.
+    # In a new environment: the user's interpreter stays unchanged.
     assert prefix.startswith(str(new_cache))
     assert not (new_cache / "ft-twins" / "interpreters").exists()
     again = twins("exec", "ft", "true", FT_PYTHON=python, XDG_CACHE_HOME=str(new_cache))
@@ -58,7 +58,7 @@ def test_own_interpreter_is_used(twins, built, new_cache):
 def test_virtual_environment_of_another_python_is_no_twin(twins, tmp_path):
     system = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
     if system is None:
-        pytest.skip("this machine has no Python besides the twins")
+        pytest.skip("this machine has no Python other than the twins")
     version = subprocess.run([system, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
     if version.startswith("3.13."):
         pytest.skip(f"this machine's own Python is {version}")

@@ -1,4 +1,4 @@
-"""What `./twins` does about Debian packages that are missing: it asks, installs or tells, depending on who types."""
+"""Missing Debian packages: `./twins` asks, installs or prints the command, depending on the user and the terminal."""
 
 import os
 import pty

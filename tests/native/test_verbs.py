@@ -1,4 +1,4 @@
-"""The verbs of ./twins on twins that exist."""
+"""The verbs of ./twins, with existing twins."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def test_exec_runs_in_the_twin(twins, twin, disabled, enabled):
         ),
     )
     assert done.stdout.split() == [disabled, enabled], done.stderr
-    # The environment is a whole one: docker/requirements.in says why triton is left out, all else is there.
+    # The environment is complete, except for triton (docker/requirements.in says why).
     done = twins("exec", twin, "pip", "check")
     assert done.stdout.strip() == f"torch {locked('torch')} requires triton, which is not installed."
 
@@ -77,7 +77,7 @@ def test_exec_of_nothing_says_what_to_do(twins):
 
 def test_second_use_starts_at_once(twins):
     def cpu_seconds(use):
-        """The least of three, since caches may be cold at first."""
+        """Return the least of three, because caches may be cold at first."""
         found = []
         for _ in range(3):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
