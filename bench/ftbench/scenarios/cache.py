@@ -127,7 +127,7 @@ def measure(task: Task) -> dict:
 
 SCENARIO = Scenario(
     name="cache",
-    question="a local cache that grows from a remote source: how much reaches the training loop meanwhile?",
+    question="a local cache that grows from a remote source: how much reaches the training loop while it grows?",
     description=f"epochs over a growing cache, while samples come in at {RATE / 1e6:.0f} MB/s",
     sample="1 MiB of int16",
     sample_bytes=SAMPLE_BYTES,
