@@ -69,6 +69,17 @@ def test_nothing_for_configurations_of_nothing():
     assert ComparisonPlan((EFFECT_OF_THE_GIL,), CASES).ranked(("gil",), [2], quick=False) == []
 
 
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda s: s.name)
+@pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil", "ft"), CONFIGS])
+@pytest.mark.parametrize("quick", [False, True])
+def test_pairs_are_of_candidates_that_some_configurations_can_measure(scenario, configs, quick):
+    candidates = [c for _, c in scenario.plan.ranked(configs, scenario.workers(4), quick)]
+    keys = {c.key for c in candidates}
+    assert len(keys) == len(candidates) > 0 and {c.config for c in candidates} <= set(configs)
+    for pair in scenario.plan.pairs(candidates):
+        assert {pair.numerator, pair.denominator} <= keys
+
+
 @pytest.mark.parametrize(
     "scenario",
     [s for s in SCENARIOS.values() if type(s.plan) is ComparisonPlan and s.plan.quick_cases],

@@ -46,18 +46,6 @@ def test_every_target_has_its_candidates_until_the_last(scenario):
     assert scenario.plan.pairs(first)[0] == pairs[0]
 
 
-@pytest.mark.parametrize("scenario", PEERS, ids=lambda s: s.name)
-@pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil", "ft")])
-@pytest.mark.parametrize("quick", [False, True])
-def test_one_twin_alone_measures_what_it_can(scenario, configs, quick):
-    ranked = scenario.plan.ranked(configs, [2], quick)
-    assert ranked and {c.config for _, c in ranked} <= set(configs)
-    candidates = [c for _, c in ranked]
-    keys = {c.key for c in candidates}
-    for pair in scenario.plan.pairs(candidates):
-        assert {pair.numerator, pair.denominator} <= keys
-
-
 def test_one_worker_is_compared_with_many_and_not_with_itself():
     plan = SCENARIOS["peers-memory"].plan
     many = [c for _, c in plan.ranked(CONFIGS, [2, 4], quick=False)]

@@ -16,14 +16,10 @@ SCENARIO = SCENARIOS["overlap"]
 
 def test_who_is_compared():
     candidates = [c for _, c in SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(2), quick=False)]
-    assert len({c.key for c in candidates}) == len(candidates)
     serial = [c for c in candidates if c.variant == "serial"]
     assert {c.config for c in serial} == {"gil", "ft"} and {c.case for c in serial} == {
         c.name for c in SCENARIO.plan.cases
     }
-    keys = {c.key for c in candidates}
-    for pair in SCENARIO.plan.pairs(candidates):
-        assert {pair.numerator, pair.denominator} <= keys
     # One twin alone, quickly: the sum is seen all the same.
     for config in ("gil", "ft"):
         quick = [c for _, c in SCENARIO.plan.ranked((config,), [1], quick=True)]
