@@ -1,8 +1,8 @@
-"""What forking does to this package: the one hook, and locks that a forked child finds free.
+"""Forks: the package's one hook, and locks that are free in a forked child.
 
-A fork copies a lock as it is: one that another thread holds stays locked in the child for ever. Objects that a child
-may go on using therefore take their lock from here. What it guards may be half changed in the child, so it is for short
-steps that leave nothing broken.
+A fork copies a lock as it is: a lock that another thread holds stays locked in the child forever. Objects that a child
+may go on using therefore take their locks from here. The data behind such a lock may be half changed in the child, so
+these locks are for short steps that leave nothing broken.
 """
 
 import functools
@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-# Guarded by registering, which a fork waits for: so no other thread is in the midst of
-# changing the list then. Reentrant, since a finalizer may make an object that has a lock.
+# Guarded by ``registering``, which a fork waits for: so no other thread is changing the list then. Reentrant, since a
+# finalizer may make an object that has a lock.
 _known: list[weakref.ref] = []
 registering = threading.RLock()
 _when_to_tidy_up = 64
@@ -22,17 +22,17 @@ _functions: list[Callable[[], Any]] = []  # of modules, added while they are imp
 
 
 def lock() -> threading.Lock:
-    """A new ``threading.Lock``, which is free in a child whoever held it in the parent."""
+    """Return a new ``threading.Lock`` that is free in a forked child, even if a thread held it in the parent."""
     return renewed(threading.Lock())
 
 
 def rlock() -> threading.RLock:
-    """A new ``threading.RLock``, likewise."""
+    """Return a new ``threading.RLock`` that is free in a forked child."""
     return renewed(threading.RLock())
 
 
 def guarded[**P, R](function: Callable[P, R], by: threading.RLock) -> Callable[P, R]:
-    """*function*, which one thread at a time calls."""
+    """Return *function* wrapped so that one thread at a time runs it, under the lock *by*."""
 
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -43,9 +43,9 @@ def guarded[**P, R](function: Callable[P, R], by: threading.RLock) -> Callable[P
 
 
 def renewed[T](new: T) -> T:
-    """*new*, whose ``_at_fork_reinit`` (so it is called in locks) is called in every child.
+    """Register *new*; its ``_at_fork_reinit()`` (the name that locks use) runs in every child. Return *new*.
 
-    It is not kept alive, and must not wait for anything there.
+    The object is not kept alive. The method must not wait for anything.
     """
     global _when_to_tidy_up
     with registering:
@@ -59,7 +59,7 @@ def renewed[T](new: T) -> T:
 
 
 def call_in_child(function: Callable[[], Any]) -> None:
-    """For a function of a module, called in every child. All locks are free by then."""
+    """Run *function*, of a module, in every child, after all locks are free."""
     _functions.append(function)
 
 

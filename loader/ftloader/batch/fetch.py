@@ -8,15 +8,14 @@ map-style datasets; ``batch.iterable`` fetches from iterable-style ones.
 
 import enum
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
-
-from torch.utils.data import StackDataset, Subset
 
 from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped, annotate_sample
 from ftloader.compat.torch_private import pin_memory
 from ftloader.current import CurrentSample, this_thread
+from ftloader.protocols import has_getitems
 
 
 class _Empty(enum.Enum):
@@ -201,29 +200,3 @@ class MapFetcher:
 
 def _load_at_once(dataset: Any, index: Any) -> Any:
     return dataset.__getitems__(index)
-
-
-def has_getitems(dataset: Any) -> bool:
-    """Return True if a map-style dataset loads batches at once. As in torch, ``__getitems__ = None`` switches that off.
-
-    torch's own wrappers have ``__getitems__`` only to pass it on. They load batches at once if a wrapped dataset does.
-    A subclass that overrides ``__getitem__`` alone is asked for batches, as in torch, which ignores the override.
-    """
-    if not getattr(dataset, "__getitems__", None):
-        return False
-    own: Any = type(dataset)
-    for wrapper, wrapped in _WRAPPERS.items():
-        if (
-            issubclass(own, wrapper)
-            and "__getitems__" not in vars(dataset)
-            and own.__getitems__ is wrapper.__getitems__
-            and own.__getitem__ is wrapper.__getitem__
-        ):
-            return any(map(has_getitems, wrapped(dataset)))
-    return True
-
-
-_WRAPPERS: Final[dict[Any, Callable[[Any], Iterable]]] = {
-    Subset: lambda dataset: [dataset.dataset],  # random_split's too
-    StackDataset: lambda dataset: dataset.datasets.values() if isinstance(dataset.datasets, dict) else dataset.datasets,
-}

@@ -16,7 +16,8 @@ from typing import Any
 from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped, annotate
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Fetched, MapFetcher, load_one
 from ftloader.current import enter_sample, sample_scope
-from ftloader.state.format import FailedState, dataset_state, is_stateful, require_stateful, state_of
+from ftloader.protocols import is_stateful
+from ftloader.state.format import FailedState, dataset_state, require_stateful, state_of
 from ftloader.state.shares import WorkerState, fresh_share
 
 

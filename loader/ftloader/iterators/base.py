@@ -1,14 +1,14 @@
-"""What makes an iterator resumable: the base class between torch's base class and ours.
+"""The base class of all iterators: torch's base class, made resumable.
 
-``ResumableDataLoaderIter`` stands in for torch's ``_BaseDataLoaderIter``: directly, or as a further base of a class
-that derives from another of torch's iterators, whose calls of ``super().__init__`` and ``super()._reset`` then come
-here. It draws the order, knows the epoch's number and keeps its ``EpochProgress``. Of the iterators themselves it needs
+``ResumableDataLoaderIter`` stands in for torch's ``_BaseDataLoaderIter``. A subclass may derive from another of torch's
+iterators too, whose calls of ``super().__init__`` and ``super()._reset`` then arrive here. The base class draws the
+order, counts the epochs and keeps the ``EpochProgress``. A subclass must
 
-- that they ask ``_next_index()`` for indices, and nothing else for them,
-- one call for each batch that the consumer is given, goes past, or is given an exception for: ``_hand_over(...)`` or
-  ``_progress.failed(...)``,
-- ``_progress.finished = True`` where ``StopIteration`` ends the epoch,
-- ``_worker_queue_idx_cycle`` where workers take turns, ``worker_states()`` where they start.
+- take indices from ``_next_index()`` only,
+- call ``_hand_over(...)`` for each batch that the consumer is given or that was skipped, and ``_progress.failed(...)``
+  for each exception in place of a batch,
+- set ``_progress.finished`` where ``StopIteration`` ends the epoch,
+- use ``_worker_queue_idx_cycle`` where workers take turns, and ``worker_states()`` to start workers.
 """
 
 import copy
@@ -23,16 +23,8 @@ from torch.utils.data.graph_settings import apply_random_seed
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
 from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
-from ftloader.state.format import (
-    NOTHING,
-    SavedState,
-    check_workers,
-    dataset_state,
-    describe_loader,
-    is_iterable,
-    is_stateful,
-    lives_on,
-)
+from ftloader.protocols import is_iterable, is_stateful
+from ftloader.state.format import NOTHING, SavedState, check_workers, dataset_state, describe_loader, lives_on
 from ftloader.state.order import IndexStream
 from ftloader.state.progress import EpochProgress
 from ftloader.state.shares import Share, WorkerState, fresh_share
@@ -40,8 +32,11 @@ from ftloader.state.store import load_iterable
 
 
 class _Quiet:
-    """A loader whose iterator draws no base seed from the program's or the user's generator, since it has one; and, in
-    the middle of an epoch, nothing in ``iter(sampler)`` either, which ``IndexStream`` calls."""
+    """Stand-in for a loader whose iterator must draw nothing from the loader's generator.
+
+    torch's ``__init__`` draws a base seed, which a resumed iterator has already. In the middle of an epoch it must not
+    call ``iter(sampler)`` either: ``IndexStream`` does.
+    """
 
     def __init__(self, loader: Any, mid_epoch: bool) -> None:
         self._loader = loader
@@ -54,17 +49,18 @@ class _Quiet:
 
 
 class ResumableDataLoaderIter(BaseDataLoaderIter):
-    """An iterator that keeps ``loader.state_dict()`` up to date and begins where ``loader.load_state_dict()`` says.
+    """Iterator that keeps ``loader.state_dict()`` up to date and starts where ``loader.load_state_dict()`` says.
 
-    Raises ``ValueError`` if it cannot begin there.
+    Raises:
+        ValueError: if it cannot start there.
     """
 
     _copies_dataset = False
-    """Whether workers have a map-style dataset of their own (processes)."""
+    """True if each worker has its own map-style dataset (processes)."""
     _dataset: Any
     """Set by torch's ``__init__``."""
     _worker_queue_idx_cycle: Iterator[int]
-    """Whose turn it is; torch's name."""
+    """Workers in the order of their turns; torch's name."""
 
     def __init__(self, loader: Any) -> None:
         self._settings = BatchSettings(
@@ -93,7 +89,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._begin_progress(resume, self._first_shares(resume))
 
     def _load_dataset(self, loader: Any, resume: SavedState) -> None:
-        """Restores the loader's own dataset, which serial iterators and threads use and processes copy."""
+        """Restore the loader's own dataset. Threads and iterators without workers use it, processes copy it."""
         state = resume.dataset
         if not self._copies_dataset and resume.datasets is not None:
             state = resume.only_dataset()
@@ -101,7 +97,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             return
         if not is_iterable(loader):
             loader.dataset.load_state_dict(copy.deepcopy(state))
-        elif resume.mid_epoch:  # else loader.load_state_dict() has
+        elif resume.mid_epoch:  # else loader.load_state_dict() has done it
             load_iterable(loader.dataset, state)
 
     def _begin_progress(self, resume: SavedState, shares: Sequence[Share], dataset: Any = None) -> None:
@@ -158,7 +154,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         return next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
 
     def _hand_over(self, fetched: Fetched, number: int, worker_id: int) -> bool:
-        """Keeps account of batch *number*, of this worker; False if there is nothing in it to give to the consumer."""
+        """Record batch *number* of this worker. Return False if it has nothing for the consumer."""
         self._skip_log.add(fetched.skipped)
         if fetched.ended:
             self._progress.worker_ended(worker_id, fetched.state)
@@ -172,7 +168,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         raise StopIteration
 
     def worker_states(self) -> list[WorkerState]:
-        """What each worker begins with (worker 0 alone if there are none)."""
+        """Return the starting point of each worker (of worker 0 if there are none)."""
         resume = self._resume
         common = WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:

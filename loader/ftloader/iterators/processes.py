@@ -1,4 +1,4 @@
-"""Iterator over batches of worker processes: torch's own, fetching by our fetchers.
+"""The iterator over batches built by worker processes: torch's own, with our fetchers.
 
 Processes, queues, shared memory, the memory pinning thread, dead worker detection and the order of batches are torch's
 (``_MultiProcessingDataLoaderIter``); see ``process_worker`` for what differs inside a worker.
@@ -19,27 +19,27 @@ from ftloader.compat.torch_private import MultiProcessingDataLoaderIter, signal_
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.workers.process import Task, WorkerStart, answer_what_cannot_be_pickled
 
-# What torch keeps of its workers' processes is a map in C++ without a lock: without the GIL, two
-# threads that start or end iterators at the same time, torch's own or ours, crash the interpreter.
-_map_of_workers = fork.rlock()  # reentrant, since a signal handler and finalizers look into it
+# torch keeps its worker processes in a C++ map without a lock. Without the GIL, two threads that start or end iterators
+# at the same time, torch's own or ours, crash the interpreter. This lock is held around every access.
+_map_of_workers = fork.rlock()  # reentrant, since a signal handler and finalizers look into the map
 _torchs_check = signal_handling._error_if_any_worker_fails
 _TAKING_A_LOCK = {
     function.__code__
     for kind in (threading.Condition, multiprocessing.synchronize.SemLock)
     for function in (kind.__enter__, kind.__exit__)
 }
-_ENDS_IN = 2.0  # seconds, of a worker that has closed its connections
+_ENDS_IN = 2.0  # seconds within which a worker that has closed its connections ends
 _put_off: list[bool] = []
-"""Whether a death was not told. Used in the main thread alone, where signals are handled."""
+"""Not empty if a worker's death was not reported yet. Used by the main thread only, where signals are handled."""
 
 
 def _error_if_any_worker_fails() -> None:
-    """What torch's handler of SIGCHLD calls, without an exception where a lock may be half taken.
+    """Check the workers for torch's handler of SIGCHLD, but raise nothing where a lock may be half taken.
 
-    Raised in ``Condition.__enter__``, it leaves the condition locked for good (CPython 74174). torch's own class then
-    waits for its queue for ever when it ends the other workers.
+    An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue 74174). torch's own
+    class would then wait forever for its queue when it ends the other workers.
     """
-    interrupted = sys._getframe(1).f_back  # behind the handler
+    interrupted = sys._getframe(1).f_back  # the frame that the signal interrupted
     if interrupted is not None and interrupted.f_code in _TAKING_A_LOCK:
         _put_off.append(True)
         return
@@ -55,25 +55,25 @@ for _name in ("_set_worker_pids", "_remove_worker_pids"):
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
 
-    Raises what torch's does: an exception of a worker as its type, with the worker's traceback in the text (and notes
-    that name sample and worker), ``RuntimeError`` for a worker that died or a timeout. Two things differ from torch's.
-    The sampler's exception comes after the batches that the sampler gave before, none of which is lost, and ends the
-    epoch. A ``StopIteration`` of the user's code becomes a ``RuntimeError``.
+    It raises as torch's iterator does: a worker's exception with its type and the worker's traceback in the text (and
+    notes that name sample and worker), ``RuntimeError`` for a worker that died or a timeout. Two things differ. The
+    sampler's exception comes after the batches that the sampler gave before, and ends the epoch. A ``StopIteration``
+    in user-supplied code becomes a ``RuntimeError``.
     """
 
     _copies_dataset = True
     _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
 
-    # By id(iterator), so that queues outlive an iterator that is collected in a reference cycle: torch's __del__ asks
-    # the workers through them to end, else waits 5 s for each. Without a lock, which a finalizer could not take: each
-    # operation is a single atomic one. Not a name of the module: those are gone at the interpreter's exit.
+    # Queues by id(iterator), so that they outlive an iterator that is collected in a reference cycle: torch's __del__
+    # tells the workers to end through them, else it waits 5 s for each. No lock, which a finalizer could not take: each
+    # operation is one atomic step. A class attribute, since the names of a module are gone at the interpreter's exit.
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)  # sets _worker_init_fn, starts the workers, and calls _reset
         self._queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 
-    # torch sets this in its __init__ and passes it to the processes; the attribute of the loader stays the user's.
+    # torch sets this in its __init__ and passes it to the processes. The loader's attribute is left as it is.
     @property
     def _worker_init_fn(self) -> WorkerStart:
         return self._worker_start
@@ -81,9 +81,9 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     @_worker_init_fn.setter
     def _worker_init_fn(self, init_fn: Callable[[int], Any] | None) -> None:
         if isinstance(init_fn, functools.partial) and init_fn.args and isinstance(init_fn.args[0], WorkerStart):
-            # For data pipes torch wraps what it just got in one that shards them.
-            users = init_fn.args[0].worker_init_fn
-            init_fn = functools.partial(init_fn.func, users, *init_fn.args[1:])
+            # For data pipes torch wraps the function that it has just read in one that shards the pipes.
+            inner = init_fn.args[0].worker_init_fn
+            init_fn = functools.partial(init_fn.func, inner, *init_fn.args[1:])
         self._worker_start = WorkerStart(init_fn, self._settings.policy, self.worker_states())
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -147,8 +147,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         try:
             return super()._try_get_data(*timeout)
         except (EOFError, OSError) as error:
-            # The memory of a batch is asked of the worker that made it. One that is killed closes its connections
-            # before the system tells of its death, which torch then does not see.
+            # A batch's memory is requested from the worker that made it. A killed worker closes its connections before
+            # the system reports its death, so torch would not see the death.
             at_work = [worker for worker, active in zip(self._workers, self._workers_status, strict=True) if active]
             ended = multiprocessing.connection.wait([worker.sentinel for worker in at_work], _ENDS_IN)
             dead = [worker for worker in at_work if worker.sentinel in ended]
@@ -160,8 +160,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             raise
 
     def _process_data(self, data: Any, worker_idx: int) -> Any:
-        # torch has just taken the batch out of its books. In order it is the one before the
-        # next; else it is the one that came in last.
+        # torch has just removed the batch from its bookkeeping. In order it is the one before the next; else it is the
+        # one that came in last.
         number = self._rcvd_idx - 1 if self._in_order else self._received
         self._current = (number, worker_idx)
         try:

@@ -1,8 +1,7 @@
-"""Iterator for ``num_workers=0``: batches are built by the thread that asks for them.
+"""The iterator for ``num_workers=0``: the thread that asks for a batch builds it.
 
-torch's iterator in everything but the fetcher, which is the one that threads and processes use too. So
-``sample_rng()``, ``on_error`` and the notes on exceptions are the same with and without workers, and a data loading bug
-can be looked at in a debugger under ``num_workers=0`` as it happened.
+It is torch's iterator with the fetcher that threads and processes use. So ``sample_rng()``, ``on_error`` and the notes
+on exceptions are the same with and without workers, and ``num_workers=0`` reproduces a data loading bug in a debugger.
 """
 
 from typing import Any
@@ -20,22 +19,21 @@ from ftloader.iterators.base import ResumableDataLoaderIter
 class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built in the calling thread.
 
-    As torch's own iterators it is for one thread at a time. ``__next__`` raises what the dataset, the sampler or
-    collate_fn raises, with a note that names the sample. A ``StopIteration`` of theirs, which would end the epoch in
-    silence, becomes a ``RuntimeError``, as it does in a generator (PEP 479). The epoch can be continued after an
-    exception.
+    Like torch's own iterators it is for one thread at a time. ``__next__`` passes on exceptions of the dataset, the
+    sampler and collate_fn, with a note that names the sample. Their ``StopIteration`` would end the epoch in silence,
+    so it becomes a ``RuntimeError``, as in a generator (PEP 479). The epoch can be continued after an exception.
     """
 
     def __init__(self, loader: Any) -> None:
-        # Not torch's __init__ of the class in between: it would make torch's fetcher, and
-        # so call iter(dataset) once more than needed. The rest of it is repeated here.
+        # Not the __init__ of torch's serial iterator, which would make torch's fetcher and so call iter(dataset) once
+        # more than needed. The rest of it is repeated here.
         ResumableDataLoaderIter.__init__(self, loader)
         if self._timeout != 0 or self._num_workers != 0:
             raise AssertionError(f"{type(self).__name__} requires timeout == 0 and num_workers == 0")
         if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
             apply_sharding(self._dataset, self._world_size, self._rank)
         self._epoch = Epoch(self._base_seed, self._epoch_number)
-        self._number = 0  # of the next batch
+        self._number = 0  # number of the next batch
         self._dataset_fetcher: Fetcher
         if self._dataset_kind == DatasetKind.Iterable:
             self._dataset_fetcher = IterableFetcher(self._settings, self._dataset, 0, *self.worker_states())

@@ -1,18 +1,18 @@
-"""The consumer's side: sampler to dispatch to hand-over in order.
+"""The iterator over batches built by worker threads: sampler, dispatch, hand-over in order.
 
 States of an iterator (``State``), with every transition:
 
 - RUNNING: batches are dispatched as others are handed over.
 - DRAINING: the sampler has ended, or no worker has more data; what was dispatched is handed over. From RUNNING.
-- EXHAUSTED: all of the epoch was handed over, ``StopIteration`` from now on. From DRAINING. The workers have ended,
-  with persistent workers they wait.
-- SHUT_DOWN: the workers were told to end before that: by ``close()``, by an interruption, by the interpreter's exit, by
-  a fork (in the child). From RUNNING or DRAINING; using the iterator raises ``RuntimeError``.
+- EXHAUSTED: all batches of the epoch were handed over, ``StopIteration`` from now on. From DRAINING. The workers have
+  ended; persistent workers wait.
+- SHUT_DOWN: the workers were told to end before that, by ``close()``, an interruption, the interpreter's exit or a fork
+  (in the child). From RUNNING or DRAINING; using the iterator raises ``RuntimeError``.
 
 ``iter(loader)`` with persistent workers leads from any state to RUNNING.
 
-The sampler and all bookkeeping belong to the thread that is inside ``__next__`` or ``_reset``, which hold one lock:
-several threads may share an iterator, each batch goes to one of them. Workers never see the iterator (see
+One lock guards the sampler and all bookkeeping: ``__next__`` and ``_reset`` hold it. Several threads may share an
+iterator; each batch goes to one of them. Workers never see the iterator (see
 ``workers.pool``).
 """
 
@@ -29,10 +29,11 @@ import torch
 from ftloader import fork
 from ftloader.batch.assembly import BatchHints, SharedBatch
 from ftloader.batch.errors import annotate
-from ftloader.batch.fetch import EMPTY, Epoch, Failure, Fetched, has_getitems
+from ftloader.batch.fetch import EMPTY, Epoch, Failure, Fetched
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.iterators.base import ResumableDataLoaderIter
+from ftloader.protocols import has_getitems
 from ftloader.rng import program as global_generators
 from ftloader.workers.consumer_modes import ConsumerModes
 from ftloader.workers.copies import UserObjects, copies_for_workers
@@ -43,6 +44,8 @@ from ftloader.workers.thread import Plan, WorkerContext
 
 
 class State(enum.Enum):
+    """State of an iterator; the module's docstring has the transitions."""
+
     RUNNING = "running"
     DRAINING = "draining"
     EXHAUSTED = "exhausted"
@@ -67,14 +70,14 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._lock = fork.rlock()  # a child may begin a new epoch
         self._in_order = loader.in_order
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
-        # In the making or finished, held by the consumer, and one it is about to drop.
+        # Batches that are built or wait, one that the consumer holds, and one that it is about to drop.
         self._memory = self._shared.memory(self._max_dispatched + 2, self._pin_memory)
         self._warns = loader.worker_method != "thread"
         if self._warns and self._dataset_kind == DatasetKind.Map:
             self._shared.handles.look_at(self._dataset)
-        self._departures: list[BaseException] = []  # why workers ended, not yet raised
-        # Each worker iterates its own copy of an iterable-style dataset, so a task is
-        # for a certain worker; any worker can build any batch of a map-style dataset.
+        self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
+        # Each worker iterates its own copy of an iterable-style dataset, so a task is for one certain worker. Any
+        # worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
         self._start_workers(loader, copies)
         self._begin_epoch()
@@ -94,39 +97,40 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             pin_memory_device=self._pin_memory_device if self._pin_memory else None,
             pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
         )
-        # Here, in the consumer, so that no two copies are made at the same time.
+        # Made in the consumer's thread, so that no two copies are made at the same time.
         if copies is None:
             original = UserObjects(self._dataset, loader.collate_fn, loader.worker_init_fn)
             copies = copies_for_workers(original, self._dataset_kind, self._num_workers)
         self._contexts = tuple(WorkerContext(plan, i, own) for i, own in enumerate(copies))
-        # How the workers build a batch together; None if each batch is one worker's.
+        # Set if all workers build each batch together, None if one worker builds it alone.
         self._hints: BatchHints | None = None
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
             self._hints = BatchHints(self._settings, self._num_workers, self._memory, plan.pin_memory_device)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
         self._present = set(range(self._num_workers))  # workers that have not departed
-        # The finalizer holds the pool, which does not hold the iterator. At exit the
-        # pool's own hook comes first. Before the start: an interruption may follow it.
+        # The finalizer holds the pool, which does not hold the iterator. At exit the pool's own hook comes first.
+        # Registered before the start, since an interruption may come right after it.
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
         if loader.worker_init_fn is None:
             self._pool.start()
             return
-        # Nothing is dispatched yet: only worker_init_fn can draw from them or seed them.
+        # Nothing is dispatched yet, so only worker_init_fn can draw from the program's generators or seed them.
         with global_generators.preserved():
             self._pool.start()
             self._pool.wait_until_started()
 
     def _begin_epoch(self) -> None:
+        """Reset the bookkeeping and dispatch the first batches."""
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._pool.begin_epoch(self._epoch)
         self._state = State.RUNNING
         self._dispatched = 0
         self._handed_over = 0  # in order, also the number of the batch to hand over next
         self._arrived: dict[int, Result] = {}
-        # Only with private queues: who still has data, whose turn it is, and who builds
-        # the batches that have not been handed over.
+        # Only with private queues: workers that have data left, the worker whose turn is next, and the builder of each
+        # batch that has not been handed over.
         self._with_data = set(self._present)
         self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
         self._built_by: dict[int, int] = {}
@@ -143,7 +147,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             super()._reset(loader, first_iter)
             self._epoch.cancelled = True
             if not self._pool.stopped:
-                self._receive_all()  # drops what came too late for the old epoch
+                self._receive_all()  # drops results that came too late for the old epoch
             if self._pool.stopped or len(self._present) < self._num_workers:
                 self._pool.stop()
                 self._finalizer.detach()
@@ -152,21 +156,21 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     @property
     def state(self) -> State:
-        """Where the iterator is in its life."""
-        # In this order: at the end of an epoch another thread writes them in the other one.
+        """The current state."""
+        # Read in this order: at the end of an epoch another thread writes the two in the opposite order.
         stopped, state = self._pool.stopped, self._state
         return State.SHUT_DOWN if stopped and state is not State.EXHAUSTED else state
 
     def close(self) -> None:
-        """Ends the workers and waits for them, up to ``program_exit.JOIN_LIMIT`` seconds.
+        """Stop the workers and wait for them, up to ``workers.exit.JOIN_LIMIT`` seconds.
 
         May be called from any thread, at any time and repeatedly.
         """
-        pool = self._pool  # once: iter(loader) in another thread may replace it
+        pool = self._pool  # read once: iter(loader) in another thread may replace it
         pool.stop()
         pool.join()
 
-    # Names of torch's iterator of processes that recipes and other libraries use.
+    # Names of torch's process iterator that recipes and other libraries use.
 
     _shutdown_workers = close
 
@@ -193,7 +197,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             return super().__next__()  # counts, profiles, and calls _next_data
 
     def _advise(self) -> None:
-        """Warns of what the first batch has shown."""
+        """Warn once about draws from the program's generators, and about handles opened for the first batch."""
         if self._warns:
             self._shared.global_draws.report()
             if self._handed_over == 1 and not self._private_queues:
@@ -203,8 +207,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         try:
             outcome = self._next_outcome()
         except BaseException:
-            # All else is an outcome, so this is an interruption (Ctrl-C). It may have struck between two steps of the
-            # bookkeeping: end here rather than hang later. No waiting: the user is.
+            # Errors are outcomes, so this is an interruption (Ctrl-C). It may have struck between two steps of the
+            # bookkeeping: stop here rather than hang later. No join: the user is waiting.
             self._pool.stop()
             raise
         if outcome is None:
@@ -215,11 +219,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 raise outcome.exception
             finally:
                 del outcome  # the exception's traceback refers to this frame
-        # Here, so that the tensors are this thread's: see Slots.
+        # Made in this thread, so that the tensors are its own: see Slots.
         return outcome.data.batch() if type(outcome.data) is Slots else outcome.data
 
     def _next_outcome(self) -> Fetched | Failure | None:
-        """What ``__next__`` does next; None at the end of the epoch."""
+        """Wait for the next batch or failure and return it; None at the end of the epoch."""
         self._pool.used_by_this_thread()
         while True:
             if self._departures:
@@ -237,7 +241,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 outcome, worker_id = result.outcome, self._built_by.pop(result.number, 0)
                 if isinstance(outcome, Fetched) and outcome.ended:
                     self._with_data.discard(worker_id)
-                # Before the batch is handed over, and also if it is an exception.
+                # Before the hand-over, so that a worker has the next task while the consumer uses this batch.
                 self._dispatch()
                 if isinstance(outcome, Failure):
                     self._progress.failed(result.number, worker_id)
@@ -253,7 +257,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 return Failure(RuntimeError(f"DataLoader timed out after {self._timeout} seconds"))
 
     def _take_arrived(self) -> Result | None:
-        """The result to hand over next, if it is there."""
+        """Return the result to hand over next, or None if it has not arrived."""
         number = self._handed_over if self._in_order else next(iter(self._arrived), -1)
         result = self._arrived.pop(number, None)
         if result is not None:
@@ -261,7 +265,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         return result
 
     def _finish(self) -> None:
-        """The end of the epoch. A worker's failure to start must not get lost in it, and comes next."""
+        """End the epoch. A worker's failure to start must not get lost: it is raised next."""
         self._state = State.EXHAUSTED
         self._skip_log.report()
         if self._persistent_workers:
@@ -273,7 +277,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     # Messages
 
     def _dispatch(self) -> None:
-        """Draws from the sampler and gives one task to a worker, if there is more to do."""
+        """Draw from the sampler and give one task to a worker, unless the sampler has ended."""
         if self._state is not State.RUNNING:
             return
         if self._private_queues and not self._with_data:
@@ -286,7 +290,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._state = State.DRAINING
             return
         except Exception as error:
-            # Raised where the sampler raised it: after the batches that it gave before.
+            # Filed as a result, so that it is raised after the batches that the sampler gave before.
             annotate(error, f"raised by the sampler, asked for batch {number}")
             error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
             self._dispatched += 1
@@ -306,14 +310,14 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._pool.put(task)
 
     def _choose_worker(self) -> int:
-        """The worker for the next batch of an iterable-style dataset."""
+        """Return the worker for the next batch of an iterable-style dataset."""
         if self._in_order:
             return next(w for w in self._worker_queue_idx_cycle if w in self._with_data)
         load = Counter(w for n, w in self._built_by.items() if n not in self._arrived)
         return min(self._with_data, key=lambda worker_id: load[worker_id])
 
     def _receive(self, timeout: float = 0) -> bool:
-        """Waits for one message and files it; False if none came within *timeout* seconds (0: no limit)."""
+        """Wait for one message and file it. Return False if none came within *timeout* seconds (0: no limit)."""
         try:
             message = self._results.get(timeout=timeout or None)
         except queue.Empty:
@@ -326,7 +330,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._forget_worker(message.worker_id)
             if message.task_lost:
                 self._pool.stop()  # the epoch cannot be completed
-        return True  # a None only wakes: the pool was stopped
+        return True  # None wakes the consumer: the pool was stopped
 
     def _wait_for_message(self) -> bool:
         if not self._warns or not self._results.empty():
@@ -335,13 +339,16 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             return self._receive(self._timeout)
 
     def _receive_all(self) -> None:
-        """Files the messages that are there; only this thread takes any out."""
+        """File the messages that have arrived. Only this thread takes messages out."""
         while not self._results.empty():
             self._receive()
 
     def _forget_worker(self, worker_id: int) -> None:
-        """After a departure. Tasks in the common queue are left to the other workers; nobody will answer those in a
-        queue of its own."""
+        """Remove a worker that has departed.
+
+        Tasks in the common queue are left to the other workers. Tasks in the worker's own queue get no answer any more,
+        so empty results stand in for them.
+        """
         self._present.discard(worker_id)
         self._with_data.discard(worker_id)
         for number, builder in self._built_by.items():

@@ -1,31 +1,31 @@
-"""What a state of a loader consists of, and whether a given one is such a state.
+"""The saved state of a loader: its parts, and the checks of a state that is loaded.
 
 ``DataLoader.state_dict()`` gives a dictionary of plain values (dictionaries with string keys, lists, strings, numbers,
-None), apart from what the user's own ``state_dict()`` methods return. So it survives ``pickle``, ``torch.save``
-(``weights_only=True`` included) and, where the user's parts do, JSON.
+None), apart from what user-supplied ``state_dict()`` methods return. So it survives ``pickle``, ``torch.save``
+(``weights_only=True`` included) and, where the user-supplied parts do, JSON.
 
 =============== ==========================================================================
 ``format``      ``"ftloader.DataLoader"``
 ``version``     5
-``loader``      what the loader must have in common with the saved one: ``style`` ("map" or
+``loader``      settings that the loader must share with the saved one: ``style`` ("map" or
                 "iterable"), ``batch_size`` and ``drop_last``
-``phase``       "begin": before an epoch; "middle"; "end": after one. For the first and the
-                last the epoch that follows is whole.
-``base_seed``   of the epoch (of the next one), None if that is still to be drawn
-``epoch``       the iterator's number of that epoch (persistent workers count on)
+``phase``       "begin": before an epoch; "middle"; "end": after one. After the first and the
+                last the next epoch is whole.
+``base_seed``   base seed of the epoch (or the next one), None if it is not drawn yet
+``epoch``       number of that epoch in its iterator (persistent workers go on counting)
 ``shared_seed`` of data pipes, or None
-``order``       where the order comes from (``ftloader.state.samplers``)
-``generators``  the states of the loader's and its samplers' own generators when the state was
-                made, or None if the sampler was drawing just then
-``drawn``       how many batches had been drawn from the sampler then
-``ended``       whether it had ended
-``sampler``     states of samplers that have one, and after how many batches, or None
+``order``       source of the batch order (``ftloader.state.samplers``)
+``generators``  states of the loader's and its samplers' own generators when the state was
+                made, or None if the sampler was drawing at that moment
+``drawn``       number of batches drawn from the sampler by then
+``ended``       True if the sampler had ended
+``sampler``     states of samplers that have one, and the number of batches before them, or None
 ``handed_over`` the batches before this number have been handed over
-``ahead``       with ``in_order=False``: further ones that have been
-``last``        the batch last drawn, and a digest of its indices, or None
+``ahead``       with ``in_order=False``: numbers of later batches that have been, too
+``last``        number of the batch drawn last, and a digest of its indices, or None
 ``workers``     iterable-style, in the middle, and between epochs if the workers' datasets live
                 on and have a state: each worker's share (``ftloader.state.shares``), else None
-``next_worker`` whose turn it is
+``next_worker`` worker whose turn is next
 ``datasets``    map-style, processes: the state of each worker's dataset, or None
 ``dataset``     the state of the loader's own dataset, or None; iterable-style: as it was
                 when the epoch began
@@ -33,13 +33,12 @@ None), apart from what the user's own ``state_dict()`` methods return. So it sur
 """
 
 import copy
-import inspect
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from ftloader.compat.torch_private import DatasetKind
+from ftloader.protocols import is_iterable, is_stateful
 
 FORMAT = "ftloader.DataLoader"
 VERSION = 5
@@ -47,7 +46,7 @@ VERSION = 5
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """A checked state, as what begins an epoch reads it. Nobody changes what is in it."""
+    """A checked state, from which an epoch starts. Immutable, its values included."""
 
     phase: str = "begin"
     base_seed: int | None = None
@@ -68,18 +67,20 @@ class SavedState:
 
     @property
     def mid_epoch(self) -> bool:
+        """True if the state is from the middle of an epoch."""
         return self.phase == "middle"
 
     def dataset_of(self, worker_id: int, copies: int) -> Any:
-        """The state of a map-style dataset in one of *copies* worker processes."""
+        """Return the state of a map-style dataset for one of *copies* worker processes, or None."""
         if self.datasets is None:
             return None
         return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
 
     def only_dataset(self) -> Any:
-        """The state that all worker processes had in common.
+        """Return the dataset state that all worker processes had in common.
 
-        Raises ``ValueError`` if they had not.
+        Raises:
+            ValueError: if the processes had different ones.
         """
         first, *others = self.datasets or (None,)
         if not all(same(other, first) for other in others):
@@ -92,34 +93,19 @@ class SavedState:
 
 
 NOTHING: Final = SavedState()
-"""What an epoch begins from if no state was loaded."""
+"""The start of an epoch if no state was loaded."""
 
 
 def same(state: Any, other: Any) -> bool:
-    """Whether two states are known to be equal. Not if they hold, say, tensors."""
+    """Return True if two states are known to be equal. States that hold tensors, for example, are not."""
     try:
         return bool(state == other)
-    except Exception:  # what a comparison in the user's types raises
+    except Exception:  # from a comparison of user-supplied types
         return False
-
-
-def is_stateful(value: Any) -> bool:
-    """Whether *value* takes part in states: it has ``state_dict()`` and ``load_state_dict``. Some datasets have methods
-    of these names that want other arguments (MosaicML streaming, litdata)."""
-    save = getattr(value, "state_dict", None)
-    if not callable(save) or not callable(getattr(value, "load_state_dict", None)):
-        return False
-    try:
-        inspect.signature(save).bind()
-    except TypeError:
-        return False
-    except ValueError:  # written in C, and without a signature
-        pass
-    return True
 
 
 def require_stateful(value: Any, name: str) -> None:
-    """Raises ``ValueError`` unless *value*, of whose kind (*name*) the state holds one's, takes part in states."""
+    """Raise ``ValueError`` unless *value*, the *name* whose state was saved, can load a state."""
     if not is_stateful(value):
         raise ValueError(
             f"the state holds one of the {name}, but the {name} ({type(value).__name__}) has no state_dict() and "
@@ -127,14 +113,12 @@ def require_stateful(value: Any, name: str) -> None:
         )
 
 
-def is_iterable(loader: Any) -> bool:
-    """Whether the loader's dataset is an iterable-style one."""
-    return loader._dataset_kind == DatasetKind.Iterable
-
-
 @dataclass(frozen=True, slots=True)
 class FailedState:
-    """In place of a state that could not be taken, since most programs never ask for it. Those that do copy it."""
+    """Placeholder for a failed ``state_dict()``.
+
+    It raises only when it is copied, that is, when the program asks for the state. Most programs never do.
+    """
 
     whose: str
     why: str
@@ -153,7 +137,7 @@ class FailedState:
 
 
 def state_of(part: Any) -> Any:
-    """A copy of the state of *part*, since that may be its own dictionary, or ``FailedState``."""
+    """Return a copy of ``part.state_dict()``, or ``FailedState``. *part* may go on changing the original."""
     try:
         return copy.deepcopy(part.state_dict())
     except Exception as error:
@@ -163,12 +147,12 @@ def state_of(part: Any) -> Any:
 
 
 def dataset_state(dataset: Any) -> Any:
-    """``state_of`` the dataset; None without."""
+    """Return ``state_of(dataset)``, or None if the dataset has no state."""
     return state_of(dataset) if is_stateful(dataset) else None
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
-    """The part ``loader`` of a state."""
+    """Return the part ``loader`` of a state."""
     batch_size, drop_last = loader.batch_size, loader.drop_last
     if batch_size is None and loader.batch_sampler is not None:
         # As if torch had made the batch sampler: wrappers of loaders turn one into the other.
@@ -184,7 +168,7 @@ def describe_loader(loader: Any) -> dict[str, Any]:
 
 
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
-    """A state with the *parts* given and nothing in the others."""
+    """Return a state with the given *parts*; the others have their default."""
     state: dict[str, Any] = {"format": FORMAT, "version": VERSION, "loader": dict(loader)}
     for name in SavedState.__dataclass_fields__:
         value = parts.pop(name, getattr(NOTHING, name))
@@ -194,10 +178,10 @@ def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
 
 
 def parse(state: Any) -> SavedState:
-    """*state* as what ``state_dict()`` gave, copied.
+    """Check *state*, a result of ``state_dict()``, and return a copy of it.
 
     Raises:
-        ValueError: if it is not such a state, or one of a newer version.
+        ValueError: if it is no state of this version of the format.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
@@ -220,7 +204,7 @@ def parse(state: Any) -> SavedState:
 
 
 def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None:
-    """Raises ``ValueError`` if the state is that of a loader unlike *loader*."""
+    """Raise ``ValueError`` if the state comes from a loader unlike *loader*."""
     own, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
         if own[name] != value:
@@ -235,16 +219,16 @@ def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None
 
 
 def lives_on(loader: Any) -> bool:
-    """Whether the dataset that an epoch is loaded from is that of the epoch before."""
+    """Return True if each epoch uses the dataset object of the previous one."""
     return loader.num_workers == 0 or bool(loader.persistent_workers)
 
 
 def check_workers(resume: SavedState, loader: Any) -> None:
-    """Raises ``ValueError`` if the loader's workers cannot go on from the state."""
+    """Raise ``ValueError`` if the loader's workers cannot continue from the state."""
     if resume.workers is None or not (resume.mid_epoch or lives_on(loader)):
         return
     saved, here = len(resume.workers), loader.num_workers
-    # No worker and one worker read the same stream; any other number shares it out anew.
+    # No worker and one worker read the same stream. Any other number of workers splits it in another way.
     if max(1, here) != saved:
         raise ValueError(
             f"the state is that of an iterable-style dataset with {saved} worker(s), and this loader has {here}. Such "
@@ -259,7 +243,7 @@ def check_workers(resume: SavedState, loader: Any) -> None:
         )
     if any(share["snapshot_at"] is None for share in resume.workers):
         raise ValueError(
-            "the state was made at the begin of an epoch after one that was left before its end, and the dataset lives "
+            "the state was made at the start of an epoch after one that was left before its end, and the dataset lives "
             "on: where it was then is not known. Ask for the state once each worker has given a batch, go through "
             "epochs to their end, or use workers without persistent_workers"
         )

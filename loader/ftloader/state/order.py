@@ -1,6 +1,6 @@
-"""The order of one epoch of a map-style dataset: drawn from the sampler, or found again and drawn from its middle.
+"""The batch order of one epoch of a map-style dataset: read from the sampler, or rebuilt from a saved state.
 
-See ``ftloader.state.samplers`` for what an order comes from.
+``ftloader.state.samplers`` describes the sources of an order.
 """
 
 import copy
@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, RandomSampler
 
-from ftloader.batch.fetch import has_getitems
+from ftloader.protocols import has_getitems, is_stateful
 from ftloader.rng import generators
 from ftloader.state import samplers
-from ftloader.state.format import SavedState, is_stateful
+from ftloader.state.format import SavedState
 from ftloader.state.progress import EpochProgress
 
 
 class _Around:
-    """torch's ``BatchSampler`` *outer*, whose ``batch_size`` may change meanwhile, around other samples."""
+    """Stand-in for torch's ``BatchSampler`` *outer* with other samples. Reads ``batch_size`` live: it may change."""
 
     def __init__(self, samples: Iterator, outer: BatchSampler) -> None:
         self.sampler, self._outer = samples, outer
@@ -30,36 +30,38 @@ class _Around:
 
 
 class IndexStream:
-    """The batches' indices of one epoch, reported to a ``EpochProgress`` as they are drawn.
+    """Stream of the batches' indices of one epoch, which it reports to an ``EpochProgress``.
 
-    Used by the thread that is inside the iterator's ``__next__`` or ``_reset``, like the sampler itself; what other
-    threads may read is in the ``EpochProgress``.
+    Only the thread inside the iterator's ``__next__`` or ``_reset`` uses it, as it uses the sampler. Other threads read
+    the ``EpochProgress``.
     """
 
     def __init__(self, loader: Any, resume: SavedState) -> None:
         self._index_sampler = loader._index_sampler
-        # torch's makes a new list for each batch.
+        # torch's own BatchSampler makes a new list for each batch; others may reuse one.
         self._copies = type(self._index_sampler) is not BatchSampler
-        # And datasets that are given it may change it (``indices.sort()``).
+        # A dataset that is given the whole index may change it (``indices.sort()``).
         self._change = loader.batch_size is None or has_getitems(loader.dataset)
         self._generators = samplers.OwnGenerators(loader)
         self._every = loader.snapshot_every_n_steps or 0
-        """States of samplers are taken at every so many batches; 0: only at the epoch's begin."""
+        """Number of batches between two states of the samplers; 0: one state, at the start of the epoch."""
         self._resume = resume
-        self._progress: EpochProgress  # from report_to() on
+        self._progress: EpochProgress  # set by report_to()
         self._batches: Iterator | None = None  # None before the first draw
         self._samples: Iterator = iter(())
-        self._waiting: deque[Any] = deque()  # drawn again, to be given out
-        self._failure: Exception | None = None  # of the sampler, after them
-        self._states: Mapping[str, Any] | None = None  # of samplers, at the epoch's begin
+        self._waiting: deque[Any] = deque()  # drawn again, not yet returned
+        self._failure: Exception | None = None  # raised by the sampler after those
+        self._states: Mapping[str, Any] | None = None  # sampler states at the start of the epoch
         self._drawn = 0
         if not resume.mid_epoch and resume.sampler is not None:
             self._load_samplers(resume.sampler)
         self.iterating()
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
-        """For a state from before or after an epoch. After one the samplers go through its end, since what their state
-        means there is theirs to know."""
+        """Load the samplers' states, for a state from before or after an epoch.
+
+        After an epoch the samplers are run to its end: only they know what their state means there.
+        """
         with self._generators.standing_at({}):
             samplers.load(self._index_sampler, snapshot["states"])
             if self._resume.phase == "end":
@@ -70,13 +72,13 @@ class IndexStream:
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
-        """torch is about to call ``iter(sampler)``, which may draw already (torch's ``BatchSampler`` does not)."""
+        """Note the generators before ``iter(sampler)``, which may draw (that of torch's ``BatchSampler`` does not)."""
         self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
 
     def report_to(self, progress: EpochProgress) -> None:
-        """After torch's ``iter(sampler)``: from now on there is a state to be asked for."""
+        """Report to *progress* from now on. To be called after torch's ``iter(sampler)``."""
         self._progress = progress
-        if not self._resume.mid_epoch:  # else it is in the state that was loaded
+        if not self._resume.mid_epoch:  # else the loaded state has it
             if self._states is None:  # torch's iterator of processes starts its first epoch twice
                 self._states = samplers.states_of(samplers.stateful_samplers(self._index_sampler))
             self._report_begin(self._origin(), self._states)
@@ -86,19 +88,22 @@ class IndexStream:
         self._progress.order = order
 
     def _origin(self) -> dict[str, Any]:
-        """Where the order comes from, as long as nothing has been drawn."""
+        """Return the source of the order. Valid until the first draw."""
         own = self._generators.save()
         order: dict[str, Any] = {"generators": own, "epochs": samplers.epochs(self._index_sampler)}
         return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
 
     def next(self, torchs: Iterator) -> Any:
-        """The next batch's index. *torchs* is torch's ``iter(sampler)`` for the epoch.
+        """Return the index of the next batch. *torchs* is torch's ``iter(sampler)`` for the epoch.
 
-        Raises ``StopIteration`` at the end, ``ValueError`` if the order cannot be found again, and what the sampler
-        raises.
+        Raises:
+            StopIteration: at the end of the epoch.
+            ValueError: if the saved order cannot be rebuilt.
+
+        An exception of the sampler passes through.
         """
         if self._batches is None:
-            self._batches = iter(())  # if what follows fails, the sampler has ended
+            self._batches = iter(())  # if the next steps fail, the sampler counts as ended
             self._progress.drawing = True
             if self._resume.mid_epoch:
                 self._find_again(self._resume)
@@ -116,8 +121,8 @@ class IndexStream:
         order: dict[str, Any] = self._origin()
         if samplers.draws_from_default(sampler):
             if type(sampler) is RandomSampler and sampler.generator is None:
-                # Drawn as it would draw it in its first step. So it is known for certain, though the default generator
-                # may be used by other threads.
+                # Drawn as the sampler would draw it in its first step. Reading the default generator's state instead
+                # would be wrong if another thread drew in between.
                 order["seed"] = int(torch.empty((), dtype=torch.int64).random_().item())
             else:
                 order["default"] = generators.save(torch.default_generator)
@@ -129,8 +134,11 @@ class IndexStream:
         self._report_begin(order, states)
 
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
-        """Makes the iterators. torch's ``BatchSampler`` asks the sampler inside for its iterator in the first step, so
-        here that is done for it: the result is the same, and the inner iterator is within reach."""
+        """Make the iterators.
+
+        torch's ``BatchSampler`` makes the inner sampler's iterator in its first step. Making it here gives the same
+        order, and a reference to the inner iterator, which may have a state.
+        """
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
         own = "seed" in order or "default" in order
@@ -167,13 +175,13 @@ class IndexStream:
     # The middle of an epoch
 
     def _find_again(self, resume: SavedState) -> None:
-        """Draws again what had been drawn when the state was made."""
+        """Draw again the batches that had been drawn when the state was made."""
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
         nothing = resume.drawn == 0 and not resume.ended
         with self._generators.standing_at(order.get("generators_at_iter", order["generators"])):
             if resume.sampler is not None:
-                # Before their iterators, since what they know is where those begin.
+                # Before their iterators are made, which start where the samplers stand.
                 samplers.load(self._index_sampler, resume.sampler["states"])
                 self._states = resume.sampler["states"]
             self.iterating()
@@ -185,9 +193,9 @@ class IndexStream:
                 if resume.sampler is not None:
                     self._load_iterator(resume.sampler)
                 ended, last = self._draw_again(resume)
-                if resume.generators is None:  # not known from when the state was made
+                if resume.generators is None:  # the saved state does not know them
                     left = self._generators.save()
-        if nothing:  # it comes from where its generators are now, if that is known from when the state was made
+        if nothing:  # the order starts from the generators as they are now, if the saved state knew them
             if resume.generators is None:
                 self._generators.load(order["generators"])
             self._begin(torchs)
@@ -199,7 +207,7 @@ class IndexStream:
         self._progress.drawing = False
 
     def _draw_again(self, resume: SavedState) -> tuple[bool, tuple[int, Any]]:
-        """Draws as much as had been drawn. Returns whether the sampler has ended, and what came last."""
+        """Draw as many batches as had been drawn. Return True if the sampler has ended, and the last batch."""
         last: tuple[int, Any] = (-1, None)
         while resume.ended or self._drawn < resume.drawn:
             try:
@@ -217,7 +225,7 @@ class IndexStream:
                 return True, last
             except Exception as error:
                 if self._drawn <= resume.handed_over:
-                    continue  # the loop was given this exception, and went on
+                    continue  # the training loop got this exception before, and went on
                 self._failure = error
                 return False, last
             if resume.last is not None and number == resume.last["batch"]:
@@ -229,23 +237,23 @@ class IndexStream:
     # Batches
 
     def _step(self) -> Any:
-        """The next batch's indices, which nobody changes."""
+        """Return the indices of the next batch. They must not be changed."""
         try:
             index = next(self._batches)  # type: ignore[arg-type]  # made by _open()
         except StopIteration:
             raise
         except Exception:
-            self._drawn += 1  # iterators go on after it, counting it as a batch
+            self._drawn += 1  # the iterator counts the failure as a batch
             raise
         self._drawn += 1
         if self._every and self._drawn % self._every == 0:
             self._take_snapshot()
-        # The sampler may reuse its object for the next batch, while this one is on its way: to a worker thread, or
-        # through a queue that pickles it later.
+        # The sampler may reuse its object for the next batch while this one is still on its way to a worker thread, or
+        # in a queue that pickles it later.
         return _copied(index) if self._copies else index
 
     def _draw(self) -> Any:
-        """The next batch's indices, for the dataset."""
+        """Return the indices of the next batch for the dataset, and report them."""
         progress = self._progress
         progress.drawing = True
         try:
@@ -263,6 +271,7 @@ class IndexStream:
 
 
 def _copied(index: Any) -> Any:
+    """Return a copy of *index* if its type can be changed in place."""
     if type(index) is int:
         return index
     if type(index) in (list, np.ndarray):
@@ -271,6 +280,7 @@ def _copied(index: Any) -> Any:
 
 
 def _check_order(index: Any, last: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` if *index* is not the batch that the saved state describes in *last*."""
     if last["digest"] is not None and samplers.digest(index) != last["digest"]:
         raise ValueError(
             f"the sampler does not give the order again that the state is from: batch "

@@ -1,12 +1,12 @@
-"""How far an epoch has been handed over: what ``state_dict()`` reads.
+"""The progress of an epoch, which ``state_dict()`` reads.
 
 One ``EpochProgress`` per epoch. Only the thread that is inside the iterator's ``__next__`` or ``_reset`` writes it,
-and read by anyone at any time, also by a signal handler and when the iterator is gone. Each attribute is replaced
-whole, in one step, by an object that nobody changes. So there is no lock, and a batch costs two such steps. It refers
-to the indices of the batch last drawn and to states: neither to the iterator nor to the dataset.
+any thread may read it at any time, also a signal handler, and also when the iterator is gone. Each attribute is
+replaced as a whole by an immutable object. So there is no lock, and a batch costs two such assignments. The progress
+refers to states and to the indices of the batch drawn last, but neither to the iterator nor to the dataset.
 
-Numbers of batches are absolute: they count from the begin of the epoch, also if it is resumed, while a resumed iterator
-numbers its own from 0.
+Batch numbers are absolute: they count from the start of the epoch, also if it is resumed. A resumed iterator counts its
+own batches from 0.
 """
 
 import copy
@@ -18,25 +18,27 @@ from ftloader.state.format import NOTHING, SavedState, make_state
 from ftloader.state.samplers import digest
 from ftloader.state.shares import Share, fresh_share
 
-# Tuples without names, which cost a third of those with them, for each batch.
+# Plain tuples: making one for each batch costs a third of a named tuple.
 Drawn = tuple[int, int, Any]
-"""How many batches have been drawn from the sampler, number and indices of the last of them (-1, None: none yet)."""
+"""Number of batches drawn from the sampler; number and indices of the last of them (-1, None: none yet)."""
 HandedOver = tuple[int, frozenset[int], tuple, tuple[Share, ...], int]
-"""What the consumer has been given. Map-style: all batches before this number; with ``in_order=False`` these too; in
-processes the state of each worker's dataset (None of one that has not said anything). Iterable-style: each worker's
-share, and whose turn it is."""
+"""Batches that the consumer has been given: (number, ahead, datasets, shares, next worker).
+
+Map-style: all batches before *number*, and with ``in_order=False`` those in *ahead* too; *datasets* has the state of
+each worker process's dataset, or None before its first message. Iterable-style: each worker's share, and the worker
+whose turn is next."""
 
 
 class EpochProgress:
-    """The state of one epoch in the making.
+    """Progress of one epoch.
 
     Args:
         loader: ``format.describe_loader``.
-        fixed: the parts of the state that do not change in the epoch.
-        shares: iterable-style: each worker's, of one at least; else empty.
-        copies: how many workers have a copy of a map-style dataset (processes), else 0.
-        turns: how many workers take turns, else 0.
-        resume: the state from which the epoch goes on, if that is in the middle of it.
+        fixed: parts of the state that do not change during the epoch.
+        shares: iterable-style: the share of each worker, at least one; else empty.
+        copies: number of workers with a copy of a map-style dataset (processes), else 0.
+        turns: number of workers that take turns, else 0.
+        resume: saved state; used if it is from the middle of an epoch.
     """
 
     def __init__(
@@ -55,16 +57,16 @@ class EpochProgress:
         self._failed: list[tuple[int, int]] = []
         self._ends: dict[int, Any] = {}  # by worker: the state of its dataset after the pass
         self.finished = False
-        """Whether the iterator has raised ``StopIteration``."""
+        """True once the iterator has raised ``StopIteration``."""
         self.drawing = False
-        """Whether the sampler is being asked, so its generators may be on the way from one state to another."""
+        """True while the sampler draws: its generators may be between two states."""
         self.order = resume.order or {"generators": {}, "epochs": {}}
-        """What the order comes from: see ``samplers``."""
+        """Source of the batch order: see ``samplers``."""
         self.drawn: Drawn = resume.drawn, -1, None
         self.ended = resume.ended
-        """Whether the sampler has."""
+        """True once the sampler has ended."""
         self.snapshots: tuple[Mapping[str, Any], ...] = () if resume.sampler is None else (resume.sampler,)
-        """Of the samplers; of those that are not ahead of what was handed over only the newest."""
+        """States of the samplers: the newest that is not ahead of the batches handed over, and all later ones."""
         datasets = tuple(resume.dataset_of(worker_id, copies) for worker_id in range(copies))
         self._handed: HandedOver = (
             resume.handed_over,
@@ -77,8 +79,13 @@ class EpochProgress:
     # Written by the iterator
 
     def handed_over(self, number: int, worker_id: int = 0, state: Any = None) -> None:
-        """The consumer is given the iterator's batch *number* (or goes past it, since all of it was skipped), of this
-        worker, where that matters; *state* is ``Fetched.state``."""
+        """Record that the consumer was given the iterator's batch *number*, or that all of it was skipped.
+
+        Args:
+            number: the iterator's own number of the batch.
+            worker_id: worker that built the batch; matters for iterable-style datasets and processes.
+            state: ``Fetched.state``.
+        """
         handed = self._handed
         for failed in self._failed:
             handed = self._after(handed, *failed)
@@ -88,13 +95,15 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """The consumer is given an exception in place of batch *number*: it has not been handed over, so a state from
-        right after the exception tries it again. Once a later batch is handed over it counts as done with, as it does
-        for the iterator."""
+        """Record that the consumer was given an exception in place of batch *number*.
+
+        A state taken right after the exception tries the batch again. Once a later batch is handed over, the failed one
+        counts as done, as it does for the iterator.
+        """
         self._failed.append((number, worker_id))
 
     def worker_ended(self, worker_id: int, state: Any) -> None:
-        """The worker's share has ended; *state* is that of its dataset then, or None."""
+        """Record that the worker's share has ended, with the *state* of its dataset at that point, or None."""
         self._ends[worker_id] = state
 
     def _after(self, handed: HandedOver, number: int, worker_id: int, state: Any = None) -> HandedOver:
@@ -123,12 +132,12 @@ class EpochProgress:
     # Read by anyone
 
     def shares(self) -> tuple[Share, ...]:
-        """The workers' shares at this moment."""
+        """Return the current share of each worker."""
         return self._handed[3]
 
     def next_shares(self) -> list[Share]:
-        """With which the next epoch of the same workers begins."""
-        if self.fixed["dataset"] is None:  # nothing was to be kept
+        """Return the shares with which the same workers start the next epoch."""
+        if self.fixed["dataset"] is None:  # a dataset without a state
             return [fresh_share()] * len(self.shares())
         ends = [(self._ends.get(worker_id), share["batches"]) for worker_id, share in enumerate(self.shares())]
         return [fresh_share(end, known=self.finished and end is not None, after=batches) for end, batches in ends]
@@ -137,9 +146,12 @@ class EpochProgress:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """The state, of which nothing is shared with the running epoch. *capture* gives the states of the loader's and
-        its samplers' own generators."""
-        while True:  # until no batch came between
+        """Return the state as a deep copy.
+
+        Args:
+            capture: returns the states of the loader's and its samplers' own generators.
+        """
+        while True:  # until no batch came in between
             snapshots, handed, drawn, order, ended = seen = self._seen()
             if all(map(operator.is_, seen, self._seen())):
                 break

@@ -1,4 +1,4 @@
-"""The state of a loader, between its iterators: kept by ``DataLoader`` in what its iterators share."""
+"""The state of a loader between its iterators."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ftloader import fork
+from ftloader.protocols import is_iterable
 from ftloader.state import samplers
 from ftloader.state.format import (
     NOTHING,
@@ -14,7 +15,6 @@ from ftloader.state.format import (
     check_fit,
     dataset_state,
     describe_loader,
-    is_iterable,
     lives_on,
     make_state,
     parse,
@@ -26,14 +26,14 @@ from ftloader.state.samplers import OwnGenerators
 
 
 class StateStore:
-    """What was loaded and not yet used, or the progress of the latest iterator.
+    """Holder of the state that was loaded and not yet used, or of the progress of the latest iterator.
 
-    It does not refer to the iterator, so one that is dropped is collected as ever. Copies and pickles of a loader get
-    what was loaded, not the progress.
+    It does not refer to the iterator, so a dropped iterator is collected at once. Copies and pickles of a loader get
+    the loaded state, not the progress.
 
-    ``_now`` is replaced in one step. ``_starting`` is held while an epoch starts (``iter(sampler)`` included, hence
-    reentrant) and while a state between two epochs is made, since both concern the generators that the epoch is about
-    to draw from.
+    ``_now`` is replaced in one step. The lock ``_starting`` is held while an epoch starts (``iter(sampler)`` included,
+    hence reentrant) and while a state between two epochs is made. Both use the generators that the epoch is about to
+    draw from.
     """
 
     def __init__(self, loaded: tuple[Mapping[str, Any], SavedState] | None = None) -> None:
@@ -47,29 +47,29 @@ class StateStore:
 
     @contextmanager
     def starting(self) -> Iterator[SavedState]:
-        """The block starts an epoch from what was loaded, or ``NOTHING``, and ends in ``began``."""
+        """Give the block the loaded state, or ``NOTHING``. The block starts an epoch and must call ``began()``."""
         with self._starting:
             loaded = self._now[0]
             yield NOTHING if loaded is None else loaded[1]
 
     @property
     def latest(self) -> EpochProgress | None:
-        """The progress of the latest epoch, unless a state was loaded since."""
+        """The progress of the latest epoch; None if a state was loaded since."""
         return self._now[1]
 
     def began(self, progress: EpochProgress) -> None:
-        """The latest epoch is that of *progress*. What was loaded has been used."""
+        """Make *progress* that of the latest epoch. The loaded state has been used."""
         self._now = None, progress
 
     # For the loader
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the next iterator goes on from a state."""
+        """True if the next iterator continues from a loaded state."""
         return self._now[0] is not None
 
     def load(self, state: Mapping[str, Any], loader: Any) -> None:
-        """Checks *state* and keeps it for the next iterator. Raises ``ValueError``, and then nothing has changed."""
+        """Check *state* and keep it for the next iterator. If it raises ``ValueError``, nothing has changed."""
         if state == {}:
             self._now = None, None
             return
@@ -82,7 +82,7 @@ class StateStore:
         OwnGenerators(loader).load(resume.generators or {})
         self._now = (copy.deepcopy(dict(state)), resume), None
         if not resume.mid_epoch:
-            # Here, so that the caller may set another epoch for the pass that comes.
+            # Not later, so that the program may set another epoch before the next pass.
             if not is_iterable(loader):
                 samplers.set_epochs(loader._index_sampler, resume.order["epochs"], distributed=False)
             elif loader.num_workers == 0 and resume.workers is not None:
@@ -93,10 +93,10 @@ class StateStore:
                 load_iterable(loader.dataset, resume.dataset)
 
     def state(self, loader: Any) -> dict[str, Any]:
-        """The state of *loader*."""
+        """Return the state of *loader*."""
         loaded, progress = self._now
         if loaded is not None or progress is None or progress.finished:
-            with self._starting:  # and look again: an epoch may have started meanwhile
+            with self._starting:  # and look again: an epoch may have started in between
                 loaded, progress = self._now
                 if loaded is not None:
                     saved, resume = loaded
@@ -111,16 +111,16 @@ class StateStore:
             own = copy.deepcopy(own) if type(own) is FailedState else own  # or an error
             if state["datasets"] is None:
                 state["dataset"] = own
-            else:  # of a worker that has not said anything yet, its copy is as the loader's is
+            else:  # before a worker's first message its copy is like the loader's dataset
                 state["datasets"] = [own if given is None else given for given in state["datasets"]]
         return state
 
 
 def load_iterable(dataset: Any, state: Any) -> bool:
-    """Loads the state of a loader's own iterable-style dataset.
+    """Load *state* into a loader's own iterable-style dataset. Return False if the dataset is in that state already.
 
-    Not if the dataset is in it already, and then False: that of a dataset fresh or between two passes, once loaded, may
-    stand for a pass that has begun.
+    Then nothing is loaded: loading the state of a fresh dataset, or of one between two passes, may put it into a pass
+    that has begun.
     """
     if same(dataset.state_dict(), state):
         return False
@@ -129,6 +129,7 @@ def load_iterable(dataset: Any, state: Any) -> bool:
 
 
 def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, Any]:
+    """Return the state before the first epoch (*progress* is None) or after the one of *progress*."""
     index_sampler = samplers.sampler_of(loader)
     parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}
     if progress is not None and loader.persistent_workers:
@@ -146,10 +147,11 @@ def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, An
         parts["dataset"] = dataset_state(loader.dataset)
     parts["order"] = {"generators": {}, "epochs": samplers.epochs(index_sampler)}
     state = make_state(describe_loader(loader), generators=OwnGenerators(loader).save(), **parts)
-    return copy.deepcopy(state)  # of the progress, which its next epoch goes on from
+    return copy.deepcopy(state)  # parts belong to the progress, which the next epoch uses
 
 
 def _check_samplers(resume: SavedState, loader: Any) -> None:
+    """Raise ``ValueError`` if the loader's samplers cannot continue from the state."""
     index_sampler, order = samplers.sampler_of(loader), resume.order
     for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
         OwnGenerators(loader).at(saved)  # or an error

@@ -27,21 +27,22 @@ from ftloader import fork
 from ftloader.diagnosis.call_site import warn_user
 
 JOIN_LIMIT = 5.0
-"""Seconds to wait for workers that were told to end, the time torch grants its worker processes. A worker only needs
-longer if a single sample does. Read at each wait."""
+"""Seconds to wait for workers that were told to end, as torch gives its worker processes.
+
+A worker needs longer only if a single sample does. Read at each wait."""
 
 
 class WorkerThread(threading.Thread):
-    """A thread that the exit of the interpreter waits for: here, with a limit.
+    """Thread that the interpreter's exit waits for, with a limit.
 
-    Python itself waits for a thread without a limit (``daemon=False``) or not at all. So it is started as a daemon
-    thread, and is none to those that ask afterwards: a thread that user code starts in it is no daemon thread either.
+    Python itself waits for a thread without a limit (``daemon=False``) or not at all. So this thread starts as a daemon
+    thread and ceases to be one as soon as it runs: a thread that user-supplied code starts in it is no daemon either.
     """
 
     pid = None
-    """What asks for a worker's process must not find one: killing it would kill the program."""
+    """None for code that looks for a worker's process: killing that one would kill the program."""
     abandoned = False
-    """Whether the exit has waited for it in vain."""
+    """True once the exit has waited for the thread in vain."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments, daemon=True)
@@ -55,8 +56,10 @@ class WorkerThread(threading.Thread):
 
 
 def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:
-    """Waits for *threads* to end, up to *limit* seconds in all. Returns those that have not, but for the calling
-    thread, which cannot wait for itself, and those not started."""
+    """Wait for *threads* to end, up to *limit* seconds in all. Return those that have not ended.
+
+    Threads that were not started, and the calling thread, which cannot wait for itself, are left out.
+    """
     deadline = time.monotonic() + limit
     started = [thread for thread in threads if thread.ident not in (None, threading.get_ident())]
     for thread in started:
@@ -65,7 +68,7 @@ def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threadin
 
 
 def report_stuck(threads: list[threading.Thread], limit: float, consequence: str) -> None:
-    """A ``RuntimeWarning`` that *threads* did not end within *limit* seconds, with the stack of each."""
+    """Warn (``RuntimeWarning``) that *threads* did not end within *limit* seconds, with the stack of each."""
     warn_user(
         f"{', '.join(thread.name for thread in threads)} did not end within {limit:.3g} s of being told to: a call "
         "into the dataset, collate_fn, worker_init_fn or a cache's source has not returned, or the machine gives it no "
@@ -76,8 +79,11 @@ def report_stuck(threads: list[threading.Thread], limit: float, consequence: str
 
 
 def _stacks(threads: list[threading.Thread]) -> str:
-    """The stacks of running threads as text: by ``faulthandler``, which stops all threads while it reads (CPython issue
-    128400). Walking the frames of a running thread is not safe without the GIL."""
+    """Return the stacks of running threads as text.
+
+    ``faulthandler`` stops all threads while it reads the stacks (CPython issue 128400). Walking the frames of a running
+    thread is not safe without the GIL.
+    """
     try:
         # A file, since faulthandler writes to a descriptor; it names 100 threads at most.
         with tempfile.TemporaryFile("w+", errors="replace") as file:
@@ -86,8 +92,8 @@ def _stacks(threads: list[threading.Thread]) -> str:
             stacks = dict(re.findall(r"hread (0x\w+).*\n((?: .*\n)*)", file.read()))
     except OSError as error:
         return f"(stacks not available: {error})\n"
-    # With the system's id, which tells apart equally named workers of several loaders; without the first four frames
-    # (threading's and WorkerThread's), which all have.
+    # The system's thread id tells equally named workers of several loaders apart. The first four frames (threading's,
+    # WorkerThread's) are the same in all threads and left out.
     return "\n".join(
         f"{thread.name} (thread {thread.native_id}, most recent call first):\n"
         + ("".join(stacks.get(f"0x{thread.ident:016x}", "").splitlines(True)[:-4]) or "  (not available)\n")
@@ -141,7 +147,7 @@ def _end_last() -> None:
 
 
 def _end(pools: list[ThreadGroup]) -> None:
-    """Ends *pools*, and waits for all workers that were told to end, now or before."""
+    """Stop *pools*, and wait for all workers that were told to end, now or before."""
     for pool in pools:
         pool.stop()
     going_on = {thread for pool in list(_live) for thread in pool.threads}
@@ -159,14 +165,16 @@ def _end(pools: list[ThreadGroup]) -> None:
         return
     try:
         report_stuck(stuck, limit, "The interpreter exits without waiting any longer.")
-    except Exception as error:  # where warnings are errors the warning itself: nothing must stop the exit
+    except Exception as error:  # the warning itself, where warnings are errors: nothing must stop the exit
         with contextlib.suppress(Exception):  # stderr may be closed
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
 
 
 class _EndOfThread:
-    """Kept in the local storage of the thread that forked, so that it dies with it. If it ends in the child as threads
-    do, no exit hook runs, and the process lives for as long as any worker."""
+    """Finalizer in the local storage of the thread that forked, which runs when that thread ends in the child.
+
+    No exit hook runs at the end of such a thread, and without this the process would live for as long as any worker.
+    """
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down
@@ -177,8 +185,8 @@ class _EndOfThread:
 _local = threading.local()
 
 
-def _begin_anew_in_child() -> None:
-    """Only the forking thread exists in the child, and it is the main thread there."""
+def _forget_in_child() -> None:
+    """Forget the parent's threads. Only the forking thread exists in the child, as its main thread."""
     global _live, _closed, _local
     _live, _closed = set(), False
     _local = threading.local()
@@ -193,4 +201,4 @@ threading._register_atexit(_end_first)  # type: ignore[attr-defined]  # not publ
 _register_last_step()
 # A child of multiprocessing forgets the functions that its parent registered.
 multiprocessing.util.register_after_fork(_register_last_step, _register_last_step)
-fork.call_in_child(_begin_anew_in_child)
+fork.call_in_child(_forget_in_child)

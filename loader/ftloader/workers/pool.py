@@ -1,11 +1,11 @@
 """The life of one iterator's worker threads: started, told to end, waited for; and in a forked child.
 
-A pool refers to threads and queues of tasks only, never to the iterator or (between tasks) to anything of the user's:
-so a dropped iterator is collected, and its finalizer, which holds the pool, ends the threads. The queue of results is
-the iterator's, and everybody else refers to it weakly, since an exception in it may lead back to the iterator.
+A pool refers to threads and queues of tasks only, never to the iterator or (between tasks) to user-supplied objects.
+So a dropped iterator is collected, and its finalizer, which holds the pool, ends the threads. The iterator owns the
+queue of results. All others refer to the queue weakly, since an exception in it may lead back to the iterator.
 
-In a forked child the queues are not touched. Without the GIL each has a lock of the interpreter's, which a thread that
-waited for it may have been handed, but not yet woken with, when the fork came: it then stays locked for ever.
+In a forked child the queues are not touched. Without the GIL each queue has a lock of the interpreter. A waiting thread
+may have been given that lock, but not yet be awake, at the moment of the fork: then it stays locked forever.
 """
 
 import os
@@ -26,12 +26,12 @@ from ftloader.workers.thread import WorkerContext, run_worker, send
 class WorkerPool:
     """``len(contexts)`` worker threads, from ``start()`` on.
 
-    With *private_queues* each worker has its own queue of tasks (iterable-style: a task is for a certain worker); else
-    all take from one (map-style: whoever is free). What they have to say they put into *results*, for as long as that
-    exists.
+    With *private_queues* each worker has its own queue of tasks (iterable-style: a task is for one certain worker).
+    Else all workers share one queue (map-style: the next free worker takes the task). Workers put their messages into
+    *results* for as long as that queue exists.
 
-    ``_told_to_end`` goes from False to True once; ``epoch`` and ``consumer`` are replaced by the consumer only. All are
-    read without a lock; every reader copes with a value that is a moment old.
+    ``_told_to_end`` changes from False to True once. Only the consumer replaces ``epoch`` and ``consumer``. All three
+    are read without a lock: every reader copes with a value that is a moment old.
     """
 
     def __init__(self, contexts: tuple[WorkerContext, ...], private_queues: bool, results: SimpleQueue) -> None:
@@ -52,8 +52,11 @@ class WorkerPool:
         )
 
     def start(self) -> None:
-        """Starts the threads, once. Raises ``RuntimeError`` if the system refuses a thread, or nobody would end it any
-        more; none is left then."""
+        """Start the threads, once.
+
+        Raises:
+            RuntimeError: if the system refuses a thread, or it is too late to end one. No thread is left then.
+        """
         fork.renewed(self)
         program_exit.register(self)
         try:
@@ -72,7 +75,7 @@ class WorkerPool:
             raise
 
     def wait_until_started(self) -> None:
-        """Waits until all workers have run ``worker_init_fn``, and warns if some have not in time."""
+        """Wait until all workers have run ``worker_init_fn``; warn if some have not in time."""
         limit = program_exit.JOIN_LIMIT
         deadline = time.monotonic() + limit
         for waiting in range(len(self.threads), 0, -1):
@@ -87,39 +90,41 @@ class WorkerPool:
                 return
 
     def used_by_this_thread(self) -> None:
-        """The calling thread asks for batches."""
+        """Note that the calling thread consumes the batches."""
         self.consumer = weakref.ref(threading.current_thread())
 
     def outlives_main_thread(self) -> bool:
-        """Whether the consumer is a thread that the interpreter waits for, and runs."""
+        """Return True if the consumer is a running thread that the interpreter waits for at exit."""
         thread = self.consumer()
         is_main = thread is None or thread is threading.main_thread()
         return not is_main and not thread.daemon and thread.is_alive()  # type: ignore[union-attr]
 
     @property
     def orphaned(self) -> bool:
-        """Whether this is a forked child, in which the threads do not exist. Asked of the system, since finalizers run
-        in the child before any function that could note it."""
+        """True in a forked child, where the threads do not exist.
+
+        The process id tells, since finalizers run in the child before any function that could note the fork.
+        """
         return os.getpid() != self._process
 
     @property
     def stopped(self) -> bool:
-        """Whether the workers have been told to end, or are in another process."""
+        """True if the workers have been told to end, or are in another process."""
         return self._told_to_end or self.orphaned
 
     def put(self, task: Task, worker_id: int | None = None) -> None:
-        """Queues *task* for worker *worker_id*, or for whichever is free if None."""
+        """Queue *task* for worker *worker_id*, or for the next free worker if None."""
         self._tasks[worker_id or 0].put(task)
 
     def begin_epoch(self, epoch: Epoch) -> None:
-        """What is left of the previous epoch is no longer worked on."""
+        """Cancel the rest of the previous epoch and make *epoch* the current one."""
         self.epoch.cancelled = True
         self.epoch = epoch
-        if self.stopped:  # by another thread meanwhile, which may have seen the old epoch
+        if self.stopped:  # by another thread, which may have cancelled only the old epoch
             epoch.cancelled = True
 
     def wake(self) -> None:
-        """Lets every waiting worker run for a moment.
+        """Let every waiting worker run for a moment.
 
         In a free-threaded build an object that another thread drops is freed when the thread that created it next runs
         Python code, or by a garbage collection (biased reference counting, PEP 703). Without this, the last batches of
@@ -128,15 +133,15 @@ class WorkerPool:
         self._tell(Order.LOOK_UP)
 
     def _tell(self, order: Order) -> None:
-        """Once to each worker: in a common queue nobody takes a second ``END``."""
+        """Send one message to each worker. In a common queue no worker takes a second ``END``."""
         for tasks in self._tasks:
             for _ in range(len(self.threads) // len(self._tasks)):
                 tasks.put(order)
 
     def stop(self) -> None:
-        """Tells every worker to end after the sample in hand. Returns at once.
+        """Tell every worker to end after its current sample. Return at once.
 
-        May be called repeatedly and from anywhere, also from a finalizer in the midst of another call on the same
+        May be called repeatedly and from any thread, also from a finalizer that interrupts another call on the same
         queues: ``SimpleQueue.put`` is documented as reentrant for this.
         """
         self._told_to_end = True
@@ -148,7 +153,7 @@ class WorkerPool:
         send(self._results, None)  # wakes a consumer that waits in another thread
 
     def join(self) -> None:
-        """Waits for the workers to end, after ``stop()``; a ``RuntimeWarning`` names those that have not."""
+        """Wait for the workers to end, after ``stop()``. A ``RuntimeWarning`` names workers that have not ended."""
         if self.orphaned:
             return
         limit = program_exit.JOIN_LIMIT
@@ -157,24 +162,29 @@ class WorkerPool:
             program_exit.report_stuck(stuck, limit, future)
 
     def dispose(self) -> None:
-        """For the finalizer of the iterator: ``stop()``, again if it was interrupted, and ``join()`` where that is
-        safe. Whoever has stopped the pool before has waited, or must not be held up (an interruption)."""
+        """Stop the workers for the iterator's finalizer, and wait for them where that is safe.
+
+        No wait if the pool was stopped before: that caller has waited, or must not be held up (an interruption).
+        """
         wait = not self.stopped and self.may_wait()
         self.stop()
         if wait:
             self.join()
 
     def may_wait(self) -> bool:
-        """Whether a finalizer may wait for the workers: only in the thread that used the iterator (any other was merely
-        hit by the garbage collection, and somebody may wait for it in turn), and not with a lock in hand that a thread
-        needs for its first and last steps, or a fork."""
+        """Return True if a finalizer may wait for the workers in this thread.
+
+        Only the thread that used the iterator may wait. Any other thread runs the finalizer by chance, in a garbage
+        collection, and a worker may be waiting for it. Nor may a thread wait that holds a lock which threads need for
+        their first and last steps, or which a fork needs.
+        """
         thread = self.consumer()
-        # Neither name is public. Before and after its own steps the module does not know a thread.
+        # Neither name is public. The module does not know a thread before its first and after its last step.
         lock, threads = threading._active_limbo_lock, threading._active  # type: ignore[attr-defined]
         is_this_thread = thread is not None and threads.get(threading.get_ident()) is thread
         return is_this_thread and not lock._is_owned() and not fork.registering._is_owned()  # type: ignore[attr-defined]
 
     def _at_fork_reinit(self) -> None:
-        # The threads do not exist in this child, and are never waited for. But for one, if it was
-        # a worker that forked. Should the user's code return to it, it finds its epoch cancelled.
+        # The threads do not exist in this child and are never waited for. The one exception is a worker that forked: if
+        # user-supplied code returns to it, it finds its epoch cancelled.
         self.epoch.cancelled = True

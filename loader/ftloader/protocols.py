@@ -1,0 +1,57 @@
+"""Abilities of user-supplied datasets and samplers, found out by looking at their methods."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from torch.utils.data import StackDataset, Subset
+
+from ftloader.compat.torch_private import DatasetKind
+
+
+def is_iterable(loader: Any) -> bool:
+    """Return True if *loader* has an iterable-style dataset."""
+    return loader._dataset_kind == DatasetKind.Iterable
+
+
+def is_stateful(value: Any) -> bool:
+    """Return True if *value* has a state to save: ``state_dict()`` without arguments and ``load_state_dict``.
+
+    Some datasets have methods of these names that need other arguments (MosaicML streaming, litdata).
+    """
+    save = getattr(value, "state_dict", None)
+    if not callable(save) or not callable(getattr(value, "load_state_dict", None)):
+        return False
+    try:
+        inspect.signature(save).bind()
+    except TypeError:
+        return False
+    except ValueError:  # written in C, and without a signature
+        pass
+    return True
+
+
+def has_getitems(dataset: Any) -> bool:
+    """Return True if a map-style dataset loads batches at once. As in torch, ``__getitems__ = None`` switches that off.
+
+    torch's own wrappers have ``__getitems__`` only to pass it on. They load batches at once if a wrapped dataset does.
+    A subclass that overrides ``__getitem__`` alone is asked for batches, as in torch, which ignores the override.
+    """
+    if not getattr(dataset, "__getitems__", None):
+        return False
+    own: Any = type(dataset)
+    for wrapper, wrapped in _WRAPPERS.items():
+        if (
+            issubclass(own, wrapper)
+            and "__getitems__" not in vars(dataset)
+            and own.__getitems__ is wrapper.__getitems__
+            and own.__getitem__ is wrapper.__getitem__
+        ):
+            return any(map(has_getitems, wrapped(dataset)))
+    return True
+
+
+_WRAPPERS: Final[dict[Any, Callable[[Any], Iterable]]] = {
+    Subset: lambda dataset: [dataset.dataset],  # random_split's too
+    StackDataset: lambda dataset: dataset.datasets.values() if isinstance(dataset.datasets, dict) else dataset.datasets,
+}
