@@ -1,4 +1,4 @@
-"""The checkout that the tests belong to, and what a child process needs to import its packages."""
+"""Paths of the checkout that the tests belong to."""
 
 import os
 import re
@@ -10,12 +10,12 @@ SOURCES = tuple(str(CHECKOUT / folder) for folder in ("loader", "bench", "safety
 
 
 def importable(*more: object) -> str:
-    """PYTHONPATH for a child process: the packages, the folders `more`, and what is on it already."""
+    """Return PYTHONPATH for a child process: the packages, the folders *more*, and its present value."""
     return os.pathsep.join([*SOURCES, *map(str, more), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def locked(name: str) -> str:
-    """The version that docker/requirements.lock has of a package."""
+    """Return the version of a package in docker/requirements.lock."""
     lock = (CHECKOUT / "docker" / "requirements.lock").read_text()
     (version,) = re.findall(rf"^{re.escape(name)}==([^ ]+)", lock, re.MULTILINE)
     return version

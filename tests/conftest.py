@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Options and fixtures of all tests."""
 
 import gc
 import os
@@ -31,10 +31,10 @@ def pytest_addoption(parser):
     group.addoption("--long", action="store_true", help="run the tests that are marked long, too")
     group.addoption("--quick", action="store_true", help="leave out tests that are marked slow or that start programs")
     group.addoption("--minutes", type=float, help="tests/stress: minutes for all scenarios together (a soak)")
-    group.addoption("--seed", type=int, default=0, help="tests/stress: what the random choices begin with")
+    group.addoption("--seed", type=int, default=0, help="tests/stress: seed of the random choices")
     group.addoption("--stress-report", metavar="FILE", help="tests/stress: write what each scenario did, as JSON")
     group.addoption("--iterators", type=int, default=300, help="tests/soak: iterators to make and abandon")
-    group.addoption("--soak-seed", type=int, default=0, help="tests/soak: what the random choices begin with")
+    group.addoption("--soak-seed", type=int, default=0, help="tests/soak: seed of the random choices")
 
 
 # Fixtures that start a program, which imports torch for seconds.
@@ -66,13 +66,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
-# What the runner of the tests set for its own twin, and what would choose other twins.
+# Variables that the runner of the tests sets for its own twin, and those that would choose other twins.
 _OWN = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE")
 
 
 @pytest.fixture(scope="session")
 def shell_environment():
-    """The variables of a user's shell: outside the environment that runs the tests."""
+    """Return the variables of a user's shell, without those of the environment that runs the tests."""
     variables = {name: value for name, value in os.environ.items() if name not in _OWN}
     own = str(Path(sys.prefix) / "bin")
     variables["PATH"] = os.pathsep.join(part for part in variables["PATH"].split(os.pathsep) if part != own)
@@ -81,7 +81,7 @@ def shell_environment():
 
 @pytest.fixture
 def no_worker_thread_left():
-    """Whatever a test does, the loader's worker threads are gone afterwards."""
+    """Check after the test that no worker thread of the loader is left."""
     yield
     # More than one collection, since a worker refers to the dataset (and through it, maybe, to the
     # iterator) until it has finished the sample in hand.

@@ -9,8 +9,9 @@ from typing import Any
 
 @contextlib.contextmanager
 def interrupted_at(line: int, function: Callable) -> Iterator[None]:
-    """Raises ``KeyboardInterrupt`` where *function*, called in this block and thread, comes to a line for so many-th
-    time, counted from 1; nothing if it has fewer."""
+    """Raise ``KeyboardInterrupt`` at the *line*-th line, from 1, that *function* runs in this block and thread.
+
+    Do nothing if it runs fewer lines."""
     left = line
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

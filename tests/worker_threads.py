@@ -1,11 +1,11 @@
-"""The loader's worker threads of this process, which tests look for by their name."""
+"""Worker threads of the loader in this process, found by their names."""
 
 import threading
 
 PREFIX = "loader-worker"
-"""What the name of each begins with; "-0", "-1", ... follows. Users see it too: in stack dumps and warnings."""
+"""Prefix of their names, before "-0", "-1", ... Users see it in stack dumps and warnings."""
 
 
 def worker_threads() -> list[threading.Thread]:
-    """Those that run, of all iterators."""
+    """Return the running worker threads of all iterators."""
     return [thread for thread in threading.enumerate() if thread.name.startswith(PREFIX)]

@@ -1,4 +1,4 @@
-"""What the conformance tests share: the worker methods, torch's own loader as the reference, comparing."""
+"""Fixtures of the conformance tests: kinds of workers, and comparison with torch's own loader."""
 
 import collections.abc
 
@@ -9,10 +9,10 @@ import torch.utils.data
 
 from ftloader import DataLoader
 from ftloader.batch import layout
+from ftloader.workers import exit as program_exit
+from tests.outcomes import outcomes
 
 # A machine that stands still for some seconds is no failure.
-from ftloader.workers import exit as program_exit
-
 program_exit.JOIN_LIMIT = 60.0
 
 PROCESSES = pytest.mark.thread_unsafe(reason="forks, which must not happen while other threads run tests")
@@ -29,25 +29,25 @@ PROCESS = {"num_workers": 2, "worker_method": "process"}
     ]
 )
 def workers(request) -> dict:
-    """Arguments of DataLoader for no workers, worker threads, worker processes in turn."""
+    """Return arguments of DataLoader: no workers, worker threads, worker processes in turn."""
     return dict(request.param)
 
 
 @pytest.fixture(params=[pytest.param(SERIAL, id="serial"), pytest.param(THREADS, id="thread")])
 def light_workers(request) -> dict:
-    """As ``workers``, for tests with so many cases that starting processes for each would take too long."""
+    """As ``workers`` without processes, for tests with many cases."""
     return dict(request.param)
 
 
 @pytest.fixture(params=[pytest.param(THREADS, id="thread"), pytest.param(PROCESS, id="process", marks=PROCESSES)])
 def real_workers(request) -> dict:
-    """As ``workers``, for tests of what only exists where there are workers."""
+    """As ``workers``, with at least one worker."""
     return dict(request.param)
 
 
 @pytest.fixture(autouse=True)
 def _no_worker_thread_left(no_worker_thread_left):
-    """For every conformance test."""
+    """Use the fixture of tests/conftest.py for every conformance test."""
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -60,7 +60,7 @@ def small_arrays_have_slots():
 
 
 def assert_same(ours, torchs, where="batch"):
-    """Equal in type, structure, dtype, layout, strides and every bit that a consumer can see."""
+    """Check that both are equal in type, structure, dtype, layout, strides and every visible bit."""
     assert type(ours) is type(torchs), f"{where}: {type(ours)} is not {type(torchs)}"
     if isinstance(torchs, torch.Tensor) and torchs.is_nested:
         assert_same(ours.unbind(), torchs.unbind(), where)
@@ -89,21 +89,8 @@ def assert_same(ours, torchs, where="batch"):
         assert ours == torchs or (ours != ours and torchs != torchs), f"{where}: {ours!r} is not {torchs!r}"
 
 
-def outcomes(iterable) -> list:
-    """Everything that an iterator gives until its end: batches, and the exceptions between them."""
-    iterator, found = iter(iterable), []
-    while True:
-        try:
-            found.append(next(iterator))
-        except StopIteration:
-            return found
-        except Exception as error:
-            found.append(error)
-            assert len(found) < 10_000, "an iterator that raises for ever"
-
-
 def assert_same_outcomes(ours: list, torchs: list):
-    """Batch for batch the same, error for error the same type and message.
+    """Check that all batches are the same, and all errors the same in type and message.
 
     Worker processes put the worker's traceback around the message, as torch's own do.
     """
@@ -128,8 +115,9 @@ def outcomes_fixture():
 
 @pytest.fixture(scope="session")
 def assert_like_torch():
-    """``assert_like_torch(dataset, workers, **arguments)``: an epoch of ours gives what torch's serial loader
-    gives, error for error and batch for batch. ``dataset`` may be a function that makes one."""
+    """Return ``assert_like_torch(dataset, workers, **arguments)``, which compares an epoch with torch's serial loader.
+
+    *dataset* may be a function that makes one."""
 
     def check(dataset, workers, **arguments):
         make = dataset if callable(dataset) else lambda: dataset

@@ -1,4 +1,4 @@
-"""What torch's class and ours must have in common without anybody asking: the same program with both."""
+"""Properties that torch's class and ours share without being asked: the same program with both."""
 
 import contextvars
 import decimal
@@ -14,9 +14,11 @@ import pytest
 import torch
 import torch.utils.data as torch_data
 from torch.utils._pytree import tree_leaves
-from torch.utils.data import ChainDataset, Dataset, IterableDataset, StackDataset, Subset, get_worker_info, random_split
+from torch.utils.data import ChainDataset, IterableDataset, StackDataset, Subset, get_worker_info, random_split
 
 from ftloader import DataLoader, sample_rng
+from tests.datasets import Rows
+from tests.in_threads import in_threads
 from tests.worker_threads import worker_threads
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and sets modes of the thread")
@@ -32,20 +34,13 @@ def loader_class(request):
     return CLASSES[request.param]
 
 
-class Numbers(Dataset):
-    def __init__(self, size=32):
-        self.size = size
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, index):
-        if index == 5:
-            raise ValueError("bad sample")
-        return torch.tensor([index])
+def number(index):
+    if index == 5:
+        raise ValueError("bad sample")
+    return torch.tensor([index])
 
 
-class Batches(Numbers):
+class NegativeBatches(Rows):
     def __getitems__(self, indices):
         return [torch.tensor([-i]) for i in indices]
 
@@ -60,37 +55,31 @@ def wrapped(dataset):
     }
 
 
-@pytest.mark.parametrize("name", wrapped(Numbers()))
+@pytest.mark.parametrize("name", wrapped(Rows(32, number)))
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchs_wrappers_skip_one_sample_not_its_batch(name, workers):
-    loader = DataLoader(wrapped(Numbers())[name], 16, num_workers=workers, worker_method="thread", on_error="skip")
+    loader = DataLoader(
+        wrapped(Rows(32, number))[name], 16, num_workers=workers, worker_method="thread", on_error="skip"
+    )
     with pytest.warns(UserWarning, match="left out|skipped"):
         batches = list(loader)
     sizes = [len(tree_leaves(batch)[0]) for batch in batches]
     assert sum(sizes) == 31 and loader.skipped.count == 1
 
 
-@pytest.mark.parametrize("name", wrapped(Batches()))
+@pytest.mark.parametrize("name", wrapped(NegativeBatches(32, number)))
 def test_torchs_wrappers_ask_for_batches_what_loads_batches(name, loader_class):
-    loader = loader_class(wrapped(Batches())[name], 8, num_workers=2)
+    loader = loader_class(wrapped(NegativeBatches(32, number))[name], 8, num_workers=2)
     for batch in loader:
         while not isinstance(batch, torch.Tensor):
             batch = batch["x"] if isinstance(batch, dict) else batch[0]
         assert (batch <= 0).all()
 
 
-class Drawing(Dataset):
-    def __len__(self):
-        return 24
-
-    def __getitem__(self, index):
-        return sample_rng().python.random()
-
-
 def test_sample_rng_of_a_subset_does_not_depend_on_the_batch_size():
     def draws(batch_size):
         loader = DataLoader(
-            Subset(Drawing(), range(24)),
+            Subset(Rows(24, lambda index: sample_rng().python.random()), range(24)),
             batch_size,
             num_workers=2,
             worker_method="thread",
@@ -108,25 +97,16 @@ class OverridesGetitem(Subset):
 
 def test_a_subset_with_an_own_getitem_is_read_as_torch_reads_it(loader_class):
     try:
-        subset = OverridesGetitem(Numbers(4), range(4))
+        subset = OverridesGetitem(Rows(4, number), range(4))
     except NotImplementedError as error:
         pytest.skip(f"this torch refuses such a subset: {error}")
     loader = loader_class(subset, 4, num_workers=2)
     assert next(iter(loader)).flatten().tolist() == [0, 1, 2, 3]
 
 
-class Large(Dataset):
-    """Samples that go into slots."""
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        return np.full((64, 1024), index, np.float32)
-
-
 def test_a_default_device_set_while_batches_come(loader_class):
-    iterator = iter(loader_class(Large(), 4, num_workers=2))
+    large = Rows(8, lambda index: np.full((64, 1024), index, np.float32))  # samples that go into slots
+    iterator = iter(loader_class(large, 4, num_workers=2))
     with torch.device("meta"):
         batches = list(iterator)
     assert [batch.device.type for batch in batches] == ["cpu", "cpu"]
@@ -137,33 +117,32 @@ LIMIT = contextvars.ContextVar("limit", default=0)
 PARAMETER = torch.nn.Parameter(torch.ones(1))
 
 
-class Modes(Dataset):
-    def __len__(self):
-        return 4
+def modes_of_a_worker(index):
+    with warnings.catch_warnings(record=True):
+        raised = 0
+        try:
+            np.ones(1) / np.zeros(1)
+        except FloatingPointError:
+            raised = 1
+    made = PARAMETER * 2
+    return [raised, LIMIT.get(), int(made.requires_grad), int(torch.is_autocast_enabled("cpu"))]
 
-    def __getitem__(self, index):
-        with warnings.catch_warnings(record=True):
-            raised = 0
-            try:
-                np.ones(1) / np.zeros(1)
-            except FloatingPointError:
-                raised = 1
-        made = PARAMETER * 2
-        return [raised, LIMIT.get(), int(made.requires_grad), int(torch.is_autocast_enabled("cpu"))]
+
+MODES = Rows(4, modes_of_a_worker)
 
 
 def modes(loader_class):
-    return torch.stack(next(iter(loader_class(Modes(), 4, num_workers=2))), dim=1).tolist()
+    return torch.stack(next(iter(loader_class(MODES, 4, num_workers=2))), dim=1).tolist()
 
 
-def test_workers_have_the_modes_of_who_makes_the_iterator(loader_class):
+def test_workers_have_the_modes_of_the_thread_that_makes_the_iterator(loader_class):
     assert modes(loader_class) == [[0, 0, 1, 0]] * 4
     token = LIMIT.set(7)
     try:
         with np.errstate(divide="raise"), torch.no_grad(), torch.autocast("cpu"):
             assert modes(loader_class) == [[1, 7, 0, 1]] * 4
         with torch.inference_mode():
-            iterator = iter(loader_class(Modes(), 4, num_workers=2))
+            iterator = iter(loader_class(MODES, 4, num_workers=2))
         assert not next(iterator)[0].is_inference()
     finally:
         LIMIT.reset(token)
@@ -222,7 +201,7 @@ class Range(IterableDataset):
 
 
 def shard_the_members(worker_id):
-    """torch's documented way, for each of the datasets of a ChainDataset."""
+    """Shard each member of a ChainDataset, in the way that torch documents."""
     info = get_worker_info()
     for dataset in info.dataset.datasets:
         share = (dataset.end - dataset.start) // info.num_workers
@@ -241,7 +220,7 @@ class Epochs:
 
 
 class ShardList(IterableDataset):
-    """Counts its epochs in a member, as webdataset's shard lists do."""
+    """Stream that counts its epochs in a member, as webdataset's shard lists do."""
 
     def __init__(self):
         self.epochs = Epochs()
@@ -309,42 +288,32 @@ def test_worker_init_fn_does_not_seed_the_program(loader_class):
     assert len({tuple(order) for order, _, _ in found}) == len({beta for _, beta, _ in found}) == 4
 
 
-class Seed(Dataset):
-    def __len__(self):
-        return 2
-
-    def __getitem__(self, index):
-        return torch.tensor(torch.initial_seed() - get_worker_info().seed)
+def initial_seed(index):
+    return torch.tensor(torch.initial_seed() - get_worker_info().seed)
 
 
 def test_the_initial_seed_of_a_worker_is_its_own(loader_class):
     before = torch.initial_seed()
-    assert torch.cat(list(loader_class(Seed(), num_workers=2))).tolist() == [0, 0]
+    assert torch.cat(list(loader_class(Rows(2, initial_seed), num_workers=2))).tolist() == [0, 0]
     assert torch.initial_seed() == before
 
 
-def test_iterators_made_by_two_threads_do_not_take_each_others_seeds_for_the_programs():
-    """With ours alone: torch's iterators of processes write the ids of their workers into one C++ map without a lock,
-    and two threads that do so without the GIL crash the interpreter, then or later."""
+def test_two_threads_making_iterators_do_not_seed_the_program():
+    """For ours alone: torch's process iterators write worker ids into one C++ map without a lock, and two threads
+    that do so without the GIL crash the interpreter."""
     np.random.seed(0)
     expected = np.random.random()
     np.random.seed(0)
-    barrier = threading.Barrier(2)
 
-    def work():
-        barrier.wait()
+    def work(_):
         for _ in range(5):
             list(CLASSES["ours"](range(4), num_workers=1, worker_init_fn=seed_as_torch_documents))
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, range(2))
     assert np.random.random() == expected
 
 
-def test_what_others_draw_meanwhile_does_not_come_again():
+def test_what_other_threads_draw_is_not_drawn_again():
     """Neither in a worker_init_fn that seeds nothing, nor where another loader draws from the global generators."""
     drawn, stop = [], threading.Event()
 
@@ -372,20 +341,16 @@ def test_what_others_draw_meanwhile_does_not_come_again():
 WEIGHT, INPUT = torch.nn.Parameter(torch.ones(1, 1)), torch.ones(1, 1)
 
 
-class UsesTheModel(Dataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        decimal.getcontext().prec = 5
-        return torch.nn.functional.linear(INPUT, WEIGHT).detach()
+def use_the_model(index):
+    decimal.getcontext().prec = 5
+    return torch.nn.functional.linear(INPUT, WEIGHT).detach()
 
 
 def test_what_samples_leave_in_modes_does_not_reach_the_program(loader_class):
     with torch.no_grad():
         WEIGHT.fill_(1)
     with torch.autocast("cpu"):
-        iterator = iter(loader_class(UsesTheModel(), 2, num_workers=2))
+        iterator = iter(loader_class(Rows(4, use_the_model), 2, num_workers=2))
     list(iterator)
     with torch.no_grad():
         WEIGHT.fill_(3)
@@ -416,7 +381,7 @@ def test_a_context_variable_does_not_keep_a_loader_alive():
 
 
 class Peeked(IterableDataset):
-    """Opens what cannot be copied once it is iterated by the program itself."""
+    """Stream that cannot be copied any more once the program itself has iterated it."""
 
     file = None
 

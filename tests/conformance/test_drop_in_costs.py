@@ -1,6 +1,5 @@
-"""The same program with torch's class and with ours, where ours once cost more: what makes the time is counted."""
+"""The same program with torch's class and with ours, where ours once cost more: counts, not times."""
 
-import functools
 import itertools
 import logging
 import resource
@@ -13,18 +12,14 @@ import pytest
 import torch
 import torch.utils.data as torch_data
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import Dataset, Sampler
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 from ftloader import DataLoader
 from ftloader.batch import assembly, layout
 from ftloader.batch.slots import Slots
 from ftloader.workers.pool import WorkerPool
+from tests.datasets import Rows
 
-pytestmark = [
-    pytest.mark.thread_unsafe(reason="starts processes, and counts what the whole process does"),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
+pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and counts what the whole process does")
 
 
 @pytest.fixture(autouse=True)
@@ -50,19 +45,6 @@ def seeded(seed=1):
 each_of_ours = pytest.mark.parametrize("ours", [threads, DataLoader], ids=["thread", "auto"])
 
 
-class Rows(Dataset):
-    """``self[i] == make(i)``."""
-
-    def __init__(self, size, make):
-        self.size, self.make = size, make
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, index):
-        return self.make(index)
-
-
 # 4: several large arrays a sample
 
 each_number_of_leaves = pytest.mark.parametrize("leaves", [1, 2, 4, 8])
@@ -74,20 +56,9 @@ def images(leaves):
 
 
 @each_number_of_leaves
-def test_batches_of_several_large_arrays_stay_as_they_were(leaves, assert_same):
-    def program(loader_class):
-        loader = loader_class(images(leaves), 4, num_workers=2, shuffle=True, generator=seeded())
-        return [batch for _ in range(2) for batch in loader]
-
-    expected = program(torchs)
-    assert_same(program(threads), expected)
-    assert_same(program(DataLoader), expected)
-
-
-@each_number_of_leaves
 def test_the_memory_of_several_large_arrays_is_made_and_faulted_in_once(leaves, monkeypatch):
     def faults(loader_class, epochs):
-        """In each of so many epochs, with iterators of their own. A new thread may be given new memory by glibc."""
+        """Yield the page faults of each epoch, which has an iterator of its own. New threads may get new memory."""
         loader = loader_class(images(leaves), 4, num_workers=2)
         for _ in range(epochs):
             before = page_faults()
@@ -106,7 +77,7 @@ def test_the_memory_of_several_large_arrays_is_made_and_faulted_in_once(leaves, 
 
 
 def page_faults():
-    """Of this process and of its children that have ended."""
+    """Return the page faults of this process and of its children that have ended."""
     return sum(resource.getrusage(who).ru_minflt for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
@@ -130,7 +101,7 @@ def test_the_memory_of_shapes_that_do_not_come_any_more_is_given_back(loader_cla
 
 
 def bucketed(index):
-    """All samples of a batch of eight have one shape, and no two batches in a row the same."""
+    """Return a sample whose shape is that of its batch of eight, and differs from the previous batch's."""
     return {"image": torch.full((128, 128 + index // 8 % 7), index), "label": index}
 
 
@@ -152,7 +123,7 @@ def test_small_samples(kind, assert_same, monkeypatch):
     make, collate_fn = KINDS[kind]
 
     def program(loader_class):
-        """Of each of two epochs: the batches, how many of them had slots, how many slots were not used."""
+        """Yield for each of two epochs: the batches, the number with slots, the number of unused slots."""
         loader = loader_class(Rows(8 * BATCHES, make), 8, num_workers=2, collate_fn=collate_fn)
         for _ in range(2):
             opened.clear(), used.clear()
@@ -165,140 +136,6 @@ def test_small_samples(kind, assert_same, monkeypatch):
             assert in_vain <= 6  # those in the making when the first proved wrong
 
 
-# 6: who is asked for a state
-
-SIZE = 24
-
-
-class Asked:
-    """Counts how often it is asked for its state."""
-
-    asked = 0
-
-    def state_dict(self):
-        self.asked += 1
-        return {"passes": self.passes}
-
-    def load_state_dict(self, state):
-        self.passes = state["passes"]
-
-
-class Order(Asked, Sampler):
-    """Another one in each pass."""
-
-    passes = 0
-
-    def __len__(self):
-        return SIZE
-
-    def __iter__(self):
-        self.passes += 1
-        yield from np.random.default_rng(self.passes).permutation(SIZE).tolist()
-
-
-class Samples(Asked, Rows):
-    """Each says how often its worker's dataset has been asked."""
-
-    passes = 0
-
-    def __getitem__(self, index):
-        return index, self.asked
-
-
-def asking(loader_class):
-    sampler = Order()
-    return sampler, loader_class(Samples(SIZE, None), 2, sampler=sampler, num_workers=2)
-
-
-@each_of_ours
-def test_nobody_is_asked_for_a_state_that_nobody_wants(ours):
-    def program(loader_class):
-        sampler, loader = asking(loader_class)
-        batches = [batch for _ in range(3) for batch in loader]
-        asked = max(int(asked.max()) for _, asked in batches)
-        return [indices.tolist() for indices, _ in batches], sampler.asked, asked
-
-    order, sampler, dataset = program(ours)
-    expected, *never = program(torchs)
-    same, *each_batch = program(StatefulDataLoader)
-    assert order == expected == same
-    assert never == [0, 0] and sampler == 3 < each_batch[0] and dataset <= 1 < each_batch[1]
-    assert ours is DataLoader or dataset == 0
-
-
-def epoch_of(loader):
-    return [indices.tolist() for indices, _ in loader]
-
-
-@functools.cache
-def torchs_orders():
-    _, loader = asking(torchs)
-    return [epoch_of(loader) for _ in range(3)]
-
-
-@each_of_ours
-@pytest.mark.parametrize("handed_over", [0, 5, 12])
-def test_an_order_that_goes_on_is_torchs(ours, handed_over):
-    expected = torchs_orders()
-    sampler, loader = asking(ours)
-    assert epoch_of(loader) == expected[0]
-    iterator = iter(loader)
-    for indices in expected[1][:handed_over]:
-        assert next(iterator)[0].tolist() == indices
-        state = loader.state_dict()
-    state = loader.state_dict()
-    assert sampler.asked == 2
-    _, loader = asking(ours)
-    loader.load_state_dict(state)
-    assert [epoch_of(loader), epoch_of(loader)] == [expected[1][handed_over:], expected[2]]
-
-
-# 12: one generator for training and validation
-
-
-class Job:
-    """Trains and validates, both shuffled by one generator."""
-
-    def __init__(self, loader_class, seed):
-        generator = seeded(seed)
-        self.train, self.val = (
-            loader_class(range(size), 4, shuffle=True, num_workers=1, generator=generator) for size in (23, 9)
-        )
-
-    def epoch(self, which=slice(None)):
-        return [[batch.tolist() for batch in loader] for loader in (self.train, self.val)[which]]
-
-
-@functools.cache
-def torchs_job():
-    job = Job(torchs, 1)
-    return [job.epoch() for _ in range(4)]
-
-
-@each_of_ours
-@pytest.mark.parametrize("interrupted", ["train", "val"])
-def test_a_generator_that_two_loaders_share(ours, interrupted):
-    expected = torchs_job()
-    job = Job(ours, 1)
-    assert [job.epoch() for _ in range(4)] == expected
-
-    job = Job(ours, 1)
-    assert job.epoch() == expected[0]
-    if interrupted == "val":
-        assert [batch.tolist() for batch in job.train] == expected[1][0]
-    iterator = iter(getattr(job, interrupted))
-    next(iterator)
-    states = job.train.state_dict(), job.val.state_dict()
-
-    job = Job(ours, 2)
-    job.train.load_state_dict(states[0])
-    job.val.load_state_dict(states[1])
-    going_on = slice(["train", "val"].index(interrupted), None)
-    first, *rest = expected[1][going_on]
-    assert job.epoch(going_on) == [first[1:], *rest]
-    assert [job.epoch(), job.epoch()] == expected[2:]
-
-
 # 13: no workers, and many, for tiny samples
 
 
@@ -307,7 +144,7 @@ def test_without_workers_a_batch_costs_a_few_calls_more_and_a_sample_none(batch_
     size = 1024 if batch_size is None else 128 * batch_size
 
     def calls(loader_class):
-        """What an epoch gives, and the functions of Python's that it calls, which there are no more of by chance."""
+        """Return an epoch's batches, and the number of Python functions that it calls per batch."""
         count = itertools.count()
         tool, events = sys.monitoring.PROFILER_ID, sys.monitoring.events
         loader = loader_class(list(range(size)), batch_size, num_workers=0)
@@ -337,7 +174,7 @@ def test_many_workers_for_tiny_samples(assert_same, monkeypatch):
         return list(loader_class(range(16 * 1000), 16, num_workers=workers))
 
     assert_same(program(threads, 64), program(torchs, 2))  # in 64 processes all would wait for these to start
-    # Each of 16 workers is told of one of the first 128 batches. Once it is known what a sample takes, one is.
+    # At first 16 workers are asked to help with a batch. Once the time of a sample is known, one is.
     assert len(tasks) < 8 * 1000
 
 

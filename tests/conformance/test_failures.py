@@ -1,4 +1,4 @@
-"""What fails, fails alike everywhere: with its type and a traceback, in its place, and nothing else is lost."""
+"""Failures of user code: every kind of worker reports them in their place, and no other batch is lost."""
 
 import threading
 import traceback
@@ -9,15 +9,13 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from ftloader import DataLoader
+from tests.datasets import Failing, FailingSampler, Rows
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
-]
+pytestmark = pytest.mark.timeout(120)
 
 
 class TwoArguments(Exception):
-    """Cannot be made from a message alone."""
+    """Exception that cannot be made from a message alone."""
 
     def __init__(self, code, reason):
         super().__init__(code, reason)
@@ -25,7 +23,7 @@ class TwoArguments(Exception):
 
 
 class HoldsLock(ValueError):
-    """Cannot be pickled."""
+    """Exception that cannot be pickled."""
 
     def __init__(self, text):
         super().__init__(text)
@@ -38,7 +36,7 @@ class OddPickle(ValueError):
 
 
 class WithMessage(Exception):
-    """torch passes such a class its text by keyword."""
+    """Exception with a *message*, which torch passes by keyword."""
 
     def __init__(self, message):
         super().__init__(message)
@@ -51,13 +49,9 @@ class KeywordOnly(Exception):
 
 
 class ShadowedNotes(Exception):
-    """Has no place for notes."""
+    """Exception without a place for notes."""
 
     __notes__ = ()
-
-
-def in_a_group():
-    return ExceptionGroup("several", [ValueError("seven"), KeyError("eight")])
 
 
 ERRORS = {
@@ -71,7 +65,7 @@ ERRORS = {
     "MemoryError": MemoryError,
     "StopAsyncIteration": lambda: StopAsyncIteration("seven"),
     "TimeoutError": lambda: TimeoutError("seven"),
-    "ExceptionGroup": in_a_group,
+    "ExceptionGroup": lambda: ExceptionGroup("several", [ValueError("seven"), KeyError("eight")]),
     "TwoArguments": lambda: TwoArguments(7, "seven"),
     "HoldsLock": lambda: HoldsLock("seven"),
     "OddPickle": lambda: OddPickle("seven"),
@@ -79,52 +73,43 @@ ERRORS = {
     "KeywordOnly": lambda: KeywordOnly(text="seven"),
     "ShadowedNotes": lambda: ShadowedNotes("seven"),
 }
-# Of these, torch's worker processes can only report the text: as RuntimeError.
+# Of these, torch's worker processes cannot make the exception again; ours report the text, as RuntimeError.
 ONLY_AS_TEXT = ("UnicodeDecodeError", "ExceptionGroup", "TwoArguments", "KeywordOnly")
-
-
-class Failing(Dataset):
-    """Raises, for sample 7 of 20, what ``make`` makes."""
-
-    def __init__(self, make):
-        self.make = make
-
-    def __len__(self):
-        return 20
-
-    def __getitem__(self, index):
-        if index == 7:
-            self.explode()
-        return index
-
-    def explode(self):
-        raise self.make()
-
-
 BATCHES = [[*range(i, i + 5)] for i in range(0, 20, 5)]
 
 
 def take_apart(outcomes):
-    """(batches as lists, exceptions, place of the first exception)."""
-    batches = [o.tolist() for o in outcomes if not isinstance(o, BaseException)]
-    errors = [o for o in outcomes if isinstance(o, BaseException)]
-    place = next((n for n, o in enumerate(outcomes) if isinstance(o, BaseException)), None)
+    """Return the batches as lists, the exceptions, and the place of the first exception."""
+    batches = [o.tolist() for o in outcomes if not isinstance(o, Exception)]
+    errors = [o for o in outcomes if isinstance(o, Exception)]
+    place = next((n for n, o in enumerate(outcomes) if isinstance(o, Exception)), None)
     return batches, errors, place
+
+
+def check_notes(error, workers):
+    """Check that the notes name the sample, and the worker and its batch where there is a worker."""
+    assert any("dataset[7]" in note for note in error.__notes__)
+    if workers["num_workers"]:
+        worker = f"loader worker {workers['worker_method']}"
+        number = "batch 1" if workers["worker_method"] == "thread" else "a batch"  # processes do not know it
+        batch = f"{number} from samples [5, 6, 7, 8, 9] (5 samples)"
+        assert any(worker in note and batch in note for note in error.__notes__), error.__notes__
 
 
 @pytest.mark.parametrize("kind", ERRORS)
 def test_error_of_a_sample(kind, light_workers, outcomes):
     error = ERRORS[kind]()
-    dl = DataLoader(Failing(lambda: error), batch_size=5, **light_workers)
-    batches, errors, place = take_apart(outcomes(dl))
+    batches, errors, place = take_apart(outcomes(DataLoader(Failing(error), batch_size=5, **light_workers)))
     assert errors == [error]  # the object itself: exceptions compare by identity
     assert (batches, place) == ([BATCHES[0], *BATCHES[2:]], 1)
     text = "".join(traceback.format_exception(error))
-    assert "in explode" in text and "raise self.make()" in text
+    assert "in explode" in text and "raise self.error" in text
+    if kind != "ShadowedNotes":
+        check_notes(error, light_workers)
 
 
 class FailingEach(Dataset):
-    """Sample i raises the i-th of the errors, odd samples do not."""
+    """Dataset whose even samples each raise another of the errors."""
 
     def __len__(self):
         return 2 * len(ERRORS)
@@ -139,50 +124,58 @@ class FailingEach(Dataset):
 
 
 @pytest.mark.thread_unsafe(reason="forks")
-def test_errors_of_samples_in_processes(outcomes):
-    dl = DataLoader(FailingEach(), batch_size=None, num_workers=2, worker_method="process")
-    found = outcomes(dl)
-    assert len(found) == 2 * len(ERRORS)
-    assert found[1::2] == [*range(1, 2 * len(ERRORS), 2)]
-    for name, error in zip(ERRORS, found[::2], strict=True):
-        expected = RuntimeError if name in ONLY_AS_TEXT else type(ERRORS[name]())
-        assert type(error) is expected, name
+def test_errors_of_samples_in_processes_are_torchs(outcomes):
+    arguments = {"batch_size": None, "num_workers": 2, "multiprocessing_context": "fork"}
+    ours = outcomes(DataLoader(FailingEach(), worker_method="process", **arguments))
+    torchs = outcomes(torch.utils.data.DataLoader(FailingEach(), **arguments))
+    assert len(ours) == 2 * len(ERRORS)
+    assert ours[1::2] == torchs[1::2] == [*range(1, 2 * len(ERRORS), 2)]
+    for index, name in enumerate(ERRORS):
+        error, torchs_error = ours[2 * index], torchs[2 * index]
+        assert type(error) is (RuntimeError if name in ONLY_AS_TEXT else type(ERRORS[name]())), name
+        if name not in ONLY_AS_TEXT:
+            assert str(error).splitlines()[0] == str(torchs_error).splitlines()[0], name
         text = "".join(traceback.format_exception(error))
         assert "in explode" in text, name
         assert type(ERRORS[name]()).__name__ in text, name
+        if name != "ShadowedNotes":
+            assert text.count(f"dataset[{2 * index}]") == 1, name
 
 
-def test_every_sample_fails(workers, outcomes):
-    class Never(Failing):
-        def __getitem__(self, index):
-            raise NotImplementedError(f"sample {index}")
-
-    found = outcomes(DataLoader(Never(None), batch_size=4, **workers))
-    assert [type(error) for error in found] == [NotImplementedError] * 5
-    assert all(f"sample {4 * n}" in str(error) for n, error in enumerate(found))
+def test_the_notes_name_the_sample_and_the_batch(workers, outcomes):
+    _, (error,), _ = take_apart(outcomes(DataLoader(Failing(ValueError), batch_size=5, **workers)))
+    check_notes(error, workers)
 
 
-def test_an_error_does_not_depend_on_who_is_faster(workers, outcomes):
-    """Several samples of a batch fail: the first in the batch's order is raised."""
+def test_the_note_on_a_batch_without_samples(real_workers):
+    with pytest.raises(IndexError) as caught:  # default_collate's
+        list(DataLoader(Rows(), batch_sampler=[[]], **real_workers))
+    assert caught.value.__notes__[-1].endswith("from samples [] (0 samples)")
 
-    class Some(Failing):
-        def __getitem__(self, index):
-            if index % 5 in (1, 2, 4):
-                raise ValueError(f"sample {index}")
-            return index
 
-    found = outcomes(DataLoader(Some(None), batch_size=5, **workers))
+def test_the_first_failing_sample_of_a_batch_is_raised(workers, outcomes):
+    """It is the one with the lower index, whichever worker is faster."""
+
+    def fail(index):
+        if index % 5 in (1, 2, 4):
+            raise ValueError(f"sample {index}")
+        return index
+
+    found = outcomes(DataLoader(Rows(20, fail), batch_size=5, **workers))
     assert [type(error) for error in found] == [ValueError] * 4
     assert all(f"sample {5 * n + 1}" in str(error) for n, error in enumerate(found))
 
 
 @pytest.mark.parametrize("base", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_what_is_not_an_exception_proper(base, light_workers):
-    """Raised as it is, in its place; the rest of the epoch can still be had."""
-    iterator = iter(DataLoader(Failing(lambda: base("seven")), batch_size=5, **light_workers))
+def test_what_is_no_exception_proper_is_raised_in_its_place(base, light_workers):
+    """The rest of the epoch can still be had."""
+    error = base("seven")
+    iterator = iter(DataLoader(Failing(error), batch_size=5, **light_workers))
     assert next(iterator).tolist() == BATCHES[0]
-    with pytest.raises(base, match="seven"):
+    with pytest.raises(base) as caught:
         next(iterator)
+    assert caught.value is error
+    check_notes(error, light_workers)
     assert [batch.tolist() for batch in iterator] == BATCHES[2:]
 
 
@@ -197,14 +190,16 @@ def test_what_ends_a_worker_process_is_reported(base):
             next(iterator)
 
 
-# StopIteration
+# StopIteration: in torch it ends the epoch in silence, or a worker process for good. Here it is an error.
 
 
 def test_stop_iteration_of_a_sample(workers, outcomes):
-    """In torch it ends the epoch in silence, or a worker process for good; here it is an error."""
-    batches, errors, place = take_apart(outcomes(DataLoader(Failing(StopIteration), batch_size=5, **workers)))
+    stop = StopIteration("seven")
+    batches, errors, place = take_apart(outcomes(DataLoader(Failing(stop), batch_size=5, **workers)))
     assert [type(error) for error in errors] == [RuntimeError]
-    assert "StopIteration" in str(errors[0])
+    assert "raised StopIteration" in str(errors[0])
+    if workers.get("worker_method") != "process":
+        assert errors[0].__cause__ is stop
     assert (batches, place) == ([BATCHES[0], *BATCHES[2:]], 1)
 
 
@@ -214,9 +209,19 @@ def stop(samples):
     return torch.tensor(samples)
 
 
-def test_stop_iteration_of_collate(workers, outcomes):
-    batches, errors, place = take_apart(outcomes(DataLoader(range(20), batch_size=5, collate_fn=stop, **workers)))
+class FirstWorkers(IterableDataset):
+    """Stream that gives all samples in the first worker."""
+
+    def __iter__(self):
+        info = get_worker_info()
+        return iter(range(20) if info is None or info.id == 0 else ())
+
+
+@pytest.mark.parametrize("dataset", [range(20), FirstWorkers()], ids=["map", "iterable"])
+def test_stop_iteration_of_collate(dataset, workers, outcomes):
+    batches, errors, place = take_apart(outcomes(DataLoader(dataset, batch_size=5, collate_fn=stop, **workers)))
     assert [type(error) for error in errors] == [RuntimeError]
+    assert "raised StopIteration" in str(errors[0])
     assert (batches, place) == ([BATCHES[0], *BATCHES[2:]], 1)
 
 
@@ -229,54 +234,65 @@ def bad_collate(samples):
     return torch.tensor(samples)
 
 
-def test_collate(workers, outcomes):
-    batches, errors, place = take_apart(
-        outcomes(DataLoader(range(20), batch_size=5, collate_fn=bad_collate, **workers))
-    )
+def test_error_of_collate(workers, outcomes):
+    found = outcomes(DataLoader(range(20), batch_size=5, collate_fn=bad_collate, **workers))
+    batches, errors, place = take_apart(found)
     assert len(errors) == 1
     text = "".join(traceback.format_exception(errors[0]))
     assert "TwoArguments" in text and "in bad_collate" in text
     assert (batches, place) == ([BATCHES[0], *BATCHES[2:]], 1)
 
 
-class Unsendable:
-    """A batch that cannot be pickled; threads need not."""
-
-    def __init__(self, samples):
-        self.samples = samples
-        self.lock = threading.Lock()
-
-
-@pytest.mark.thread_unsafe(reason="forks")
-def test_a_batch_that_cannot_be_pickled(outcomes):
-    found = outcomes(DataLoader(range(6), batch_size=3, collate_fn=Unsendable, num_workers=2, worker_method="thread"))
-    assert [batch.samples for batch in found] == [[0, 1, 2], [3, 4, 5]]
-    found = outcomes(DataLoader(range(6), batch_size=3, collate_fn=Unsendable, num_workers=2, worker_method="process"))
-    assert len(found) == 2
-    assert all("pickle" in str(error) for error in found)
-
-
-class FailingSampler:
-    def __init__(self, error, after):
-        self.error, self.after = error, after
-
-    def __iter__(self):
-        yield from range(self.after)
-        raise self.error
+@pytest.mark.parametrize("unpicklable", [threading.Lock(), lambda: None], ids=["lock", "lambda"])
+def test_a_batch_that_cannot_be_pickled(unpicklable, real_workers, outcomes):
+    """An error in its place with processes; threads need not pickle it."""
+    dataset = Rows(4, lambda index: unpicklable if index == 1 else index)
+    first, second, *rest = outcomes(DataLoader(dataset, batch_size=None, **real_workers))
+    assert (first, rest) == (0, [2, 3])
+    if real_workers["worker_method"] == "thread":
+        assert second is unpicklable
+    else:
+        assert "pickle" in str(second)
+        assert any("must be picklable" in note for note in second.__notes__)
 
 
 @pytest.mark.parametrize("after", [0, 3, 7, 17])
-def test_sampler(after, workers, outcomes):
-    """All that it gave before, in full batches, then its exception, and no more."""
+def test_error_of_the_sampler(after, workers, outcomes):
+    """All full batches from before come, then the exception, and no more."""
     error = HoldsLock("sampler")
-    found = outcomes(DataLoader(range(20), sampler=FailingSampler(error, after), batch_size=3, **workers))
-    batches, errors, place = take_apart(found)
+    dl = DataLoader(range(20), sampler=FailingSampler(error, after), batch_size=3, **workers)
+    batches, errors, place = take_apart(outcomes(dl))
     assert errors == [error]
+    if workers["num_workers"]:
+        assert any("sampler" in note for note in error.__notes__)
     assert batches == [[3 * n, 3 * n + 1, 3 * n + 2] for n in range(after // 3)]
     assert place == len(batches)
 
 
-def test_iter_of_the_sampler(workers):
+class GoesOn:
+    """Batch sampler that raises at its third step, and goes on."""
+
+    def __iter__(self):
+        self.position = 0
+        return self
+
+    def __next__(self):
+        self.position += 1
+        if self.position == 3:
+            raise LookupError("the third")
+        if self.position > 6:
+            raise StopIteration
+        return [self.position]
+
+
+def test_a_sampler_that_goes_on_after_an_error(light_workers, outcomes):
+    found = outcomes(DataLoader(torch.arange(10), batch_sampler=GoesOn(), **light_workers))
+    batches, errors, place = take_apart(found)
+    assert batches == [[1], [2], [4], [5], [6]]
+    assert ([str(error) for error in errors], place) == (["the third"], 2)
+
+
+def test_error_of_the_samplers_iter(workers):
     class Bad:
         def __iter__(self):
             raise HoldsLock("sampler")
@@ -294,7 +310,7 @@ def fail_to_start(worker_id):
     raise TwoArguments(worker_id, "no disk")
 
 
-def test_init_function(real_workers):
+def test_error_of_the_init_function(real_workers):
     with pytest.raises((TwoArguments, RuntimeError)) as caught:
         list(DataLoader(range(20), batch_size=5, worker_init_fn=fail_to_start, **real_workers))
     text = "".join(traceback.format_exception(caught.value))
@@ -305,7 +321,7 @@ def stop_to_start(worker_id):
     raise StopIteration
 
 
-def test_init_function_raises_stop_iteration(real_workers):
+def test_stop_iteration_of_the_init_function(real_workers):
     with pytest.raises(RuntimeError, match="StopIteration"):
         list(DataLoader(range(20), batch_size=5, worker_init_fn=stop_to_start, **real_workers))
 
@@ -315,14 +331,14 @@ class BadIter(IterableDataset):
         raise TwoArguments(1, "iter")
 
 
-def test_iter_of_an_iterable_dataset(workers):
+def test_error_of_iter_of_an_iterable_style_dataset(workers):
     with pytest.raises((TwoArguments, RuntimeError)) as caught:
         list(DataLoader(BadIter(), **workers))
     assert "TwoArguments" in "".join(traceback.format_exception(caught.value))
 
 
 class BadStream(IterableDataset):
-    """Fails after five of its share."""
+    """Stream that fails after five samples of its share."""
 
     def __iter__(self):
         info = get_worker_info()
@@ -332,7 +348,7 @@ class BadStream(IterableDataset):
         yield from range(5, 10)
 
 
-def test_an_iterable_dataset_half_way(workers, outcomes):
+def test_an_iterable_style_dataset_fails_half_way(workers, outcomes):
     batches, errors, _ = take_apart(outcomes(DataLoader(BadStream(), batch_size=2, **workers)))
     assert [type(error) for error in errors] == [ValueError]
     assert "stream" in str(errors[0])
@@ -341,220 +357,13 @@ def test_an_iterable_dataset_half_way(workers, outcomes):
     assert seen == sorted([0, 1, 2, 3] + ([*range(10)] if workers["num_workers"] else []))
 
 
-class NotIterable(IterableDataset):
-    def __iter__(self):
-        return 5
+def test_an_iterable_style_dataset_whose_iter_gives_no_iterator(workers):
+    class NotIterable(IterableDataset):
+        def __iter__(self):
+            return 5
 
-
-def test_an_iterable_dataset_that_is_none(workers):
     with pytest.raises(TypeError, match="iter"):
         list(DataLoader(NotIterable(), **workers))
-
-
-# Arguments
-
-
-BAD_ARGUMENTS = [
-    {"num_workers": -1},
-    {"num_workers": "two"},
-    {"num_workers": None},
-    {"num_workers": 1.5},
-    {"num_workers": float("nan")},
-    {"batch_size": 0},
-    {"batch_size": -3},
-    {"batch_size": "4"},
-    {"batch_size": 1.5},
-    {"batch_size": True},
-    {"batch_size": [2]},
-    {"timeout": -1},
-    {"timeout": "soon"},
-    {"timeout": None},
-    {"prefetch_factor": 2},
-    {"prefetch_factor": -1},
-    {"num_workers": 1, "prefetch_factor": -1},
-    {"num_workers": 1, "prefetch_factor": "2"},
-    {"persistent_workers": True},
-    {"shuffle": True, "sampler": [0]},
-    {"shuffle": "yes"},
-    {"shuffle": None},
-    {"batch_size": 2, "batch_sampler": [[0]]},
-    {"shuffle": True, "batch_sampler": [[0]]},
-    {"drop_last": True, "batch_sampler": [[0]]},
-    {"sampler": [0], "batch_sampler": [[0]]},
-    {"batch_size": None, "drop_last": True},
-    {"batch_size": None, "shuffle": True},
-    {"drop_last": "no"},
-    {"drop_last": 2},
-    {"generator": 5},
-    {"shuffle": True, "generator": 5},
-    {"multiprocessing_context": "fork"},
-    {"num_workers": 1, "multiprocessing_context": "nonsense"},
-    {"num_workers": 1, "multiprocessing_context": 5},
-    {"pin_memory_device": "nonsense"},
-    {"unknown": 1},
-    {"sampler": 5},
-    {"batch_sampler": 5},
-    {"collate_fn": 5},
-    {"sampler": "ab"},
-    {"batch_sampler": [0, 1]},
-    {"sampler": [100]},
-    {"sampler": [None]},
-    {"sampler": [-1, -2]},
-    {"batch_sampler": [[0, 100], [1]]},
-    {"batch_sampler": [None]},
-]
-
-
-def attempt(work):
-    """(True, value), or (False, type and text of the exception)."""
-    try:
-        return True, work()
-    except Exception as error:
-        return False, (type(error).__name__, str(error))
-
-
-@pytest.mark.parametrize("arguments", BAD_ARGUMENTS, ids=str)
-@pytest.mark.parametrize("worker_method", ["auto", "process"])
-def test_refused_arguments_are_torchs(arguments, worker_method):
-    rows = torch.arange(10)
-    torchs_made, torchs = attempt(lambda: torch.utils.data.DataLoader(rows, **arguments))
-    made, ours = attempt(lambda: DataLoader(rows, worker_method=worker_method, **arguments))
-    assert made == torchs_made
-    if not made:
-        assert ours == torchs
-
-
-@pytest.mark.thread_unsafe(reason="seeds torch's default generator")
-@pytest.mark.parametrize("arguments", BAD_ARGUMENTS, ids=str)
-def test_absurd_arguments_give_torchs_epoch(arguments, light_workers, outcomes, assert_same):
-    """What the constructor lets pass fails, or does not, as it does in torch without workers."""
-    rows = torch.arange(10)
-    if {"num_workers", "multiprocessing_context", "prefetch_factor", "persistent_workers"} & set(arguments):
-        return  # mean something else with workers: the constructor's affair, or another test's
-
-    def epoch(cls, **more):
-        torch.manual_seed(0)
-        return outcomes(cls(rows, **arguments, **more))
-
-    timeout = arguments.get("timeout", 0)
-    torchs_made, torchs = attempt(lambda: epoch(torch.utils.data.DataLoader))
-    made, ours = attempt(lambda: epoch(DataLoader, **light_workers))
-    if timeout is None or isinstance(timeout, str):
-        assert not made or not torchs_made or len(ours) == 10  # torch ignores it without workers
-        return
-    # Made by the sampler while the iterator is made, or at the first batch.
-    ours, torchs = (o if isinstance(o, list) else [o] for o in (ours, torchs))
-    name = lambda o: o[0] if isinstance(o, tuple) else type(o).__name__  # noqa: E731
-    assert [name(o) for o in ours] == [name(o) for o in torchs]
-    for a, b in zip(ours, torchs, strict=True):
-        if isinstance(b, torch.Tensor):
-            assert_same(a, b)
-
-
-@pytest.mark.parametrize("number", [1.5, "2", None, float("nan"), 10**9, -(10**9)])
-def test_absurd_numbers_of_workers_never_hang(number):
-    """More than the system has threads for included: an exception and no thread left."""
-    made, dl = attempt(lambda: DataLoader(range(4), num_workers=number, worker_method="thread"))
-    if made and number != 10**9:
-        made, batches = attempt(lambda: list(dl))
-        assert not made
-
-
-@pytest.mark.parametrize("prefetch", [0, 1.5, 10**9])
-def test_absurd_prefetch(prefetch, outcomes):
-    """As many as there are, at most; what is no number of batches is an error."""
-    made, found = attempt(
-        lambda: outcomes(
-            DataLoader(range(6), batch_size=2, num_workers=2, prefetch_factor=prefetch, worker_method="thread")
-        )
-    )
-    if prefetch == 10**9:
-        assert made and [batch.tolist() for batch in found] == [[0, 1], [2, 3], [4, 5]]
-    else:
-        assert not made
-
-
-@pytest.mark.parametrize("dataset", [None, 5, object(), lambda: None, iter([1, 2])], ids=lambda d: type(d).__name__)
-def test_what_is_no_dataset(dataset, light_workers):
-    def epoch(cls, **more):
-        return list(cls(dataset, **more))
-
-    made, ours = attempt(lambda: epoch(DataLoader, **light_workers))
-    torchs_made, torchs = attempt(lambda: epoch(torch.utils.data.DataLoader))
-    assert not made and not torchs_made
-    assert ours[0] == torchs[0]
-    assert torchs[1] in ours[1]
-
-
-def test_iterable_style_refuses_samplers_as_torchs():
-    for arguments in ({"shuffle": True}, {"sampler": [0]}, {"batch_sampler": [[0]]}, {"shuffle": 5}):
-        torchs = attempt(lambda arguments=arguments: torch.utils.data.DataLoader(BadStream(), **arguments))
-        assert attempt(lambda arguments=arguments: DataLoader(BadStream(), **arguments)) == torchs
-        assert not torchs[0]
-
-
-# Datasets that do not keep their word
-
-
-class Lying(Dataset):
-    """Says 20, has 12."""
-
-    def __len__(self):
-        return 20
-
-    def __getitem__(self, index):
-        if index >= 12:
-            raise IndexError(f"{index} is beyond the end")
-        return index
-
-
-def test_fewer_samples_than_said(workers, assert_like_torch):
-    ours = assert_like_torch(Lying(), workers, batch_size=5)
-    assert [isinstance(outcome, IndexError) for outcome in ours] == [False, False, True, True]
-
-
-def test_a_dataset_that_shrinks_during_the_epoch(light_workers, outcomes):
-    """What is still there comes, what is gone is an error in its place; nothing is lost in silence."""
-    rows = [*range(40)]
-    iterator = iter(DataLoader(rows, batch_size=5, **light_workers))
-    first = next(iterator)
-    del rows[20:]
-    found = [first, *outcomes(iterator)]
-    assert len(found) == 8
-    for n, outcome in enumerate(found):
-        if isinstance(outcome, Exception):
-            assert isinstance(outcome, IndexError) and n >= 4
-        else:
-            assert outcome.tolist() == [*range(5 * n, 5 * n + 5)]
-    # Beyond what was prefetched, at the latest, they are gone.
-    assert isinstance(found[-1], IndexError)
-
-
-def test_a_dataset_that_grows_during_the_epoch(light_workers):
-    """As in torch, the sampler asked for the length when the epoch began."""
-    rows = [*range(10)]
-    dl = DataLoader(rows, batch_size=5, **light_workers)
-    iterator = iter(dl)
-    first = next(iterator)
-    rows.extend(range(10, 20))
-    assert [first.tolist(), *[batch.tolist() for batch in iterator]] == BATCHES[:2]
-    assert [batch.tolist() for batch in dl] == BATCHES
-
-
-def test_len_that_raises(light_workers):
-    class NoLen(Dataset):
-        def __len__(self):
-            raise OSError("no index file")
-
-        def __getitem__(self, index):
-            return index
-
-    def use(cls, **more):
-        return list(cls(NoLen(), **more))
-
-    assert attempt(lambda: use(DataLoader, **light_workers)) == attempt(lambda: use(torch.utils.data.DataLoader))
-    # With a sampler of its own the length is nobody's business.
-    assert torch.cat(list(DataLoader(NoLen(), sampler=[3, 4], **light_workers))).tolist() == [3, 4]
 
 
 # The consumer's side
@@ -567,8 +376,8 @@ def test_an_exception_in_the_loop(error, workers):
             raise error
 
 
-def test_the_loader_is_as_good_as_new_after_each_failure(workers, outcomes):
-    dl = DataLoader(Failing(lambda: ValueError("seven")), batch_size=5, **workers)
+def test_the_loader_can_be_used_again_after_each_failure(workers, outcomes):
+    dl = DataLoader(Failing(ValueError), batch_size=5, **workers)
     for _ in range(3):
         batches, errors, place = take_apart(outcomes(dl))
         assert (batches, len(errors), place) == ([BATCHES[0], *BATCHES[2:]], 1, 1)
@@ -577,7 +386,7 @@ def test_the_loader_is_as_good_as_new_after_each_failure(workers, outcomes):
 @pytest.mark.parametrize("persistent", [False, True])
 def test_failures_in_threads_that_stay(persistent, outcomes):
     dl = DataLoader(
-        Failing(lambda: ValueError("seven")),
+        Failing(ValueError),
         batch_size=5,
         num_workers=3,
         worker_method="thread",

@@ -1,6 +1,6 @@
-"""Samples that differ within an epoch or within a batch give what torch gives: a value or an error.
+"""Samples that differ within an epoch or a batch: the value or error that torch gives.
 
-A loader that prepares memory for a batch from what it has seen before is wrong in just these cases.
+A loader that prepares a batch's memory from earlier samples could be wrong here.
 """
 
 import collections
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 import torch.utils.data
-from torch.utils.data import Dataset, IterableDataset
 
 from ftloader import DataLoader
+from tests.datasets import Stream
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -20,7 +20,7 @@ Pair = collections.namedtuple("Pair", "a b")
 
 
 class Next(Pair):
-    """Its constructor changes what it is given."""
+    """A pair whose constructor changes what it is given."""
 
     def __new__(cls, a, b):
         return super().__new__(cls, a + 1, b)
@@ -28,17 +28,6 @@ class Next(Pair):
 
 class OwnTensor(torch.Tensor):
     pass
-
-
-class Rows(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return self.rows[index]
 
 
 def t(*shape, value=1, dtype=torch.float32):
@@ -98,7 +87,7 @@ def test_two_kinds_of_batches_in_turn(second, assert_like_torch):
     rows = []
     for first in UNIFORM.values():
         rows += [*first[:2], *UNIFORM[second][:2], *first[2:], *UNIFORM[second][2:]]
-    assert_like_torch(Rows(rows), THREADS, batch_size=2)
+    assert_like_torch(rows, THREADS, batch_size=2)
 
 
 # Not "strides": a batch that begins with a string is handed on as it is, and a sample that was copied by then
@@ -113,7 +102,7 @@ def test_two_kinds_in_one_batch(second, assert_like_torch):
         if name == "strides":
             continue
         batches += [[b[0], a[0], a[1]], [a[0], b[1], a[2]], [a[0], a[1], b[3]]]
-    assert_like_torch(Rows([row for batch in batches for row in batch]), THREADS, batch_size=3)
+    assert_like_torch([row for batch in batches for row in batch], THREADS, batch_size=3)
 
 
 # Only what torch's worker processes can send, with or without a worker's shared memory.
@@ -124,16 +113,16 @@ SENT = [name for name in UNIFORM if name not in ("grad", "subclass", "strides")]
 def test_every_kind_after_every_other(workers, assert_like_torch):
     names = [name for a in SENT for b in SENT for name in (a, b)]
     rows = [UNIFORM[name][i] for name in names for i in (1, 3)]
-    assert_like_torch(Rows(rows), workers, batch_size=2)
+    assert_like_torch(rows, workers, batch_size=2)
 
 
 def test_every_batch_has_another_shape(workers, assert_like_torch):
     rows = [t(height, 1000 * width, value=height) for height in range(1, 7) for width in range(1, 7) for _ in range(3)]
-    assert_like_torch(Rows(rows), workers, batch_size=3)
+    assert_like_torch(rows, workers, batch_size=3)
 
 
 def test_ragged(workers, outcomes):
-    rows = Rows([t(5000 * (size % 5 + 1)) for size in range(20)])
+    rows = [t(5000 * (size % 5 + 1)) for size in range(20)]
     torchs = outcomes(torch.utils.data.DataLoader(rows, batch_size=4))
     ours = outcomes(DataLoader(rows, batch_size=4, **workers))
     assert [type(outcome) for outcome in ours] == [RuntimeError] * 5 == [type(outcome) for outcome in torchs]
@@ -144,28 +133,28 @@ def test_ragged(workers, outcomes):
 
 def test_ragged_inside_of_containers(workers, assert_like_torch):
     rows = [{"image": t(72, 64), "boxes": t(i % 3, 4), "id": i} for i in range(9)]
-    ours = assert_like_torch(Rows(rows), workers, batch_size=3)
+    ours = assert_like_torch(rows, workers, batch_size=3)
     assert all(isinstance(outcome, RuntimeError) for outcome in ours)
-    assert_like_torch(Rows(rows), workers, batch_size=3, collate_fn=list)
-    assert_like_torch(Rows(rows), workers, batch_size=1)
+    assert_like_torch(rows, workers, batch_size=3, collate_fn=list)
+    assert_like_torch(rows, workers, batch_size=1)
 
 
 def test_a_type_that_changes_its_values_meets_another_dtype(light_workers, assert_like_torch):
     dtypes = [torch.float32, torch.float32, torch.float64, torch.float32]
     rows = [Next(t(300, 300, value=v, dtype=dtype), v) for v, dtype in enumerate(dtypes)]
-    assert_like_torch(Rows(rows), light_workers, batch_size=4)
+    assert_like_torch(rows, light_workers, batch_size=4)
 
 
 def test_samples_that_alias_each_other(light_workers, assert_like_torch):
     base = torch.arange(10_000.0)
-    assert_like_torch(Rows([base[i : i + 8000] for i in range(32)]), light_workers, batch_size=5)
+    assert_like_torch([base[i : i + 8000] for i in range(32)], light_workers, batch_size=5)
     same = t(8000)
-    assert_like_torch(Rows([same] * 12), light_workers, batch_size=5)
+    assert_like_torch([same] * 12, light_workers, batch_size=5)
 
 
 def test_short_last_batches_and_the_next_epoch(light_workers, assert_same):
     rows = [t(6000, value=v) for v in range(11)]
-    dl = DataLoader(Rows(rows), batch_size=4, **light_workers)
+    dl = DataLoader(rows, batch_size=4, **light_workers)
     for _ in range(4):
         assert_same(list(dl), [torch.stack(rows[:4]), torch.stack(rows[4:8]), torch.stack(rows[8:])])
 
@@ -174,21 +163,15 @@ def test_short_last_batches_and_the_next_epoch(light_workers, assert_same):
 def test_batches_of_varying_size(batch_size, light_workers, assert_like_torch):
     rows = [t(6000, value=v) for v in range(30)]
     batches = [[*range(i, min(30, i + 1 + i % batch_size))] for i in range(30)]
-    assert_like_torch(Rows(rows), light_workers, batch_sampler=batches)
+    assert_like_torch(rows, light_workers, batch_sampler=batches)
 
 
 def test_iterable_style(light_workers, assert_like_torch):
-    class Stream(IterableDataset):
-        def __iter__(self):
-            info = torch.utils.data.get_worker_info()
-            if info is None or info.id == 0:
-                for i in range(30):
-                    yield UNIFORM[SENT[i % len(SENT)]][0]
-
-    assert_like_torch(Stream(), {**light_workers, "num_workers": min(1, light_workers["num_workers"])}, batch_size=1)
+    stream = Stream(30, lambda i: UNIFORM[SENT[i % len(SENT)]][0])
+    assert_like_torch(stream, {**light_workers, "num_workers": min(1, light_workers["num_workers"])}, batch_size=1)
 
 
 def test_numbers_that_do_not_fit_the_type_of_the_first(light_workers, assert_like_torch):
     rows = [1, 2.5, True, 4, 2**40, 1, 0.5, 7, -1, 2**62, 2**64, 3, np.float32(3), 4, np.int8(5), 6]
-    assert_like_torch(Rows(rows), light_workers, batch_size=4)
-    assert_like_torch(Rows([(i, row) for i, row in enumerate(rows)]), light_workers, batch_size=4)
+    assert_like_torch(rows, light_workers, batch_size=4)
+    assert_like_torch([(i, row) for i, row in enumerate(rows)], light_workers, batch_size=4)

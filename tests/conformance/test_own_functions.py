@@ -1,4 +1,4 @@
-"""Functions given with an iterable-style dataset: each worker has its own, copied together with its dataset."""
+"""Functions given with an iterable-style dataset: each worker has its own copy, made with its dataset."""
 
 import threading
 
@@ -40,7 +40,7 @@ def closed_over(parts):
 
 
 class Packing:
-    """Keeps what is left of a batch for the next one."""
+    """collate_fn that keeps the rest of a batch for the next one."""
 
     left: list = []
 

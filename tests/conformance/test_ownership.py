@@ -1,7 +1,7 @@
-"""A batch belongs to whoever got it: nothing that anybody does later reaches it, nothing done to it reaches others.
+"""Batches belong to their consumer: nothing later changes them, and changes to them reach nothing else.
 
-The loader may use the memory of a batch again once nobody can see it any more. These tests hold on to batches
-in every way there is, let others go in between, and read everything again at the end.
+The loader may use the memory of a batch again once it cannot be reached any more. These tests hold on to batches in
+every way there is, let others go in between, and read everything again at the end.
 """
 
 import copy
@@ -21,41 +21,31 @@ from torch.multiprocessing import reductions
 from torch.utils.data import Dataset
 
 from ftloader import DataLoader
+from tests.datasets import Rows
+from tests.in_threads import in_threads
 
-pytestmark = [
-    pytest.mark.timeout(180),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
-]
+pytestmark = pytest.mark.timeout(180)
 
 SIZE = 96
 BATCH = 4
 WIDTH = 8192  # floats in a sample: enough to be copied straight into the batch's memory, which is used again
 
 
-class Rows(Dataset):
-    """``self[i]`` is a row of i, i + 1/1024, i + 2/1024, ...; made anew each time."""
-
-    def __len__(self):
-        return SIZE
-
-    def __getitem__(self, index):
-        return torch.arange(WIDTH) / 1024 + index
+def row(index):
+    """Return i, i + 1/1024, i + 2/1024, ..., in memory of its own."""
+    return torch.arange(WIDTH) / 1024 + index
 
 
-class Arrays(Rows):
-    def __getitem__(self, index):
-        return super().__getitem__(index).numpy()
+def pair(index):
+    return {"row": row(index), "half": row(index)[: WIDTH // 2].to(torch.float64), "index": index}
 
 
-class Pairs(Rows):
-    def __getitem__(self, index):
-        row = super().__getitem__(index)
-        return {"row": row, "half": row[: WIDTH // 2].to(torch.float64), "index": index}
+ROWS = Rows(SIZE, row)
 
 
 def expected(number):
-    """Batch *number* of ``Rows``."""
-    return torch.stack([Rows()[i] for i in range(number * BATCH, (number + 1) * BATCH)])
+    """Return batch *number* of ROWS."""
+    return torch.stack([row(i) for i in range(number * BATCH, (number + 1) * BATCH)])
 
 
 def threads(dataset, **arguments):
@@ -119,7 +109,7 @@ def test_whatever_is_kept_stays_as_it_was(way):
     keep, look = WAYS[way]
     kept = []
     for _ in range(2):
-        for number, batch in enumerate(threads(Rows())):
+        for number, batch in enumerate(threads(ROWS)):
             if number % 3 == 1:
                 kept.append((number, keep(batch)))
             del batch
@@ -129,9 +119,9 @@ def test_whatever_is_kept_stays_as_it_was(way):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("dataset", [Rows(), Arrays(), Pairs()], ids=lambda d: type(d).__name__)
-def test_all_batches_kept_and_none_overlaps_another(dataset, persistent):
-    dl = threads(dataset, persistent_workers=persistent)
+@pytest.mark.parametrize("make", [row, lambda i: row(i).numpy(), pair], ids=["row", "array", "pair"])
+def test_all_batches_kept_and_none_overlaps_another(make, persistent):
+    dl = threads(Rows(SIZE, make), persistent_workers=persistent)
     kept = [batch for _ in range(2) for batch in dl]
     spans = []
     for number, batch in enumerate(kept):
@@ -151,7 +141,7 @@ def test_batches_kept_for_random_times_in_random_ways(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(3):
-            for number, batch in enumerate(threads(Rows(), prefetch_factor=rng.randint(1, 3))):
+            for number, batch in enumerate(threads(ROWS, prefetch_factor=rng.randint(1, 3))):
                 keep, look = WAYS[rng.choice(ways)]
                 held.append((number, keep(batch), look))
                 del batch
@@ -190,7 +180,7 @@ ABUSES = {
 def test_what_is_done_to_a_batch_reaches_no_other(abuse, keep):
     kept = []
     for _ in range(2):
-        for number, batch in enumerate(threads(Rows())):
+        for number, batch in enumerate(threads(ROWS)):
             assert type(batch) is torch.Tensor and not batch.requires_grad and not batch.is_shared()
             assert not hasattr(batch, "mine") and batch.is_contiguous()
             assert torch.equal(batch, expected(number))
@@ -215,7 +205,7 @@ def test_in_place_writes_do_not_reach_the_dataset(workers):
 
 
 class Retaining(Dataset):
-    """Keeps every sample that it gave."""
+    """Dataset that keeps every sample that it gave."""
 
     def __init__(self, make):
         self.make = make
@@ -258,7 +248,7 @@ def test_samples_that_the_dataset_keeps_are_never_written_to(make, collate_fn, b
 
 
 def test_a_batch_that_is_the_datasets_own_memory_is_not_taken_over():
-    """Collate, and batch_size=None, hand on what the dataset gave: its memory is the dataset's."""
+    """collate_fn and batch_size=None hand on the dataset's own memory."""
     whole = torch.arange(120.0 * WIDTH).reshape(120, WIDTH)
     before = whole.clone()
     for dl in (
@@ -269,42 +259,26 @@ def test_a_batch_that_is_the_datasets_own_memory_is_not_taken_over():
         for batch in dl:
             assert batch.data_ptr() != 0
             del batch
-        list(threads(Rows()))  # something else that takes memory for batches
+        list(threads(ROWS))  # something else that takes memory for batches
     assert torch.equal(whole, before)
 
 
-class Weird(torch.utils.data.Dataset):
-    """Gives the same storage in several batches: what one loader makes is another's sample."""
-
-    def __init__(self):
-        self.batches = list(threads(Rows()))
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __getitem__(self, index):
-        return self.batches[index]
-
-
 def test_batches_of_one_loader_are_samples_of_another():
-    dataset = Weird()
+    batches = list(threads(ROWS))
     for _ in range(2):
-        for number, batch in enumerate(threads(dataset, batch_size=3)):
+        for number, batch in enumerate(threads(batches, batch_size=3)):
             assert torch.equal(batch, torch.stack([expected(3 * number + i) for i in range(3)]))
             batch.zero_()
-    for number, batch in enumerate(dataset.batches):
+    for number, batch in enumerate(batches):
         assert torch.equal(batch, expected(number))
 
 
 def test_nested_loaders_hand_their_batches_up():
-    class Outer(Dataset):
-        def __len__(self):
-            return 4
+    def inner(index):
+        return list(threads(torch.utils.data.Subset(ROWS, range(index * 8, index * 8 + 8))))
 
-        def __getitem__(self, index):
-            return list(threads(torch.utils.data.Subset(Rows(), range(index * 8, index * 8 + 8))))
-
-    kept = list(threads(Outer(), batch_size=None)) + list(threads(Outer(), batch_size=2, collate_fn=list))
+    outer = Rows(4, inner)
+    kept = list(threads(outer, batch_size=None)) + list(threads(outer, batch_size=2, collate_fn=list))
     for number, (a, b) in enumerate(kept[:4]):
         assert torch.equal(a, expected(2 * number)) and torch.equal(b, expected(2 * number + 1))
     for number, pair in enumerate(kept[4:]):
@@ -316,7 +290,7 @@ def test_nested_loaders_hand_their_batches_up():
 
 
 def test_batches_handed_to_another_thread():
-    """Which reads them late and drops them there."""
+    """The other thread reads the batches late, and drops them."""
     handed, wrong = queue.SimpleQueue(), []
 
     def read():
@@ -333,7 +307,7 @@ def test_batches_handed_to_another_thread():
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(2):
-        for number, batch in enumerate(threads(Rows())):
+        for number, batch in enumerate(threads(ROWS)):
             handed.put((number, batch))
             del batch
     handed.put(None)
@@ -356,7 +330,7 @@ def test_batches_handed_to_another_process():
     process = context.Process(target=_sum_late, args=(handed, answers))
     process.start()
     try:
-        for batch in threads(Rows()):
+        for batch in threads(ROWS):
             handed.put(batch)
             del batch
         handed.put(None)
@@ -367,7 +341,7 @@ def test_batches_handed_to_another_process():
 
 
 def test_saving_a_batch_saves_no_more_than_it():
-    for batch in threads(Rows()):
+    for batch in threads(ROWS):
         file, reference = io.BytesIO(), io.BytesIO()
         torch.save(batch, file)
         torch.save(batch.clone(), reference)
@@ -375,12 +349,12 @@ def test_saving_a_batch_saves_no_more_than_it():
 
 
 def test_batches_outlive_the_loader(workers):
-    dl = DataLoader(Rows(), batch_size=BATCH, **workers)
+    dl = DataLoader(ROWS, batch_size=BATCH, **workers)
     iterator = iter(dl)
     kept = [next(iterator) for _ in range(5)]
     del iterator, dl
     gc.collect()
-    for _ in DataLoader(Rows(), batch_size=BATCH, **workers):
+    for _ in DataLoader(ROWS, batch_size=BATCH, **workers):
         pass
     for number, batch in enumerate(kept):
         assert torch.equal(batch, expected(number))
@@ -388,24 +362,18 @@ def test_batches_outlive_the_loader(workers):
 
 def test_many_loaders_at_once_keep_apart():
     """Each in its own thread, each holding some of its batches."""
-    wrong = []
 
     def consume(seed):
         rng = random.Random(seed)
         held = []
         for _ in range(2):
-            for number, batch in enumerate(threads(Rows(), num_workers=2)):
+            for number, batch in enumerate(threads(ROWS, num_workers=2)):
                 held.append((number, batch if rng.random() < 0.5 else batch.numpy()))
                 del batch
                 if rng.random() < 0.7:
                     kept_number, thing = held.pop(rng.randrange(len(held)))
-                    if not torch.equal(torch.as_tensor(thing), expected(kept_number)):
-                        wrong.append((seed, kept_number))
-        wrong.extend((seed, n) for n, thing in held if not torch.equal(torch.as_tensor(thing), expected(n)))
+                    assert torch.equal(torch.as_tensor(thing), expected(kept_number)), kept_number
+        for number, thing in held:
+            assert torch.equal(torch.as_tensor(thing), expected(number)), number
 
-    consumers = [threading.Thread(target=consume, args=(seed,)) for seed in range(4)]
-    for consumer in consumers:
-        consumer.start()
-    for consumer in consumers:
-        consumer.join()
-    assert wrong == []
+    in_threads(consume, range(4))

@@ -1,6 +1,6 @@
-"""Whatever the sizes, workers, prefetch, order and batching: the epoch is the one that num_workers=0 gives.
+"""Random sizes, workers, prefetch, order and batching: the epoch is that of torch's DataLoader without workers.
 
-The reference is torch's own DataLoader without workers. `--hypothesis-profile thorough` tries many more cases.
+`--hypothesis-profile thorough` tries many more cases.
 """
 
 import collections
@@ -12,13 +12,13 @@ import torch
 import torch.utils.data
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
 from ftloader import DataLoader
+from tests.datasets import Batches, Rows, Whole, my_share
 
 pytestmark = [
     pytest.mark.timeout(1200),  # of the thorough profile
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     pytest.mark.thread_unsafe(reason="hypothesis runs one example at a time; torch's default generator"),
 ]
 
@@ -35,42 +35,32 @@ KINDS = {
 }
 
 
-class Rows(Dataset):
-    """Sample i of a kind; fails for the indices in ``bad``."""
+def rows(size, kind, bad=(), cls=Rows):
+    """Return samples of a kind; those in *bad* fail."""
 
-    def __init__(self, size, kind, bad=frozenset()):
-        self.size, self.kind, self.bad = size, kind, bad
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, index):
-        if index in self.bad:
+    def make(index):
+        if index in bad:
             raise ValueError(f"sample {index}")
-        return KINDS[self.kind](index)
+        return KINDS[kind](index)
 
-
-class Bulk(Rows):
-    def __getitems__(self, indices):
-        return [self[i] for i in indices]
+    return cls(size, make)
 
 
 class Stream(IterableDataset):
-    """Each worker's share of ``sizes[0]``, ``sizes[1]``, ... samples, in turn again from the first."""
+    """Stream of ``sizes[0]``, ``sizes[1]``, ... samples, dealt out to the workers in turn."""
 
     def __init__(self, sizes, kind):
         self.sizes, self.kind = sizes, kind
 
     def __iter__(self):
-        info = get_worker_info()
-        worker_id, number = (0, 1) if info is None else (info.id, info.num_workers)
-        for n in range(worker_id, len(self.sizes), number):
+        worker, workers = my_share()
+        for n in range(worker, len(self.sizes), workers):
             yield from (KINDS[self.kind](1000 * n + i) for i in range(self.sizes[n]))
 
 
 @st.composite
 def batchings(draw, size):
-    """Arguments of DataLoader that say which samples make up which batch."""
+    """Draw arguments of DataLoader that say which samples make up which batch."""
     kind = draw(st.sampled_from(["batches", "single", "sampler", "batch_sampler", "shuffle"]))
     if kind == "single":
         return {"batch_size": None, "shuffle": size > 0 and draw(st.booleans())}
@@ -89,7 +79,7 @@ def batchings(draw, size):
 
 
 def engines():
-    """Arguments of DataLoader that must not change what comes."""
+    """Return a strategy of arguments of DataLoader that must not change the batches."""
     return st.fixed_dictionaries(
         {
             "num_workers": st.integers(1, 5),
@@ -106,7 +96,7 @@ def test_map_style(data, outcomes, assert_same):
     size = data.draw(st.integers(0, 40), "size")
     kind = data.draw(st.sampled_from(sorted(KINDS)), "kind")
     bad = data.draw(st.frozensets(st.integers(0, 60), max_size=2), "bad")
-    cls = data.draw(st.sampled_from([Rows, Bulk]), "class")
+    cls = data.draw(st.sampled_from([Rows, Batches]), "class")
     batching = data.draw(batchings(size), "batching")
     engine = data.draw(engines(), "engine")
     if batching.get("shuffle"):
@@ -116,7 +106,7 @@ def test_map_style(data, outcomes, assert_same):
 
     def epochs(cls_, **more):
         torch.manual_seed(seed)
-        dl = cls_(cls(size, kind, bad), **batching, **more)
+        dl = cls_(rows(size, kind, bad, cls), **batching, **more)
         found = []
         for number in take:
             iterator = iter(dl)
@@ -134,7 +124,7 @@ def test_map_style(data, outcomes, assert_same):
 
 
 class One:
-    """What the next step of *iterator* gives: one batch, one exception or nothing."""
+    """Iterator over the next step of *iterator* alone: one batch, one exception or nothing."""
 
     def __init__(self, iterator):
         self.iterator = iterator
@@ -167,8 +157,8 @@ def compare(ours, torchs, assert_same):
     epochs=st.integers(1, 2),
 )
 def test_in_order_false_gives_the_same_batches_in_some_order(size, batch_size, engine, kind, epochs, assert_same):
-    dl = DataLoader(Rows(size, kind), batch_size=batch_size, in_order=False, **engine)
-    expected = list(torch.utils.data.DataLoader(Rows(size, kind), batch_size=batch_size))
+    dl = DataLoader(rows(size, kind), batch_size=batch_size, in_order=False, **engine)
+    expected = list(torch.utils.data.DataLoader(rows(size, kind), batch_size=batch_size))
 
     def first(batch):
         return int((batch[1] if isinstance(batch, list) else batch).flatten()[0])
@@ -192,7 +182,10 @@ def test_iterable_style(sizes, batch_size, engine, kind, drop_last, assert_same)
     """Workers take turns, and those whose share has ended are left out."""
     arguments = {"batch_size": batch_size} | ({"drop_last": drop_last} if batch_size else {})
     number = engine["num_workers"]
-    shares = [list(torch.utils.data.DataLoader(Share(sizes, kind, w, number), **arguments)) for w in range(number)]
+    shares = []
+    for worker in range(number):
+        samples = [KINDS[kind](1000 * n + i) for n in range(worker, len(sizes), number) for i in range(sizes[n])]
+        shares.append(list(torch.utils.data.DataLoader(Whole(samples), **arguments)))
     expected = [share[n] for n in range(max(map(len, shares))) for share in shares if n < len(share)]
     dl = DataLoader(Stream(sizes, kind), **arguments, **engine)
     for _ in range(2):
@@ -202,17 +195,6 @@ def test_iterable_style(sizes, batch_size, engine, kind, drop_last, assert_same)
             assert_same(a, b)
 
 
-class Share(IterableDataset):
-    """What one worker sees of ``Stream``, without workers."""
-
-    def __init__(self, sizes, kind, worker_id, number):
-        self.sizes, self.kind, self.worker_id, self.number = sizes, kind, worker_id, number
-
-    def __iter__(self):
-        for n in range(self.worker_id, len(self.sizes), self.number):
-            yield from (KINDS[self.kind](1000 * n + i) for i in range(self.sizes[n]))
-
-
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_processes_too(data, outcomes, assert_same):
@@ -220,14 +202,14 @@ def test_processes_too(data, outcomes, assert_same):
     size = data.draw(st.integers(0, 30), "size")
     batching = data.draw(batchings(size), "batching")
     workers = data.draw(st.integers(1, 2), "workers")
-    rows = Rows(size, "dict", data.draw(st.frozensets(st.integers(0, 30), max_size=2)))
+    dataset = rows(size, "dict", data.draw(st.frozensets(st.integers(0, 30), max_size=2)))
     found = []
     for cls, more in (
         (DataLoader, {"num_workers": workers, "worker_method": "process"}),
         (torch.utils.data.DataLoader, {}),
     ):
         torch.manual_seed(1)
-        found.append(outcomes(cls(rows, **batching, **more)))
+        found.append(outcomes(cls(dataset, **batching, **more)))
     ours, torchs = found
     assert [type(o) for o in ours] == [type(o) for o in torchs]
     for a, b in zip(ours, torchs, strict=True):

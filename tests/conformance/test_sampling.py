@@ -1,4 +1,4 @@
-"""Samplers give the order that torch gives, with as many draws from the generators."""
+"""Samplers: the order that torch gives, with as many draws from the generators."""
 
 import random
 
@@ -24,7 +24,7 @@ ROWS = range(23)
 
 
 def both(workers, make_arguments, epochs=2, rows=ROWS):
-    """(ours, torch's): batches of *epochs* epochs, and the next draws from the generators after them."""
+    """Return ours and torch's: the batches of some epochs, and the next draws from the generators."""
     found = []
     for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {"num_workers": 0})):
         torch.manual_seed(17)
@@ -81,7 +81,7 @@ SAMPLERS = {
 
 
 class Rows:
-    """``self[i]`` is i, for ints as well as for lists of them."""
+    """Dataset with ``self[i] == i``, for integers and lists of them."""
 
     def __len__(self):
         return len(ROWS)
@@ -148,34 +148,8 @@ def test_seeded_shuffle_is_the_same_each_time_and_another_each_epoch(workers):
     assert epochs() == [first, second]
 
 
-def test_distributed_sampler_shards_are_disjoint_and_follow_set_epoch(light_workers):
-    samplers = [DistributedSampler(range(20), num_replicas=2, rank=rank, shuffle=True) for rank in (0, 1)]
-    loaders = [DataLoader(range(20), batch_size=3, sampler=sampler, **light_workers) for sampler in samplers]
-    orders = []
-    for epoch in range(3):
-        for sampler in samplers:
-            sampler.set_epoch(epoch)
-        shards = [torch.cat(list(dl)).tolist() for dl in loaders]
-        assert sorted(shards[0] + shards[1]) == [*range(20)]
-        orders.append(shards)
-    assert orders[0] != orders[1] != orders[2]
-    for sampler in samplers:
-        sampler.set_epoch(0)
-    assert [torch.cat(list(dl)).tolist() for dl in loaders] == orders[0]
-
-
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_distributed_sampler_of_uneven_size(drop_last, light_workers):
-    shards = []
-    for rank in range(3):
-        sampler = DistributedSampler(ROWS, num_replicas=3, rank=rank, shuffle=False, drop_last=drop_last)
-        shards.append(torch.cat(list(DataLoader(ROWS, batch_size=4, sampler=sampler, **light_workers))).tolist())
-    assert [len(shard) for shard in shards] == ([7] * 3 if drop_last else [8] * 3)
-    assert set(sum(shards, [])) == set(range(21 if drop_last else 23))
-
-
 class Counting(Sampler):
-    """Counts how often it is started and asked."""
+    """Sampler that counts how often it is started and asked."""
 
     def __init__(self):
         self.started = self.asked = 0

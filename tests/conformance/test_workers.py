@@ -1,8 +1,6 @@
-"""What a user sees of the workers: their number, order, start, info, persistence, prefetch, pinning, time-out."""
+"""Workers as a user sees them: number, order, start, info, persistence, prefetch, pinning, time-out."""
 
-import copy
 import itertools
-import pickle
 import threading
 import time
 import warnings
@@ -15,24 +13,12 @@ from torch.utils.data import get_worker_info as imported_at_the_top
 
 import ftloader
 from ftloader import DataLoader
+from tests.datasets import Rows, Shares
+from tests.in_threads import in_threads
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
-]
+pytestmark = pytest.mark.timeout(120)
 
 LOCAL = threading.local()  # of a worker: thread or process
-
-
-class Rows(Dataset):
-    def __init__(self, size=20):
-        self.size = size
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, index):
-        return torch.tensor(index)
 
 
 # Start and info
@@ -51,6 +37,7 @@ class Remembered(Rows):
     def __getitem__(self, index):
         info = torch.utils.data.get_worker_info()
         assert info is imported_at_the_top() is ftloader.get_worker_info()
+        assert info is torch.utils.data._utils.worker.get_worker_info()
         assert (LOCAL.worker_id, LOCAL.seed) == (info.id, info.seed)
         return index, info.id, LOCAL.started, info.seed
 
@@ -96,7 +83,7 @@ def test_info_in_iterable_style(workers):
 
 
 def shard_by_attribute(worker_id):
-    """The documented way: change the worker's copy of the dataset."""
+    """Change the worker's copy of the dataset, in the way that torch documents."""
     dataset = imported_at_the_top().dataset
     assert dataset.rows == [*range(10)]
     dataset.rows = dataset.rows[worker_id::2]
@@ -119,7 +106,7 @@ def test_sharding_by_changing_the_workers_dataset(real_workers):
 
 
 def test_loaders_share_no_info():
-    """Each worker sees its own loader's, also where loaders run at the same time."""
+    """Each worker sees its own loader's info, also where loaders run at the same time."""
 
     class Whose(Rows):
         def __getitem__(self, index):
@@ -149,44 +136,52 @@ def test_in_order_false_gives_each_batch_once(persistent, real_workers):
         assert batches == [[*range(i, min(20, i + 3))] for i in range(0, 20, 3)]
 
 
-class Uneven(IterableDataset):
-    """Worker 1 waits until it is told that worker 0 has been read to its end; worker 0 has ten, worker 1 three."""
+class Uneven(Shares):
+    """Shares of ten and three. Worker 1 waits until worker 0 has been read to its end."""
 
     def __init__(self, gate):
+        super().__init__(10, 3)
         self.gate = gate
 
     def __iter__(self):
-        worker_id = imported_at_the_top().id
-        if worker_id == 1:
+        if imported_at_the_top().id == 1:
             assert self.gate.wait(60)
-        yield from ([i, worker_id] for i in range(10 if worker_id == 0 else 3))
+        return super().__iter__()
 
 
 def test_in_order_false_of_iterable_style_does_not_wait_for_a_slow_worker():
     gate = torch.multiprocessing.Event()  # which copies of the dataset share
-    with iter(
-        DataLoader(Uneven(gate), batch_size=None, num_workers=2, worker_method="thread", in_order=False)
-    ) as iterator:
-        assert [next(iterator) for _ in range(10)] == [[i, 0] for i in range(10)]
+    dl = DataLoader(Uneven(gate), batch_size=None, num_workers=2, worker_method="thread", in_order=False)
+    with iter(dl) as iterator:
+        assert [next(iterator) for _ in range(10)] == [[0, i] for i in range(10)]
         gate.set()
-        assert list(iterator) == [[i, 1] for i in range(3)]
+        assert list(iterator) == [[1, i] for i in range(3)]
 
 
 def test_iterable_style_takes_turns_until_the_shorter_shares_end(real_workers):
-    class Shares(IterableDataset):
-        def __iter__(self):
-            worker_id = imported_at_the_top().id
-            return iter([(worker_id, i) for i in range((5, 2)[worker_id])])
+    found = list(DataLoader(Shares(5, 2), batch_size=None, **real_workers))
+    assert found == [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [0, 3], [0, 4]]
 
-    found = [tuple(pair) for pair in DataLoader(Shares(), batch_size=None, **real_workers)]
-    assert found == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (0, 3), (0, 4)]
+
+def test_iterable_style_out_of_order_with_an_empty_share(real_workers):
+    arguments = real_workers | {"num_workers": 4, "in_order": False}
+    found = [sample for batch in DataLoader(Shares(0, 7, 14, 21), 2, collate_fn=list, **arguments) for sample in batch]
+    assert sorted(found) == [[worker, i] for worker in range(4) for i in range(7 * worker)]
+
+
+def test_an_iterator_stays_at_its_end(workers):
+    iterator = iter(DataLoader(Shares(5, 5), batch_size=4, drop_last=True, **workers))
+    assert len(list(iterator)) == max(1, workers["num_workers"])
+    for _ in range(3):
+        with pytest.raises(StopIteration):
+            next(iterator)
 
 
 # Prefetch
 
 
-@pytest.mark.parametrize("prefetch", [None, 1, 3])
-def test_prefetch_factor_bounds_what_is_drawn_ahead(prefetch, real_workers):
+@pytest.mark.parametrize(("prefetch", "in_order"), [(None, True), (1, True), (3, True), (3, False)])
+def test_prefetch_factor_bounds_what_is_drawn_ahead(prefetch, in_order, real_workers):
     drawn = []
 
     class Counted:
@@ -195,11 +190,12 @@ def test_prefetch_factor_bounds_what_is_drawn_ahead(prefetch, real_workers):
                 drawn.append(i)
                 yield i
 
-    iterator = iter(DataLoader(Rows(30), batch_size=None, sampler=Counted(), prefetch_factor=prefetch, **real_workers))
+    arguments = {"sampler": Counted(), "prefetch_factor": prefetch, "in_order": in_order}
+    iterator = iter(DataLoader(Rows(30), batch_size=None, **arguments, **real_workers))
     ahead = 2 * (prefetch or 2)
     assert len(drawn) == ahead
     for taken in range(1, 31):
-        assert next(iterator) == taken - 1
+        assert next(iterator) == taken - 1 or not in_order
         assert len(drawn) == min(ahead + taken, 30)
 
 
@@ -250,22 +246,15 @@ def test_interleaved_iterators_of_one_loader(workers):
 
 def test_one_loader_in_several_threads_each_with_its_own_iterator(light_workers):
     dl = DataLoader(Rows(50), batch_size=4, **light_workers)
-    found, barrier = [None] * 4, threading.Barrier(4)
 
-    def consume(n):
-        barrier.wait(60)
-        found[n] = [torch.cat(list(dl)).tolist() for _ in range(3)]
+    def consume(_):
+        assert [torch.cat(list(dl)).tolist() for _ in range(3)] == [[*range(50)]] * 3
 
-    threads = [threading.Thread(target=consume, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [[[*range(50)]] * 3] * 4
+    in_threads(consume, range(4))
 
 
 class Inner(Dataset):
-    """Each sample is an epoch of a loader of its own."""
+    """Dataset whose samples each need an epoch of another loader."""
 
     def __init__(self, **arguments):
         self.arguments = arguments
@@ -295,123 +284,14 @@ def test_nested_processes_are_refused_as_torch_refuses_them():
         list(dl)
 
 
-# Length
-
-
-class Sized(IterableDataset):
-    def __init__(self, says, gives):
-        self.says, self.gives = says, gives
-
-    def __len__(self):
-        return self.says
-
-    def __iter__(self):
-        info = imported_at_the_top()
-        return iter(range(0 if info is None else info.id, self.gives, 1 if info is None else info.num_workers))
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"batch_size": b, "drop_last": d} for b in (1, 2, 3) for d in (False, True)] + [{"batch_size": None}],
-    ids=str,
-)
-def test_len_of_iterable_style(arguments, light_workers):
-    ours = DataLoader(Sized(10, 10), **arguments, **light_workers)
-    assert len(ours) == len(torch.utils.data.DataLoader(Sized(10, 10), **arguments))
-
-
-@pytest.mark.thread_unsafe(reason="records warnings")
-@pytest.mark.parametrize("says", [3, 8, 9, 100])
-def test_warnings_about_a_wrong_len_are_torchs(says, workers):
-    found = []
-    for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {})):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            dl = cls(Sized(says, 9), batch_size=None, **more)
-            assert len(dl) == says
-            assert sorted(dl) == [*range(9)]
-        texts = [str(w.message) for w in caught if "Length of IterableDataset" in str(w.message)]
-        found.append([text.partition(" was reported to be ")[2].partition(". ")[0] for text in texts])
-    assert found[0] == found[1]
-    assert len(found[0]) == max(0, 9 - says)
-
-
-def test_no_len(workers):
-    dl = DataLoader(InfoStream(), **workers)
-    with pytest.raises(TypeError, match="InfoStream"):
-        len(dl)
-
-
-# Attributes, copies
-
-
-ATTRIBUTES = (
-    "dataset num_workers prefetch_factor pin_memory pin_memory_device timeout worker_init_fn in_order batch_size "
-    "drop_last generator persistent_workers multiprocessing_context collate_fn _dataset_kind _auto_collation "
-    "_index_sampler _iterator _is_pickled"
-).split()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {},
-        {"batch_size": 3, "drop_last": True},
-        {"batch_size": None},
-        {"batch_sampler": [[1]]},
-        {"num_workers": 2, "prefetch_factor": 4, "persistent_workers": True, "timeout": 3, "in_order": False},
-        {"pin_memory": True, "pin_memory_device": "", "collate_fn": list, "worker_init_fn": print},
-    ],
-    ids=str,
-)
-def test_attributes_are_torchs(arguments):
-    rows = Rows()
-    ours, torchs = DataLoader(rows, **arguments), torch.utils.data.DataLoader(rows, **arguments)
-    for name in ATTRIBUTES:
-        if hasattr(torchs, name) and name != "_index_sampler":
-            assert getattr(ours, name) == getattr(torchs, name), name
-    assert type(ours.sampler) is type(torchs.sampler)
-    assert type(ours.batch_sampler) is type(torchs.batch_sampler)
-    assert set(vars(torchs)) <= set(vars(ours))
-
-
-@pytest.mark.parametrize("when", ["before", "within", "after"])
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda dl: pickle.loads(pickle.dumps(dl))])
-def test_copies(duplicate, when, light_workers):
-    dl = DataLoader(Rows(), batch_size=6, **light_workers)
-    iterator = iter(dl)
-    if when != "before":
-        next(iterator)
-    if when == "after":
-        list(iterator)
-    twin = duplicate(dl)
-    assert torch.cat(list(twin)).tolist() == torch.cat(list(dl)).tolist() == [*range(20)]
-
-
-def test_subclass_with_its_own_arguments(light_workers):
-    """As Lightning and PyTorch Geometric do."""
-
-    class Own(DataLoader):
-        def __init__(self, dataset, extra, **arguments):
-            self.extra = extra
-            arguments.pop("collate_fn", None)
-            super().__init__(dataset, collate_fn=self.collate, **arguments)
-
-        def collate(self, samples):
-            return torch.stack(samples) * self.extra
-
-    dl = Own(Rows(4), 10, batch_size=2, **light_workers)
-    assert [batch.tolist() for batch in dl] == [[0, 10], [20, 30]]
-
-
 # Pinning
 
 
 class Pinnable:
-    """A batch of the user's own type."""
+    """Batch of a user-defined type."""
 
     def __init__(self, samples):
-        self.samples = torch.stack(samples)
+        self.samples = torch.tensor(samples)
         self.pins = 0
 
     def pin_memory(self):
@@ -422,10 +302,10 @@ class Pinnable:
 
 @pytest.mark.thread_unsafe(reason="records warnings")
 @pytest.mark.parametrize("collate_fn", [None, Pinnable, lambda samples: {"a": [Pinnable(samples), "text"], "b": None}])
-def test_pin_memory_does_what_torchs_does(collate_fn, light_workers):
+def test_pin_memory_does_what_torchs_does(collate_fn, workers):
     """Without an accelerator: a warning and nothing else."""
     found = []
-    for cls, more in ((DataLoader, light_workers), (torch.utils.data.DataLoader, {})):
+    for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {})):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             batches = list(cls(Rows(), batch_size=6, pin_memory=True, collate_fn=collate_fn, **more))
@@ -443,7 +323,7 @@ def test_pin_memory_does_what_torchs_does(collate_fn, light_workers):
 
 
 class Stuck(Rows):
-    """Sample 5 is not there before the file is: one that the test makes."""
+    """Rows whose sample 5 waits for a file that the test makes."""
 
     def __init__(self, path):
         super().__init__(8)
@@ -458,23 +338,27 @@ class Stuck(Rows):
 
 
 @pytest.mark.thread_unsafe(reason="one file for all")
-def test_timeout(tmp_path, real_workers):
+@pytest.mark.parametrize("in_order", [True, False])
+def test_timeout(tmp_path, in_order, real_workers):
     dataset = Stuck(tmp_path / "go on")
-    iterator = iter(DataLoader(dataset, batch_size=None, timeout=2, prefetch_factor=1, **real_workers))
+    arguments = {"timeout": 1, "prefetch_factor": 1, "in_order": in_order} | real_workers
+    iterator = iter(DataLoader(dataset, batch_size=None, **arguments))
 
     def patient():
-        """On a slow machine, too, where other batches may be late."""
+        """Return the next batch, also on a slow machine, where other batches may be late."""
         while True:
             try:
                 return next(iterator)
             except RuntimeError as error:
                 assert "timed out" in str(error)
 
-    assert [patient() for _ in range(5)] == [*range(5)]
-    with pytest.raises(RuntimeError, match="DataLoader timed out after 2 seconds"):
+    before = 5 if in_order else 7  # the other worker goes on
+    first = [patient() for _ in range(before)]
+    with pytest.raises(RuntimeError, match="^DataLoader timed out after 1 seconds$"):
         next(iterator)
     dataset.path.touch()
-    assert [patient() for _ in range(3)] == [5, 6, 7]  # the batch was late, not lost
+    rest = [patient() for _ in range(8 - before)]  # the batch was late, not lost
+    assert first + rest == [*range(8)] if in_order else sorted(first + rest) == [*range(8)]
     with pytest.raises(StopIteration):
         next(iterator)
 

@@ -1,4 +1,4 @@
-"""Programs of the packages, run as a user would."""
+"""Fixtures that run programs of the packages as a user would."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.checkout import importable
 
 @pytest.fixture(scope="session")
 def twin() -> str:
-    """Which twin runs the tests."""
+    """Return the twin that runs the tests."""
     return this_twin()
 
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-    """The tests' environment with the checkout importable, whatever they do to PYTHON_GIL."""
+    """Return the tests' environment with the checkout importable."""
     return {**os.environ, "PYTHONPATH": importable()}
 
 
 @pytest.fixture(scope="session")
 def command():
-    """Builds `python -m ftbench ...` (or another module)."""
+    """Return a function that builds `python -m ftbench ...` (or of another module)."""
 
     def build(*arguments: object, module: str = "ftbench") -> list[str]:
         return [sys.executable, "-m", module, *map(str, arguments)]
@@ -36,7 +36,7 @@ def command():
 
 @pytest.fixture(scope="session")
 def run_bench(command, environment):
-    """Runs `python -m ftbench ...` to its end, as a user would."""
+    """Return a function that runs `python -m ftbench ...` to its end."""
 
     def run(*arguments: object, module: str = "ftbench", **options) -> subprocess.CompletedProcess:
         options = {"env": environment, "text": True, "capture_output": True, "timeout": 280, **options}
@@ -47,7 +47,7 @@ def run_bench(command, environment):
 
 @pytest.fixture
 def disk(tmp_path):
-    """``disk(size)``: a directory on a file system that has so many bytes."""
+    """Return ``disk(size)``, which makes a directory on a file system of *size* bytes."""
     mounted = []
 
     def mount(size):

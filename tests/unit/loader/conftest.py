@@ -25,7 +25,7 @@ def worker_method(request) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_worker_thread_left(no_worker_thread_left):
-    """Of tests/conftest.py, for every test here."""
+    """Use the fixture of tests/conftest.py for every test here."""
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -39,18 +39,18 @@ def small_arrays_have_slots():
 
 @pytest.fixture
 def start_python(tmp_path):
-    """Starts a program in a fresh interpreter, in this one's GIL mode, as a user would:
-    ``start_python(source, stdin=False) -> subprocess.Popen``. Killed after the test if it
-    still runs."""
+    """Return ``start_python(source) -> subprocess.Popen``, which starts a program in a fresh interpreter.
+
+    It has this interpreter's GIL mode, and is killed after the test if it still runs."""
     started = []
 
-    def start(source: str, stdin: bool = False) -> subprocess.Popen:
+    def start(source: str) -> subprocess.Popen:
         script = tmp_path / "program.py"
         script.write_text(textwrap.dedent(source))
         process = subprocess.Popen(
             [sys.executable, str(script)],
             env=os.environ | {"PYTHONPATH": importable()},
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -87,8 +87,9 @@ exec(compile(request["source"], "program.py", "exec"), globals())
 
 
 class ImportedPython:
-    """The process that has imported torch. Started when it is needed, and again after a program
-    that hung: then it is killed with that program."""
+    """A process that has imported torch, and forks a child for each program.
+
+    It starts when it is needed. It is killed together with a program that hangs, and starts again."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
@@ -128,7 +129,7 @@ def imported_python():
 
 @pytest.fixture
 def run_program(imported_python, tmp_path):
-    """Runs a program to its end: ``run_program(source) -> (exit status, stdout, stderr)``."""
+    """Return ``run_program(source) -> (exit status, stdout, stderr)``, which runs a program to its end."""
 
     def run(source: str) -> tuple[int, str, str]:
         out, err = tmp_path / "out", tmp_path / "err"

@@ -1,4 +1,4 @@
-"""Proves that ImageFolder has torchvision's semantics, over a compact table, under our loader too."""
+"""ImageFolder: torchvision's semantics over a compact table, also under this loader."""
 
 import functools
 import os
@@ -24,7 +24,7 @@ def save(path: Path, color=(10, 20, 30), size=(8, 6)) -> str:
 
 @pytest.fixture
 def root(tmp_path):
-    """Two classes, nested folders, files of other kinds."""
+    """Return a folder of two classes, with nested folders and files of other kinds."""
     folder = tmp_path / "images"
     for name in ("dog/b.png", "dog/a.jpg", "dog/in/c.PNG", "dog/in-x/d.png", "dog/in/z/e.png", "cat/f.bmp"):
         save(folder / name, color=(len(name), 0, 0))
@@ -34,7 +34,7 @@ def root(tmp_path):
 
 
 def reference(directory, class_to_idx, valid):
-    """torchvision's make_dataset, in a few words."""
+    """Return what torchvision's make_dataset returns."""
     found = []
     for name in sorted(class_to_idx):
         for folder, _, files in sorted(os.walk(os.path.join(directory, name), followlinks=True)):

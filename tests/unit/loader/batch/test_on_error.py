@@ -1,0 +1,317 @@
+"""Samples that cannot be loaded: what each on_error policy does, and that nothing is lost in silence."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import IterableDataset
+
+from ftloader import DataLoader
+from ftloader.batch.errors import SKIP
+from tests.datasets import Batches, Failing, FailingStream, Whole
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def ways(least=0, most=2, of=((0, "thread"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process"))):
+    """Return arguments of DataLoader for *least* to *most* workers."""
+    forks = pytest.mark.thread_unsafe(reason="forks")
+    return [
+        pytest.param(
+            {"num_workers": workers, "worker_method": method},
+            id=f"{workers}-{method}",
+            marks=[forks] if method == "process" else [],
+        )
+        for workers, method in of
+        if least <= workers <= most
+    ]
+
+
+FEW = ((0, "thread"), (2, "thread"), (2, "process"))
+
+left_out = pytest.mark.filterwarnings("ignore:.*on_error left them out")
+
+
+def bad_sample(index):
+    return ValueError(f"bad\n{index}")
+
+
+def bad(*at):
+    """Return rows of 0 to 19 that fail for those in *at*."""
+    return Failing(bad_sample, at=at)
+
+
+def bad_stream(*at):
+    """Return a stream of 0 to 9 that fails for those in *at*."""
+    return FailingStream(ValueError, 10, at)
+
+
+class BadBatches(Failing):
+    __getitems__ = Batches.__getitems__
+
+
+class Generator(IterableDataset):
+    def __iter__(self):
+        yield from range(5)
+        raise ValueError("bad 5")
+
+
+def minus(error, index):
+    return -index
+
+
+def only_even(error, index):
+    return SKIP if index % 2 else -index
+
+
+def gives_up(error, index):
+    raise LookupError(f"no substitute for {index}") from error
+
+
+def lists(dl):
+    return [batch.tolist() for batch in dl]
+
+
+@pytest.mark.parametrize("bad", ["ignore", "", "SKIP"])
+def test_unknown_policy(bad):
+    with pytest.raises(ValueError, match="'raise', 'skip' or a callable"):
+        DataLoader([1], on_error=bad)
+
+
+@pytest.mark.parametrize("bad", [None, 1, ["skip"]])
+def test_policy_that_cannot_be_called(bad):
+    with pytest.raises(TypeError, match="'raise', 'skip' or a callable"):
+        DataLoader([1], on_error=bad)
+
+
+def test_policy_is_checked_when_set_later_and_kept():
+    dl = DataLoader([1], on_error="skip")
+    with pytest.raises(ValueError):
+        dl.on_error = "ignore"
+    assert dl.on_error == "skip" and vars(dl)["on_error"] == "skip"
+    dl.on_error = minus
+    assert dl.on_error is minus
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways())
+def test_skip_leaves_the_sample_out_and_says_so(workers):
+    dl = DataLoader(bad(2, 3, 11), batch_size=4, **workers, on_error="skip")
+    assert lists(dl) == [[0, 1], [4, 5, 6, 7], [8, 9, 10], [12, 13, 14, 15], [16, 17, 18, 19]]
+    assert dl.skipped.count == 3
+    assert dl.skipped.samples == ((2, "ValueError: bad 2"), (3, "ValueError: bad 3"), (11, "ValueError: bad 11"))
+
+
+@pytest.mark.parametrize("workers", ways())
+@pytest.mark.thread_unsafe(reason="records warnings")
+def test_one_warning_at_the_end_of_an_epoch(workers):
+    dl = DataLoader(bad(2, 3), batch_size=4, **workers, on_error="skip")
+    iterator = iter(dl)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            next(iterator)
+    with pytest.warns(UserWarning, match="2: ValueError: bad 2; 3: ValueError: bad 3") as caught:
+        assert list(iterator) == []
+    assert [w.filename for w in caught] == [__file__]
+    with pytest.warns(UserWarning, match="2 of this epoch's.*4 so far"):
+        list(dl)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(DataLoader(bad(), **workers, on_error="skip"))
+
+
+class BadImages(Failing):
+    """Rows that are large enough to be written straight into a batch's memory."""
+
+    def __init__(self, kind, *at):
+        super().__init__(ValueError, at=at)
+        self.kind = kind
+
+    def __getitem__(self, index):
+        index = super().__getitem__(index)
+        if self.kind == "array":
+            return np.full((3, 80, 80), index, dtype=np.uint8), index
+        return {"image": torch.full((3, 80, 80), float(index)), "index": index}
+
+
+def substitute_image(error, index):
+    return torch.full((3, 80, 80), -1.0), -index
+
+
+@left_out
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+@pytest.mark.parametrize("bad", [(0,), (3,), (0, 1, 2, 3), (5, 6), (1, 2, 9, 19), (16, 17, 18, 19)])
+@pytest.mark.parametrize("workers", ways(of=FEW))
+def test_large_samples_close_up(workers, bad, kind):
+    dl = DataLoader(BadImages(kind, *bad), batch_size=4, **workers, on_error="skip")
+    for _ in range(2):  # buffers are used again
+        expected = [[i for i in range(start, start + 4) if i not in bad] for start in range(0, 20, 4)]
+        expected = [indices for indices in expected if indices]
+        seen = []
+        for batch in dl:
+            images, indices = batch if kind == "array" else (batch["image"], batch["index"])
+            assert images.shape == (len(indices), 3, 80, 80)
+            for image, index in zip(images, indices, strict=True):
+                assert (image == index).all()
+            seen.append(indices.tolist())
+        assert seen == expected
+    assert [s.index for s in dl.skipped.samples] == [*bad, *bad]
+
+
+@pytest.mark.parametrize("bad", [(0,), (2, 3), (4, 5, 6, 7)])
+@pytest.mark.parametrize("workers", ways(of=FEW))
+def test_large_substitutes(workers, bad):
+    class Tensors(BadImages):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            return sample["image"], sample["index"]
+
+    dl = DataLoader(Tensors("tensor", *bad), batch_size=4, **workers, on_error=substitute_image)
+    for number, (images, indices) in enumerate(dl):
+        for position, (image, index) in enumerate(zip(images, indices, strict=True)):
+            expected = number * 4 + position
+            assert index == (-expected if expected in bad else expected)
+            assert (image == (-1 if expected in bad else expected)).all()
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways())
+def test_a_batch_without_samples_is_no_batch(workers):
+    dl = DataLoader(bad(*range(4, 12), 16, 17, 18, 19), batch_size=4, **workers, on_error="skip")
+    assert lists(dl) == [[0, 1, 2, 3], [12, 13, 14, 15]]
+    assert [s.index for s in dl.skipped.samples] == [*range(4, 12), 16, 17, 18, 19]
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways())
+def test_all_samples_bad(workers):
+    dl = DataLoader(bad(*range(20)), batch_size=3, **workers, on_error="skip")
+    assert list(dl) == []
+    assert dl.skipped.count == 20
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways())
+def test_without_batches(workers):
+    dl = DataLoader(bad(0, 7), batch_size=None, **workers, on_error="skip")
+    assert list(dl) == [i for i in range(20) if i not in (0, 7)]
+    assert [s.index for s in dl.skipped.samples] == [0, 7]
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways())
+def test_a_dataset_that_loads_batches_is_skipped_by_the_batch(workers):
+    dl = DataLoader(BadBatches(bad_sample, at=[5]), batch_size=4, **workers, on_error="skip")
+    batches = lists(dl)
+    assert batches == [[0, 1, 2, 3], [8, 9, 10, 11], [12, 13, 14, 15], [16, 17, 18, 19]]
+    assert "bad 5" in dl.skipped.samples[0].error
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways())
+def test_a_callable_substitutes_or_skips(workers):
+    dl = DataLoader(bad(2, 3), batch_size=4, **workers, on_error=only_even)
+    assert lists(dl)[0] == [0, 1, -2]
+    assert [s.index for s in dl.skipped.samples] == [3]
+    dl = DataLoader(bad(2, 3), batch_size=4, **workers, on_error=minus)
+    assert lists(dl)[0] == [0, 1, -2, -3]
+    assert dl.skipped.count == 0
+
+
+@pytest.mark.parametrize("workers", ways())
+def test_a_callable_that_raises(workers):
+    dl = DataLoader(bad(6), batch_size=4, **workers, on_error=gives_up)
+    iterator = iter(dl)
+    assert next(iterator).tolist() == [0, 1, 2, 3]
+    with pytest.raises(LookupError, match="no substitute for 6"):
+        next(iterator)
+    assert lists(iterator) == [[8, 9, 10, 11], [12, 13, 14, 15], [16, 17, 18, 19]]
+    assert dl.skipped.count == 0
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways())
+def test_an_error_in_collate_is_not_a_samples(workers):
+    dl = DataLoader([torch.zeros(2), torch.zeros(3)], batch_size=2, **workers, on_error="skip")
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
+        list(dl)
+    assert dl.skipped.count == 0
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", minus])
+@pytest.mark.parametrize("dataset", [[0, SKIP, 2], Whole([0, SKIP, 2])], ids=["map", "iterable"])
+@pytest.mark.parametrize("workers", ways(most=1))
+def test_a_sample_that_is_skip_is_not_left_out(workers, dataset, on_error):
+    common = workers | {"on_error": on_error}
+    assert list(DataLoader(dataset, batch_size=2, collate_fn=list, **common)) == [[0, SKIP], [2]]
+    assert list(DataLoader(dataset, batch_size=None, **common)) == [0, SKIP, 2]
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways(most=1))
+def test_iterable_style(workers):
+    dl = DataLoader(bad_stream(0, 4, 9), batch_size=3, **workers, on_error="skip")
+    assert sum(lists(dl), []) == [1, 2, 3, 5, 6, 7, 8]
+    assert [s.index for s in dl.skipped.samples] == [(0, 0), (0, 4), (0, 9)]
+
+
+@left_out
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("workers", ways(most=1))
+def test_iterable_style_skips_at_the_very_end_are_recorded(workers, drop_last):
+    dl = DataLoader(bad_stream(8, 9), batch_size=4, **workers, on_error="skip", drop_last=drop_last)
+    assert lists(dl) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert dl.skipped.count == 2
+
+
+@pytest.mark.parametrize("workers", ways(most=1))
+@pytest.mark.thread_unsafe(reason="records warnings")
+def test_a_generator_that_fails_has_ended_and_the_warning_says_so(workers):
+    dl = DataLoader(Generator(), batch_size=2, **workers, on_error="skip")
+    with pytest.warns(UserWarning, match="bad 5.*generator"):
+        assert lists(dl) == [[0, 1], [2, 3], [4]]
+    assert dl.skipped.count == 1
+
+
+@pytest.mark.parametrize("workers", ways())
+def test_an_iterator_that_only_raises_is_given_up(workers):
+    dl = DataLoader(FailingStream(ConnectionError, at=range(10**6)), batch_size=2, **workers, on_error="skip")
+    with pytest.raises(RuntimeError, match="in a row") as caught:
+        list(dl)
+    assert "bad 999" in str(caught.value) or "bad 999" in str(caught.value.__cause__)
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways(least=1))
+def test_persistent_workers_go_on_counting(workers):
+    dl = DataLoader(bad(3), batch_size=4, **workers, on_error="skip", persistent_workers=True)
+    for epoch in range(1, 4):
+        assert len(sum(lists(dl), [])) == 19
+        assert dl.skipped.count == epoch
+    dl._iterator = None
+
+
+@left_out
+@pytest.mark.thread_unsafe(reason="forks")
+@pytest.mark.parametrize("duplicate", [copy.copy, lambda dl: pickle.loads(pickle.dumps(dl))])
+def test_copies_and_pickles_of_a_loader(duplicate, worker_method):
+    dl = DataLoader(bad(3), batch_size=4, num_workers=1, worker_method=worker_method, on_error="skip")
+    list(dl)
+    other = duplicate(dl)
+    assert other.on_error == "skip" and other.skipped.count == 1
+    assert len(sum(lists(other), [])) == 19
+    assert other.skipped.count == 2
+
+
+@left_out
+@pytest.mark.parametrize("workers", ways())
+def test_abandoned_epochs_keep_their_record(workers):
+    dl = DataLoader(bad(0), batch_size=4, **workers, on_error="skip")
+    iterator = iter(dl)
+    next(iterator)
+    del iterator
+    assert dl.skipped.count == 1

@@ -1,0 +1,191 @@
+"""Decoding in many threads at once: no pixels are mixed up, and nothing stays behind."""
+
+import gc
+import os
+import random
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from ftloader import decode
+from ftloader.decode import jpeg_fast
+from tests.encoded_pictures import encoded, picture, plain
+from tests.in_threads import in_threads
+
+THREADS = 12
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Return encoded images of many sizes, modes and formats, with their pixels."""
+    choice = random.Random(0)
+    kinds = ["JPEG", "PNG", "JPEG", "WEBP", "JPEG", "TIFF"]
+    found = []
+    for number in range(36):
+        size = choice.randint(1, 199), choice.randint(1, 199)
+        image = picture(*size, ["RGB", "RGB", "L"][number % 3], number, sharp=False)
+        data = encoded(image, kinds[number % 6])
+        found.append((data, plain(data)))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["pillow", "nvimgcodec"])
+def test_pixels_of_many_threads(pictures, backend):
+    if backend == "nvimgcodec":
+        pytest.importorskip("nvidia.nvimgcodec")
+
+    def read(number):
+        for step in range(60):
+            data, expected = pictures[(number * 7 + step) % len(pictures)]
+            array = decode.read_image(data, backend=backend)
+            assert np.array_equal(array, expected)
+
+    in_threads(read, range(THREADS))
+
+
+def test_errors_and_pixels_at_once(pictures):
+    jpegs = [(data, pixels) for data, pixels in pictures if data[:2] == b"\xff\xd8"]
+
+    def read(number):
+        for step in range(60):
+            data, expected = jpegs[(number + step) % len(jpegs)]
+            if (number + step) % 3:
+                assert np.array_equal(decode.read_image(data), expected)
+            else:
+                with pytest.raises(decode.DecodeError):
+                    decode.read_image(data[:-30])
+
+    in_threads(read, range(THREADS))
+
+
+def test_one_batch_array_filled_by_many_threads(pictures):
+    data, expected = pictures[0]
+    batch = np.zeros((THREADS * 10, *expected.shape), np.uint8)
+
+    def read(number):
+        for slot in range(number, len(batch), THREADS):
+            decode.read_image(data, out=batch[slot])
+
+    in_threads(read, range(THREADS))
+    assert (batch == expected).all()
+
+
+def test_the_first_use_of_pillow_in_many_threads_at_once(run_program):
+    """Pillow fills its registry of formats on demand; here twelve threads make the demand."""
+    status, _, errors = run_program(
+        """
+        import threading
+        from ftloader import decode
+
+        # Written by hand, since saving an image would load all plugins.
+        XBM = b"#define x_width 2\\n#define x_height 1\\nstatic char x_bits[] = {\\n0x01\\n};\\n"
+        start = threading.Barrier(12)
+        pixels, errors = [], []
+
+        def read(number):
+            start.wait()
+            try:
+                if number % 2:
+                    pixels.append(decode.read_image(XBM, "L").tolist())
+                else:
+                    decode.read_image(b"unknown to all plugins")
+            except decode.DecodeError as error:
+                errors.append(str(error))
+
+        threads = [threading.Thread(target=read, args=(n,)) for n in range(12)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert pixels == [[[255, 0]]] * 6, pixels
+        assert len(errors) == 6 and all("no format" in error for error in errors), errors
+        """
+    )
+    assert status == 0, errors
+
+
+def test_scratch_memory_ends_with_its_thread(pictures):
+    jpeg = next(data for data, _ in pictures if data[:2] == b"\xff\xd8")
+    kept = []
+
+    class Watched:
+        pass
+
+    def read():
+        decode.read_image(jpeg)
+        assert vars(jpeg_fast._scratch)
+        # Core images cannot be watched: an object next to them is.
+        jpeg_fast._scratch.watched = Watched()
+        kept.append(weakref.ref(jpeg_fast._scratch.watched))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    gc.collect()
+    assert kept[0]() is None
+    assert not hasattr(jpeg_fast._scratch, "watched")
+
+
+@pytest.mark.thread_unsafe(reason="counts the open files of the process")
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts files in /proc/self/fd")
+def test_no_file_is_left_open(tmp_path, pictures):
+    path = tmp_path / "x.jpg"
+    path.write_bytes(pictures[0][0])
+    (tmp_path / "bad.jpg").write_bytes(pictures[0][0][:100])
+    decode.read_image(path)
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        decode.read_image(path)
+        decode.read_pil(path)
+        with pytest.raises(decode.DecodeError):
+            decode.read_image(tmp_path / "bad.jpg")
+        with pytest.raises(decode.DecodeError):
+            decode.read_pil(tmp_path / "bad.jpg")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("backend", ["pillow", "nvimgcodec"])
+def test_a_forked_child_decodes(run_program, backend):
+    """The child has a copy of the parent's decoders; those of other threads are gone."""
+    if backend == "nvimgcodec":
+        pytest.importorskip("nvidia.nvimgcodec")
+    status, _, errors = run_program(
+        f"""
+        import io, os, sys, threading
+        from PIL import Image
+        from ftloader import decode
+
+        file = io.BytesIO()
+        Image.new("RGB", (64, 48), (1, 2, 3)).save(file, "JPEG")
+
+        def read():
+            return decode.read_image(file.getvalue(), backend={backend!r})
+
+        expected = read()
+        used, leave = threading.Event(), threading.Event()
+
+        def other():
+            read()
+            used.set()
+            leave.wait()
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        used.wait()
+        pid = os.fork()
+        if pid == 0:
+            ok = (read() == expected).all()
+            late = []
+            in_child = threading.Thread(target=lambda: late.append(read()))
+            in_child.start()
+            in_child.join()
+            sys.exit(0 if ok and (late[0] == expected).all() else 3)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        leave.set()
+        thread.join()
+        sys.exit(status)
+        """
+    )
+    assert status == 0, errors

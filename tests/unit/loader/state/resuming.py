@@ -1,0 +1,99 @@
+"""Helpers that interrupt and resume loaders."""
+
+import itertools
+import json
+
+import pytest
+import torch
+
+from ftloader import DataLoader
+from ftloader.rng.sample import sample_rng
+
+WAYS = {
+    "serial": {"num_workers": 0},
+    "thread": {"num_workers": 1, "worker_method": "thread"},
+    "threads": {"num_workers": 3, "worker_method": "thread"},
+    "process": {"num_workers": 1, "worker_method": "process"},
+    "processes": {"num_workers": 2, "worker_method": "process"},
+}
+"""Ways to load, by name; serial, thread and process read an iterable-style dataset alike."""
+
+ONE_STREAM = ["serial", "thread", "process"]
+
+
+def param(*ways):
+    """Return one set of parameters, marked for pytest-run-parallel if it forks."""
+    forks = any("process" in str(way) for way in ways)
+    return pytest.param(*ways, marks=pytest.mark.thread_unsafe(reason="forks") if forks else ())
+
+
+EACH_WAY = [param(way) for way in WAYS]
+ALL_PAIRS = [param(*pair) for pair in itertools.product(WAYS, WAYS)]
+FEW_PAIRS = [
+    param("serial", "threads"),
+    param("threads", "processes"),
+    param("threads", "serial"),
+    param("processes", "threads"),
+    param("process", "thread"),
+]
+"""For tests of what does not depend on the pair: each way saves and loads in one of them."""
+
+
+def plain(batch):
+    """Return *batch* as plain lists, which == compares."""
+    if isinstance(batch, torch.Tensor):
+        return batch.tolist()
+    if isinstance(batch, (list, tuple)):
+        return [plain(part) for part in batch]
+    return batch
+
+
+def contents(batches) -> list:
+    return [plain(batch) for batch in batches]
+
+
+class _Tensors:
+    def save(tensor):
+        return {"tensor": tensor.tolist(), "dtype": str(tensor.dtype)}
+
+    def load(value):
+        if set(value) != {"tensor", "dtype"}:
+            return value
+        return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"].removeprefix("torch.")))
+
+
+def interrupt(loader, handed_over: int):
+    """Return the first batches, the state after them (through JSON), and the remaining batches."""
+    iterator = iter(loader)
+    first = contents(itertools.islice(iterator, handed_over))
+    # A sampler's or dataset's own state may hold a tensor.
+    state = json.loads(json.dumps(loader.state_dict(), default=_Tensors.save), object_hook=_Tensors.load)
+    return first, state, contents(iterator)
+
+
+def resume(loader, state) -> list:
+    loader.load_state_dict(state)
+    return contents(loader)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+SIZE = 23
+
+
+class Noisy(torch.utils.data.Dataset):
+    """Rows with random numbers of their own."""
+
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        return index, sample_rng().numpy.integers(1 << 30)
+
+
+def shuffling(way, **arguments):
+    """Return a loader that shuffles with a generator of its own, so that the state decides all draws."""
+    arguments = {"batch_size": 4, "shuffle": True, "generator": seeded()} | arguments
+    return DataLoader(Noisy(), **WAYS[way], **arguments)

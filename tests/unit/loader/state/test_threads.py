@@ -1,0 +1,301 @@
+"""States that other threads, user code and forked processes ask for; resumed in new processes."""
+
+import contextlib
+import json
+import pickle
+import sys
+import threading
+
+import pytest
+import torch
+
+from ftloader import DataLoader
+from ftloader.state import progress, store
+from tests.datasets import Rows
+from tests.unit.loader.state.resuming import EACH_WAY, SIZE, WAYS, Noisy, contents, plain, resume, shuffling
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_states_taken_by_another_thread_are_whole(way):
+    loader = shuffling(way)
+    batches, states = [], []
+    ready, stop = threading.Event(), threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            states.append(loader.state_dict())
+            ready.set()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        assert ready.wait(60)
+        for batch in loader:
+            batches.append(plain(batch))
+            ready.clear()
+            assert ready.wait(60)
+    finally:
+        stop.set()
+        watcher.join()
+    seen = {state["handed_over"]: state for state in states if state["phase"] == "middle"}
+    assert len(seen) >= 5
+    for handed_over, state in seen.items():
+        assert resume(shuffling("serial"), state) == batches[handed_over:]
+
+
+@pytest.mark.parametrize("way", ["serial", "threads"])
+def test_states_taken_by_another_thread_between_epochs_are_whole(way):
+    loader = shuffling(way)
+    epochs, states = [], {}
+    stop = threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            state = loader.state_dict()
+            states[json.dumps(state)] = state
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for _ in range(5):
+            epochs.append(contents(loader))
+    finally:
+        stop.set()
+        watcher.join()
+    epochs.append(contents(loader))
+    for state in states.values():
+        rest = resume(shuffling("serial"), state)
+        handed_over = state["handed_over"]
+        assert rest in [epoch[handed_over:] for epoch in epochs]
+    assert {state["phase"] for state in states.values()} <= {"begin", "middle", "end"}
+
+
+@pytest.mark.thread_unsafe(reason="sets the switch interval")
+def test_a_sampler_may_change_its_attributes_in_another_thread():
+    class Changing(torch.utils.data.SequentialSampler):
+        def __iter__(self):
+            for _ in range(200_000):
+                self.batches = self.lengths = None
+                del self.batches, self.lengths
+            return super().__iter__()
+
+    sampler = Changing(range(2))
+    vars(sampler).update({f"setting_{number}": number for number in range(200)})
+    loader = DataLoader(range(2), sampler=sampler)
+    changing = threading.Thread(target=list, args=[sampler])
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    changing.start()
+    try:
+        while changing.is_alive():
+            loader.state_dict()
+    finally:
+        sys.setswitchinterval(interval)
+        changing.join()
+
+
+@pytest.mark.parametrize("way", ["serial", "threads"])
+def test_the_state_may_be_asked_for_anywhere(way):
+    class Asking(torch.utils.data.Sampler):
+        def __iter__(self):
+            states.append(loader.state_dict())
+            for i in range(6):
+                states.append(loader.state_dict())
+                yield i
+
+    class Dataset(Noisy):
+        def __getitem__(self, index):
+            states.append(loader.state_dict())
+            return index
+
+    states = []
+    loader = DataLoader(Dataset(), None, sampler=Asking(), **WAYS[way])
+    assert contents(loader) == list(range(6))
+    assert len(states) == 13
+    for state in states:
+        resumed = resume(DataLoader(range(6), None, sampler=range(6)), state)
+        assert resumed == list(range(state["handed_over"], 6))
+
+
+@contextlib.contextmanager
+def at_every_line(call):
+    """Run *call* at each line of the modules that keep the state, as a signal handler may run there."""
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename not in (store.__file__, progress.__file__):
+            return None
+        if event == "line":
+            call()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+@pytest.mark.timeout(60)  # it would wait for a lock that the thread itself holds
+@pytest.mark.parametrize("way", ["serial", "threads"])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_states_taken_by_a_signal_handler_are_whole(way, resumed):
+    loader = shuffling(way)
+    if resumed:
+        iterator = iter(loader)
+        whole = [plain(next(iterator)) for _ in range(2)]
+        loader.load_state_dict(loader.state_dict())
+    else:
+        whole = []
+    states = {}
+
+    def ask():
+        state = loader.state_dict()
+        if state["phase"] != "begin":  # else the epoch is about to draw its seeds
+            states[json.dumps(state)] = state
+
+    with at_every_line(ask):
+        for batch in loader:
+            whole.append(plain(batch))
+    following = contents(loader)
+    assert {state["handed_over"] for state in states.values()} >= set(range(2 if resumed else 0, len(whole)))
+    for state in states.values():
+        expected = following if state["phase"] == "end" else whole[state["handed_over"] :]
+        assert resume(shuffling("serial"), state) == expected
+
+
+@pytest.mark.timeout(60)
+def test_states_taken_by_a_signal_handler_with_batches_out_of_order():
+    """At every line a batch is either in the state or not."""
+    in_the_making = progress.EpochProgress({}, {"base_seed": 0, "epoch": 0})
+    order = [3, 1, 0, 2, 5, 4, 6]
+    seen = []
+
+    def ask():
+        state = in_the_making.state(dict)
+        assert all(number > state["handed_over"] for number in state["ahead"])
+        done = {*range(state["handed_over"]), *state["ahead"]}
+        if done not in seen:
+            seen.append(done)
+
+    with at_every_line(ask):
+        for number in order:
+            in_the_making.handed_over(number)
+    ask()
+    assert seen == [set(order[:count]) for count in range(len(order) + 1)]
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.parametrize("batch_size", [4, None])
+def test_a_dataset_may_change_the_indices_that_it_is_given(way, batch_size):
+    """Sorting them is useful: files are read faster in order."""
+
+    class Sorting(Rows):
+        def __getitem__(self, indices):
+            indices.sort()
+            return list(indices)
+
+        def __getitems__(self, indices):
+            return self[indices]
+
+    def make():
+        order = torch.randperm(SIZE, generator=torch.Generator().manual_seed(5)).tolist()
+        sampler = order if batch_size else [order[n : n + 4] for n in range(0, SIZE, 4)]
+        return DataLoader(Sorting(SIZE), batch_size, sampler=sampler, **WAYS[way])
+
+    loader = make()
+    iterator = iter(loader)
+    assert plain(next(iterator)) == sorted(plain(next(iter(make()))))
+    state = loader.state_dict()
+    rest = contents(iterator)
+    assert len(rest) == 5
+    assert resume(make(), state) == rest
+
+
+@pytest.mark.thread_unsafe(reason="one process forks for all tests")
+def test_a_forked_child_can_ask_for_the_state(run_program):
+    source = """
+        import os, threading
+        from ftloader import DataLoader
+
+        loader = DataLoader(range(20), batch_size=4)
+        iterator = iter(loader)
+        next(iterator)
+        asked, stop = threading.Event(), threading.Event()
+
+        def ask():
+            while not stop.is_set():
+                loader.state_dict()
+                asked.set()
+
+        # One thread only, and after its first question: CPython 3.13t's dict.get() waits for the dictionary's
+        # own lock when a thread looks for the first time into one that another thread has made (here
+        # copy.deepcopy's), and a fork in that moment leaves the lock taken in the child: not ours to mend.
+        thread = threading.Thread(target=ask)
+        thread.start()
+        asked.wait()
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                state = loader.state_dict()
+                next(iterator)
+                os._exit(state["handed_over"] + loader.state_dict()["handed_over"])
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        stop.set()
+        thread.join()
+        print("done")
+    """
+    status, out, err = run_program(source)
+    assert (status, out) == (0, "done\n"), err
+
+
+RESUME = """
+    import json, pickle, sys
+    import torch
+    from ftloader import DataLoader
+
+    def plain(batch):
+        return batch.tolist()
+
+    if __name__ == "__main__":
+        path, how, num_workers, method = sys.argv[1:] if len(sys.argv) > 1 else {arguments!r}
+        if how == "json":
+            state = json.load(open(path))
+        elif how == "pickle":
+            state = pickle.load(open(path, "rb"))
+        else:
+            state = torch.load(path)  # weights_only
+        torch.manual_seed(1234)
+        loader = DataLoader(
+            range(1000, 1000 + {size}), batch_size=4, shuffle=True,
+            num_workers=int(num_workers), worker_method=method,
+        )
+        loader.load_state_dict(state)
+        print(json.dumps([batch.tolist() for batch in loader]))
+"""
+
+
+@pytest.mark.thread_unsafe(reason="starts processes")
+@pytest.mark.parametrize(
+    ("saving", "how", "num_workers", "method"),
+    [
+        ("processes", "torch.save", "2", "thread"),
+        ("threads", "json", "2", "process"),
+        ("threads", "pickle", "0", "auto"),
+    ],
+)
+def test_in_a_new_process(start_python, tmp_path, saving, how, num_workers, method):
+    loader = DataLoader(range(1000, 1000 + SIZE), batch_size=4, shuffle=True, **WAYS[saving])
+    iterator = iter(loader)
+    next(iterator)
+    state, path = loader.state_dict(), tmp_path / "state"
+    if how == "json":
+        path.write_text(json.dumps(state))
+    elif how == "pickle":
+        path.write_bytes(pickle.dumps(state))
+    else:
+        torch.save(state, path)
+    arguments = [str(path), how, num_workers, method]
+    process = start_python(RESUME.format(arguments=arguments, size=SIZE))
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert json.loads(out) == contents(iterator)

@@ -1,0 +1,412 @@
+"""Iterators that are left before their end: no thread stays, nothing warns, nothing waits too long."""
+
+import contextlib
+import gc
+import sysconfig
+import threading
+import time
+import weakref
+
+import pytest
+import torch
+
+from ftloader import DataLoader
+from ftloader.iterators.threads import State
+from ftloader.workers import exit as program_exit
+from ftloader.workers.pool import WorkerPool
+from tests.datasets import Failing, Rows
+from tests.interruption import interrupted_at
+from tests.worker_threads import PREFIX, worker_threads
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.thread_unsafe(reason="counts the threads of the process"),
+    pytest.mark.filterwarnings("error"),  # those of finalizers included
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+
+
+class Endless(Rows):
+    """A long dataset whose samples cost nothing."""
+
+    def __init__(self):
+        super().__init__(1_000_000)
+
+
+def threads(dataset, **arguments):
+    return DataLoader(dataset, worker_method="thread", **{"num_workers": 2} | arguments)
+
+
+@pytest.fixture(params=[1, 4])
+def endless(request):
+    return threads(Endless(), batch_size=8, num_workers=request.param)
+
+
+def test_break(endless):
+    for _batch in endless:
+        assert len(worker_threads()) == endless.num_workers
+        break
+    assert worker_threads() == []
+
+
+def test_exception_in_the_loop(endless):
+    with pytest.raises(ZeroDivisionError):
+        for _batch in endless:
+            raise ZeroDivisionError
+    assert worker_threads() == []
+
+
+def test_del(endless):
+    iterator = iter(endless)
+    next(iterator)
+    del iterator
+    assert worker_threads() == []
+
+
+def test_interrupted_right_after_the_start(endless, monkeypatch):
+    start = WorkerPool.start
+
+    def interrupted(pool):
+        start(pool)
+        assert len(worker_threads()) == endless.num_workers
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(WorkerPool, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        iter(endless)
+    assert collect_until(lambda: worker_threads() == [])
+
+
+def test_generator_around_the_loop(endless):
+    def batches():
+        for batch in endless:
+            yield batch.sum()
+
+    generator = batches()
+    next(generator)
+    generator.close()
+    assert worker_threads() == []
+    generator = batches()
+    with pytest.raises(ZeroDivisionError):
+        generator.throw(ZeroDivisionError)  # before the first batch: not even started
+    assert worker_threads() == []
+    generator = (batch for batch in endless)
+    next(generator)
+    del generator
+    assert collect_until(lambda: worker_threads() == [])
+
+
+def test_dropped_in_another_thread(endless):
+    """The dropping thread does not wait for the workers; they end nevertheless."""
+    box = [iter(endless)]
+    next(box[0])
+    dropper = threading.Thread(target=box.clear)
+    dropper.start()
+    dropper.join()
+    assert collect_until(lambda: worker_threads() == [])
+
+
+def test_the_consumer_has_ended(endless):
+    """The thread left one iterator to others, and one in its local storage."""
+    box, local = [], threading.local()
+
+    def consume():
+        box.append(iter(endless))
+        local.iterator = iter(endless)
+        next(box[0]), next(local.iterator)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    consumer.join()
+    next(box[0])
+    box.clear()
+    assert collect_until(lambda: worker_threads() == [])
+
+
+def test_collected_by_a_worker_of_another_loader():
+    """A garbage collection can run in any thread; the worker in which it runs goes on."""
+
+    class Collecting(Endless):
+        def __getitem__(self, index):
+            gc.collect()
+            return index
+
+    def litter():
+        cycle = [iter(threads(Endless()))]
+        cycle.append(cycle)
+        return weakref.ref(cycle[0])
+
+    gc.disable()
+    try:
+        references = [litter() for _ in range(3)]
+        iterator = iter(threads(Collecting()))
+        while any(reference() is not None for reference in references):
+            next(iterator)
+        next(iterator)
+        del iterator
+    finally:
+        gc.enable()
+    assert collect_until(lambda: worker_threads() == [])
+
+
+def test_never_asked_for_a_batch(endless):
+    iter(endless)
+    assert worker_threads() == []
+
+
+def collect_until(condition) -> bool:
+    """Collect garbage until *condition* holds; return False if it does not within a minute.
+
+    A worker refers to the dataset until its sample is loaded, so one collection may come too early. Without the GIL
+    a collection stops all threads, so that collections without a pause could leave the worker no time."""
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.01)
+    return condition()
+
+
+def test_reference_cycle(endless):
+    holder = {"iterator": iter(endless)}
+    holder["self"] = holder
+    next(holder["iterator"])
+    reference = weakref.ref(holder["iterator"])
+    gc.collect()
+    assert reference() is not None
+    del holder
+    assert collect_until(lambda: reference() is None)
+    assert collect_until(lambda: worker_threads() == [])
+
+
+@pytest.mark.parametrize("through", ["dataset", "collate_fn"])
+def test_reference_cycle_through_what_the_workers_use(through):
+    class Owner(Endless):
+        def collate(self, samples):
+            return samples
+
+    owner = Owner()
+    dl = threads(
+        owner if through == "dataset" else Endless(),
+        persistent_workers=True,
+        collate_fn=owner.collate if through == "collate_fn" else None,
+    )
+    owner.loader = dl
+    owner.iterator = iter(dl)
+    next(owner.iterator)
+    reference = weakref.ref(owner)
+    del owner, dl
+    assert collect_until(lambda: reference() is None)
+    assert collect_until(lambda: worker_threads() == [])
+
+
+def test_reference_cycle_through_an_exception_that_was_not_asked_for():
+    failed = threading.Event()
+
+    def fail(index):
+        failed.set()
+        return ValueError(index)
+
+    owner = Failing(fail, at=range(2, 100))
+    dl = threads(owner, persistent_workers=True)
+    owner.iterator = iter(dl)
+    next(owner.iterator)
+    assert failed.wait(60)
+    # Once the workers wait for more, all that they had to say has been said.
+    assert next(owner.iterator).item() == 1
+    with pytest.raises(ValueError):
+        next(owner.iterator)
+    reference = weakref.ref(owner)
+    del owner, dl
+    assert collect_until(lambda: reference() is None)
+    assert collect_until(lambda: worker_threads() == [])
+
+
+def test_persistent_loader_is_dropped():
+    dl = DataLoader(range(10), num_workers=2, worker_method="thread", persistent_workers=True)
+    assert len(list(dl)) == 10
+    assert len(worker_threads()) == 2
+    del dl
+    assert worker_threads() == []
+
+
+def test_exhaustion_ends_the_workers():
+    iterator = iter(DataLoader(range(10), num_workers=2, worker_method="thread"))
+    assert len(list(iterator)) == 10
+    assert worker_threads() == []
+    assert iterator.state is State.EXHAUSTED
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(iterator)
+
+
+def test_states_and_close(endless):
+    with iter(endless) as iterator:
+        assert iterator.state is State.RUNNING
+        next(iterator)
+    assert worker_threads() == []
+    assert iterator.state is State.SHUT_DOWN
+    iterator.close()
+    with pytest.raises(RuntimeError, match="was shut down"):
+        next(iterator)
+    short = iter(threads(range(2), num_workers=1))
+    next(short)
+    assert short.state is State.DRAINING
+
+
+def test_an_interruption_while_stopping(endless):
+    """Interrupt at each line of stop(), as Ctrl-C may."""
+    interrupted = -1
+    whole = False
+    while not whole:
+        interrupted += 1
+        iterator = iter(endless)
+        with contextlib.suppress(KeyboardInterrupt), interrupted_at(interrupted + 1, WorkerPool.stop):
+            iterator.close()
+            whole = True
+        del iterator
+        assert collect_until(lambda: worker_threads() == [])
+    assert interrupted > 5
+
+
+def test_close_wakes_a_consumer_in_another_thread():
+    waiting, release = threading.Event(), threading.Event()
+
+    class Blocked(Endless):
+        def __getitem__(self, index):
+            waiting.set()
+            assert release.wait(30)
+            return index
+
+    iterator = iter(threads(Blocked(), num_workers=1))
+    errors = []
+
+    def consume():
+        try:
+            next(iterator)
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert waiting.wait(30)
+    closer = threading.Thread(target=iterator.close)
+    closer.start()
+    consumer.join(20)  # is woken although the worker is still blocked
+    assert not consumer.is_alive()
+    release.set()
+    closer.join(20)
+    assert len(errors) == 1 and "was shut down" in errors[0]
+
+
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+def test_the_rest_of_the_batch_in_hand_is_skipped(kind, monkeypatch):
+    """Also where one worker builds the batch, since the sampler does not yield lists."""
+    loaded = []
+    started, go_on = threading.Event(), threading.Event()
+
+    class Recorded(Endless):
+        def __getitem__(self, index):
+            loaded.append(index)
+            started.set()
+            assert go_on.wait(30)
+            return index
+
+    batches = [kind(list(range(1000)))]
+    iterator = iter(threads(Recorded(), batch_sampler=batches, num_workers=1))
+    assert started.wait(30)
+    join = WorkerPool.join
+    monkeypatch.setattr(WorkerPool, "join", lambda pool: go_on.set() or join(pool))  # once it has been told to end
+    del iterator
+    assert worker_threads() == []
+    assert loaded == [0]
+
+
+def test_the_last_batches_of_an_epoch_are_freed_while_persistent_workers_wait():
+    gc.collect()
+    gc.disable()
+    try:
+        dl = DataLoader(torch.arange(8), batch_size=1, num_workers=2, worker_method="thread", persistent_workers=True)
+        references = []
+        for batch in dl:
+            references.append(weakref.ref(batch))
+        del batch
+        deadline = time.monotonic() + 20
+        # Freed by the workers, which only need to run for a moment. The one that the
+        # loop variable held to the last may wait for the next epoch where objects
+        # belong to threads.
+        tolerated = 1 if sysconfig.get_config_var("Py_GIL_DISABLED") else 0
+        while sum(r() is not None for r in references) > tolerated:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        gc.enable()
+
+
+def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch):
+    monkeypatch.setattr(program_exit, "JOIN_LIMIT", 0.2)
+    waiting, release = threading.Event(), threading.Event()
+
+    class Stuck(Endless):
+        def __getitem__(self, index):
+            self.wait_for_a_server()
+            return index
+
+        def wait_for_a_server(self):
+            waiting.set()
+            assert release.wait(30)
+
+    iterator = iter(threads(Stuck(), num_workers=1))
+    assert waiting.wait(30)
+    try:
+        with pytest.warns(RuntimeWarning, match=f"{PREFIX}-0 did not end") as caught:
+            iterator.close()
+        assert "in wait_for_a_server" in str(caught[0].message)
+    finally:
+        release.set()
+
+
+def test_dropped_by_its_own_worker():
+    """The last reference is dropped in a worker thread, which must not wait for itself."""
+    box = []
+    filled, dropped = threading.Event(), threading.Event()
+
+    class Dropping(Endless):
+        def __getitem__(self, index):
+            if index == 5:
+                assert filled.wait(30)
+                box.clear()
+                gc.collect()
+                dropped.set()
+            return index
+
+    box.append(iter(threads(Dropping(), batch_size=8)))
+    filled.set()
+    assert dropped.wait(30)
+    assert collect_until(lambda: worker_threads() == [])
+
+
+def test_no_record_is_kept_of_pools_that_have_ended():
+    before = set(program_exit._live)
+    for _ in range(3):
+        for _batch in threads(Endless()):
+            break
+        box = [iter(threads(Endless()))]
+        dropper = threading.Thread(target=box.clear)
+        dropper.start()
+        dropper.join()
+    assert program_exit._live <= before
+    assert collect_until(lambda: worker_threads() == [])
+
+
+def test_a_thread_that_cannot_be_started(monkeypatch):
+    start = threading.Thread.start
+
+    def refuse_the_second(thread):
+        if thread.name == f"{PREFIX}-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_the_second)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        iter(threads(Endless()))
+    assert worker_threads() == []
