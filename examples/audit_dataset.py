@@ -26,7 +26,7 @@ def generate() -> str:
 
 
 class Broken(Dataset):
-    """All threads share one file, and its position: between seek() and read() another thread may move it."""
+    """Dataset whose threads share one file and its position, which may move between seek() and read()."""
 
     def __init__(self, path: str):
         self.file = open(path, "rb")
@@ -40,7 +40,7 @@ class Broken(Dataset):
 
 
 class Mended(Broken):
-    """os.pread() is told where to read, and moves no position."""
+    """Dataset that reads with os.pread(), which moves no position."""
 
     def __getitem__(self, index):
         return np.frombuffer(os.pread(self.file.fileno(), SIZE, index * SIZE), np.uint8)

@@ -22,7 +22,7 @@ VALUES = 250_000  # of a sample, 1 MB
 
 
 def write_samples(directory: Path) -> None:
-    """What is in the remote store: float32 arrays that begin with their number, and cannot be compressed."""
+    """Write the remote store: float32 arrays that start with their number and cannot be compressed."""
     chance = np.random.default_rng(0)
     for number in range(SAMPLES):
         sample = chance.random(VALUES, np.float32)
@@ -31,7 +31,7 @@ def write_samples(directory: Path) -> None:
 
 
 class Training:
-    """Takes the batches, in place of a model, and tells what came."""
+    """Consumer of the batches, in place of a model; prints what came."""
 
     def __init__(self) -> None:
         self.weights, self.seen = torch.rand(VALUES), set()

@@ -31,7 +31,7 @@ def generate(folder: Path) -> None:
 
 
 class Stripes(Dataset):
-    """Sample i is a float32 tensor (1, 32, 32) and its class. Nothing is written, so threads may share it."""
+    """Dataset of float32 tensors (1, 32, 32) and their classes. Nothing is written, so threads may share it."""
 
     def __init__(self, folder: Path):
         self.paths = sorted(folder.glob("*.jpg"))

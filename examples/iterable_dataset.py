@@ -24,7 +24,7 @@ def generate(folder: Path) -> None:
 
 
 class JsonLines(IterableDataset):
-    """The records of all files; a worker reads every n-th file, n being the number of workers."""
+    """Records of all files. One of N workers reads every N-th file."""
 
     def __init__(self, folder: Path):
         self.paths = sorted(folder.glob("*.jsonl"))

@@ -13,7 +13,7 @@ from ftloader import DataLoader, sample_rng
 
 
 class Augmented(Dataset):
-    """Images that are flipped, shifted and made noisy at random."""
+    """Dataset of images that are flipped, shifted and made noisy at random."""
 
     def __len__(self):
         return 64
@@ -29,7 +29,7 @@ class Augmented(Dataset):
 
 
 def checksums(seed: int, **workers) -> list[str]:
-    """A checksum of all augmented images, for each of two epochs."""
+    """Return a checksum of all augmented images, for each of two epochs."""
     loader = DataLoader(
         Augmented(), batch_size=8, shuffle=True, generator=torch.Generator().manual_seed(seed), **workers
     )

@@ -29,7 +29,7 @@ class Numbers(Dataset):
 
 
 def train(checkpoint: Path, workers: int) -> None:
-    """One epoch. The "model" is the list of the samples that it was trained with."""
+    """Train for one epoch. The "model" is the list of the samples that it was trained with."""
     loader = DataLoader(Numbers(), batch_size=8, shuffle=True, num_workers=workers)
     model = []
     if checkpoint.exists():

@@ -18,7 +18,7 @@ from ftloader.cache import tfrecord
 
 
 def fetch(remote: Path, cache: Path, share: int) -> None:
-    """In a process of its own: writes every second sample, 16 to a file, which has its name when it is complete."""
+    """Write every second sample, 16 to a file, in a process of its own. A complete file gets its name."""
     names = sorted(path.name for path in remote.iterdir())[share::2]
     for first in range(0, len(names), 16):
         path = cache / f"{share}-{first:06}"
@@ -30,7 +30,7 @@ def fetch(remote: Path, cache: Path, share: int) -> None:
 
 
 class Records(IterableDataset):
-    """The samples of TFRecord files, which the workers share out."""
+    """Samples of TFRecord files, which the workers share out."""
 
     def __init__(self, files: list[Path]) -> None:
         self.files = files

@@ -17,7 +17,7 @@ SAMPLES = 512
 
 
 class Points(Dataset):
-    """A point of the plane, and whether it lies above the diagonal."""
+    """Dataset of points of the plane; the target is 1 above the diagonal."""
 
     def __init__(self):
         self.points = torch.rand(SAMPLES, 2, generator=torch.Generator().manual_seed(0))

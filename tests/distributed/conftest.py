@@ -1,4 +1,4 @@
-"""Programs under torchrun: gloo, two ranks on this machine."""
+"""Fixture that runs programs under torchrun: gloo, two ranks on this machine."""
 
 import os
 import signal
@@ -13,8 +13,9 @@ from tests.checkout import importable
 
 @pytest.fixture(scope="session")
 def torchrun():
-    """``torchrun(program, *arguments, python=sys.executable)`` runs a file of this folder in two ranks; fails
-    with all that was printed if one fails."""
+    """Return ``torchrun(program, *arguments)``, which runs a file of this folder in two ranks.
+
+    If one rank fails, the test fails with all that was printed."""
 
     def run(program, *arguments, python=sys.executable):
         process = subprocess.Popen(

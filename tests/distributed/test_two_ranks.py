@@ -35,7 +35,7 @@ def test_shards_are_disjoint_and_complete(answers, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_epochs_are_shuffled_anew(answers, method):
+def test_each_epoch_is_shuffled_in_another_way(answers, method):
     for rank in answers[f"{method} True False"]:
         assert rank[0] != rank[1] != rank[2]
     for rank in answers[f"{method} False False"]:

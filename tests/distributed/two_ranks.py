@@ -1,4 +1,4 @@
-"""Run by torchrun, once per rank: what ranks see of one dataset through DistributedSampler, as JSON from rank 0."""
+"""Program for torchrun: writes what each rank sees of a dataset through DistributedSampler, as JSON."""
 
 import json
 import sys

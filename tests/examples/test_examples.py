@@ -17,7 +17,7 @@ pytestmark = pytest.mark.thread_unsafe(reason="starts programs enough")
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs one of the programs, to be started by `launcher`; gives what it prints."""
+    """Return ``run(name, *launcher)``, which runs a program and returns what it prints."""
 
     def run(name, *launcher):
         environment = {**os.environ, "PYTHONPATH": importable(), "TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
@@ -82,7 +82,7 @@ def test_two_ranks(run):
 
 
 def check_epochs(printed):
-    """Each has all samples of the one before, and what came since."""
+    """Check that each epoch has all samples of the previous one, and those that came since."""
     epochs = re.findall(r"^epoch \d: (\d+) samples, \d+ MB/s; (\d+) seen by now$", printed, re.M)
     sizes = [int(size) for size, _ in epochs]
     assert len(epochs) == 6 and sizes == sorted(sizes) == [int(seen) for _, seen in epochs]

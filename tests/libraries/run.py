@@ -1,4 +1,4 @@
-"""Runs the tests of this folder with the libraries that the twins lack.
+"""Program that runs the tests of this folder with the libraries that the twins lack.
 
     ./twins exec gil python tests/libraries/run.py [LIBRARY ...]
 
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 
 def run(file: Path, overlays: Overlays) -> int:
-    """pytest's exit status; 1 if the library cannot be installed."""
+    """Run one file; return pytest's exit status, or 1 if the library cannot be installed."""
     wanted = dependencies(file.read_text())
     library = file.stem.removeprefix("with_")
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}

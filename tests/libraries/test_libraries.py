@@ -27,7 +27,7 @@ PROGRAMS = [
 
 @functools.cache
 def outcomes(file, loader):
-    """{program: (kinds of iterators, result)} of all programs of a file, run in a process of their own."""
+    """Run all programs of a file in a process of their own; return {program: (kinds of iterators, result)}."""
     done = subprocess.run(
         [sys.executable, str(HERE / "in_place.py"), loader, str(file)],
         env={**os.environ, "PYTHONPATH": importable()},

@@ -65,7 +65,7 @@ def program_iterable(folder):
 
 
 class WithOwnTransform(Dataset):
-    """A random transform keeps what it drew in its attributes: threads that share it take each other's."""
+    """Dataset with a random transform that keeps its draws in attributes, which threads would share."""
 
     def _transform(self, index):
         transform = copy.deepcopy(self.transform)

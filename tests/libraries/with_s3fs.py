@@ -16,7 +16,7 @@ KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "
 
 @contextlib.contextmanager
 def bucket(count):
-    """(client, source) of *count* objects, which are gone with the server."""
+    """Yield a client and a source of *count* objects, which end with the server."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -58,7 +58,7 @@ def program_bucket_that_grows(folder):
 
 
 def program_addresses_that_are_signed(folder):
-    """Reading by signed addresses, and by s3fs itself, give the same, whatever is in the key."""
+    """Read by signed addresses and by s3fs itself: the same bytes for any key."""
     keys = ["a b", "ü+%2B%", "x/../y", "q?a=b&c#d", "~'()*!"]
     found = []
     with bucket(0) as (client, source):

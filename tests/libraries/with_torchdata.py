@@ -65,7 +65,7 @@ def program_nodes_go_on(folder):
 
 
 class Nodes(IterableDataset):
-    """A graph of nodes in each worker."""
+    """Stream that runs a graph of nodes in each worker."""
 
     def __iter__(self):
         worker = get_worker_info()

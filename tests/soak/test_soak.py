@@ -1,4 +1,4 @@
-"""Iterators made and left at random points, by the thousand, leave everything where it began.
+"""Thousands of iterators, left at random points: threads, files and memory are as before.
 
 `--iterators 200000` is the full run (some twenty minutes on two cores or more), best with a `--soak-seed` of its own.
 """
@@ -22,18 +22,14 @@ from ftloader import DataLoader
 from ftloader.batch.layout import SMALLEST_SLOT
 from tests.worker_threads import worker_threads
 
-pytestmark = [
-    pytest.mark.timeout(4 * 3600),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on few CPUs
-    pytest.mark.thread_unsafe(reason="counts what the whole process has"),
-]
+pytestmark = [pytest.mark.timeout(4 * 3600), pytest.mark.thread_unsafe(reason="counts what the whole process has")]
 
 WIDTH = SMALLEST_SLOT // 4  # floats: enough for a sample to be copied straight into its batch's memory
 ROW = torch.arange(float(WIDTH))
 
 
 class Left(Exception):
-    """The loop's own."""
+    """Exception of the loop itself."""
 
 
 class Rows(Dataset):
@@ -60,7 +56,7 @@ class Small(Rows):
 
 
 class Allocated(Dataset):
-    """Samples whose memory a worker allocates and the main thread frees: a tensor, an array, objects of Python."""
+    """Dataset whose samples a worker allocates and the main thread frees: a tensor, an array, Python objects."""
 
     def __len__(self):
         return 100_000
@@ -87,7 +83,7 @@ class Stream(IterableDataset):
 
 
 def check(batch):
-    """Every sample is what its index says."""
+    """Check that every sample is what its index says."""
     if isinstance(batch, dict):
         rows, indices = batch["row"], batch["index"]
         assert torch.equal(rows, indices.float()[:, None].expand_as(rows))
@@ -112,7 +108,7 @@ def make(rng):
 
 
 def use(rng, held):
-    """Makes one iterator, takes some batches, and leaves it in one of the ways there are."""
+    """Make one iterator, take some batches, and leave it in one of the possible ways."""
     dl = make(rng)
     # A reference cycle through what the workers use.
     if rng.random() < 0.1:
@@ -155,14 +151,14 @@ def use(rng, held):
 
 
 def resident():
-    """Bytes, without what was freed: glibc keeps that, for each of its arenas."""
+    """Return the resident bytes without freed memory, which glibc keeps in its arenas."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return psutil.Process().memory_info().rss
 
 
 def count():
-    """(threads, file descriptors, resident bytes), once everything has ended that is about to."""
+    """Return the threads, file descriptors, resident bytes and tasks, once all workers have ended."""
     gc.collect()
     deadline = time.monotonic() + 60
     while worker_threads() and time.monotonic() < deadline:

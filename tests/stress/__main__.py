@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def source() -> str:
-    """SHA-256 over names and contents of the suite's files."""
+    """Return the SHA-256 over names and contents of the suite's files."""
     digest = hashlib.sha256()
     for path in sorted(HERE.rglob("*.py")):
         digest.update(f"{path.relative_to(HERE)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
@@ -60,7 +60,7 @@ class _Lines:
 
 
 def main() -> int:
-    """Runs pytest; returns its exit status."""
+    """Run pytest; return its exit status."""
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.environ.pop("PYTEST_ADDOPTS", None)  # of somebody who tests something else

@@ -1,4 +1,4 @@
-"""How the scenarios are run: by a nursery process that forks a child for each."""
+"""Fixtures that run scenarios, in children of a nursery process."""
 
 import fcntl
 import json
@@ -21,7 +21,7 @@ HANG = 120.0
 
 
 class _Nursery:
-    """The process, started when it is first needed and again after it was lost."""
+    """The nursery process, started when it is first needed and again after it was lost."""
 
     def __init__(self):
         self._process = None
@@ -54,9 +54,9 @@ class _Nursery:
         return json.loads(answer)
 
     def stop(self):
-        """Ends it, and all that scenarios have started and left behind."""
+        """End the process, and all that scenarios have started and left behind."""
         if self._process is not None:
-            if self._process.poll() is None:  # it leads its group, whose id is nobody else's until it is waited for
+            if self._process.poll() is None:  # it leads its group, whose id is not reused until it is waited for
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process.stdin.close()
@@ -73,7 +73,7 @@ def nursery():
 
 @pytest.fixture
 def run_scenario(nursery, request):
-    """Runs a scenario for some seconds and returns what came of it (``engine.run``)."""
+    """Return a function that runs a scenario for some seconds and returns its result (``engine.run``)."""
 
     def run(scenario, seconds, limit=HANG):
         return nursery.run(scenario, seconds, request.config.getoption("--seed"), limit)
@@ -83,7 +83,7 @@ def run_scenario(nursery, request):
 
 @pytest.fixture
 def stress(run_scenario, share_of_minutes, request):
-    """Runs a scenario for its share of the time; fails the test if it failed, crashed or hung."""
+    """Return a function that runs a scenario for its share of the time, and fails the test with it."""
 
     def run(scenario):
         result = run_scenario(scenario, share_of_minutes(SECONDS))
@@ -101,7 +101,7 @@ def stress(run_scenario, share_of_minutes, request):
 
 @pytest.fixture
 def share_of_minutes(request):
-    """Seconds for this test: its share of --minutes, or the default that it is called with."""
+    """Return the seconds for this test: its share of --minutes, or the given default."""
 
     def share(default):
         minutes = request.config.getoption("--minutes")
@@ -114,7 +114,7 @@ def share_of_minutes(request):
 
 
 def _record(path, result):
-    """Puts *result* in place of an earlier one; several runs of pytest may share the file."""
+    """Replace an earlier result by *result*; several runs of pytest may share the file."""
     with open(path, "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)

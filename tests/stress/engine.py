@@ -1,4 +1,4 @@
-"""Runs one scenario: rounds, in each of which several threads do their step at once.
+"""Runner of one scenario: rounds in which several threads do their step at once.
 
 A scenario is a class. Made with a seeded random generator, its ``step(thread, rng)`` is called once by each
 thread, all released by one barrier, and then its ``check()`` by one thread while no other runs. Whatever
@@ -23,40 +23,40 @@ SWITCH_INTERVAL = 1e-6
 
 
 class Scenario:
-    """One round of a scenario; a subclass is the scenario."""
+    """Base of scenarios; an instance is one round."""
 
     threads = THREADS
     pauses = False
     """Whether lines of the scenario's own are followed by short pauses at random, in which others come in."""
     iterations: int | None = None
-    """At most so many rounds, however much time is left; None: as many as there is time for."""
+    """Maximum number of rounds; None: as many as there is time for."""
     known = ""
     """What is known not to be safe upstream, with its link, where the scenario has to keep clear of that."""
 
     def __init__(self, rng: random.Random) -> None:
-        """Makes what the threads share in this round."""
+        """Make what the threads share in this round."""
 
     def step(self, thread: int, rng: random.Random) -> None:
-        """What each thread does, at once with the others."""
+        """Do one thread's step, at once with the others."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Afterwards, by one thread."""
+        """Check the result, in one thread, after all steps."""
 
     @classmethod
     def set_up(cls) -> None:
-        """Once, before the first round: what is dear to make."""
+        """Make what is expensive, once, before the first round."""
 
 
 def configuration() -> str:
-    """ "ft", "ft-gil" or "gil", as everywhere in this project."""
+    """Return "ft", "ft-gil" or "gil"."""
     if not sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "gil"
     return "ft-gil" if sys._is_gil_enabled() else "ft"
 
 
 class _Rounds:
-    """The rounds of one run. ``_begin`` and ``_end`` run in one thread while the others wait."""
+    """Rounds of one run. ``_begin`` and ``_end`` run in one thread while the others wait."""
 
     def __init__(self, scenario: type[Scenario], seconds: float, seed: int) -> None:
         self.scenario, self.seed = scenario, seed
@@ -92,7 +92,7 @@ class _Rounds:
             self.failures.append(f"round {self.count}, {what}:\n{traceback.format_exc()}")
 
     def run(self, thread: int) -> None:
-        """A thread's life."""
+        """Take part in all rounds, in one thread."""
         while True:
             self.begin.wait()
             if self.over:
@@ -104,10 +104,10 @@ class _Rounds:
 
 
 def run(scenario: type[Scenario], seconds: float, seed: int = 0) -> dict[str, Any]:
-    """Runs *scenario* for *seconds*, to its first failure.
+    """Run *scenario* for *seconds*, to its first failure.
 
     Returns plain JSON: scenario, configuration, threads, seed, known, iterations, seconds, failures, outcome.
-    Who calls limits the time: threads that hang are waited for without end.
+    The caller limits the time: threads that hang are waited for without end.
     """
     scenario.set_up()
     begin = time.monotonic()
@@ -136,7 +136,7 @@ def run(scenario: type[Scenario], seconds: float, seed: int = 0) -> dict[str, An
 
 
 def about(scenario: type[Scenario], seed: int) -> dict[str, Any]:
-    """What every result says of its scenario, however that ended."""
+    """Return what every result says of its scenario, however it ended."""
     return {
         "scenario": name_of(scenario),
         "configuration": configuration(),

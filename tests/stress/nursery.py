@@ -4,7 +4,7 @@ So a scenario that crashes or hangs takes nothing with it, and importing torch i
 requests, a line of JSON each, from stdin: {"scenario": "module:Class", "seconds": S, "seed": N, "limit": S}.
 Answers with a line: what ``engine.run`` returns, or {"outcome": "crashed" or "hung", "failures": [stacks]}.
 
-It has no thread of its own when it forks. When its stdin ends, whoever asked has gone, and it ends at once with
+It has no thread of its own when it forks. When its stdin ends, its parent has gone, and it ends at once with
 all that scenarios have started: it leads a session, whose processes it kills.
 """
 
@@ -28,13 +28,13 @@ _GRACE = 5.0
 
 
 def find(name: str) -> type[engine.Scenario]:
-    """The scenario "module:Class"."""
+    """Return the scenario "module:Class"."""
     module, _, cls = name.partition(":")
     return getattr(importlib.import_module(module), cls)
 
 
 def run_in_child(request: dict[str, Any]) -> dict[str, Any]:
-    """Forks, runs the scenario, and says what became of it."""
+    """Fork, run the scenario, and return its outcome."""
     begin = time.monotonic()
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as stacks:
         sys.stdout.flush()
@@ -83,7 +83,7 @@ def _child(request: dict[str, Any], answer: Any, stacks: Any) -> None:
 
 
 def _wait(child: int, seconds: float) -> bool:
-    """Whether *child* ended within *seconds*; it stays to be waited for."""
+    """True if *child* ended within *seconds*; it stays to be waited for."""
     descriptor = os.pidfd_open(child)
     try:
         # One request at a time: until it is answered, nothing comes from stdin but its end.
@@ -96,7 +96,7 @@ def _wait(child: int, seconds: float) -> bool:
 
 
 def _end() -> None:
-    """Ends this process and, if it leads a session, every other of its process group."""
+    """End this process and, if it leads a session, every other of its process group."""
     if os.getsid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
@@ -108,7 +108,7 @@ def _read(file: Any) -> str:
 
 
 def main() -> None:
-    """Serves until stdin ends."""
+    """Serve until stdin ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what scenarios print is no answer
     for line in sys.stdin:

@@ -1,6 +1,6 @@
-"""Races planted on purpose, each beside its corrected version.
+"""Races planted on purpose, each with its corrected version.
 
-Each is a scenario; the racy one is to fail, the corrected one never.
+Each is a scenario; the racy one must fail, the corrected one never.
 """
 
 import io
@@ -102,7 +102,7 @@ class SharedOffsetCorrected(SharedOffset):
 
 
 class LazyInitialisation(Scenario):
-    """Something made at its first use, by whoever finds it missing; it announces itself too early."""
+    """A value made at its first use, by any thread that finds it missing; it is announced too early."""
 
     pauses = True
 

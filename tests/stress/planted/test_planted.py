@@ -1,4 +1,4 @@
-"""Proof that the suite finds races: each planted one, and none in its corrected version."""
+"""Planted races: the suite finds each, and none in its corrected version."""
 
 import sys
 

@@ -196,7 +196,7 @@ class LazyUnderLock(Scenario):
 
 
 class ThreadLocals(Scenario):
-    """A threading.local whose subclass makes its state per thread: nobody sees another's."""
+    """A threading.local whose subclass makes its state per thread: no thread sees another's."""
 
     class Own(threading.local):
         def __init__(self):

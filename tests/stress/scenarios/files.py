@@ -109,7 +109,7 @@ class SharedZip(_Records):
 
 
 def _tar_of_records() -> bytes:
-    """An archive of all records, each a member named by its number."""
+    """Return an archive of all records, each a member named by its number."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
         for number in range(RECORDS):

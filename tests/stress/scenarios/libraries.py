@@ -22,7 +22,7 @@ def _encoded(seed, kind):
 
 
 def _process(data):
-    """Decode, resize, save: what it gives."""
+    """Decode, resize and save; return the bytes."""
     with Image.open(io.BytesIO(data)) as image:
         small = image.convert("RGB").resize((20, 16), Image.Resampling.BILINEAR)
     file = io.BytesIO()
@@ -112,7 +112,7 @@ class NumpyDisjointWriting(Scenario):
 
 
 class NumpyGenerators(Scenario):
-    """A generator a thread, seeded: the same numbers, whoever else draws."""
+    """A seeded generator for each thread: the same numbers, whatever other threads draw."""
 
     @classmethod
     def set_up(cls):

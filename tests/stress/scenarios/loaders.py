@@ -30,7 +30,7 @@ class Rows:
 
 
 def indices(batch):
-    """The indices in *batch*; each row must be whole."""
+    """Return the indices in *batch*, and check that each row is whole."""
     assert (batch == batch[:, :1]).all()
     return batch[:, 0].int().tolist()
 

@@ -1,4 +1,4 @@
-"""The loader in storms: many loaders, many threads, each going on by itself with everything checked.
+"""Storms: many loaders in many threads, each going on by itself with everything checked.
 
 Where the scenarios of loaders.py line their threads up for each thing they do, a round here is a while of many
 things at once.
@@ -27,7 +27,7 @@ JOINING = 60.0
 
 
 class Odd(Exception):
-    """What a sample raises."""
+    """Exception that a sample raises."""
 
 
 class Rows:
@@ -58,7 +58,7 @@ class Share(IterableDataset):
 
 
 class _Storm(Scenario):
-    """Late warnings (a worker that did not end in time) are failures, and so is a worker thread that is left."""
+    """Base of storms. Warnings of late workers are failures, and so are worker threads that are left."""
 
     @classmethod
     def set_up(cls):
@@ -83,7 +83,7 @@ def threaded(dataset, **options):
 
 
 def consume(iterator, bad, batch_size):
-    """The whole epoch: each batch in its place, or the exception of its first bad sample."""
+    """Check an epoch: each batch in its place, or the exception of its first bad sample."""
     for start in range(0, SIZE, batch_size):
         expected = [*range(start, min(start + batch_size, SIZE))]
         failing = [i for i in expected if i in bad]
@@ -232,7 +232,7 @@ class PersistentEpochsLeftEarly(_Storm):
                 assert seen == good[: len(seen)]
 
 
-class WorkerInfoIsNobodyElses(_Storm):
+class WorkerInfoIsTheWorkersAlone(_Storm):
     """get_worker_info() and torch.set_num_threads(1) of workers are seen by no other thread."""
 
     class Info(Rows):
@@ -269,21 +269,21 @@ class ForksWhileIterating(_Storm):
     One child of thousands waits for good for a lock that another thread held when it was forked: in the
     free-threaded build, GIL off or on, one of the interpreter's own (making a weak reference; in 3.13t a thread's first
     ``dict.get()`` of a dictionary that another has made, which waits for a lock it holds itself and is handed it at a
-    moment in which a fork may come), no failure of the loader. With the GIL build it was seen once, and nobody
-    knows for what the child waited; POSIX promises the child of a threaded process little more than exec
+    moment in which a fork may come), no failure of the loader. With the GIL build it was seen once, and what the
+    child waited for is unknown; POSIX promises the child of a threaded process little more than exec
     (fork(3p)). So a child that does not end is let go, but two of five are a failure, and what a child loads has to
     be right.
     """
 
     threads = 3
-    known = "a fork beside other threads can leave a lock of CPython's or of a C library taken in the child"
+    known = "a fork next to other threads can leave a lock of CPython's or of a C library taken in the child"
     children = 5
     child_seconds = 20
 
     @classmethod
     def set_up(cls):
         super().set_up()
-        warnings.simplefilter("ignore", DeprecationWarning)  # of fork() beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # of fork() in a process with threads
         cls.shared = threaded(Rows(0), batch_size=4, num_workers=2)
 
     def __init__(self, rng):
@@ -304,7 +304,7 @@ class ForksWhileIterating(_Storm):
             del iterator
 
     def _fork(self):
-        """The exit status of a child that loads the first two batches."""
+        """Return the exit status of a child that loads the first two batches."""
         child = os.fork()
         if child == 0:
             status = 1
