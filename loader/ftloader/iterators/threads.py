@@ -40,7 +40,7 @@ from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.exit import WorkerThread
 from ftloader.workers.messages import Departure, Result, Task
 from ftloader.workers.pool import WorkerPool
-from ftloader.workers.thread import Plan, WorkerContext
+from ftloader.workers.thread import Plan, WholeBatch, WorkerContext
 
 
 class State(enum.Enum):
@@ -300,14 +300,17 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if worker_id is not None:
             self._built_by[number] = worker_id
         self._dispatched += 1
-        if self._hints is None or type(index) not in (list, tuple) or not index:
-            self._pool.put(Task(self._epoch, self._contexts, number, index), worker_id)
-            return
-        assembly = SharedBatch(self._hints, self._epoch, index)
-        task = Task(self._epoch, self._contexts, number, index, assembly)
-        # One for each worker that can help; who finds nothing left to do takes the next.
-        for _ in range(assembly.helpers):
-            self._pool.put(task)
+        batch = self._new_batch(index)
+        task = Task(self._epoch, self._contexts, number, index, batch)
+        # One task for each worker that can help. A worker that finds nothing left to do takes the next task.
+        for _ in range(batch.helpers):
+            self._pool.put(task, worker_id)
+
+    def _new_batch(self, index: Any) -> SharedBatch | WholeBatch:
+        """Return the batch of *index*: the one place that chooses how a batch is built."""
+        if self._hints is not None and type(index) in (list, tuple) and index:
+            return SharedBatch(self._hints, self._epoch, index)
+        return WholeBatch(self._epoch, index)
 
     def _choose_worker(self) -> int:
         """Return the worker for the next batch of an iterable-style dataset."""

@@ -3,25 +3,37 @@ workers, results and departures to the consumer."""
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ftloader.batch.fetch import Epoch, Outcome
 
-if TYPE_CHECKING:
-    from ftloader.batch.assembly import SharedBatch
-    from ftloader.workers.thread import WorkerContext
+
+class Batch(Protocol):
+    """A batch that workers can build."""
+
+    helpers: int
+    """Number of workers that should build the batch together."""
+
+    def build(self, context: Any) -> Outcome | None:
+        """Build the batch, in a worker with this context. Return the outcome; None if another worker returns it.
+
+        Raise ``Cancelled``, or what user code raises.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Consumer to worker: build batch *number* of *epoch* from *index*; if there is an *assembly*, together with the
-    other workers, each of which may get this same task."""
+    """Consumer to worker: build *batch*, which is batch *number* of *epoch* and was made from *index*.
+
+    ``helpers`` of the batch says how many workers get this same task. *contexts* are those of all workers.
+    """
 
     epoch: Epoch
-    contexts: tuple["WorkerContext", ...]
+    contexts: tuple[Any, ...]
     number: int
     index: Any
-    assembly: "SharedBatch | None" = None
+    batch: Batch
 
 
 class Order(enum.Enum):

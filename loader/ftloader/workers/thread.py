@@ -17,10 +17,11 @@ from typing import Any
 import torch
 
 from ftloader.batch.errors import annotate, describe_index, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Fetcher, MapFetcher, Outcome
+from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Fetcher, MapFetcher
 from ftloader.batch.iterable import IterableFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
+from ftloader.current import this_thread
 from ftloader.state.shares import WorkerState, fresh_share
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import UserObjects
@@ -57,10 +58,10 @@ class WorkerContext:
         self._settings = replace(plan.settings, collate_fn=collate_fn)
         self.within = own_context().run  # a copy of the consumer's, as it is now
         """Calls a function with the worker's own context variables."""
-        self._share = plan.states[worker_id].share  # until a batch has come of it
+        self.share = plan.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
-        self._info = WorkerInfo(
+        self.info = WorkerInfo(
             id=worker_id, num_workers=plan.num_workers, seed=plan.base_seed + worker_id, dataset=own.dataset
         )
 
@@ -69,48 +70,23 @@ class WorkerContext:
         plan = self.plan
         if plan.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(plan.pin_memory_device_index)
-        with acting_as(self._info):
+        with acting_as(self.info):
             if self._worker_init_fn is not None:
                 try:
                     self._worker_init_fn(self._worker_id)
                 except StopIteration as error:
                     raise without_stop_iteration(error, "worker_init_fn") from error
 
-    def run(self, task: Task) -> Fetched | Failure | None:
-        """The outcome of *task*; None if another worker will give it.
-
-        Raises ``Cancelled``, or whatever the user's code raises.
-        """
-        try:
-            with acting_as(self._info):
-                if task.assembly is not None:
-                    return task.assembly.build(self)
-                return self._fetch(task.epoch, task.index)
-        except StopIteration as error:
-            raise without_stop_iteration(error, "the dataset or collate_fn") from error
-
-    def _fetch(self, epoch: Epoch, index: Any) -> Fetched:
-        plan = self.plan
-        try:
-            if epoch is not self._epoch:
-                # Should making the fetcher fail, the worker has nothing to give in this epoch, and says so from the
-                # next task on.
-                self._epoch, self._fetcher = epoch, None
-                self._fetcher = self._make_fetcher(epoch)
-            if self._fetcher is None:
-                return Fetched(EMPTY, ended=True)
-            fetched = self._fetcher.fetch(index, epoch)
-        except Cancelled:
-            raise  # the next epoch goes on from the same share
-        except BaseException:
-            self._share = None
-            raise
-        self._share = None
-        fetched.data = pinned(fetched.data, plan.pin_memory_device)
-        return fetched
+    def fetcher(self, epoch: Epoch) -> Fetcher | None:
+        """Return this worker's fetcher for *epoch*; None if making one has failed in this epoch."""
+        if epoch is not self._epoch:
+            # If this fails, the worker has nothing to give in this epoch, and says so from the next task on.
+            self._epoch, self._fetcher = epoch, None
+            self._fetcher = self._make_fetcher(epoch)
+        return self._fetcher
 
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
-        plan, dataset, share = self.plan, self.dataset, self._share
+        plan, dataset, share = self.plan, self.dataset, self.share
         if plan.dataset_kind == DatasetKind.Map:
             return MapFetcher(self._settings, dataset)
         if share is not None and epoch.number != plan.epoch_number:
@@ -118,6 +94,32 @@ class WorkerContext:
             share = fresh_share((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
         state = replace(plan.states[self._worker_id], share=share)
         return IterableFetcher(self._settings, dataset, self._worker_id, state)
+
+
+class WholeBatch:
+    """One batch that a single worker builds."""
+
+    helpers = 1
+
+    def __init__(self, epoch: Epoch, index: Any) -> None:
+        self._epoch = epoch
+        self._index = index
+
+    def build(self, context: WorkerContext) -> Fetched:
+        """Return the batch. Raise ``Cancelled``, or what user code raises."""
+        try:
+            fetcher = context.fetcher(self._epoch)
+            if fetcher is None:
+                return Fetched(EMPTY, ended=True)
+            fetched = fetcher.fetch(self._index, self._epoch)
+        except Cancelled:
+            raise  # the next epoch continues the same share
+        except BaseException:
+            context.share = None
+            raise
+        context.share = None
+        fetched.data = pinned(fetched.data, context.plan.pin_memory_device)
+        return fetched
 
 
 def run_worker(
@@ -143,8 +145,7 @@ def run_worker(
             started_up.put(None)
         del context
         started = True
-        while _serve(worker_id, tasks, results, process):
-            pass
+        _serve(worker_id, tasks, results, process)
     except BaseException as error:
         annotate(error, f"in loader worker thread {worker_id}, which has ended because of it")
         send(results, Departure(worker_id, error, task_lost=started))
@@ -157,19 +158,40 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
         queue.put(message)
 
 
-def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: int) -> bool:
-    """Waits for one task and answers it; False when told to end."""
-    task = tasks.get()
-    if isinstance(task, Order):
-        return task is not Order.END
-    outcome = _attempt(task, worker_id)
-    _end_if_forked(process)
-    if outcome is not None:
-        send(results, Result(task.epoch, task.number, outcome))
-    # The frames in the traceback of a failure refer to this one (f_back), so a local that
-    # led to the failure would close a reference cycle around the batch and the dataset.
-    del task, outcome
-    return True
+def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: int) -> None:
+    """Answer tasks until told to end.
+
+    From this frame, which waits for a task, to ``dataset[i]`` there are few others: they cost time for each sample.
+    """
+    while True:
+        task = tasks.get()
+        if isinstance(task, Order):
+            if task is Order.END:
+                return
+            continue
+        context = outcome = None
+        try:
+            task.epoch.check()
+            context = task.contexts[worker_id]
+            this_thread.worker = context.info
+            outcome = context.within(task.batch.build, context)
+        except Cancelled:
+            pass
+        except BaseException as error:
+            # Without this frame, which is of no interest to the reader of the traceback.
+            error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
+            outcome = Failure(without_stop_iteration(error, "the dataset or collate_fn"))
+        finally:
+            this_thread.worker = None
+        _end_if_forked(process)
+        if isinstance(outcome, Failure):
+            building = f"building batch {task.number} {describe_index(task.index)}"
+            annotate(outcome.exception, f"in loader worker thread {worker_id}, {building}")
+        if outcome is not None:
+            send(results, Result(task.epoch, task.number, outcome))
+        # The frames in the traceback of a failure refer to this one (f_back). A local that led to the failure would
+        # close a reference cycle around the batch and the dataset. And a waiting worker refers to no user object.
+        task = context = outcome = None
 
 
 def _end_if_forked(process: int) -> None:
@@ -180,27 +202,6 @@ def _end_if_forked(process: int) -> None:
             with contextlib.suppress(Exception):  # None, or closed
                 stream.flush()
         os._exit(0)
-
-
-def _attempt(task: Task, worker_id: int) -> Outcome | None:
-    """The outcome of *task*; None if its epoch was cancelled or another worker gives it."""
-    try:
-        task.epoch.check()
-        context = task.contexts[worker_id]
-        outcome = context.within(context.run, task)
-    except Cancelled:
-        return None
-    except BaseException as error:
-        # Without this frame, which is of no interest to the reader of the traceback.
-        error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
-        outcome = Failure(error)
-    if isinstance(outcome, Failure):
-        building = f"building batch {task.number} {describe_index(task.index)}"
-        annotate(outcome.exception, f"in loader worker thread {worker_id}, {building}")
-    try:
-        return outcome
-    finally:
-        del outcome  # as in _serve
 
 
 # Of the libraries that torch is linked with: a library's symbols are looked up in those too.
