@@ -8,19 +8,27 @@ Importing this package makes torch's own ``get_worker_info`` answer for worker t
 
 A batch's way, with worker threads, and the file of each step:
 
-    sampler -> dispatch (thread_iterator) -> dataset[i] (assembly, fetch) -> its slot of the batch (slots, layout,
-    buffers) -> hand-over in order (thread_iterator) -> training loop
+    sampler -> dispatch (iterators.threads) -> dataset[i] (batch.assembly, batch.fetch) -> its slot of the batch
+    (batch.slots, batch.layout, batch.memory) -> hand-over in order (iterators.threads) -> training loop
 
-What the threads are: thread, pool; what they say to each other: messages. Without workers and with
-processes: serial_iterator, process_iterator. What belongs to a sample: random, on_error, error_notes.
-Stop and resume: state. For datasets: decode, datasets, path_table, cache.
+The rooms, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
+workers; batch; state; rng; current, protocols, compat and diagnosis; fork.
 """
 
-from ftloader.batch.errors import SKIP
+from ftloader.batch.errors import SKIP, SkipLog, Skipped
 from ftloader.batch.slots import empty_sample
 from ftloader.dataloader import DataLoader
-from ftloader.rng.sample import sample_rng
+from ftloader.rng.sample import GlobalRandomWarning, sample_rng
 from ftloader.workers.info import get_worker_info
 
-__all__ = ["SKIP", "DataLoader", "empty_sample", "get_worker_info", "sample_rng"]
+__all__ = [
+    "SKIP",
+    "DataLoader",
+    "GlobalRandomWarning",
+    "SkipLog",
+    "Skipped",
+    "empty_sample",
+    "get_worker_info",
+    "sample_rng",
+]
 __version__ = "0.1.0"

@@ -43,7 +43,7 @@ class Mode(enum.Enum):
 
 @dataclass(eq=False)
 class BatchHints:
-    """What the batches of one iterator have in common, and what one of them tells about the next.
+    """Common settings of one iterator's batches, and hints from one batch for the next.
 
     Workers write the hints, and read them without a lock: a stale value only costs time.
     """

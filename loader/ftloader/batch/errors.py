@@ -46,7 +46,7 @@ class Skipped(NamedTuple):
     """Record of a sample that was left out."""
 
     index: Any
-    """What the sampler yielded; for an iterable-style dataset (worker id, position)."""
+    """The sample's index, as the sampler yielded it; for an iterable-style dataset (worker id, position)."""
     error: str
     """``"Type: message"``, in one line."""
 

@@ -1,9 +1,9 @@
 """From what the sampler yielded to a batch: ``dataset[i]`` and collate.
 
 The same contract as ``torch.utils.data._utils.fetch``. All three kinds of iterators (serial, threads, processes) use
-it. It adds random numbers of the sample (``rng.sample``), the error policy (``batch.errors``), a note that names the
-failing sample, and a check between two samples that the epoch is still wanted. This file has the common parts and
-map-style datasets; ``batch.iterable`` fetches from iterable-style ones.
+it. It adds four things: random numbers of the sample (``rng.sample``), the error policy (``batch.errors``), a note that
+names the failing sample, and a check that the epoch is still wanted. This file has the common parts and map-style
+datasets; ``batch.iterable`` fetches from iterable-style ones.
 """
 
 import enum

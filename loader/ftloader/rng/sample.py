@@ -107,8 +107,9 @@ def canonical_bytes(key: Any) -> bytes:
     namedtuple and its tuple. Keys that compare unequal give distinct bytes, so ``(1,)``, ``[1]``, ``"1"`` and ``b"1"``
     are four keys. All NaNs are one key.
 
-    Supported are None, ints, floats, str, bytes, slices, numpy arrays and torch tensors of numbers or strings of any
-    shape, anything with ``__index__``, and tuples and lists of these. Raises ``TypeError`` for anything else.
+    A key is None, an int, a float, a str, bytes, a slice, or anything with ``__index__``. It may be a numpy array or a
+    torch tensor of numbers or strings, of any shape, or a tuple or list of all these. Raise ``TypeError`` for anything
+    else.
     """
     # Not hash(), which differs between processes (strings) and collides (-1 and -2). Not repr(), which differs between
     # 1, np.int64(1) and tensor(1). Not pickle, which differs between versions.

@@ -118,7 +118,7 @@ def test_a_defect_in_the_engine_ends_the_epoch_with_its_error(monkeypatch):
     def broken(*args):
         raise MemoryError("engine")
 
-    monkeypatch.setattr(thread_worker, "_attempt", broken)
+    monkeypatch.setattr(thread_worker, "Result", broken)
     iterator = iter(DataLoader(range(100), num_workers=2, worker_method="thread"))
     with pytest.raises(MemoryError, match="engine"):
         next(iterator)
