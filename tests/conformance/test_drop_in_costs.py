@@ -51,7 +51,7 @@ each_number_of_leaves = pytest.mark.parametrize("leaves", [1, 2, 4, 8])
 
 
 def images(leaves):
-    pattern = np.random.default_rng(0).integers(0, 255, (256, 256, 3), np.uint8)
+    pattern = np.random.default_rng(0).integers(0, 255, (320, 320, 3), np.uint8)
     return Rows(16, lambda index: [pattern + np.uint8(16 * leaf + index) for leaf in range(leaves)])
 
 
@@ -63,7 +63,7 @@ def test_the_memory_of_several_large_arrays_is_made_and_faulted_in_once(leaves, 
         for _ in range(epochs):
             before = page_faults()
             for batch in loader:
-                assert [leaf.shape for leaf in batch] == [(4, 256, 256, 3)] * leaves
+                assert [leaf.shape for leaf in batch] == [(4, 320, 320, 3)] * leaves
                 batch = None
             yield page_faults() - before
 
@@ -102,7 +102,7 @@ def test_the_memory_of_shapes_that_do_not_come_any_more_is_given_back(loader_cla
 
 def bucketed(index):
     """Return a sample whose shape is that of its batch of eight, and differs from the previous batch's."""
-    return {"image": torch.full((128, 128 + index // 8 % 7), index), "label": index}
+    return {"image": torch.full((256, 128 + index // 8 % 7), index), "label": index}
 
 
 KINDS = {

@@ -17,7 +17,7 @@ import torch
 from ftloader.compat.torch_private import collate as _torch_collate
 from ftloader.compat.torch_private import collation_name
 
-SMALLEST_SLOT = 128 << 10
+SMALLEST_SLOT = 256 << 10
 """Bytes from which on an array has a slot.
 
 Writing samples into slots one by one keeps their memory in the caches and saves the page faults of a second copy.
