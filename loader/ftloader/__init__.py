@@ -6,13 +6,30 @@ argument and attribute is kept, and ``worker_method`` chooses between threads an
 Importing this package makes torch's own ``get_worker_info`` answer for worker threads too (see
 ``ftloader.workers.info``); ``torch.utils.data.DataLoader`` itself behaves as before.
 
-A batch's way, with worker threads, and the file of each step:
+The way of a batch, with worker threads:
 
-    sampler -> dispatch (iterators.threads) -> dataset[i] (batch.assembly, batch.fetch) -> its slot of the batch
-    (batch.slots, batch.layout, batch.memory) -> hand-over in order (iterators.threads) -> training loop
+    sampler -> dispatch (iterators.threads) -> dataset[i] (workers.thread, batch.fetch) -> its slot of the batch
+    (batch.slots) -> hand-over in order (iterators.threads) -> training loop
+
+The parts:
+
+- ``dataloader``: arguments, attributes, ``state_dict``
+- ``choose``: threads or processes, and why
+- ``iterators``: one iterator a file: ``serial``, ``threads``, ``processes``, on a common ``base``
+- ``cache``: the growing cache, for datasets
+- ``workers``: what runs in worker threads and processes, their start and end, the copies made for them
+- ``batch``: from indices to a batch: load samples, collate, write into slots, errors of samples
+- ``state``: stop and resume
+- ``rng``: random numbers of samples, and the program's generators
+- ``datasets``, ``decode``: image folders and image decoding, for datasets
+- ``current``: the sample that a thread is loading
+- ``protocols``: abilities of datasets and samplers; ``diagnosis``: lines and objects that warnings name
+- ``compat``: private names of torch; ``fork``: locks in forked processes
 
 The rooms, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
 workers; batch; state; rng; current, protocols, compat and diagnosis; fork.
+
+Public are the names below and the modules ``cache``, ``datasets`` and ``decode``.
 """
 
 from ftloader.batch.errors import SKIP, SkipLog, Skipped

@@ -31,33 +31,37 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             - ``"process"``: torch's own worker processes.
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes; processes also
               if ``multiprocessing_context`` is given, for data pipes, and for iterable-style datasets that cannot be
-              copied, or whose functions cannot. The logger ``ftloader`` says why. With threads it warns once of a
-              file, cursor or reader among a map-style dataset's attributes, and of samples that use the global random
-              generators.
-        on_error: what becomes of a sample whose loading raises an ``Exception``: ``"raise"`` (default) raises it,
-            ``"skip"`` leaves the sample out, a callable ``on_error(error, index)`` that returns a sample to use instead
-            or ``ftloader.SKIP``. See ``ftloader.batch.errors``. What was left out is counted and described in the
-            attribute ``skipped``, and warned of at the end of the epoch.
-        snapshot_every_n_steps: after how many batches a sampler, or a worker's dataset, is asked for its
-            ``state_dict()`` if it has one. None (default): a sampler once an epoch, at its begin (``load_state_dict``
-            draws the indices since then again, and loads no samples); a map-style dataset in each worker process
-            likewise, so what changes in it during the epoch is not saved; an iterable-style dataset after each batch. A
-            number makes large states of iterable-style datasets cheaper, and ``load_state_dict`` then loads the samples
-            since the last again; it saves a map-style dataset in a worker process as it was at most so many batches
-            ago, and a sampler that the training changes. Without workers and with threads a map-style dataset is only
-            asked when ``state_dict()`` of the loader is called.
+              copied with their functions. The logger ``ftloader`` says which and why. With threads it warns once if a
+              map-style dataset has a file, cursor or reader among its attributes, and if samples use the program's
+              random generators.
+        on_error: the action for a sample whose loading raises an ``Exception``. ``"raise"`` (default) raises it;
+            ``"skip"`` leaves the sample out; a callable ``on_error(error, index)`` returns a sample to use instead, or
+            ``ftloader.SKIP``. The attribute ``skipped`` counts and describes the samples left out, and a warning at the
+            end of the epoch names them.
+        snapshot_every_n_steps: number of batches between two calls of ``state_dict()`` of a sampler, or of a worker's
+            dataset, that has this method. None, the default, means:
 
-    With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists what
-    else differs from processes, above all:
+            - a sampler: once, at the start of the epoch. ``load_state_dict`` then draws the indices again, without
+              loading samples.
+            - a map-style dataset in worker processes: once, at the start of the epoch. Its later changes are not saved.
+            - an iterable-style dataset: after each batch.
 
-    - A map-style dataset is one object for all workers, and so is its ``collate_fn``: they must be thread-safe (PEP 703
-      describes what the interpreter guarantees without the GIL). An iterable-style dataset is copied for each worker,
-      with its functions (``ftloader.workers.copies``).
-    - ``random``, ``numpy.random`` and torch's default generator are those of the program, and workers do not seed them.
-      Draw from ``ftloader.sample_rng()``, whose numbers belong to the sample.
-    - A batch of ``batch_size=None``, or of a ``collate_fn`` that copies nothing, is the dataset's own objects: writing
-      into it writes into the dataset.
-    - An exception of a worker is the same object, with notes. The epoch can be continued after it.
+            A number N makes large states of iterable-style datasets cheaper: ``load_state_dict`` loads the samples
+            since the latest snapshot again. It also saves samplers that the training changes, and map-style datasets
+            in worker processes as they were at most N batches ago. Without workers, and with threads, a map-style
+            dataset is asked only when the loader's ``state_dict()`` is called.
+
+    With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists all
+    differences from processes. The most important ones:
+
+    - All workers share one map-style dataset and its ``collate_fn``, which must be thread-safe (PEP 703 describes the
+      interpreter's guarantees without the GIL). Each worker has its own copy of an iterable-style dataset and of its
+      functions.
+    - Workers do not seed ``random``, ``numpy.random`` and torch's default generator, which belong to the program. Draw
+      from ``ftloader.sample_rng()``, whose numbers belong to the sample.
+    - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the dataset's own objects:
+      writing into the batch changes the dataset.
+    - A worker's exception is raised as the same object, with notes. The epoch can be continued after it.
 
     Raises:
         ValueError: for an unknown ``worker_method`` or ``on_error``; for ``multiprocessing_context``, or a
@@ -71,7 +75,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     on_error: OnError
     snapshot_every_n_steps: int | None
     skipped: SkipLog
-    """What ``on_error`` has left out so far, over all iterators and epochs."""
+    """Record of the samples that ``on_error`` has left out, over all iterators and epochs."""
 
     def __init__(
         self,
@@ -82,7 +86,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         snapshot_every_n_steps: int | None = None,
         **kwargs: Any,
     ) -> None:
-        # Before torch's own arguments, whose checks depend on it.
+        # Set before torch's own arguments, whose checks depend on these.
         self.worker_method = worker_method
         self.on_error = on_error
         self.snapshot_every_n_steps = snapshot_every_n_steps
@@ -91,55 +95,54 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         super().__init__(dataset, *args, **kwargs)
 
     def __setattr__(self, attr: str, val: Any) -> None:
-        # Here rather than in properties: torch's class guards attributes this way too,
-        # and worker_method stays visible in vars(), where tools look for arguments.
+        # Not properties: torch's class guards its attributes this way too, and tools look for arguments in vars().
         if attr == "worker_method" and val not in WORKER_METHODS:
             raise ValueError(f"worker_method must be one of {', '.join(map(repr, WORKER_METHODS))}, got {val!r}")
         elif attr == "on_error":
-            ErrorPolicy(val)  # raises if it is none
+            ErrorPolicy(val)  # raises if val is not valid
         elif attr == "snapshot_every_n_steps" and val is not None and (type(val) is not int or val < 1):
             raise ValueError(f"snapshot_every_n_steps must be an integer from 1 or None, got {val!r}")
         if attr in (together := ("worker_method", "multiprocessing_context", "dataset")):
-            # As the three would be; the constructor sets them one after the other.
+            # Checked with the new value, since the constructor sets the three one after the other.
             check_thread_arguments(*(val if name == attr else getattr(self, name, None) for name in together))
         super().__setattr__(attr, val)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the latest iterator is: what ``load_state_dict`` goes on from.
+        """Return the position of the latest iterator, from which ``load_state_dict`` continues.
 
-        Counts the batches that the loop was given, not those prefetched; samples that ``on_error`` left out count too,
-        and a batch that raised an exception once a later one is handed over. Before the first iterator, and once one
-        has ended, it stands for the whole epoch that follows. May be asked at any time, in any thread, also when the
-        iterator is gone; it draws nothing and disturbs nothing. The size does not depend on the length of the dataset.
+        The state counts the batches that the training loop was given, not those prefetched. Samples that ``on_error``
+        left out count too. A batch that raised an exception counts once a later one is handed over. Before the first
+        iterator, and after the end of one, the state stands for the whole next epoch.
 
-        ``ftloader.state.format`` describes the dictionary, and what it survives.
+        May be called at any time, in any thread, also when the iterator is gone. It draws nothing. The size does not
+        depend on the length of the dataset. ``ftloader.state.format`` describes the dictionary, which survives
+        ``pickle`` and ``torch.save``.
         """
         return self._shared.states.state(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Lets the next ``iter()`` go on where *state_dict* was taken; those after it go through whole epochs.
+        """Make the next ``iter()`` continue where *state_dict* was taken. Later iterators make whole epochs.
 
-        The remaining batches are those that the saved loader had left, whatever ``num_workers``, ``worker_method`` and
-        ``prefetch_factor`` are here. Iterable-style datasets share themselves out among the workers, so their number
-        must be the same (0 and 1 are). An empty dictionary stands for no state.
+        The remaining batches are those that the saved loader had left. ``num_workers``, ``worker_method`` and
+        ``prefetch_factor`` may differ. Only for an iterable-style dataset the number of workers must be the same (0
+        counts as 1), since the workers divide the data among themselves. An empty dictionary means no state.
 
-        An explicit ``generator``, and those of the samplers, are put into the state that they had, at once. Loaders
-        that share one go on together if their states were taken at the same moment; else load them in the order in
-        which they were taken. torch's, NumPy's and Python's own generators are left as they are. An epoch in the midst
-        needs none of them if the sampler is one of torch's or has a generator of its own; an epoch that is still to
-        begin draws from them as ever.
+        An explicit ``generator``, and those of the samplers, are put into their saved states at once. Loaders that
+        share a generator continue together if their states were taken at the same moment; else load the states in the
+        order in which they were taken. The global generators of torch, NumPy and Python are left as they are. The rest
+        of a started epoch does not need them if the sampler is one of torch's or has its own generator. A new epoch
+        draws from them as usual.
 
         An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does it
-        (``ftloader.batch.iterable``). Between two epochs the state of the loader's own dataset is loaded here, so that
-        the program may then set another one, with ``set_epoch`` say.
+        (``ftloader.state.shares``). Between two epochs, the state of the loader's own dataset is loaded here, so the
+        program may change it afterwards, with ``set_epoch`` for example.
 
         Raises:
-            ValueError: if it is no state of a loader like this one, or one that cannot be gone on from (its text says
-                what to do); nothing has changed then. Where only the sampler can tell, the next ``iter()`` or
-                ``next()`` raises it.
+            ValueError: if the state is not from a loader like this one, or cannot be continued; the message says what
+                to do. Nothing has changed then. If only the sampler can tell, the next ``iter()`` or ``next()`` raises.
         """
         self._shared.states.load(state_dict, self)
-        self._iterator = None  # persistent workers start anew
+        self._iterator = None  # persistent workers are started again
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.
@@ -153,7 +156,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         return ThreadDataLoaderIter(self, choice.copies) if choice.threads else ProcessDataLoaderIter(self)
 
     def check_worker_number_rationality(self) -> None:
-        """Warns, as torch's class does, if there are more workers than usable CPUs."""
+        """Warn, as torch's class does, if there are more workers than usable CPUs."""
         threads = self.worker_method == "thread" or (
             self.worker_method == "auto" and reason_against_threads(self) is None
         )
@@ -163,7 +166,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         cpus = os.process_cpu_count()
         if cpus is not None and self.num_workers > cpus:
             warn_user(
-                # Torch's sentences, which people filter by, but for the word threads.
+                # Torch's sentences, since people filter warnings by them; only "threads" is ours.
                 f"This DataLoader will create {self.num_workers} worker threads in total. Our suggested max number "
                 f"of worker in current system is {cpus}, which is smaller than what this DataLoader is going to "
                 "create. More help where samples are waited for (files, network), and slow down where they are "
@@ -172,6 +175,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
 
 def _full_signature() -> inspect.Signature:
+    """Return the signature with torch's arguments and ours."""
     torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
     ours = inspect.signature(DataLoader.__init__).parameters.values()
     return torchs.replace(parameters=[*torchs.parameters.values(), *(p for p in ours if p.kind is p.KEYWORD_ONLY)])

@@ -1,8 +1,8 @@
-"""What a worker thread takes over from the thread that makes the iterator.
+"""Modes that a worker thread takes over from the consumer, the thread that makes the iterator.
 
-A forked worker process begins with all that its parent's thread had set for itself. A new thread begins with gradients
-on, no autocast and the CPU as default device. Context variables, NumPy's ``errstate`` among them, are of the user's
-side of a worker: see ``workers.thread.WorkerContext``.
+A forked worker process starts with all modes of its parent's thread. A new thread starts with gradients on, no autocast
+and the CPU as default device. Context variables, such as NumPy's ``errstate``, are copied for each worker:
+``own_context``.
 """
 
 import contextvars
@@ -14,10 +14,10 @@ _AUTOCAST = ("cpu", "cuda")
 
 
 class ConsumerModes:
-    """The modes of the thread that makes this; immutable, so workers share it.
+    """torch's modes in the calling thread, at the time of the call. Immutable, so workers share it.
 
-    ``inference_mode`` becomes ``no_grad``: batches come out as ordinary tensors. Those of worker processes are rebuilt
-    by whoever takes them, as inference tensors if that is in ``inference_mode``.
+    ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors. (Batches of worker processes are
+    rebuilt in the consumer, as inference tensors if it is in ``inference_mode``.)
     """
 
     def __init__(self) -> None:
@@ -26,20 +26,22 @@ class ConsumerModes:
         self._device = torch.get_default_device()
 
     def adopt(self) -> None:
-        """Sets them in the calling thread, a new one, for its whole life."""
+        """Set the modes in the calling thread, a new one, for its whole life."""
         torch.set_grad_enabled(self._gradients)
         for name, enabled, dtype in self._autocast:
             torch.set_autocast_enabled(name, enabled)
             torch.set_autocast_dtype(name, dtype)
-        # The cache of cast weights is the process's, and emptied by who leaves autocast: never these threads.
+        # The cache of cast weights belongs to the process and is emptied on leaving autocast, which workers never do.
         torch.set_autocast_cache_enabled(False)
         if self._device.type != "cpu":
             self._device.__enter__()
 
 
 def own_context() -> contextvars.Context:
-    """A copy of this thread's context variables, for one worker. The values are the same objects, but for the
-    ``decimal`` context."""
+    """Return a copy of this thread's context variables for one worker.
+
+    The values are the same objects, except for the ``decimal`` context, which is copied.
+    """
     context = contextvars.copy_context()
     if "decimal" in sys.modules:
         decimal = sys.modules["decimal"]

@@ -1,18 +1,20 @@
-"""Copies in depth of an iterable-style dataset and of the functions that come with it, one for each worker thread.
+"""Deep copies of an iterable-style dataset and of its functions, one for each worker thread.
 
-A worker process has a copy of everything, by the fork or by ``pickle``, so code shards, counts and reads in the members
-of its dataset without thinking of other workers, and ``worker_init_fn`` and ``collate_fn`` may be methods of the
-dataset, refer to it, or keep something from one batch to the next. A copy is made here as ``pickle`` makes one
-(``__reduce_ex__``, ``__getstate__``), with these exceptions:
+A worker process has a copy of everything, by fork or by ``pickle``. So datasets shard, count and read in their own
+attributes without regard to other workers, and ``worker_init_fn`` and ``collate_fn`` may be methods of the dataset,
+refer to it, or keep something from batch to batch. The copies here are made as ``pickle`` makes them
+(``__reduce_ex__``, ``__getstate__``), with these exceptions.
 
-- classes, modules and functions are the originals, whether or not they can be found by their name; a function with a
-  closure is the same code on a copy of what it closes over;
-- so are an ``object()``, whose identity is all it has, and the process's global random generators;
-- so is memory that no worker can change: arrays that are read-only down to what owns the memory;
-- so is what worker processes share too: memory maps, tensors in shared memory (``share_memory_()``) or on a GPU, the
+Shared with the original are
+
+- classes, modules and functions, importable or not. A function with a closure is the same code on a copied closure;
+- an ``object()``, whose identity is all that it has, and the program's random generators;
+- memory that no worker can change: arrays that are read-only down to the owner of the memory;
+- objects that worker processes share too: memory maps, tensors in shared memory (``share_memory_()``) or on a GPU, the
   events, locks, queues and values of ``multiprocessing``, and arrays on their memory;
-- so are the parameters of a model, which a ``collate_fn`` may hold: they are large, and workers only read them;
-- a lock becomes a new one, which nobody holds.
+- the parameters of a model, which a ``collate_fn`` may hold: they are large, and workers only read them.
+
+A lock becomes a new, free lock.
 """
 
 import copy
@@ -79,7 +81,7 @@ class Template:
         self._pickled, self._apart = file.getvalue(), pickler.apart
 
     def copy(self) -> tuple[Any, ...]:
-        """New copies of all. Raises ``TypeError`` if the pieces cannot be put together again."""
+        """Return new copies of all objects. Raise ``TypeError`` if they cannot be rebuilt."""
         unpickler, parts = _Unpickler(io.BytesIO(self._pickled), self._apart), []
         for name in self._names:
             try:
@@ -98,19 +100,19 @@ def _refusal(name: str, error: Exception) -> TypeError:
 
 
 class _Shared:
-    """Stands in a pickle for the original of *value*."""
+    """Placeholder in a pickle for the original *value*."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class _Pickler(pickle.Pickler):
-    """Sets apart what does not go through pickle; used once, by one thread."""
+    """Pickler that sets aside the objects that do not go through pickle. Used once, by one thread."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self.apart: list[tuple[Any, bool]] = []
-        """Objects, and whether the copy has the original."""
+        """Objects set aside; True for those that the copy shares with the original."""
 
     def persistent_id(self, value: Any) -> int | None:
         kind = type(value)
@@ -137,12 +139,12 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes one copy."""
+    """Unpickler that makes one copy."""
 
     def __init__(self, file: io.BytesIO, apart: list[tuple[Any, bool]]) -> None:
         super().__init__(file)
         self._apart = apart
-        self._copied: dict[int, Any] = {}  # deepcopy's memo: what lies on one memory does so again
+        self._copied: dict[int, Any] = {}  # deepcopy's memo: views of one memory are views of one copy
 
     def persistent_load(self, number: int) -> Any:
         value, shared = self._apart[number]
@@ -152,7 +154,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _is_shared(value: Any) -> bool:
-    """Whether the copy has the original."""
+    """Return True if copies share the original *value*."""
     if isinstance(value, types.FunctionType):
         return value.__closure__ is None
     if isinstance(value, (type, types.ModuleType)) or type(value) is object:
@@ -170,7 +172,7 @@ def _is_shared(value: Any) -> bool:
 
 
 def _lies_on_shared_memory(array: np.ndarray) -> bool:
-    """Whether processes would share the array's memory, or nobody can write to it."""
+    """Return True if processes would share the array's memory, or if it is read-only."""
     value: Any = array
     read_only = True
     while True:
@@ -189,13 +191,13 @@ def _lies_on_shared_memory(array: np.ndarray) -> bool:
 
 
 def _base(array: np.ndarray) -> Any:
-    """What *array* is a view of, past what ``as_strided`` puts between."""
+    """Return the object that *array* is a view of, past the helper object of ``as_strided``."""
     base: Any = array.base
     return base.base if type(base).__name__ == "DummyArray" else base
 
 
 def _copied_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
-    """A copy of *array*; views of one array become views of one copy."""
+    """Return a copy of *array*. Views of one array become views of one copy."""
     owner = array
     while type(_base(owner)) is np.ndarray:
         owner = _base(owner)

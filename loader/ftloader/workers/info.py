@@ -1,8 +1,8 @@
 """``get_worker_info()`` per worker thread.
 
-torch keeps the description of the current worker in one global: right for processes, wrong for threads. User code
-mostly holds the function itself (``from torch.utils.data import get_worker_info``), so the function object keeps its
-identity and is given new code that asks the current thread first and then the global, which processes go on using.
+torch describes the current worker in one global, which is right for processes and wrong for threads. User code mostly
+holds the function itself (``from torch.utils.data import get_worker_info``). So the function object stays and gets new
+code, which asks the current thread first and then the global that processes use.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from ftloader.current import this_thread
 __all__ = ["WorkerInfo", "acting_as", "get_worker_info"]
 
 
-# torch's collate_tensor_fn takes "there is a worker info" for "we are in another process" and then allocates the batch
-# in shared memory. In a worker thread that is slow, eats /dev/shm and marks the batch as shared. So this one caller,
-# known by its code object, is told that there is none.
+# torch's collate_tensor_fn allocates the batch in shared memory if there is a worker info, since that meant "in another
+# process". In a worker thread this is slow, uses up /dev/shm and marks the batch as shared. So this one caller, known
+# by its code object, gets None.
 _SHARED_MEMORY_CODE = _torch_collate.collate_tensor_fn.__code__
 
 
@@ -40,7 +40,7 @@ def _get_worker_info():
 
 @contextlib.contextmanager
 def acting_as(info: WorkerInfo) -> Iterator[None]:
-    """Within the block ``get_worker_info()`` returns *info* in this thread only."""
+    """Make ``get_worker_info()`` return *info* within the block, in this thread only."""
     previous = this_thread.worker
     this_thread.worker = info
     try:
@@ -49,7 +49,7 @@ def acting_as(info: WorkerInfo) -> Iterator[None]:
         this_thread.worker = previous
 
 
-# Assigning __code__ is done once, while this module is imported. A thread that runs
-# get_worker_info at that very moment finishes with the code that it started with.
+# __code__ is assigned once, while this module is imported. A thread that runs get_worker_info at that moment finishes
+# with the code that it started with.
 _torch_worker._loader_thread_info = _current_thread_info
 get_worker_info.__code__ = _get_worker_info.__code__.replace(co_name="get_worker_info")

@@ -1,17 +1,16 @@
-"""What makes a worker process of torch's fetch by our fetchers.
+"""Our fetchers in torch's worker processes.
 
-The process is torch's own, from its start to its end: queues, shared memory, watchdog and signal handlers are not
-touched. Its loop calls the worker's init function and then asks ``_DatasetKind.create_fetcher`` for a fetcher, once for
-each epoch. ``WorkerStart`` is an init function that, having called the user's, answers this question in that process.
-Nothing else is replaced, and nothing at all in the main process.
+The process is torch's own from start to end: queues, shared memory, watchdog and signal handlers are untouched. torch's
+loop calls ``worker_init_fn`` and then ``_DatasetKind.create_fetcher``, once for each epoch. ``WorkerStart`` is an init
+function that calls the user-supplied one and replaces ``create_fetcher`` in that process. Nothing else is replaced, and
+nothing in the main process.
 
-What passes through torch's queues instead of index and batch:
+Messages through torch's queues:
 
-- To the worker: ``(base seed, epoch number, index)``, a plain tuple, since it is pickled for each batch. With it a
-  worker needs no message of its own at the start of an epoch.
-- From the worker: the batch, as it is. Only a batch that something is to be said about (samples left out, the state of
-  an iterable-style dataset) comes as the whole ``Fetched``.
-- From the worker: an exception as ``NotedException``.
+- To the worker: ``(base seed, epoch number, index)`` instead of the index. A plain tuple, since it is pickled for each
+  batch. It saves a message at the start of an epoch.
+- From the worker: the batch as it is; the whole ``Fetched`` only if samples were left out or there is a state; an
+  exception as ``NotedException``.
 """
 
 import itertools
@@ -38,10 +37,10 @@ Task = tuple[int, int, Any]
 
 
 class NotedException(ExceptionWrapper):
-    """torch's description of an exception in a worker, which keeps the notes (PEP 678).
+    """torch's description of a worker's exception, with its notes (PEP 678).
 
-    ``reraise()`` raises what torch raises: the type with a text that holds the worker's traceback. The notes are notes
-    again instead of a part of that text.
+    ``reraise()`` raises as torch does: the type, with the worker's traceback in the message. The notes become notes
+    again instead of a part of the message.
     """
 
     def __init__(self, error: BaseException, where: str) -> None:
@@ -55,14 +54,14 @@ class NotedException(ExceptionWrapper):
         self.notes = notes_of(error)
 
     def reraise(self) -> None:
-        """Raises the exception again, in this thread."""
+        """Raise the exception again, in this thread."""
         try:
             super().reraise()
         except BaseException as error:
             for note in self.notes:
                 annotate(error, note)
-            # Without torch's frame, which refers to the error: in that cycle the iterator,
-            # and so the workers, would live on until a garbage collection.
+            # Without torch's frame, which refers to the error. That cycle would keep the iterator, and so the workers,
+            # alive until a garbage collection.
             raise error.with_traceback(None)  # noqa: B904
 
 
@@ -76,9 +75,10 @@ class WorkerFetcher:
         self._ended = False
 
     def fetch(self, task: Task) -> Any:
-        """The batch, ``Fetched``, or a ``NotedException``.
+        """Return the batch, a ``Fetched`` or a ``NotedException``.
 
-        Raises ``StopIteration`` at the end of an iterable-style dataset, for torch's loop.
+        Raises:
+            StopIteration: at the end of an iterable-style dataset, for torch's loop.
         """
         base_seed, number, index = task
         if number != self._epoch.number or base_seed != self._epoch.base_seed:
@@ -101,17 +101,17 @@ class WorkerFetcher:
 
 
 def failing_fetcher(error: Exception, worker_id: int) -> Any:
-    """In place of a ``WorkerFetcher`` where there is none: each batch is answered with the error."""
+    """Return a fetcher that answers each batch with the error, where no ``WorkerFetcher`` could be made."""
     answer = NotedException(error, _where(worker_id))
     return types.SimpleNamespace(fetch=lambda task: answer)
 
 
 @dataclass
 class WorkerStart:
-    """The init function of a worker process; picklable if what it is made of is."""
+    """Init function of a worker process. Picklable if its fields are."""
 
     worker_init_fn: Callable[[int], Any] | None
-    """The user's, or torch's that shards data pipes and calls the user's."""
+    """The user-supplied function, or torch's that shards data pipes and calls it."""
     policy: ErrorPolicy
     states: list[WorkerState]
 
@@ -133,8 +133,8 @@ class WorkerStart:
         process = os.getpid()
 
         def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
-            # Loaders that the dataset itself makes in this process, or in one forked from
-            # it, get torch's fetchers: only torch's worker loop, here, gets ours.
+            # Only torch's worker loop in this process gets our fetchers. Loaders that the dataset itself makes here, or
+            # in a process forked from this one, get torch's.
             loop = sys._getframe(1)
             if loop.f_globals is not vars(_torch_worker) or os.getpid() != process:
                 return torchs(kind, dataset, auto_collation, collate_fn, drop_last)
@@ -165,9 +165,11 @@ class WorkerStart:
 
 
 def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: str) -> None:
-    """Lets each message (number, ...) to *queue* that cannot be pickled be answered with the error, in *results*. Else
-    it is printed and dropped, in the queue's own thread, and the main process waits for the batch for ever. Of a batch
-    that comes with a state, the state is given up first. For use before the first message."""
+    """Answer each message (number, ...) to *queue* that cannot be pickled with the error, in *results*.
+
+    Without this the queue's own thread prints and drops it, and the main process waits forever for the batch. If a
+    batch comes with a state, the state is given up first. To be called before the first message.
+    """
 
     def answer(error: Exception, message: Any) -> None:
         number, sent = message
@@ -180,8 +182,8 @@ def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: st
         if results is not queue:
             results.put((number, sent))
             return
-        # In front of what the worker has put since: after the end of its share, torch knows no batch of it. This is
-        # the thread that empties the buffer, and has given back the message's place in the queue.
+        # Put before all later messages of the worker, since torch expects no batch after the end of its share. This
+        # runs in the thread that empties the buffer, which has released the message's place in the queue.
         queue._sem.acquire()
         queue._buffer.appendleft((number, sent))
 
@@ -189,8 +191,10 @@ def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: st
 
 
 def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
-    """*error_type*, or where it cannot be found by its name (defined in a function, say) the first of its bases that
-    can: the main process would never receive it."""
+    """Return *error_type* or the first of its bases that can be pickled.
+
+    The main process would never receive a type that is not importable, for example one defined in a function.
+    """
     for candidate in error_type.__mro__:
         try:
             pickle.dumps(candidate)
