@@ -1,7 +1,9 @@
-"""``./twins repro --gallery``: every published bug in the folder repro/, in every configuration and version.
+"""Run the gallery: every published bug in this folder, in every configuration, compared with its header.
 
-A script's header says where the bug was published, in which package, in which version it was seen to fail and in
-which it is fixed, and how it ends in each configuration until then:
+    ./twins exec ft python repro/run_gallery.py [--versions] [--out docs/results/gallery.md] [SCRIPT ...]
+
+A header names the link, the package, the version in which the bug was seen to fail, the version in which it is fixed,
+and how the script ends in each configuration until then:
 
     # Link: https://github.com/numpy/numpy/issues/28197
     # Package: numpy
@@ -9,16 +11,16 @@ which it is fixed, and how it ends in each configuration until then:
     # Fixed: 2.2.3
     # Expected ft: fails (signal, exception)
 
-Without "Package" what is expected holds for every version. "CPython" is the package of what belongs to the
-interpreter.
+Without "Package" the expectation holds for every version. "CPython" is the package of bugs in the interpreter.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
+import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,26 +32,28 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ftrun.configurations import CONFIGURATIONS, this_twin
+from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import markdown
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays
-from ftrun.project import ROOT, normalise
-from ftrun.twin import TwinError
+from ftrun.project import normalise
 from ftsafety.repro import script
 from ftsafety.repro.campaign import Campaign, Runs
-from ftsafety.repro.limits import MIB, Limits
+from ftsafety.repro.limits import Limits
 from ftsafety.repro.outcome import GIL, KINDS, OK
 from ftsafety.repro.progress import Progress
-from ftsafety.repro.twins import Twin, connect
+from ftsafety.repro.twins import connect
 from ftsafety.repro.verdict import rate
 
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
+BUDGET_SECONDS = 900.0  # for one script in one version
 CPYTHON = "CPython"
 FIELD = re.compile(r"^# (Link|Package|Fails|Fixed|Timeout|Expected (?:gil|ft-gil|ft)): (.+)$", re.M)
 EXPECTED = re.compile(r"ok|GIL enabled|(?:fails|may fail) \(((?:[a-z ]+)(?:, [a-z ]+)*)\)")
 ISSUE = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)")
 UNKNOWN = "unknown"
-UNEXPECTED = 13
 
 
 class GalleryError(Exception):
@@ -70,7 +74,7 @@ class Entry:
     fixed: str | None = None
 
     def expects(self, config: str, version: str, patches: str = "") -> str:
-        """What is expected in this version of the package, given CPython's `patches` where it is CPython."""
+        """Return the expectation for this version of the package; `patches` are those applied to CPython."""
         if self.package is None or self.fixed is None:
             return self.expected[config]
         has, fixed = Version(version), Version(self.fixed)
@@ -99,7 +103,7 @@ class Row:
 
 
 def read(path: Path) -> Entry:
-    """The entry that a script's header describes; raises GalleryError."""
+    """Read the entry that a script's header describes; raises GalleryError."""
     text = path.read_text(encoding="utf-8")
     said = dict(FIELD.findall(text))
     expected = {config: said.get(f"Expected {config}", "") for config in CONFIGURATIONS}
@@ -117,7 +121,7 @@ def _kinds(expected: str) -> set[str]:
 
 
 def holds(expected: str, seen: Iterable[str]) -> bool:
-    """Whether runs that ended in these ways are what was expected."""
+    """True if runs that ended in these ways meet the expectation."""
     found = set(seen)
     if expected == UNKNOWN:
         return True
@@ -127,56 +131,51 @@ def holds(expected: str, seen: Iterable[str]) -> bool:
     return found <= {OK, *kinds} and (not expected.startswith("fails") or bool(found & kinds))
 
 
-def main(given) -> int:
-    """Run the gallery; the exit status is 0 where all is as expected."""
+def main() -> int:
+    """Run the gallery; return 0 if every script behaves as its header says."""
+    add = (parser := argparse.ArgumentParser(description="Run the gallery and compare it with its headers.")).add_argument
+    add("scripts", nargs="*", type=Path, metavar="SCRIPT", help="these scripts only")
+    add("--versions", action="store_true", help="also in the versions of a package before and after the fix")
+    add("--configs", default="gil,ft-gil,ft", help="these configurations only (default: %(default)s)")
+    add("--threads", type=int, default=8)
+    add("--repeat", type=int, default=20)
+    add("--out", type=Path, help="write the page here, and add the rows to the file with the suffix .json")
+    given = parser.parse_args()
     try:
-        entries = [read(path) for path in sorted((ROOT / "repro").glob("*.py"))]
-        chosen = [read(Path(given.script))] if given.script else entries
+        entries = [read(path) for path in sorted(HERE.glob("*.py")) if path.name != Path(__file__).name]
+        chosen = [read(path) for path in given.scripts] or entries
     except (GalleryError, OSError) as error:
-        print(f"repro: {error}", file=sys.stderr)
-        return 2
+        parser.error(str(error))
     with Interruption() as interruption, contextlib.ExitStack() as stack:
         progress = stack.enter_context(Progress())
         try:
-            gallery = Gallery(given, interruption, progress, stack)
-            rows, notes = gallery.run(chosen)
+            rows, notes = Gallery(given, interruption, progress, stack).run(chosen)
         except Interrupted as error:
-            progress.note(f"repro: interrupted ({error})")
             return error.exit_status
-        except TwinError as error:
-            progress.note(f"repro: {error}")
-            return 1
     print(page(chosen, rows, notes))
     if given.out is not None:
-        text = page(entries, _merged(given.out.with_suffix(".json"), rows), notes)
+        text = page(entries, merged(given.out.with_suffix(".json"), rows), notes)
         given.out.write_text(text, encoding="utf-8")
     unexpected = sorted({row.script for row in rows if not row.as_expected})
-    print(f"repro: not as expected: {', '.join(unexpected) or 'nothing'}", file=sys.stderr)
-    return UNEXPECTED if unexpected else 0
+    print(f"not as expected: {', '.join(unexpected) or 'nothing'}", file=sys.stderr)
+    return 1 if unexpected else 0
 
 
 class Gallery:
-    """All runs. Owned by one thread."""
+    """All runs of the gallery. Owned by one thread."""
 
     def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._given, self._interruption, self._progress = given, interruption, progress
-        self._twins: dict[str, Twin] = {}
-        for name, where in given.twin or [(this_twin(), sys.executable)]:
-            self._twins[name] = connect(where, interruption)
-            stack.callback(self._twins[name].close)
-        if any(twin.python is None for twin in self._twins.values()):
-            raise TwinError("the gallery needs interpreters of this machine: run `./twins repro --gallery`")
-        self._missing = dict.fromkeys({"ft", "gil"} - {*self._twins}, "no interpreter was given for it (--twin)")
+        self._twins = {name: connect(interpreter(name), interruption) for name in ("ft", "gil")}
         described = {name: twin.describe() for name, twin in self._twins.items()}
         self._packages = {name: found["packages"] for name, found in described.items()}
-        self._python = next(iter(described.values()))["interpreter"]["version"]
-        self._patches = _patches(next(iter(self._twins.values())).python)
-        work = Path(tempfile.mkdtemp(prefix="ft-gallery-"))
-        stack.callback(shutil.rmtree, work, ignore_errors=True)
-        self._overlays = Overlays(given.cache or work, work, interruption)
+        self._python = described["ft"]["interpreter"]["version"]
+        self._patches = _patches(self._twins["ft"].python)
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-gallery-")))
+        self._overlays = Overlays(CACHE, work, interruption)
 
     def run(self, entries: Iterable[Entry]) -> tuple[list[Row], list[str]]:
-        """The rows, and what could not be run and why."""
+        """Return the rows, and a note for each version that could not be installed."""
         rows: list[Row] = []
         notes: list[str] = []
         for entry in entries:
@@ -185,21 +184,20 @@ class Gallery:
         return rows, notes
 
     def _versions(self, entry: Entry, notes: list[str]):
-        """(version, overlays by twin): as locked, and with --bisect-packages before and after the fix."""
+        """Yield (version, overlays by twin): as locked, and with --versions before and after the fix."""
         if entry.package in (None, CPYTHON):
             yield self._python, {}
             return
-        locked = self._packages["ft" if "ft" in self._twins else "gil"].get(normalise(entry.package))
+        locked = self._packages["ft"].get(normalise(entry.package))
         if locked:
             yield locked, {}
-        for version in (entry.fails, entry.fixed) if self._given.bisect_packages else ():
+        for version in (entry.fails, entry.fixed) if self._given.versions else ():
             if version == locked:
                 continue
             overlays = {}
             wanted = f"{entry.package}=={version}"
             self._progress.note(f"installing {wanted}")
             for name, twin in self._twins.items():
-                assert twin.python is not None  # see __init__
                 try:
                     overlays[name], _ = self._overlays.make(twin.python, [wanted], self._packages[name])
                 except OverlayError as error:
@@ -209,18 +207,17 @@ class Gallery:
 
     def _rows(self, entry: Entry, version: str, overlays: dict[str, str]) -> list[Row]:
         given = self._given
-        limits = Limits(entry.timeout, given.memory * MIB, given.processes, given.disk * MIB, given.output * MIB)
         absent = {name: "not installed" for name in self._twins if overlays and name not in overlays}
         campaign = Campaign(
             script.load(str(entry.path), entry.path.read_bytes()),
             self._twins,
-            limits,
+            Limits(entry.timeout),
             self._progress.update,
-            time.monotonic() + given.budget,
+            time.monotonic() + BUDGET_SECONDS,
             overlays,
-            {**self._missing, **absent},
+            absent,
         )
-        found = campaign.run(given.configs, given.repeat, given.threads, f"{entry.path.stem} {version}:")
+        found = campaign.run(given.configs.split(","), given.repeat, given.threads, f"{entry.path.stem} {version}:")
         self._interruption.check()
         patches = self._patches if entry.package == CPYTHON else ""
         return [
@@ -246,10 +243,14 @@ class Gallery:
         )
 
 
-def _patches(python: str | None) -> str:
-    """What docker/patch-cpython applied to this interpreter: one line a patch, with its issue."""
-    if python is None:
-        return ""
+def interpreter(twin: str) -> str:
+    """Return the path of a twin's Python; builds the twin if there is none."""
+    command = [ROOT / "twins", "exec", twin, "python", "-c", "import sys; print(sys.executable)"]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
+def _patches(python: str) -> str:
+    """Return what docker/patch-cpython applied to an interpreter: one line for each patch, with its issue."""
     done = subprocess.run([python, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, text=True)
     try:
         return (Path(done.stdout.strip()) / "share" / "cpython" / "PATCHES").read_text()
@@ -257,8 +258,8 @@ def _patches(python: str | None) -> str:
         return ""
 
 
-def _merged(path: Path, rows: list[Row]) -> list[Row]:
-    """`rows` and those of other scripts, versions and interpreters that the file holds already."""
+def merged(path: Path, rows: list[Row]) -> list[Row]:
+    """Add `rows` to the file, replacing those of the same script, version, configuration and Python; return all."""
     new = {(row.script, row.version, row.config, row.python) for row in rows}
     old = [Row(**each) for each in json.loads(path.read_text())] if path.exists() else []
     merged = [row for row in old if (row.script, row.version, row.config, row.python) not in new] + rows
@@ -268,7 +269,7 @@ def _merged(path: Path, rows: list[Row]) -> list[Row]:
 
 
 def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = ()) -> str:
-    """The results as one page of Markdown: bug by version by configuration."""
+    """Return the results as one page of Markdown: bug by version by configuration."""
     by_script: dict[str, list[Row]] = {}
     for row in rows:
         by_script.setdefault(row.script, []).append(row)
@@ -290,7 +291,7 @@ def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = (
             "# The gallery in numbers",
             "",
             "Failure rates with their 95% intervals (Clopper-Pearson), and how the runs ended. **Bold**: not as "
-            "expected. Made by `./twins repro --gallery --bisect-packages`.",
+            "expected. Made by `repro/run_gallery.py --versions`.",
             "",
             *lines,
             "",

@@ -15,6 +15,8 @@ import pytest
 
 from tests.checkout import CHECKOUT
 
+GALLERY = CHECKOUT / "repro"
+
 pytestmark = pytest.mark.timeout(2700)  # seconds, on a machine that does nothing else
 
 
@@ -27,19 +29,8 @@ def table(report):
 
 def test_gallery(twins, tmp_path):
     """Every script behaves as its header says, in the locked versions."""
-    done = twins(
-        "repro",
-        "--gallery",
-        "--configs",
-        "gil,ft",
-        "--threads",
-        "4",
-        "--repeat",
-        "1",
-        "--out",
-        tmp_path / "gallery.md",
-        timeout=2400,
-    )
+    arguments = ("--configs", "gil,ft", "--threads", "4", "--repeat", "1", "--out", tmp_path / "gallery.md")
+    done = twins("exec", "ft", "python", GALLERY / "run_gallery.py", *arguments, timeout=2400)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "gallery.json").read_text())
     assert len({row["script"] for row in rows}) > 30 and all(row["as_expected"] for row in rows)
@@ -47,10 +38,8 @@ def test_gallery(twins, tmp_path):
 
 
 def test_every_gallery_script_is_in_its_readme():
-    text = (CHECKOUT / "repro" / "README.md").read_text()
-    assert set(re.findall(r"^\| `(\w+\.py)`", text, re.M)) == {
-        script.name for script in (CHECKOUT / "repro").glob("*.py")
-    }
+    listed = re.findall(r"^\| `(\w+\.py)`", (GALLERY / "README.md").read_text(), re.M)
+    assert {*listed, "run_gallery.py"} == {script.name for script in GALLERY.glob("*.py")}
 
 
 def test_a_report_to_paste(twins, tmp_path):
@@ -162,7 +151,7 @@ def wheel(directory, name, version, tag, source):
 
 @pytest.fixture
 def wheels(twins, tmp_path):
-    """A package index of our own: onlygil has a wheel for the build with the GIL alone, anywhere two for all."""
+    """A package index: onlygil has a wheel for the build with the GIL alone, anywhere has two for all."""
     directory = tmp_path / "wheels"
     directory.mkdir()
     tag = twins("exec", "gil", "python", "-c", "import sys; print('cp%d%d' % sys.version_info[:2])").stdout.strip()
@@ -239,15 +228,6 @@ def test_nothing_is_imported_from_the_current_directory(shell_environment, tmp_p
             timeout=120,
         )
         assert done.returncode != 9 and "imported from here" not in done.stdout + done.stderr, done.stderr
-
-
-def test_bisecting_packages(twins, wheels, tmp_path):
-    script = with_packages(
-        tmp_path / "bug.py", "anywhere", code=("import sys, anywhere\nsys.exit(anywhere.value == 2)\n")
-    )
-    done = twins("repro", script, "--repeat", "6", "--configs", "gil", "--bisect-packages", timeout=300, **wheels)
-    assert done.returncode == 13, done.stdout + done.stderr
-    assert "- anywhere==1.0: 0 of 6 runs failed" in done.stdout and "**fails less often**" in done.stdout
 
 
 def test_a_script_from_standard_input(shell_environment):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -40,9 +39,6 @@ examples:
   ./twins repro bug.py
   ./twins repro bug.py --threads 8 --repeat 50 --timeout 20 --out report.md
   ./twins repro bug.py --shrink-threads            the smallest number of threads that still fails
-  ./twins repro bug.py --bisect-packages           try other versions of the packages that it imports
-  ./twins repro bug.py --bisect-packages --package numpy==2.3.5 --package 'pillow<12'
-  ./twins repro --gallery                          every published bug in repro/: does it behave as it says?
   docker compose run --rm ft-repro repro/counter_increment.py      behind walls: no network, read-only, ...
   docker compose run --rm -T ft-repro - <bug.py                    any script, from standard input
 
@@ -90,12 +86,6 @@ def _twin(text: str) -> tuple:
     return name, where
 
 
-def _package(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[\w,-]+\])? *([<>=!~].*)?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a package, with or without a version: numpy, numpy==2.3.5")
-    return text
-
-
 def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
     """The command line."""
     result = argparse.ArgumentParser(
@@ -136,29 +126,9 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
         help="time for all runs together; runs made until then are reported (default: %(default)g)",
     )
     add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
-    add(
-        "--gallery",
-        action="store_true",
-        help="run the scripts in repro/ (or SCRIPT of them) and compare with what their headers expect; with "
-        "--bisect-packages also in the versions of their packages that they name; --out writes the page, and adds "
-        "to what FILE with the suffix .json holds",
-    )
     add("--configs", default="gil,ft-gil,ft", metavar="gil,ft-gil,ft", help="run these configurations only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
     find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
-    find.add_argument(
-        "--bisect-packages",
-        action="store_true",
-        help="run again with another version of one package, for each package that the script imports",
-    )
-    find.add_argument(
-        "--package",
-        type=_package,
-        action="append",
-        default=[],
-        metavar="NAME[==VERSION]",
-        help="with --bisect-packages: try only this package, in this version or else the release before",
-    )
     limits = result.add_argument_group("limits of a run")
     limits.add_argument(
         "--memory",
@@ -238,16 +208,12 @@ def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
     if unknown:
         raise UsageError(f"--configs: unknown: {', '.join(unknown)}; known: {', '.join(known)}")
     given.configs = tuple(name for name in known if name in given.configs.split(","))
-    if given.package and not given.bisect_packages:
-        raise UsageError("--package needs --bisect-packages")
     if given.out is not None and given.out.is_dir():
         raise UsageError(f"--out {given.out} is a directory: name a file, such as {given.out / 'report.md'}")
     if given.out is not None and not given.out.absolute().parent.is_dir():
         raise UsageError(f"--out {given.out}: there is no directory {given.out.absolute().parent}")
     # Where the twins are in containers of their own, so is this program.
     given.walled = any(where.startswith("unix:") for _, where in given.twin)
-    if given.gallery:
-        return given
     if given.script is None:
         raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
     given.source = read_script(given.script, given.walled)

@@ -17,7 +17,7 @@ from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, Overlays, absent
 from ftrun.twin import TwinError
 from ftsafety.repro import arguments as arguments_
-from ftsafety.repro import gallery, narrow, report, script, verdict
+from ftsafety.repro import narrow, report, script, verdict
 from ftsafety.repro.arguments import UsageError, parse
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.limits import MIB, Limits
@@ -35,8 +35,6 @@ def main(arguments: list[str] | None = None) -> int:
     any_locale()
     try:
         given = parse(sys.argv[1:] if arguments is None else arguments)
-        if given.gallery:
-            return gallery.main(given)
         reproduction = Reproduction(given)
     except (UsageError, MetadataError) as error:
         print(f"repro: {one_line(str(error))}", file=sys.stderr)
@@ -178,7 +176,7 @@ class Reproduction:
         sections: list[tuple[str, str]] = []
         shown = report.chosen_failure(runs)
         if shown is None:
-            if given.shrink_threads or given.bisect_packages:
+            if given.shrink_threads:
                 sections.append(("Narrowing it down", "Nothing failed, so there is nothing to narrow down."))
             return sections
         seen = runs[shown[0]]
@@ -188,25 +186,6 @@ class Reproduction:
                 sections.append(("Native stack (gdb)", fenced(report.excerpt(stack), "text")))
             if given.shrink_threads:
                 sections.append(("Threads", narrow.shrink_threads(campaign, seen, given.threads)))
-            if given.bisect_packages:
-                twin = CONFIGURATIONS[seen.config].twin
-                added = dict(pin.split("==", 1) for pin in self._pins.get(twin, ()) if "==" in pin)
-                sections.append(
-                    (
-                        "Packages",
-                        narrow.bisect_packages(
-                            campaign,
-                            seen,
-                            given.threads,
-                            given.package,
-                            self._overlays,
-                            report.imported(runs),
-                            self._descriptions[twin]["packages"],
-                            added,
-                            progress.note,
-                        ),
-                    )
-                )
         return sections
 
     def _command(self) -> str:
@@ -215,15 +194,13 @@ class Reproduction:
         defaults = vars(arguments_.parser().parse_args(["x"]))
         options = []
         limits = ("memory", "processes", "disk", "output")
-        for name in ("threads", "repeat", "timeout", "budget", "shrink_threads", "bisect_packages", *limits):
+        for name in ("threads", "repeat", "timeout", "budget", "shrink_threads", *limits):
             value = given[name]
             if isinstance(value, bool):
                 options += [f"--{name.replace('_', '-')}"] if value else []
             # What decides the outcome is named even where it is the default, which may change.
             elif value != defaults[name] or name in ("threads", "repeat", "timeout"):
                 options += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
-        for package in given["package"]:
-            options += ["--package", package]
         if ",".join(given["configs"]) != defaults["configs"]:
             options += ["--configs", ",".join(given["configs"])]
         if self._given.walled:

@@ -1,26 +1,16 @@
-"""Narrowing a failure down: the smallest number of threads, other versions of packages."""
+"""Narrowing a failure down: the smallest number of threads, and the C stack of a crash."""
 
 from __future__ import annotations
 
 import math
-import os
-import re
 import shutil
-from collections.abc import Callable, Mapping
 
 from ftrun.configurations import CONFIGURATIONS
-from ftrun.escape import markdown
-from ftrun.overlay import OverlayError, Overlays
-from ftrun.project import normalise
-from ftsafety.repro import twins
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.outcome import SIGNAL
 from ftsafety.repro.runner import DUMP_SIGNAL
-from ftsafety.repro.verdict import SIGNIFICANT, p_value, rate
 
 FEWEST_RUNS, MOST_RUNS = 5, 60
-# What cannot be exchanged alone, and is too large to try.
-NOT_EXCHANGED = ("torch", "triton")
 GDB_TRIES = 5
 
 
@@ -71,88 +61,6 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int) -> str:
     if campaign.stopped:
         lines.append(f"\nNot finished: {campaign.stopped}.")
     return "\n".join(lines)
-
-
-def bisect_packages(
-    campaign: Campaign,
-    seen: Runs,
-    threads: int,
-    asked: list[str],
-    overlays: Overlays,
-    modules: tuple[str, ...],
-    installed: Mapping[str, str],
-    added: Mapping[str, str],
-    note: Callable[[str], None],
-) -> str:
-    """Runs with one package at another version each, in the configuration of `seen`, as Markdown.
-
-    Args:
-        asked: packages, with or without a version; none means every one that the script imports.
-        modules: what runs of any configuration that came to an orderly end had imported.
-        installed: the twin's versions by normalised name.
-        added: the versions of what the script's inline metadata has added.
-    """
-    twin = CONFIGURATIONS[seen.config].twin
-    python = campaign.twins[twin].python
-    if python is None:
-        return "Not tried: a container has no network to get other versions from. Run `./twins repro` natively."
-    lines = []
-    if not asked:
-        if not modules:
-            return (
-                "Not tried: no run ended normally, so it is not known what the script imports. Name "
-                "packages with --package."
-            )
-        asked = [name for name in map(normalise, twins.distributions(modules)) if name in installed]
-        asked += [name for name in added if name not in asked]
-        left_out = [name for name in asked if name in NOT_EXCHANGED or name.startswith("nvidia-")]
-        asked = [name for name in asked if name not in left_out]
-        if left_out:
-            lines.append(f"- {', '.join(left_out)}: not tried, since other versions need other CUDA libraries")
-        if not asked:
-            lines.append("- it imports no package of which another version could be tried")
-    for each in asked:
-        if campaign.stopped:
-            lines.append(f"- {markdown(each)}: not tried: {campaign.stopped}")
-            continue
-        lines.append(_exchanged(campaign, seen, threads, each, overlays, {**installed, **added}, python, note))
-    return "\n".join(
-        [
-            f"With one package at another version, in `{seen.config}` (as installed: {seen.failures} of "
-            f"{seen.counted} runs failed):",
-            "",
-            *lines,
-        ]
-    )
-
-
-def _exchanged(campaign, seen, threads, asked, overlays, installed, python, note) -> str:
-    bare = re.fullmatch(r"([\w.-]+)(\[.*\])?", asked)
-    name = normalise(bare[1]) if bare else None
-    wanted = f"{asked}<{installed[name]}" if name in installed else asked
-    note(f"installing {wanted}")
-    try:
-        folder, pins = overlays.make(python, [wanted], installed, dependencies=False)
-    except OverlayError as error:
-        return f"- {markdown(wanted)}: not tried: {markdown(str(error))}"
-    if not pins:
-        return f"- {markdown(wanted)}: not tried: this version is installed already"
-    repeat = max(FEWEST_RUNS, seen.counted)
-    twin = CONFIGURATIONS[seen.config].twin
-    # Before what the script's own metadata has added.
-    path = os.pathsep.join(filter(None, [folder, campaign.overlays.get(twin)]))
-    found = campaign.run([seen.config], repeat, threads, f"{pins[0]}:", overlays={twin: path})
-    runs = found[seen.config]
-    if not runs.counted:
-        why = runs.missing or next((outcome.detail for outcome in runs.outcomes), "nothing was run")
-        return f"- {markdown(', '.join(pins))}: no run could be counted: {markdown(why)}"
-    p = p_value((seen.failures, seen.counted), (runs.failures, runs.counted))
-    more = runs.failures / runs.counted > seen.failures / seen.counted
-    said = f"**fails {'more' if more else 'less'} often**" if p < SIGNIFICANT else "no difference shown"
-    return (
-        f"- {markdown(', '.join(pins))}: {runs.failures} of {runs.counted} runs failed, "
-        f"{rate(runs.failures, runs.counted)}: {said} (p = {p:.2g})"
-    )
 
 
 def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
