@@ -35,15 +35,15 @@ from packaging.version import Version
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import markdown
 from ftrun.interruption import Interrupted, Interruption
-from ftrun.overlay import OverlayError, Overlays
+from ftrun.overlay import OverlayError, install
 from ftrun.project import normalise
 from ftsafety.repro import script
 from ftsafety.repro.campaign import Campaign, Runs
-from ftsafety.repro.limits import Limits
-from ftsafety.repro.outcome import GIL, KINDS, OK
+from ftsafety.repro.outcome import Kind
 from ftsafety.repro.progress import Progress
+from ftsafety.repro.request import Limits
 from ftsafety.repro.twins import connect
-from ftsafety.repro.verdict import rate
+from ftsafety.repro.phrases import rate
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -82,7 +82,7 @@ class Entry:
             return UNKNOWN  # each series of CPython has its own releases: "Fixed" is of one
         number = self.link.rpartition("/")[2]
         if has >= fixed or re.search(rf"\bgh-{number}\b", patches):
-            return OK
+            return Kind.OK
         return self.expected[config]
 
 
@@ -107,7 +107,7 @@ def read(path: Path) -> Entry:
     text = path.read_text(encoding="utf-8")
     said = dict(FIELD.findall(text))
     expected = {config: said.get(f"Expected {config}", "") for config in CONFIGURATIONS}
-    wrong = [value for value in expected.values() if not EXPECTED.fullmatch(value) or _kinds(value) - set(KINDS)]
+    wrong = [value for value in expected.values() if not EXPECTED.fullmatch(value) or _kinds(value) - set(Kind)]
     versions = [said.get(name) for name in ("Package", "Fails", "Fixed")]
     if wrong or not ISSUE.fullmatch(said.get("Link", "")) or "Timeout" not in said or len({*map(bool, versions)}) > 1:
         raise GalleryError(f"{path.name}: its header lacks a field or has a wrong one: {said}")
@@ -125,10 +125,10 @@ def holds(expected: str, seen: Iterable[str]) -> bool:
     found = set(seen)
     if expected == UNKNOWN:
         return True
-    if expected == GIL:
-        return GIL in found and found <= {OK, GIL}
+    if expected == Kind.GIL:
+        return Kind.GIL in found and found <= {Kind.OK, Kind.GIL}
     kinds = _kinds(expected)
-    return found <= {OK, *kinds} and (not expected.startswith("fails") or bool(found & kinds))
+    return found <= {Kind.OK, *kinds} and (not expected.startswith("fails") or bool(found & kinds))
 
 
 def main() -> int:
@@ -171,8 +171,7 @@ class Gallery:
         self._packages = {name: found["packages"] for name, found in described.items()}
         self._python = described["ft"]["interpreter"]["version"]
         self._patches = _patches(self._twins["ft"].python)
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-gallery-")))
-        self._overlays = Overlays(CACHE, work, interruption)
+        self._work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-gallery-")))
 
     def run(self, entries: Iterable[Entry]) -> tuple[list[Row], list[str]]:
         """Return the rows, and a note for each version that could not be installed."""
@@ -198,8 +197,10 @@ class Gallery:
             wanted = f"{entry.package}=={version}"
             self._progress.note(f"installing {wanted}")
             for name, twin in self._twins.items():
+                folder = self._work / f"{wanted}-{name}-{entry.path.stem}"
                 try:
-                    overlays[name], _ = self._overlays.make(twin.python, [wanted], self._packages[name])
+                    install(folder, twin.python, [wanted], self._packages[name], CACHE, self._interruption)
+                    overlays[name] = str(folder)
                 except OverlayError as error:
                     notes.append(f"{entry.path.name}: {wanted} cannot be installed for {name}: {error}")
             if overlays:
@@ -303,6 +304,6 @@ def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = (
 def _cell(row: Row | None) -> str:
     if row is None:
         return ""
-    kinds = ", ".join(f"{number} {kind}" for kind, number in row.kinds.items() if kind != OK)
+    kinds = ", ".join(f"{number} {kind}" for kind, number in row.kinds.items() if kind != Kind.OK)
     text = rate(row.failures, row.runs) + (f": {kinds}" if kinds else "")
     return text if row.as_expected else f"**{text}**"

@@ -31,8 +31,8 @@ import warnings
 import zlib
 from pathlib import Path
 
+from ftrun import overlay
 from ftrun.interruption import Interruption
-from ftrun.overlay import Overlays
 from ftrun.project import normalise
 
 NEEDS = {
@@ -206,7 +206,8 @@ def install(ways, work):
     wanted = sorted({package for way in ways for package in NEEDS.get(way, ())}) + [f"torch=={installed['torch']}"]
     cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
     with Interruption() as interruption:
-        folder, _ = Overlays(cache, work / "site-packages", interruption).make(sys.executable, wanted, installed)
+        folder = str(work / "site-packages" / "packages")
+        overlay.install(Path(folder), sys.executable, wanted, installed, cache, interruption)
     sys.path.insert(0, folder)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
 

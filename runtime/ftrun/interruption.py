@@ -79,5 +79,5 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """Whether a signal has arrived; a callback for `ftrun.child_process.Watch`."""
+        """Whether a signal has arrived; a callback for `ftrun.supervise.Watch`."""
         return bool(self.signum)

@@ -13,15 +13,15 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ftrun.child_process import Outcome, Stopped, TimedOut, supervise
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.project import ROOT, normalise
+from ftrun.supervise import Completed, Stopped, TimedOut, supervise
 
 UV_LOCK = ROOT / "docker" / "uv.lock"
 INSTALL_SECONDS = 900.0
-# Characters of what uv or pip said last.
+# Characters at the end of an error of uv or pip.
 LONGEST_WORDS = 700
-# What uv and pip see of the caller's variables: where packages come from, and nothing that is secret but for that.
+# The caller's variables that uv and pip see: where packages come from. Nothing secret except what that needs.
 PASSED_ON = re.compile(
     r"(PATH|HOME|USER|LANG|TMPDIR|NETRC|XDG_CACHE_HOME|SSL_CERT_(FILE|DIR)|(HTTPS?|ALL|NO)_PROXY"
     r"|PIP_(INDEX_URL|EXTRA_INDEX_URL|CERT)|UV_(DEFAULT_INDEX|INDEX|FIND_LINKS|NO_INDEX|CACHE_DIR|OFFLINE))",
@@ -33,101 +33,73 @@ class OverlayError(Exception):
     """The packages cannot be installed for a twin; the message says why."""
 
 
-class Overlays:
-    """Makes overlays, with uv from PATH or the pinned one, which is kept in `cache`. Owned by one thread."""
+def install(
+    folder: Path,
+    python: str,
+    requirements: Iterable[str],
+    installed: Mapping[str, str],
+    cache: Path,
+    interruption: Interruption,
+    constraints: Iterable[str] = (),
+    build: Iterable[str] = (),
+    never: Iterable[str] = (),
+) -> list[str]:
+    """Install into `folder` what `requirements` need beyond `installed`; return the pinned versions of it.
 
-    def __init__(self, cache: Path, work: Path, interruption: Interruption):
-        """
-        Args:
-            cache: a folder to keep uv and its downloads in.
-            work: a folder for the overlays, deleted by the caller.
-        """
-        self._cache, self._work, self._interruption = cache, work, interruption
-        self._uv: Path | None = None
-        self._made = 0
+    Uses uv from PATH, or else the pinned uv, which is kept in `cache`.
 
-    def make(
-        self,
-        python: str,
-        requirements: Iterable[str],
-        installed: Mapping[str, str],
-        constraints: Iterable[str] = (),
-        dependencies: bool = True,
-        build: Iterable[str] = (),
-        never: Iterable[str] = (),
-    ) -> tuple[str, list[str]]:
-        """(folder, pins): what `requirements` need beyond `installed`, and the pinned versions of it.
+    Args:
+        folder: a folder to make, deleted by the caller.
+        python: the twin's interpreter.
+        installed: versions by normalised name; kept where the requirements allow it.
+        cache: a folder for uv and its downloads.
+        constraints: pins to prefer, such as those of the other twin.
+        build: distributions to build from source after all.
+        never: distributions to leave out, whatever requires them.
 
-        Args:
-            python: the twin's interpreter.
-            installed: versions by normalised name; kept where the requirements allow it.
-            constraints: pins to prefer, such as those of the other twin.
-            dependencies: whether to install the requirements' own dependencies too.
-            build: distributions to build from source after all.
-            never: distributions to leave out, whoever requires them.
-
-        Raises:
-            OverlayError: a requirement is malformed, or no wheels fit this interpreter.
-            ftrun.interruption.Interrupted: the user asked to stop.
-        """
-        checked = [_checked(each) for each in requirements]
-        self._made += 1
-        directory = self._work / f"overlay-{self._made}"
-        directory.mkdir(parents=True)
-        wanted, held, left_out = (directory.with_suffix(suffix) for suffix in (".in", ".held", ".never"))
-        wanted.write_text("".join(f"{each}\n" for each in checked))
-        held.write_text(
-            "".join(f"{name}=={version}\n" for name, version in installed.items())
-            + "".join(f"{pin}\n" for pin in constraints)
-        )
-        left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in never))
-        wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in build)]
-        compile_ = [
-            "pip",
-            "compile",
-            "--quiet",
-            "--no-header",
-            "--no-annotate",
-            *wheels,
-            "--overrides",
-            str(left_out),
-            "--no-emit-package",
-            "triton",
-            "--python",
-            python,
-            str(wanted),
-            *([] if dependencies else ["--no-deps"]),
-        ]
-        done = self._run(*compile_, "--constraints", str(held)) if dependencies else None
-        if done is None or done.returncode:
-            # The script wants another version than the twin's, and gets it.
-            done = self._run(*compile_)
+    Raises:
+        OverlayError: a requirement is malformed, or no wheels fit this interpreter.
+        ftrun.interruption.Interrupted: the user asked to stop.
+    """
+    checked = [_checked(each) for each in requirements]
+    uv = _Installer(cache, interruption)
+    folder.mkdir(parents=True)
+    wanted, held, left_out = (folder.with_name(folder.name + suffix) for suffix in (".in", ".held", ".never"))
+    wanted.write_text("".join(f"{each}\n" for each in checked))
+    twins_own = [f"{name}=={version}" for name, version in installed.items()]
+    held.write_text("".join(f"{pin}\n" for pin in (*twins_own, *constraints)))
+    left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in never))
+    wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in build)]
+    compile_ = ["pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels, "--overrides", str(left_out)]
+    compile_ += ["--no-emit-package", "triton", "--python", python, str(wanted)]
+    done = uv.run(*compile_, "--constraints", str(held))
+    if done.returncode:
+        # The script wants another version than the twin's, and gets it.
+        done = uv.run(*compile_)
+    if done.returncode:
+        raise OverlayError(_last_words(done))
+    pins = [line.strip() for line in done.stdout.decode().splitlines() if line.strip() and line[0] not in " #-"]
+    missing = [pin for pin in pins if installed.get(normalise(pin.partition("==")[0])) != pin.partition("==")[2]]
+    if missing:
+        into = ["--python", python, "--target", str(folder)]
+        done = uv.run("pip", "install", "--quiet", "--no-deps", *wheels, *into, *missing)
         if done.returncode:
             raise OverlayError(_last_words(done))
-        pins = [line.strip() for line in done.stdout.decode().splitlines() if line.strip() and line[0] not in " #-"]
-        missing = [pin for pin in pins if installed.get(normalise(pin.partition("==")[0])) != pin.partition("==")[2]]
-        if missing:
-            done = self._run(
-                "pip",
-                "install",
-                "--quiet",
-                "--no-deps",
-                *wheels,
-                "--python",
-                python,
-                "--target",
-                str(directory),
-                *missing,
-            )
-            if done.returncode:
-                raise OverlayError(_last_words(done))
-        return str(directory), missing
+    return missing
 
-    def _run(self, *arguments: str) -> Outcome:
-        uv = self._uv = self._uv or self._find_uv()
-        return self._supervise([str(uv), *arguments])
 
-    def _supervise(self, command: list[str]) -> Outcome:
+class _Installer:
+    """The program uv, and how it is run. Owned by one thread."""
+
+    def __init__(self, cache: Path, interruption: Interruption):
+        self._cache, self._interruption = cache, interruption
+        self._uv = self._find()
+
+    def run(self, *arguments: str) -> Completed:
+        """Run uv; return how it ended."""
+        return self._supervise([str(self._uv), *arguments])
+
+    def _supervise(self, command: list[str]) -> Completed:
         variables = {
             **{name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)},
             "UV_NO_PROGRESS": "1",
@@ -138,10 +110,9 @@ class Overlays:
         variables.setdefault("UV_CACHE_DIR", str(self._cache / "uv"))
         if variables.get("PIP_INDEX_URL"):
             variables.setdefault("UV_DEFAULT_INDEX", variables["PIP_INDEX_URL"])
+        watch = {self._interruption.fileno(): self._interruption.wanted}
         try:
-            return supervise(
-                command, b"", variables, {self._interruption.fileno(): self._interruption.wanted}, INSTALL_SECONDS
-            )
+            return supervise(command, b"", variables, watch, INSTALL_SECONDS)
         except Stopped:
             raise Interrupted(self._interruption.signum) from None
         except TimedOut as error:
@@ -149,7 +120,7 @@ class Overlays:
         except OSError as error:
             raise OverlayError(f"{command[0]} cannot be run: {error}") from error
 
-    def _find_uv(self) -> Path:
+    def _find(self) -> Path:
         found = shutil.which("uv")
         if found:
             return Path(found)
@@ -157,22 +128,8 @@ class Overlays:
         directory = self._cache / "tools" / version
         if not (directory / "bin" / "uv").exists():
             draft = directory.with_name(f".{version}.{os.getpid()}")
-            done = self._supervise(
-                [
-                    sys.executable,
-                    "-I",
-                    "-m",
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--no-deps",
-                    "--require-hashes",
-                    "--target",
-                    str(draft),
-                    "-r",
-                    str(UV_LOCK),
-                ]
-            )
+            pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+            done = self._supervise([*pip, "--target", str(draft), "-r", str(UV_LOCK)])
             if done.returncode:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise OverlayError("uv, which installs extra packages, cannot be installed: " + _last_words(done))
@@ -184,7 +141,7 @@ class Overlays:
 
 
 def absent(requirement: str, installed: Mapping[str, str]) -> bool:
-    """Whether `installed` (versions by normalised name) lacks it, or it cannot be understood."""
+    """True if `installed` (versions by normalised name) lacks `requirement`, or it cannot be parsed."""
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import Requirement
 
@@ -200,7 +157,7 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
 
 
 def _checked(requirement: str) -> str:
-    """A requirement as `packaging` prints it, which is one line of a requirements file and no option there."""
+    """Return a requirement as `packaging` prints it: one line of a requirements file that is no option there."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
@@ -215,7 +172,7 @@ def _checked(requirement: str) -> str:
     return str(parsed)
 
 
-def _last_words(done: Outcome) -> str:
+def _last_words(done: Completed) -> str:
     text = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
     text = " ".join(text.split())
     return text if len(text) <= LONGEST_WORDS else "... " + text[-LONGEST_WORDS:].partition(" ")[2]

@@ -12,10 +12,10 @@ a {"line": {...}} for each of its events. A client that closes the connection ha
 from __future__ import annotations
 
 import json
-import selectors
 import socket
 import time
-from collections.abc import Callable
+
+from ftrun.loop import Loop, Stopped, Watch
 
 PROTOCOL = 4
 # Our requests name a few thousand files at most, and so are shorter.
@@ -71,32 +71,19 @@ class Channel:
         except OSError as error:
             raise Disconnected(str(error)) from error
 
-    def receive(self, watch: dict[int, Callable[[], bool]], timeout: float | None = None) -> dict | None:
-        """The next message; None if it was not there after `timeout` seconds or a watched callback said True.
+    def receive(self, watch: Watch, timeout: float | None = None) -> dict | None:
+        """Return the next message; None if none came within `timeout` seconds or a watched callback said True.
 
         Raises Disconnected at the end of the stream, or if the line is not a message.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with selectors.DefaultSelector() as selector:
-            for fd in (self.fileno(), *watch):
-                selector.register(fd, selectors.EVENT_READ)
-            while b"\n" not in self._received:
-                left = None if deadline is None else deadline - time.monotonic()
-                events = [] if left is not None and left < 0 else selector.select(left)
-                if not events:
+        with Loop(watch) as loop:
+            loop.add(self.fileno(), self._read)
+            try:
+                until = None if timeout is None else time.monotonic() + timeout
+                if not loop.run(lambda: b"\n" in self._received, until):
                     return None
-                for key, _ in events:
-                    if key.fd in watch:
-                        if watch[key.fd]():
-                            return None
-                        continue
-                    try:
-                        data = self.connection.recv(1 << 16)
-                    except OSError as error:
-                        raise Disconnected(str(error)) from error
-                    if not data or len(self._received) > LONGEST_LINE:
-                        raise Disconnected("end of stream" if not data else "line too long")
-                    self._received += data
+            except Stopped:
+                return None
         line, _, rest = self._received.partition(b"\n")
         self._received = rest
         try:
@@ -106,6 +93,15 @@ class Channel:
         if not isinstance(message, dict):
             raise Disconnected(f"not a message: {bytes(line[:80])!r}")
         return message
+
+    def _read(self) -> None:
+        try:
+            data = self.connection.recv(1 << 16)
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+        if not data or len(self._received) > LONGEST_LINE:
+            raise Disconnected("line too long" if data else "end of stream")
+        self._received += data
 
     def close(self) -> None:
         """Close the connection."""

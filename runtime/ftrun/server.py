@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import selectors
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ftrun.child_process import Stopped, Watch
 from ftrun.interruption import Interruption
+from ftrun.loop import Loop, Stopped, Watch
 from ftrun.protocol import PROTOCOL, Channel, Disconnected
 
 
@@ -92,13 +92,15 @@ class Server:
 
     def serve(self, idle: float) -> None:
         """Wait `idle` seconds for a client and serve it until it has gone or a signal comes."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._listener, selectors.EVENT_READ)
-            selector.register(self._interruption, selectors.EVENT_READ)
-            if not selector.select(idle) or self._interruption.wanted():
-                return
-        channel = Channel(self._listener.accept()[0])
-        watch = {self._listener.fileno(): self._refuse, self._interruption.fileno(): self._interruption.wanted}
+        signals = {self._interruption.fileno(): self._interruption.wanted}
+        clients: list[socket.socket] = []
+        with Loop(signals) as loop, contextlib.suppress(Stopped):
+            loop.add(self._listener.fileno(), lambda: clients.append(self._listener.accept()[0]))
+            loop.run(lambda: bool(clients), time.monotonic() + idle)
+        if not clients:
+            return
+        channel = Channel(clients[0])
+        watch = {self._listener.fileno(): self._refuse, **signals}
         try:
             channel.send({"hello": PROTOCOL})
             while (request := channel.receive(watch)) is not None:

@@ -12,10 +12,10 @@ import socket
 import time
 from pathlib import Path
 
-from ftrun.child_process import Outcome, Stopped, TimedOut, supervise
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.protocol import PROTOCOL, Channel, Disconnected, conforms, decode
+from ftrun.supervise import Completed, Stopped, TimedOut, supervise
 
 CONNECT_SECONDS = 30.0
 RETRY_SECONDS = 0.2
@@ -65,7 +65,7 @@ class LocalTwin:
             + last_lines(done.stderr, 4)
         )
 
-    def _run(self, module: str, timeout: float) -> Outcome:
+    def _run(self, module: str, timeout: float) -> Completed:
         try:
             return supervise(command(self.name, module), b"", child_environment(), self._watch, timeout)
         except Stopped:

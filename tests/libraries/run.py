@@ -16,24 +16,26 @@ from pathlib import Path
 
 from ftrun.inline_metadata import dependencies
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, Overlays
+from ftrun.overlay import OverlayError, install
 from ftrun.project import normalise
 
 HERE = Path(__file__).parent
 
 
-def run(file: Path, overlays: Overlays) -> int:
+def run(file: Path, work: Path, cache: Path, interruption: Interruption) -> int:
     """Run one file; return pytest's exit status, or 1 if the library cannot be installed."""
     wanted = dependencies(file.read_text())
     library = file.stem.removeprefix("with_")
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
     try:
-        folder, pins = overlays.make(sys.executable, wanted, installed, **WITHOUT_WHEELS)
+        # By the name "site-packages" dill, for one, tells an installed module from the user's.
+        folder = work / library / "site-packages"
+        pins = install(folder, sys.executable, wanted, installed, cache, interruption, **WITHOUT_WHEELS)
     except OverlayError as error:
         print(f"\n== {library}: cannot be installed: {error}", flush=True)
         return 1
     print(f"\n== {library}: {' '.join(pins) or 'in the twin'}", flush=True)
-    paths = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+    paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE), "-k", file.stem]
     return subprocess.run(command, cwd=HERE.parents[1], env={**os.environ, "PYTHONPATH": paths}).returncode
 
@@ -46,7 +48,5 @@ WITHOUT_WHEELS = {"build": ["pyyaml"], "never": ["hf-xet"]} if sysconfig.get_con
 if __name__ == "__main__":
     cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
     with Interruption() as interruption, tempfile.TemporaryDirectory() as work:
-        # By this name dill, for one, knows an installed module from the user's.
-        overlays = Overlays(cache, Path(work, "site-packages"), interruption)
         files = [HERE / f"with_{name}.py" for name in sys.argv[1:]] or sorted(HERE.glob("with_*.py"))
-        sys.exit(max(run(file, overlays) for file in files))
+        sys.exit(max(run(file, Path(work), cache, interruption) for file in files))

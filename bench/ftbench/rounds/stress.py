@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Sequence
 
 from ftbench.trial.process import TrialFailed, how_it_ended
-from ftrun.child_process import TimedOut, Watch, supervise
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.project import ROOT
+from ftrun.supervise import TimedOut, Watch, supervise
 
 PROGRAM = "tests.stress"
 # Beyond what it is given: importing, and scenarios that hang, which it ends after two minutes each.

@@ -10,7 +10,7 @@ from ftbench.plan.candidates import VARIANTS
 from ftbench.trial.endpoints import Endpoint, LocalEndpoint, connect
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, Overlays, absent
+from ftrun.overlay import OverlayError, absent, install
 from ftrun.twin import TwinError
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
@@ -62,7 +62,6 @@ class Twins:
 
         Raises TwinError if they run in other containers, and Interrupted.
         """
-        overlays = Overlays(cache or work, work, interruption)
         pins: list[str] = []
         # The free-threaded twin first: fewer wheels fit it, and the other then takes the same versions.
         for twin, endpoint in sorted(self.endpoints.items()):
@@ -76,7 +75,9 @@ class Twins:
                     "the packages (docs/benchmark.md)"
                 )
             try:
-                endpoint.packages, pins = overlays.make(endpoint.python, requirements, installed, pins)
+                folder = work / twin
+                pins = install(folder, endpoint.python, requirements, installed, cache or work, interruption, pins)
+                endpoint.packages = str(folder)
             except OverlayError as error:
                 self.lacking[twin] = str(error)
 

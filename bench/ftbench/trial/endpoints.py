@@ -24,7 +24,7 @@ class LocalEndpoint(LocalTwin):
     """A folder of packages that trials find beside the interpreter's own; None for none."""
 
     def _interrupted(self) -> bool:
-        """A callback for ftrun.child_process.Watch; raises Interrupted, and whoever closes the child ends it."""
+        """A callback for ftrun.supervise.Watch; raises Interrupted, and whoever closes the child ends it."""
         self._interruption.check()
         return False
 

@@ -5,8 +5,8 @@ import os
 
 from ftbench.machine.disturbance import between, counters, together
 from ftbench.plan.scenario import PATIENCE
-from ftrun.child_process import Child, Outcome, TimedOut, Watch
 from ftrun.configurations import child_environment, command, last_lines
+from ftrun.supervise import Child, Completed, TimedOut, Watch
 
 HANGS = "it hangs, or "
 
@@ -24,7 +24,7 @@ class TrialFailed(Exception):
         return str(self).startswith(HANGS)
 
 
-def how_it_ended(outcome: Outcome) -> str:
+def how_it_ended(outcome: Completed) -> str:
     """A process's end in words: "exit status 1", "killed by signal 9 (out of memory?)"."""
     if outcome.returncode >= 0:
         return f"exit status {outcome.returncode}"
@@ -35,7 +35,7 @@ def how_it_ended(outcome: Outcome) -> str:
     return f"killed by signal {-outcome.returncode}{likely.get(outcome.returncode, '')}"
 
 
-def last_words(outcome: Outcome) -> str:
+def last_words(outcome: Completed) -> str:
     """Why a process failed, in a line, and what it wrote in the end if that is more."""
     quoted = last_lines(outcome.stderr)
     lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()

@@ -8,10 +8,10 @@ import sys
 from ftbench.rounds import stress
 from ftbench.trial.process import TrialFailed, TrialProcess
 from ftrun import environment, server
-from ftrun.child_process import Watch
 from ftrun.configurations import PYTHON_GIL
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
+from ftrun.supervise import Watch
 
 DESCRIPTION = """\
 Offer this Python interpreter as a twin to a benchmark that runs in another container:

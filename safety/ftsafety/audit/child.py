@@ -5,7 +5,6 @@ Writes lines of JSON into the descriptor PIPE: {"progress": ..., "threads": whet
 at a crash or when told by SIGUSR1.
 """
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -15,11 +14,10 @@ import traceback
 from typing import Any
 
 from ftrun import target
+from ftrun.parent_death import die_with_parent
 from ftsafety.audit import arguments, gil
 from ftsafety.audit.findings import from_gil
 from ftsafety.audit.run import AuditError, audit
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main() -> None:
@@ -28,8 +26,7 @@ def main() -> None:
     options = arguments.parse(sys.argv[3:])
     faulthandler.enable(file=stacks, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # nobody is left to read the report
+    die_with_parent()
     os.set_inheritable(pipe, False)
 
     def say(**message: Any) -> None:

@@ -1,175 +1,161 @@
-"""``python -m ftsafety.audit``: runs the audit in a process of its own and says what became of it."""
+"""``python -m ftsafety.audit``: run the audit in a process of its own, and report how that ended."""
 
 import contextlib
 import json
 import os
 import re
-import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any, NamedTuple
 
 from ftrun.configurations import command
 from ftrun.escape import any_locale, print_report, terminal
+from ftrun.interruption import Interruption
 from ftrun.protocol import LONGEST_LINE, conforms, decode
+from ftrun.supervise import DRAIN_SECONDS, Child, Stopped, signal_name
 from ftsafety.audit import gil
 from ftsafety.audit.arguments import arguments_of, parse
 from ftsafety.audit.report import FORM, LEVELS, PROBLEM, Finding, Line, Report
 
 _GRACE = 2.0
-"""Seconds for the stacks to be written, once they are asked for."""
-
-
+"""Seconds for the process to end by itself, once it has given its answer."""
+_KEPT = 256 * 1024
+"""Bytes of the stacks, at their start and again at their end."""
 _STARTING = "starting"
-"""What a process does before it says what it does."""
+"""The step of a process before its first message."""
 
 
-class _Outcome(NamedTuple):
+class _Ended(NamedTuple):
     """How one process ended."""
 
     answer: dict[str, Any] | None
-    """What it said last: a report or an error."""
+    """Its last report or error."""
     signal: str | None
     stacks: str
     timed_out: bool
     step: str
     """What it was doing."""
     threads: bool
-    """Whether several threads did it."""
+    """True if several threads did it."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Audits; prints the report; returns the exit status."""
+    """Run an audit and print its report; return the exit status."""
     options = parse(arguments)
     any_locale()
     begin = time.monotonic()
+    deadline = begin + options.time_limit
+    crashes = []
     try:
-        outcome = _run(options, begin)
-        crashes = []
-        if outcome.signal and not outcome.timed_out:
-            _say(f"the audit's process was ended by {outcome.signal}; a second look")
-            crashes.append(outcome)
-            outcome = _run(options, begin)
-            if outcome.signal and not outcome.timed_out:
-                crashes.append(outcome)
-    except KeyboardInterrupt:
+        with Interruption() as interruption:
+            ended = _run(options, deadline, interruption)
+            if ended.signal and not ended.timed_out:
+                _say(f"the audit's process was ended by {ended.signal}; a second look")
+                crashes.append(ended)
+                ended = _run(options, deadline, interruption)
+                if ended.signal and not ended.timed_out:
+                    crashes.append(ended)
+    except Stopped:
         _say("interrupted; nothing is left running")
-        return 130
+        return 128 + interruption.signum
     if len(crashes) == 2 and any(crash.threads for crash in crashes):
         report = _crash_report(options, crashes, time.monotonic() - begin)
-    elif outcome.answer and "report" in outcome.answer:
-        report = Report.from_dict(outcome.answer["report"])
+    elif ended.answer and "report" in ended.answer:
+        report = Report.from_dict(ended.answer["report"])
         report.unconfirmed += [
             f"the process was ended by {crash.signal} while {crash.step}, but not in a second "
             f"run. The stacks:\n{crash.stacks}"
             for crash in crashes
         ]
     else:
-        return _failed(options, outcome)
+        return _failed(options, ended)
     print_report(json.dumps(report.to_dict(), indent=1) if options.json else terminal(str(report)))
     return 0 if report.ok else 1
 
 
-def _failed(options: Any, outcome: _Outcome) -> int:
-    if outcome.signal and not outcome.timed_out:
+def _failed(options: Any, ended: _Ended) -> int:
+    if ended.signal and not ended.timed_out:
         text = (
-            f"{outcome.signal} ended the process while {outcome.step}, with one thread at a time, so it is no race. "
-            f"The stacks:\n{outcome.stacks}"
+            f"{ended.signal} ended the process while {ended.step}, with one thread at a time, so it is no race. "
+            f"The stacks:\n{ended.stacks}"
         )
         status = 3
-    elif outcome.timed_out:
+    elif ended.timed_out:
         text = (
-            f"not finished within --time-limit {options.time_limit:g} s, while {outcome.step}. The stacks of its "
-            f"threads:\n{outcome.stacks or '(no stacks: the interpreter did not answer)'}"
+            f"not finished within --time-limit {options.time_limit:g} s, while {ended.step}. The stacks of its "
+            f"threads:\n{ended.stacks or '(no stacks: the interpreter did not answer)'}"
         )
         status = 3
-    elif outcome.answer:
-        text, status = outcome.answer["error"], outcome.answer["status"]
-    elif outcome.step == _STARTING:
+    elif ended.answer:
+        text, status = ended.answer["error"], ended.answer["status"]
+    elif ended.step == _STARTING:
         text, status = "the audit's process ended before it loaded the dataset; what it said is above", 3
     else:
-        text, status = f"the dataset ended the process while {outcome.step} (os._exit()?): it cannot be audited", 3
+        how = "(os._exit()?), or closed the audit's descriptors"
+        text, status = f"the dataset ended the process while {ended.step} {how}: it cannot be audited", 3
     if options.json:
         print_report(json.dumps({"error": text, "exit_status": status}, indent=1))
     _say(text)
     return status
 
 
-def _run(options: Any, begin: float) -> _Outcome:
-    """One process from start to end, within what is left of the time limit."""
-    read, write = os.pipe()
-    with tempfile.TemporaryFile("w+", errors="replace") as stacks, open(read, "rb", buffering=0) as pipe:
-        started = [
-            *command(sys.executable, "ftsafety.audit.child"),
-            str(write),
-            str(stacks.fileno()),
-            *arguments_of(options),
-        ]
-        try:
-            process = subprocess.Popen(
-                started,
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),
-                pass_fds=(write, stacks.fileno()),
-                start_new_session=True,
-            )  # Ctrl-C comes here, and all of the child's processes end together
-        finally:
-            os.close(write)
-        try:
-            answer, step, threads, timed_out = _listen(pipe, begin + options.time_limit)
-            if timed_out:
-                process.send_signal(signal.SIGUSR1)  # stacks, please
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE)  # its own end: after a crash, its signal
-        finally:
-            _end(process)
-        stacks.seek(0)
-        name = None
-        if process.returncode < 0 and not answer:
+class _Messages:
+    """Messages of one process. The dataset may write into their pipe too: what has another form is ignored."""
+
+    def __init__(self) -> None:
+        self.answer: dict[str, Any] | None = None
+        self.step, self.threads, self.closed = _STARTING, False, False
+        self._rest = b""
+
+    def take(self, data: bytes) -> None:
+        """Take up what was read from the pipe; nothing at its end."""
+        self.closed = not data or len(self._rest) > LONGEST_LINE
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
             with contextlib.suppress(ValueError):
-                name = signal.Signals(-process.returncode).name
-            name = name or f"signal {-process.returncode}"
-        return _Outcome(answer, name, _shorten(stacks.read()), timed_out, step, threads)
+                message: Any = decode(line)
+                if conforms(message, {"progress": str, "threads": bool}):
+                    self.step, self.threads = message["progress"], message["threads"]
+                    _say(self.step)
+                elif conforms(message, {"error": str, "status": int}) and message["status"] in (2, 3):
+                    self.answer = message
+                elif conforms(message, {"report": FORM}):
+                    if {finding["level"] for finding in message["report"]["findings"]} <= {*LEVELS}:
+                        self.answer = message
 
 
-def _end(process: subprocess.Popen) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)  # what the dataset started, too
-    process.wait()
+def _run(options: Any, deadline: float, interruption: Interruption) -> _Ended:
+    """Run one process from start to end, within what is left of the time limit."""
+    watch = {interruption.fileno(): interruption.wanted}
+    program = [*command(sys.executable, "ftsafety.audit.child")]
+    child = Child(
+        lambda pipe, stacks: [*program, str(pipe), str(stacks), *arguments_of(options)],
+        os.environ,
+        pipes=2,
+        keep=_KEPT,
+        tree=True,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr.fileno(),
+        stderr=None,
+    )
+    with contextlib.closing(child):
+        pipe, stacks = child.pipes
+        messages = _Messages()
+        pipe.take = messages.take
+        timed_out = not child.listen(watch, deadline - time.monotonic(), lambda: messages.closed)
+        if timed_out:
+            child.read_stacks(signal.SIGUSR1, stacks, watch)
+        ended = child.listen(watch, 0.0 if timed_out else _GRACE)
+        child.kill()
+        child.listen({}, DRAIN_SECONDS)
+    by = signal_name(-child.returncode) if ended and child.returncode < 0 and not messages.answer else None
+    text = _shorten(stacks.text().decode(errors="replace"))
+    return _Ended(None if timed_out else messages.answer, by, text, timed_out, messages.step, messages.threads)
 
 
-def _listen(pipe: Any, deadline: float) -> tuple[dict[str, Any] | None, str, bool, bool]:
-    """(the last answer, the last step, whether several threads took it, whether *deadline* came first).
-
-    The dataset may write into the pipe, or close it: what is none of the child's messages is not one.
-    """
-    answer, step, threads, rest = None, _STARTING, False, b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while True:
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                return None, step, threads, True
-            data = pipe.read(65536)
-            if not data or len(rest) > LONGEST_LINE:
-                return answer, step, threads, False
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                with contextlib.suppress(ValueError):
-                    message: Any = decode(line)
-                    if conforms(message, {"progress": str, "threads": bool}):
-                        step, threads = message["progress"], message["threads"]
-                        _say(step)
-                    elif conforms(message, {"error": str, "status": int}) and message["status"] in (2, 3):
-                        answer = message
-                    elif conforms(message, {"report": FORM}):
-                        if {finding["level"] for finding in message["report"]["findings"]} <= {*LEVELS}:
-                            answer = message
-
-
-def _crash_report(options: Any, crashes: list[_Outcome], seconds: float) -> Report:
+def _crash_report(options: Any, crashes: list[_Ended], seconds: float) -> Report:
     first, second = crashes
     crashed = first.stacks.partition("Current thread")[2] or first.stacks
     named = re.search(r'File "(.+)", line (\d+)', crashed)
@@ -195,10 +181,10 @@ def _crash_report(options: Any, crashes: list[_Outcome], seconds: float) -> Repo
 
 
 def _shorten(stacks: str, lines: int = 60) -> str:
-    """The current thread's stack, mostly, without what belongs to the audit."""
+    """Return the stacks without the audit's own frames, the current thread's first, in at most `lines` lines."""
     foreign = (os.path.join(os.path.dirname(__file__), ""), "/threading.py", '"<frozen runpy>"', "Extension modules:")
     kept = [line for line in stacks.rstrip().splitlines() if line.strip() and not any(each in line for each in foreign)]
-    # A thread of which nothing is left was waiting, or in the audit's own code.
+    # A thread without frames was waiting, or in the audit's own code.
     kept = [line for line, after in zip(kept, [*kept[1:], ""]) if not _is_heading(line) or after.startswith("  ")]
     here = next((number for number, line in enumerate(kept) if line.startswith("Current thread")), 0)
     kept = kept[:1] + kept[here:] + kept[1:here]  # the thread that crashed comes first

@@ -1,6 +1,6 @@
-"""What a reproduction is asked for: the command line and the script, checked before anything is built.
+"""The command line of repro and its script, checked before anything is built.
 
-Imports nothing but the standard library and runs on Python 3.9: `./twins repro` asks it before it builds
+Imports nothing but the standard library and runs on Python 3.9: `./twins repro` calls it before it builds
 the twins, so that a typing error does not cost ten minutes.
 """
 
@@ -12,6 +12,9 @@ import sys
 from pathlib import Path
 
 LARGEST_SCRIPT = 1024 * 1024
+CONFIGS = ("gil", "ft-gil", "ft")
+# Named in a report even where they are the default, which may change: they decide the outcome.
+ALWAYS_NAMED = ("threads", "repeat", "timeout")
 
 DESCRIPTION = """\
 Run a script many times in each of three configurations and say where it fails:
@@ -57,7 +60,7 @@ exit status:
 
 
 class UsageError(Exception):
-    """The command line asks for what cannot be done."""
+    """The command line asks for something impossible; the message says what."""
 
 
 def _whole(low: int, high: int):
@@ -79,6 +82,14 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _configs(text: str) -> tuple:
+    names = text.split(",")
+    unknown = [name for name in names if name not in CONFIGS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(CONFIGS)}")
+    return tuple(name for name in CONFIGS if name in names)
+
+
 def _twin(text: str) -> tuple:
     name, _, where = text.partition("=")
     if name not in ("ft", "gil") or not where:
@@ -87,7 +98,7 @@ def _twin(text: str) -> tuple:
 
 
 def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     result = argparse.ArgumentParser(
         prog=prog,
         description=DESCRIPTION,
@@ -126,7 +137,7 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
         help="time for all runs together; runs made until then are reported (default: %(default)g)",
     )
     add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
-    add("--configs", default="gil,ft-gil,ft", metavar="gil,ft-gil,ft", help="run these configurations only")
+    add("--configs", type=_configs, default=CONFIGS, metavar="gil,ft-gil,ft", help="run these configurations only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
     find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
     limits = result.add_argument_group("limits of a run")
@@ -161,7 +172,7 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
 
 
 def read_script(path: str, walled: bool) -> bytes:
-    """The script's source; raises UsageError where there is none that could be run."""
+    """Read the script's source; raises UsageError if it cannot be run."""
     if path == "-":
         source = sys.stdin.buffer.read(LARGEST_SCRIPT + 1)
     else:
@@ -198,16 +209,11 @@ def read_script(path: str, walled: bool) -> bytes:
 
 
 def parse(arguments: list, prog: str = "./twins repro") -> argparse.Namespace:
-    """The options; `source` holds the script's bytes, `configs` a tuple, `walled` whether containers run it.
+    """Return the options; `source` holds the script's bytes, `walled` is true if containers run it.
 
     Raises UsageError for what cannot be run, and SystemExit for --help (0) and what argparse refuses (2).
     """
     given = parser(prog).parse_args(arguments)
-    known = ("gil", "ft-gil", "ft")
-    unknown = [name for name in given.configs.split(",") if name not in known]
-    if unknown:
-        raise UsageError(f"--configs: unknown: {', '.join(unknown)}; known: {', '.join(known)}")
-    given.configs = tuple(name for name in known if name in given.configs.split(","))
     if given.out is not None and given.out.is_dir():
         raise UsageError(f"--out {given.out} is a directory: name a file, such as {given.out / 'report.md'}")
     if given.out is not None and not given.out.absolute().parent.is_dir():
@@ -228,3 +234,19 @@ def check(arguments: list, program: str) -> None:
         parse(arguments, program)
     except UsageError as error:
         parser(program).exit(2, f"{program}: {error}\n")
+
+
+def options_of(given: argparse.Namespace) -> list:
+    """Return the options that make the same runs again, without the script, --out and the hidden ones."""
+    result = []
+    for action in parser()._actions:
+        value = getattr(given, action.dest, None)
+        repeats = action.option_strings and action.help is not argparse.SUPPRESS and action.dest not in ("help", "out")
+        if not repeats or (value == action.default and action.dest not in ALWAYS_NAMED):
+            continue
+        result.append(action.option_strings[0])
+        if isinstance(value, tuple):
+            result.append(",".join(value))
+        elif not isinstance(value, bool):
+            result.append(f"{value:g}" if isinstance(value, float) else str(value))
+    return result

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.interruption import Interrupted
 from ftrun.twin import TwinError
-from ftsafety.repro.limits import Limits
-from ftsafety.repro.outcome import GIL, Outcome
+from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.request import Limits, Request
 from ftsafety.repro.script import Script
 from ftsafety.repro.twins import Twin
 
@@ -31,7 +31,7 @@ class Runs:
     @property
     def counted(self) -> int:
         """Runs that tell something of the configuration."""
-        return sum(outcome.kind == "ok" or outcome.failed for outcome in self.outcomes)
+        return sum(outcome.kind == Kind.OK or outcome.failed for outcome in self.outcomes)
 
     @property
     def not_judged(self) -> int:
@@ -83,7 +83,6 @@ class Campaign:
         repeat: int,
         threads: int,
         title: str = "",
-        overlays: dict[str, str] | None = None,
         enough: Callable[[dict[str, Runs]], bool] = lambda _: False,
     ) -> dict[str, Runs]:
         """`repeat` rounds over `configs`; ends early at the deadline, or when `enough` says so after a round.
@@ -104,7 +103,7 @@ class Campaign:
             shuffle(order)
             for config in [config for config in order if result[config].missing is None]:
                 try:
-                    self._turn(result[config], title, number, repeat, threads, overlays or self.overlays)
+                    self._turn(result[config], title, number, repeat, threads)
                 except Interrupted as error:
                     self.stopped = f"interrupted ({error}) in round {number + 1} of {repeat}"
                     break
@@ -115,22 +114,26 @@ class Campaign:
                 runs.missing = runs.missing or self.stopped
         return result
 
-    def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int, overlays: dict[str, str]) -> None:
+    def request(self, config: str, threads: int, force_off: bool, wrapper: tuple[str, ...] = ()) -> Request:
+        """Return the request for one run of the script."""
+        overlay = self.overlays.get(CONFIGURATIONS[config].twin)
+        script = self.script
+        return Request(config, script.name, script.source, threads, self.limits, force_off, overlay, wrapper)
+
+    def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int) -> None:
         twin = CONFIGURATIONS[runs.config].twin
         # The first run may find that an import turns the GIL on; it is then made again with the GIL held off.
         for _ in range(2):
             self._progress(title, number, repeat, runs.config, None)
             force_off = runs.config == "ft" and self._force_off
             try:
-                outcome = self.twins[twin].reproduce(
-                    runs.config, self.script, threads, self.limits, force_off, overlays.get(twin)
-                )
+                outcome = self.twins[twin].reproduce(self.request(runs.config, threads, force_off))
             except TwinError as error:
                 self.missing[twin] = runs.missing = f"lost in run {len(runs.outcomes) + 1}: {error}"
                 return
             runs.outcomes.append(outcome)
             self._progress(title, number, repeat, runs.config, outcome)
-            if outcome.kind != GIL or self._force_off:
+            if outcome.kind != Kind.GIL or self._force_off:
                 break
             self._force_off = True
         runs.forced_off = runs.config == "ft" and self._force_off

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
-import shutil
 import sys
 import tempfile
 import time
@@ -14,15 +12,15 @@ from ftrun.configurations import CONFIGURATIONS, this_twin
 from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
 from ftrun.inline_metadata import MetadataError
 from ftrun.interruption import Interrupted, Interruption
-from ftrun.overlay import OverlayError, Overlays, absent
+from ftrun.overlay import OverlayError, absent, install
 from ftrun.twin import TwinError
-from ftsafety.repro import arguments as arguments_
-from ftsafety.repro import narrow, report, script, verdict
+from ftsafety.repro import commands, narrow, phrases, report, script
 from ftsafety.repro.arguments import UsageError, parse
 from ftsafety.repro.campaign import Campaign, Runs
-from ftsafety.repro.limits import MIB, Limits
 from ftsafety.repro.progress import Progress
+from ftsafety.repro.request import MIB, Limits
 from ftsafety.repro.twins import Twin, connect
+from ftsafety.repro.verdict import judge
 
 NO_WALLS = (
     "repro: no walls around native runs: the script runs as you, with your permissions "
@@ -31,31 +29,30 @@ NO_WALLS = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status (see --help)."""
+    """Run the command; return its exit status (see --help)."""
     any_locale()
     try:
         given = parse(sys.argv[1:] if arguments is None else arguments)
-        reproduction = Reproduction(given)
-    except (UsageError, MetadataError) as error:
+    except UsageError as error:
         print(f"repro: {one_line(str(error))}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # before anything was begun: see Interruption
+    except KeyboardInterrupt:  # before anything was started: see Interruption
         return 130
     with Interruption() as interruption, contextlib.ExitStack() as stack:
         progress = stack.enter_context(Progress())
         try:
-            text, status = reproduction.run(interruption, progress, stack)
+            text, status = Reproduction(given, interruption, progress, stack).run()
         except Interrupted as error:
             progress.note(f"repro: interrupted ({error})")
             return error.exit_status
-        except TwinError as error:
+        except (TwinError, MetadataError) as error:
             progress.note(f"repro: {error}")
-            return 1
+            return 2 if isinstance(error, MetadataError) else 1
     return publish(text, given, interruption, status)
 
 
 def publish(text: str, given, interruption: Interruption, status: int) -> int:
-    """Print the report and write it to --out; returns the exit status."""
+    """Print the report and write it to --out; return the exit status."""
     print_report(text)
     if given.out is not None:
         try:
@@ -75,103 +72,99 @@ def publish(text: str, given, interruption: Interruption, status: int) -> int:
 class Reproduction:
     """One run of the command. Owned by one thread."""
 
-    def __init__(self, given):
-        self._given = given
+    def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
+        self._given, self._interruption, self._progress, self._stack = given, interruption, progress, stack
         self._script = script.load(given.script, given.source)
-        self._limits = Limits(given.timeout, given.memory * MIB, given.processes, given.disk * MIB, given.output * MIB)
         self._twins: dict[str, Twin] = {}
         self._descriptions: dict[str, dict] = {}
+        self._pins: dict[str, list[str]] = {}
 
-    def run(self, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack) -> tuple[str, int]:
-        """The report and the exit status; raises Interrupted before the first run, and TwinError."""
-        given = self._given
-        self._connect(interruption, stack)
+    def run(self) -> tuple[str, int]:
+        """Make all runs; return the report and the exit status.
+
+        Raises TwinError, and Interrupted if that comes before the first run.
+        """
+        given, progress = self._given, self._progress
+        self._connect()
         if not given.walled:
             progress.note(NO_WALLS)
-        overlays, missing = self._install(interruption, progress, stack)
+        overlays, missing = self._install()
+        limits = Limits(given.timeout, given.memory * MIB, given.processes, given.disk * MIB, given.output * MIB)
         deadline = time.monotonic() + given.budget
-        campaign = Campaign(self._script, self._twins, self._limits, progress.update, deadline, overlays, missing)
+        campaign = Campaign(self._script, self._twins, limits, progress.update, deadline, overlays, missing)
         runs = campaign.run(given.configs, given.repeat, given.threads)
-        if interruption.wanted() and not any(each.outcomes for each in runs.values()):
-            interruption.check()
-        found = verdict.judge(runs)
-        progress.note(f"repro: {found.sentence}")
+        if not any(each.outcomes for each in runs.values()):
+            self._interruption.check()
+        verdict = judge(runs)
+        progress.note(f"repro: {phrases.sentence(verdict, runs)}")
         sections = self._added()
         if not campaign.stopped:
-            sections += self._narrow(campaign, runs, progress)
+            sections += self._narrow(campaign, runs)
+        shown = report.chosen_failure(runs)
+        last = [config for config in runs if CONFIGURATIONS[config].twin in self._descriptions][-1]
         text = report.render(
-            self._script, found, runs, self._descriptions, self._command(), self._single(runs), given.walled, sections
+            self._script,
+            verdict,
+            runs,
+            self._descriptions,
+            commands.all_runs(given, self._script),
+            commands.one_run(given, self._script, runs[shown[0] if shown else last], self._descriptions),
+            given.walled,
+            sections,
         )
-        return text, found.exit_status
+        return text, verdict.pattern.value
 
-    def _connect(self, interruption: Interruption, stack: contextlib.ExitStack) -> None:
-        wanted = dict(self._given.twin)
-        if not wanted:
-            wanted = {this_twin(): sys.executable}
+    def _connect(self) -> None:
         needed = {CONFIGURATIONS[config].twin for config in self._given.configs}
-        for name, where in wanted.items():
+        for name, where in self._given.twin or [(this_twin(), sys.executable)]:
             if name not in needed:
                 continue
-            twin = self._twins[name] = connect(where, interruption)
-            stack.callback(twin.close)
+            twin = self._twins[name] = connect(where, self._interruption)
+            self._stack.callback(twin.close)
             described = self._descriptions[name] = twin.describe()
             if described["interpreter"]["twin"] != name:
                 raise TwinError(f"--twin {name}={where} is the {described['interpreter']['twin']} twin")
         if not self._twins:
             raise TwinError("no twin was given for the configurations in --configs")
 
-    def _install(
-        self, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """Overlays by twin, and the twins that cannot be used with why."""
-        missing = {
-            name: "no interpreter was given for it (--twin)" for name in ("ft", "gil") if name not in self._twins
-        }
-        work = Path(tempfile.mkdtemp(prefix="ft-repro-packages-"))
-        stack.callback(shutil.rmtree, work, ignore_errors=True)
-        self._overlays = Overlays(self._given.cache or work, work, interruption)
+    def _install(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the folders of added packages by twin, and why the other twins cannot be used."""
         overlays: dict[str, str] = {}
-        self._pins: dict[str, list[str]] = {}
-        if not self._script.dependencies:
-            return overlays, missing
+        missing: dict[str, str] = {}
+        work = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-")))
+        wanted = self._script.dependencies
         # The free-threaded twin first: fewer wheels fit it, and the other then takes the same versions.
         for name in ("ft", "gil"):
-            if name in missing:
+            if name not in self._twins:
+                missing[name] = "no interpreter was given for it (--twin)"
                 continue
-            twin = self._twins[name]
-            if twin.python is None:
-                installed = self._descriptions[name]["packages"]
-                lacking = [each for each in self._script.dependencies if absent(each, installed)]
-                if lacking:
+            if not wanted:
+                continue
+            python, installed = self._twins[name].python, self._descriptions[name]["packages"]
+            if python is None:
+                if lacking := [each for each in wanted if absent(each, installed)]:
                     missing[name] = (
                         f"the script wants {', '.join(lacking)}, and a container without network cannot "
                         "install packages; run `./twins repro` natively"
                     )
                 continue
-            progress.note(f"installing {', '.join(self._script.dependencies)} for {name}")
+            self._progress.note(f"installing {', '.join(wanted)} for {name}")
+            cache, pins = self._given.cache or work, self._pins.get("ft", ())
             try:
-                overlays[name], self._pins[name] = self._overlays.make(
-                    twin.python,
-                    self._script.dependencies,
-                    self._descriptions[name]["packages"],
-                    self._pins.get("ft", ()),
-                )
+                self._pins[name] = install(work / name, python, wanted, installed, cache, self._interruption, pins)
+                overlays[name] = str(work / name)
             except OverlayError as error:
                 missing[name] = f"its packages cannot be installed there: {error}"
-                progress.note(f"repro: {name}: {missing[name]}")
+                self._progress.note(f"repro: {name}: {missing[name]}")
         return overlays, missing
 
     def _added(self) -> list[tuple[str, str]]:
         if not any(self._pins.values()):
             return []
-        return [
-            (
-                "Packages that were added",
-                "\n".join(f"- {name}: {markdown(', '.join(pins)) or 'none'}" for name, pins in self._pins.items()),
-            )
-        ]
+        lines = [f"- {name}: {markdown(', '.join(pins)) or 'none'}" for name, pins in self._pins.items()]
+        return [("Packages that were added", "\n".join(lines))]
 
-    def _narrow(self, campaign: Campaign, runs: dict[str, Runs], progress: Progress) -> list[tuple[str, str]]:
+    def _narrow(self, campaign: Campaign, runs: dict[str, Runs]) -> list[tuple[str, str]]:
         given = self._given
         sections: list[tuple[str, str]] = []
         shown = report.chosen_failure(runs)
@@ -187,42 +180,3 @@ class Reproduction:
             if given.shrink_threads:
                 sections.append(("Threads", narrow.shrink_threads(campaign, seen, given.threads)))
         return sections
-
-    def _command(self) -> str:
-        """What a reader types to repeat all of it."""
-        given = vars(self._given)
-        defaults = vars(arguments_.parser().parse_args(["x"]))
-        options = []
-        limits = ("memory", "processes", "disk", "output")
-        for name in ("threads", "repeat", "timeout", "budget", "shrink_threads", *limits):
-            value = given[name]
-            if isinstance(value, bool):
-                options += [f"--{name.replace('_', '-')}"] if value else []
-            # What decides the outcome is named even where it is the default, which may change.
-            elif value != defaults[name] or name in ("threads", "repeat", "timeout"):
-                options += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
-        if ",".join(given["configs"]) != defaults["configs"]:
-            options += ["--configs", ",".join(given["configs"])]
-        if self._given.walled:
-            return f"docker compose run --rm -T ft-repro - {shlex.join(options)} <{shlex.quote(self._script.argument)}"
-        return f"./twins repro {shlex.join([self._script.argument, *options])}"
-
-    def _single(self, runs: dict[str, Runs]) -> str:
-        """What a reader types for one run where it failed, or in the last configuration that there is a twin for."""
-        shown = report.chosen_failure(runs)
-        config = (
-            shown[0] if shown else [config for config in runs if CONFIGURATIONS[config].twin in self._descriptions][-1]
-        )
-        twin, threads, name = CONFIGURATIONS[config].twin, self._given.threads, shlex.quote(self._script.argument)
-        gil = {"gil": [], "ft-gil": ["PYTHON_GIL=1"], "ft": ["PYTHON_GIL=0"] if runs[config].forced_off else []}[config]
-        variables = [f"REPRO_THREADS={threads}", *gil]
-        if self._given.walled:
-            given = f"--configs {config} --threads {threads} --timeout {self._given.timeout:g} --repeat 1"
-            return f"docker compose run --rm -T ft-repro - {given} <{name}"
-        # For who reads the issue and has not these tools.
-        version = self._descriptions[twin]["interpreter"]["version"].rpartition(".")[0]
-        plain = (
-            f"\n\n# the same with any CPython {version}{' that is free-threaded' if twin == 'ft' else ''}:\n"
-            f"{' '.join(variables)} python{version}{'t' if twin == 'ft' else ''} {name} {threads}"
-        )
-        return f"{' '.join(variables)} ./twins exec {twin} python {name} {threads}{plain}"

@@ -7,7 +7,7 @@ import shutil
 
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.campaign import Campaign, Runs
-from ftsafety.repro.outcome import SIGNAL
+from ftsafety.repro.outcome import Kind
 from ftsafety.repro.runner import DUMP_SIGNAL
 
 FEWEST_RUNS, MOST_RUNS = 5, 60
@@ -67,21 +67,13 @@ def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
     """The C stack of a crash as gdb sees it, or None where there is no gdb, no crash, or none under gdb."""
     gdb = shutil.which("gdb")
     twin = campaign.twins[CONFIGURATIONS[seen.config].twin]
-    if gdb is None or twin.python is None or not any(outcome.kind == SIGNAL for outcome in seen.outcomes):
+    if gdb is None or twin.python is None or not any(outcome.kind == Kind.SIGNAL for outcome in seen.outcomes):
         return None
     signal = f"handle SIG{int(DUMP_SIGNAL)} nostop noprint pass"
     quiet = (gdb, "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set pagination off")
-    below = (*quiet, "-ex", signal, "-ex", "run", "-ex", "bt 40", "--args")
+    wrapper = (*quiet, "-ex", signal, "-ex", "run", "-ex", "bt 40", "--args")
     for _ in range(GDB_TRIES):
-        outcome = twin.reproduce(
-            seen.config,
-            campaign.script,
-            threads,
-            campaign.limits,
-            seen.forced_off,
-            campaign.overlays.get(CONFIGURATIONS[seen.config].twin),
-            below,
-        )
+        outcome = twin.reproduce(campaign.request(seen.config, threads, seen.forced_off, wrapper))
         _, found, stack = outcome.stdout.partition("received signal SIG")
         if found and "\n#0" in stack:
             return "SIG" + stack.strip()

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import re
-import signal
 from dataclasses import asdict, dataclass
 
 from ftrun.escape import terminal
 from ftrun.project import ROOT
 from ftrun.protocol import conforms, decode
+from ftrun.supervise import signal_name
 from ftsafety.repro.watch import Ended
 
-OK = "ok"
-WRONG = "wrong result"
-EXCEPTION = "exception"
-SIGNAL = "signal"
-HANG = "hang"
-GIL = "GIL enabled"
-LIMIT = "limit"
-ERROR = "not run"
 
-FAILURES = (WRONG, EXCEPTION, SIGNAL, HANG)
-"""The kinds that count as a failure of the script."""
-NOT_JUDGED = (GIL, LIMIT, ERROR)
-"""The kinds that count neither as a failure nor as a success in their configuration."""
-KINDS = (OK, *FAILURES, *NOT_JUDGED)
+class Kind(enum.StrEnum):
+    """How a run ended."""
+
+    OK = "ok"
+    WRONG = "wrong result"
+    EXCEPTION = "exception"
+    SIGNAL = "signal"
+    HANG = "hang"
+    GIL = "GIL enabled"
+    LIMIT = "limit"
+    ERROR = "not run"
+
+    @property
+    def failed(self) -> bool:
+        """True if the run counts as a failure of the script."""
+        return self in (Kind.WRONG, Kind.EXCEPTION, Kind.SIGNAL, Kind.HANG)
+
+    @property
+    def judged(self) -> bool:
+        """True if the run counts in its configuration, as a failure or a success."""
+        return self is Kind.OK or self.failed
+
 
 GIL_WARNING = re.compile(
     r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not declared"
@@ -41,7 +51,7 @@ INSTALLED = re.compile(r'(?<=File ")[^"\n]*/(lib/python3\.\d+t?/)(site-packages/
 class Outcome:
     """One run. Texts are printable, whatever the script wrote."""
 
-    kind: str
+    kind: Kind
     detail: str
     """In words: "exit status 3", "SIGSEGV", "ValueError: ...", the module that enabled the GIL."""
     seconds: float = 0.0
@@ -55,10 +65,11 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        return self.kind in FAILURES
+        """True if the run counts as a failure of the script."""
+        return self.kind.failed
 
     def as_json(self) -> dict:
-        return asdict(self)
+        return {**asdict(self), "kind": self.kind.value}
 
 
 FORM = {
@@ -72,10 +83,10 @@ FORM = {
 
 def from_json(values: dict) -> Outcome:
     """The Outcome that `as_json` described, of bounded size; raises ValueError for anything else."""
-    if not conforms(values, FORM) or values["kind"] not in KINDS:
+    if not conforms(values, FORM):
         raise ValueError("not an outcome")
     return Outcome(
-        values["kind"],
+        Kind(values["kind"]),
         values["detail"][:LONGEST_LINE],
         values["seconds"],
         values["stdout"][:LONGEST_TEXT],
@@ -100,13 +111,6 @@ def printable(data: bytes, hidden: str = "") -> str:
     return terminal(text)
 
 
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def classify(ended: Ended, hidden: str = "") -> Outcome:
     """The outcome of a process tree that ftsafety.repro.runner was the first process of."""
     told = _told(ended)
@@ -127,9 +131,9 @@ def classify(ended: Ended, hidden: str = "") -> Outcome:
     )
     warned = GIL_WARNING.search(stderr)
     if begin and not begin["gil"] and (warned or (end and end["gil"])):
-        then = "" if kind == OK else f"; the run then came to: {kind} ({detail})"
-        module = f"importing {warned[1]} turned the GIL on" if warned else "something turned the GIL on"
-        result.kind, result.detail = GIL, module + then
+        then = "" if kind == Kind.OK else f"; the run then came to: {kind} ({detail})"
+        module = f"importing {warned[1]} turned the Kind.GIL on" if warned else "something turned the Kind.GIL on"
+        result.kind, result.detail = Kind.GIL, module + then
     return result
 
 
@@ -150,23 +154,23 @@ def _told(ended: Ended) -> list[dict]:
     return found
 
 
-def _kind(ended: Ended, begin: dict | None, raised: dict | None, stderr: str) -> tuple[str, str]:
+def _kind(ended: Ended, begin: dict | None, raised: dict | None, stderr: str) -> tuple[Kind, str]:
     if ended.limit:
-        return LIMIT, ended.limit
+        return Kind.LIMIT, ended.limit
     if ended.timed_out:
-        return HANG, "did not end in time" + (" and ignored SIGTERM" if ended.ignored_sigterm else "")
+        return Kind.HANG, "did not end in time" + (" and ignored SIGTERM" if ended.ignored_sigterm else "")
     if begin is None:
         last = stderr.strip().splitlines()[-1:] or ["it wrote nothing"]
-        return ERROR, f"the interpreter did not reach the script: {last[0][:300]}"
+        return Kind.ERROR, f"the interpreter did not reach the script: {last[0][:300]}"
     if ended.returncode < 0:
         name = signal_name(-ended.returncode)
-        return SIGNAL, name + {"SIGKILL": " (out of memory?)", "SIGXFSZ": " (a file grew too large)"}.get(name, "")
+        return Kind.SIGNAL, name + {"SIGKILL": " (out of memory?)", "SIGXFSZ": " (a file grew too large)"}.get(name, "")
     if raised:
         where = f" in {raised['thread']}" if raised["thread"] else ""
-        return EXCEPTION, printable(f"{raised['exception']}{where}".encode(errors="backslashreplace"))
+        return Kind.EXCEPTION, printable(f"{raised['exception']}{where}".encode(errors="backslashreplace"))
     if ended.returncode:
-        return WRONG, f"exit status {ended.returncode}"
-    return OK, ""
+        return Kind.WRONG, f"exit status {ended.returncode}"
+    return Kind.OK, ""
 
 
 def _notes(ended: Ended):

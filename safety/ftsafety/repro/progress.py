@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 from ftrun.escape import one_line, terminal
-from ftsafety.repro.outcome import OK, Outcome
+from ftsafety.repro.outcome import Kind, Outcome
 
 
 class Progress:
@@ -56,7 +56,8 @@ class Progress:
 
     @staticmethod
     def _tally(counts: Counter) -> str:
-        return ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items(), key=lambda each: each[0] != OK))
+        ok_first = sorted(counts.items(), key=lambda each: each[0] != Kind.OK)
+        return ", ".join(f"{number} {kind}" for kind, number in ok_first)
 
     def _erase(self) -> None:
         if self._terminal:

@@ -1,4 +1,4 @@
-"""The report in Markdown: what an issue about thread safety needs, and nothing to look up."""
+"""The report in Markdown: everything that an issue about thread safety needs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
 from ftsafety.repro import twins
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.outcome import KINDS, OK, SIGNAL, Outcome
+from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.phrases import rate, remarks, sentence
 from ftsafety.repro.script import Script
-from ftsafety.repro.verdict import Verdict, rate
+from ftsafety.repro.verdict import Verdict
 
 # GitHub takes 65,536 characters an issue.
 LONGEST_EXCERPT = 6_000
@@ -20,7 +21,7 @@ LONGEST_SCRIPT = 24_000
 
 
 def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
-    """The beginning and the end of a long text."""
+    """Return the start and the end of a long text."""
     if len(text) <= most:
         return text
     half = most // 2
@@ -28,13 +29,14 @@ def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
 
 
 def one_line(text: str) -> str:
-    """The beginning of a text, as Markdown that can stand in a sentence, whatever it holds."""
+    """Return the start of any text as Markdown that can stand in a sentence."""
     return markdown(text[:300])
 
 
 def table(runs: Mapping[str, Runs]) -> str:
-    """Runs and kinds of outcomes by configuration, with failure rates."""
-    present = [kind for kind in KINDS if kind == OK or any(o.kind == kind for r in runs.values() for o in r.outcomes)]
+    """Return the table of runs and outcomes by configuration, with failure rates."""
+    seen = {outcome.kind for each in runs.values() for outcome in each.outcomes}
+    present = [kind for kind in Kind if kind == Kind.OK or kind in seen]
     rows = [["configuration", "runs", *present, "failure rate (95% interval)"]]
     for config, each in runs.items():
         counts = Counter(outcome.kind for outcome in each.outcomes)
@@ -51,7 +53,7 @@ def table(runs: Mapping[str, Runs]) -> str:
 
 
 def details(runs: Mapping[str, Runs]) -> str:
-    """What failures there were, each once, with how often."""
+    """Return each failure and note once, with its number, by configuration."""
     lines = []
     for config, each in runs.items():
         counts = Counter((o.kind, o.detail) for o in each.outcomes if o.failed)
@@ -64,10 +66,10 @@ def details(runs: Mapping[str, Runs]) -> str:
 
 
 def first_failure(config: str, number: int, outcome: Outcome) -> str:
-    """The first failure with its traceback, stacks or output."""
+    """Return the section of the first failure, with its traceback, stacks or output."""
     parts = [f"## First failure: `{config}`, run {number}: {outcome.kind}", one_line(outcome.detail)]
     if outcome.stacks.strip():
-        when = "at the signal" if outcome.kind == SIGNAL else "at the time limit"
+        when = "at the signal" if outcome.kind == Kind.SIGNAL else "at the time limit"
         parts += [f"Python stacks {when} (faulthandler):", fenced(excerpt(outcome.stacks), "text")]
     if outcome.stderr.strip():
         parts += ["Standard error:", fenced(excerpt(outcome.stderr), "text")]
@@ -77,7 +79,7 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
 
 
 def chosen_failure(runs: Mapping[str, Runs]) -> tuple[str, int, Outcome] | None:
-    """The failure to show: of the configuration that says most, the one without the GIL first."""
+    """Return the failure to show, as (configuration, number, outcome): one without the GIL if there is any."""
     for config in reversed(CONFIGURATIONS):
         found = runs[config].first_failure() if config in runs else None
         if found:
@@ -86,12 +88,12 @@ def chosen_failure(runs: Mapping[str, Runs]) -> tuple[str, int, Outcome] | None:
 
 
 def imported(runs: Mapping[str, Runs]) -> tuple[str, ...]:
-    """The modules that runs have imported, as far as they came to an orderly end."""
+    """Return the modules that runs have imported; runs without an orderly end do not report theirs."""
     return tuple(dict.fromkeys(module for each in runs.values() for o in each.outcomes for module in o.modules))
 
 
 def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], walls: bool) -> str:
-    """Where it ran, as a list."""
+    """Return the list of interpreters, packages, and the machine."""
     lines = []
     for twin, found in descriptions.items():
         python = found["interpreter"]
@@ -128,15 +130,15 @@ def render(
     walls: bool,
     sections: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The whole report.
+    """Return the whole report.
 
     Args:
-        command: what repeats all runs; `single`: what runs the script once where it failed.
-        sections: (title, Markdown) of what else was found.
+        command: the command that repeats all runs; `single`: the command for one run where the script failed.
+        sections: further sections, as (title, Markdown).
     """
-    parts = [f"# Reproducer: `{terminal(script.name.replace('`', ''))}`", f"**{markdown(verdict.sentence)}**"]
-    if verdict.remarks:
-        parts.append("\n".join(f"- {one_line(remark)}" for remark in verdict.remarks))
+    parts = [f"# Reproducer: `{terminal(script.name.replace('`', ''))}`", f"**{markdown(sentence(verdict, runs))}**"]
+    if qualified := [f"- {one_line(remark)}" for remark in remarks(verdict, runs)]:
+        parts.append("\n".join(qualified))
     parts.append(table(runs))
     if found := details(runs):
         parts.append(found)

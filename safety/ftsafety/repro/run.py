@@ -7,79 +7,60 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from ftrun.configurations import CONFIGURATIONS, child_environment
+from ftrun.loop import Watch
 from ftsafety.repro import runner
 from ftsafety.repro.clearing import clear
-from ftsafety.repro.limits import Limits
-from ftsafety.repro.outcome import ERROR, Outcome, classify, printable
+from ftsafety.repro.outcome import Kind, Outcome, classify, printable
+from ftsafety.repro.request import Request
 from ftsafety.repro.watch import watch
 
-# What a script sees of the caller's variables: what a Python needs to run, and nothing that is secret.
+# The caller's variables that a script sees: those a Python needs to run, and nothing secret.
 PASSED_ON = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 PASSED_ON_PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "NVIDIA_")
 
 
-def environment(
-    config: str, force_off: bool, scratch: Path, threads: int, overlay: str | None, base: Mapping[str, str] = os.environ
-) -> dict[str, str]:
-    """The variables of a run.
-
-    In the configuration ft, PYTHON_GIL is left alone, so that an import that turns the GIL on is seen;
-    with `force_off` it is "0", which keeps the GIL off whatever is imported.
-    """
+def environment(request: Request, scratch: Path, base: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment variables of a run."""
     kept = {name: value for name, value in base.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)}
     variables = child_environment(None, kept)
-    forced = CONFIGURATIONS[config].python_gil if config != "ft" else ("0" if force_off else None)
-    if forced is not None:
-        variables["PYTHON_GIL"] = forced
-    if overlay:
-        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [overlay, variables.get("PYTHONPATH")]))
+    # In ft, PYTHON_GIL is left alone at first, so that an import that turns the GIL on is seen.
+    if request.config != "ft" or request.force_off:
+        forced = CONFIGURATIONS[request.config].python_gil
+        if forced is not None:
+            variables["PYTHON_GIL"] = forced
+    if request.overlay:
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [request.overlay, variables.get("PYTHONPATH")]))
     home, temporary = str(scratch / "home"), str(scratch / "tmp")
     return {
         **variables,
         "HOME": home,
         "XDG_CACHE_HOME": home,
         "TMPDIR": temporary,
-        "REPRO_THREADS": str(threads),
-        # What a crashing process has printed is not lost in a buffer; nothing of the user's own is imported.
+        "REPRO_THREADS": str(request.threads),
+        # A crash loses no output in a buffer, and no packages of the user's home are imported.
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 
-def run(
-    python: str,
-    config: str,
-    name: str,
-    source: bytes,
-    threads: int,
-    limits: Limits,
-    others: Mapping[int, Callable[[], bool]],
-    *,
-    force_off: bool = False,
-    overlay: str | None = None,
-    below: tuple[str, ...] = (),
-    user: int | None = None,
-) -> Outcome:
+def run(python: str, request: Request, others: Watch, user: int | None = None) -> Outcome:
     """Run a script once; nothing is left of it, in processes or on disk.
 
     Without `user`, it can leave files outside of its scratch folder.
 
     Args:
         python: the interpreter of the configuration's twin.
-        name: the script's file name.
-        others: descriptors to watch meanwhile (see ftsafety.repro.watch).
-        overlay: a folder of packages that come before the twin's own.
-        below: a command to run the interpreter below, such as a debugger.
+        others: descriptors to watch in addition (see ftsafety.repro.watch).
         user: the user id to run it under, which owns nothing else in this container.
 
     Raises:
-        OSError: what the script has left cannot be deleted.
-        ftrun.child_process.Stopped: a callback of `others` asked for the end.
+        OSError: the files that the script left cannot be deleted.
+        ftrun.loop.Stopped: a callback of `others` asked for the end.
     """
     scratch = Path(tempfile.mkdtemp(prefix="ft-repro-"))
     try:
@@ -88,31 +69,24 @@ def run(
         for folder in ("script", "home", "tmp"):
             (scratch / folder).mkdir()
             (scratch / folder).chmod(0o777)  # for the script's user; others do not get into the scratch folder
-        script = scratch / "script" / name
-        script.write_bytes(source)
+        script = scratch / "script" / request.name
+        script.write_bytes(request.source)
+        limits = request.limits
 
         def command(status: int, stacks: int) -> list[str]:
             specification = {
                 "status": status,
                 "stacks": stacks,
                 "script": str(script),
-                "arguments": [str(threads)],
+                "arguments": [str(request.threads)],
                 "limits": {"RLIMIT_DATA": limits.memory, "RLIMIT_FSIZE": limits.disk // 2, "RLIMIT_CORE": 0},
             }
-            return [*below, python, "-P", runner.__file__, json.dumps(specification)]
+            return [*request.wrapper, python, "-P", runner.__file__, json.dumps(specification)]
 
         try:
-            ended = watch(
-                command,
-                environment(config, force_off, scratch, threads, overlay),
-                scratch / "home",
-                scratch,
-                limits,
-                others,
-                user,
-            )
+            ended = watch(command, environment(request, scratch), scratch / "home", scratch, limits, others, user)
         except OSError as error:
-            return Outcome(ERROR, printable(f"the run could not be made: {error}".encode()))
+            return Outcome(Kind.ERROR, printable(f"the run could not be made: {error}".encode()))
         return classify(ended, f"{scratch / 'script'}{os.sep}")
     finally:
         if user is None:
@@ -122,7 +96,7 @@ def run(
 
 
 def _remove(directory: Path) -> None:
-    """Delete a folder, even if the script has taken the permission away."""
+    """Delete a folder, even if the script has taken the permission to do so."""
 
     def allow(function, path, _error) -> None:
         with contextlib.suppress(OSError):

@@ -8,17 +8,14 @@ neither signal nor trace nor read the server, and every run meets a container wi
 from __future__ import annotations
 
 import argparse
-import base64
 import functools
 import sys
-from pathlib import PurePath
 
 from ftrun import environment, server
-from ftrun.child_process import Watch
-from ftrun.configurations import CONFIGURATIONS
+from ftrun.loop import Watch
 from ftrun.protocol import Channel
-from ftsafety.repro import limits as limits_
 from ftsafety.repro import twins
+from ftsafety.repro.request import Request
 from ftsafety.repro.run import run
 
 DESCRIPTION = """\
@@ -30,25 +27,12 @@ and KILL, and a container in which nothing else runs under it.
 
 
 def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
-    """What the server says to one request; raises ftrun.child_process.Stopped if the client has gone."""
+    """Answer one request; raises ftrun.loop.Stopped if the client has gone."""
     try:
         if request["op"] == "describe":
             return {"result": {**environment.describe(), "repro": twins.version()}}
         if request["op"] == "reproduce":
-            if request["config"] not in CONFIGURATIONS:
-                return {"error": f"unknown configuration {request['config']!r}"}
-            done = run(
-                sys.executable,
-                request["config"],
-                PurePath(request["name"]).name,
-                base64.b64decode(request["source"]),
-                int(request["threads"]),
-                limits_.from_json(request["limits"]),
-                watch,
-                force_off=bool(request["force_off"]),
-                user=user,
-            )
-            return {"result": done.as_json()}
+            return {"result": run(sys.executable, Request.from_json(request), watch, user).as_json()}
     except (KeyError, TypeError, ValueError) as error:
         return {"error": f"not a request of this version: {type(error).__name__}: {error}"}
     except OSError as error:
@@ -57,7 +41,7 @@ def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
 
 
 class ScriptServer(server.Server):
-    """Serves one client; the others are refused."""
+    """A server of one client at a time; it refuses the others."""
 
     def __init__(self, *arguments, user: int | None):
         super().__init__(*arguments)
@@ -68,7 +52,7 @@ class ScriptServer(server.Server):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("--user", type=int)
     given, rest = own.parse_known_args(arguments)

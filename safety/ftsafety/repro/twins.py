@@ -5,52 +5,30 @@ Both kinds are owned by the thread of the campaign and watch its interruption wh
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import importlib.metadata
 from pathlib import Path
 
 import ftrun
-from ftrun.child_process import Stopped
 from ftrun.interruption import Interrupted, Interruption
+from ftrun.loop import Stopped
 from ftrun.twin import LocalTwin, RemoteTwin, TwinError
 from ftsafety.repro import outcome
-from ftsafety.repro.limits import Limits
 from ftsafety.repro.outcome import Outcome
+from ftsafety.repro.request import Request
 from ftsafety.repro.run import run
-from ftsafety.repro.script import Script
 
-# A run's own limit comes first; beyond it, for the dump of stacks, SIGTERM and the clearing up.
+# Beyond a run's own limit: for the dump of stacks, SIGTERM and the deletion of its files.
 MARGIN_SECONDS = 60.0
 
 
 class LocalScripts(LocalTwin):
     """Runs as child processes of this one. There are no walls around them."""
 
-    def reproduce(
-        self,
-        config: str,
-        script: Script,
-        threads: int,
-        limits: Limits,
-        force_off: bool,
-        overlay: str | None = None,
-        below: tuple[str, ...] = (),
-    ) -> Outcome:
-        """One run's outcome; raises Interrupted."""
+    def reproduce(self, request: Request) -> Outcome:
+        """Run a script once; raises Interrupted."""
         try:
-            return run(
-                self.python,
-                config,
-                script.name,
-                script.source,
-                threads,
-                limits,
-                self._watch,
-                force_off=force_off,
-                overlay=overlay,
-                below=below,
-            )
+            return run(self.python, request, self._watch)
         except Stopped:
             raise Interrupted(self._interruption.signum) from None
 
@@ -59,6 +37,7 @@ class RemoteScripts(RemoteTwin):
     """Runs of a `ftsafety.repro.script_server`, asked for over its socket. The script's source is sent along."""
 
     def describe(self) -> dict:
+        """Return the twin's environment; raises TwinError, also if the server is of another version."""
         found = super().describe()
         if found.get("repro") != version():
             raise TwinError(
@@ -67,29 +46,12 @@ class RemoteScripts(RemoteTwin):
             )
         return found
 
-    def reproduce(
-        self,
-        config: str,
-        script: Script,
-        threads: int,
-        limits: Limits,
-        force_off: bool,
-        overlay: str | None = None,
-        below: tuple[str, ...] = (),
-    ) -> Outcome:
-        """One run's outcome; raises TwinError or Interrupted."""
-        request = {
-            "op": "reproduce",
-            "config": config,
-            "name": script.name,
-            "source": base64.b64encode(script.source).decode(),
-            "threads": threads,
-            "limits": limits.as_json(),
-            "force_off": force_off,
-        }
-        if overlay or below:
+    def reproduce(self, request: Request) -> Outcome:
+        """Run a script once; raises TwinError or Interrupted."""
+        if request.overlay or request.wrapper:
             raise TwinError(f"{self.name}: behind walls no packages are added and no debugger runs")
-        answer = self.ask(request, limits.timeout + MARGIN_SECONDS, outcome.FORM)
+        message = {"op": "reproduce", **request.as_json()}
+        answer = self.ask(message, request.limits.timeout + MARGIN_SECONDS, outcome.FORM)
         try:
             return outcome.from_json(answer)
         except ValueError as error:
@@ -101,14 +63,14 @@ Twin = LocalScripts | RemoteScripts
 
 
 def connect(text: str, interruption: Interruption) -> Twin:
-    """The twin that `text` names: unix:PATH or an interpreter; raises TwinError."""
+    """Return the twin that `text` names, unix:PATH or an interpreter; raises TwinError."""
     if text.startswith("unix:"):
         return RemoteScripts(Path(text.removeprefix("unix:")), interruption)
     return LocalScripts(Path(text).absolute(), interruption)
 
 
 def version() -> str:
-    """SHA-256 over the source of this package and of ftrun: both sides of a socket must have the same."""
+    """Return the SHA-256 of the source of this package and of ftrun. Both sides of a socket must have the same."""
     digest = hashlib.sha256()
     for folder in (Path(__file__).parent, *map(Path, ftrun.__path__)):
         for path in sorted(folder.glob("*.py")):
@@ -117,6 +79,6 @@ def version() -> str:
 
 
 def distributions(modules: tuple[str, ...]) -> list[str]:
-    """The installed distributions that modules belong to. Both twins have the same, so it is asked here."""
+    """Return the installed distributions that modules belong to. Both twins have the same ones as this process."""
     owners = importlib.metadata.packages_distributions()
     return sorted({name for module in modules for name in owners.get(module, ())}, key=str.lower)

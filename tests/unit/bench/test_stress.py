@@ -19,9 +19,9 @@ from ftbench.rounds import stress
 from ftbench.stats.compare import compare
 from ftbench.trial.endpoints import RemoteEndpoint
 from ftbench.trial.process import TrialFailed
-from ftrun.child_process import supervise
 from ftrun.configurations import child_environment, command
 from ftrun.interruption import Interruption
+from ftrun.supervise import supervise
 from tests.checkout import CHECKOUT
 from tests.unit.bench import documents, simulated
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ftbench.trial.process import TrialFailed, TrialProcess
-from ftrun.child_process import Stopped
+from ftrun.supervise import Stopped
 from tests.unit.bench.turns import to_its_end
 
 pytestmark = [pytest.mark.thread_unsafe(reason="starts processes")]

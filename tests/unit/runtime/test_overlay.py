@@ -5,15 +5,16 @@ import stat
 import pytest
 
 from ftrun.interruption import Interruption
-from ftrun.overlay import OverlayError, Overlays, absent
+from ftrun.overlay import OverlayError, absent, install
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, handles signals")
 
 
 @pytest.fixture
-def overlays(tmp_path):
+def add(tmp_path):
+    """Installs one requirement for "python3", which has no packages."""
     with Interruption() as interruption:
-        yield Overlays(tmp_path / "cache", tmp_path / "work", interruption)
+        yield lambda each: install(tmp_path / "work", "python3", [each], {}, tmp_path / "cache", interruption)
 
 
 @pytest.fixture
@@ -47,30 +48,30 @@ def uv(tmp_path, monkeypatch):
         "",
     ],
 )
-def test_what_is_no_requirement_of_an_index_is_refused(overlays, uv, requirement):
+def test_what_is_no_requirement_of_an_index_is_refused(add, uv, requirement):
     with pytest.raises(OverlayError) as refused:
-        overlays.make("python3", [requirement], {})
+        add(requirement)
     assert str(refused.value).isprintable()
     assert not uv.with_suffix(".in").exists()
 
 
-def test_requirements_are_printed_again_and_the_environment_is_clean(overlays, uv, monkeypatch):
+def test_requirements_are_printed_again_and_the_environment_is_clean(add, uv, monkeypatch):
     monkeypatch.setenv("A_SECRET", "hunter2")
     monkeypatch.setenv("UV_EXTRA_INDEX_URL", "http://127.0.0.1:9/")
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:8/")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     with pytest.raises(OverlayError):
-        overlays.make("python3", ["Some.Package [extra]>=1,  <2 ; python_version>'3'"], {})
+        add("Some.Package [extra]>=1,  <2 ; python_version>'3'")
     assert uv.with_suffix(".in").read_text() == 'Some.Package[extra]<2,>=1; python_version > "3"\n'
     seen = uv.with_suffix(".env").read_text()
     assert "hunter2" not in seen and "PYTHONPATH" not in seen and "127.0.0.1:9" not in seen
     assert "UV_DEFAULT_INDEX=http://127.0.0.1:8/" in seen
 
 
-def test_of_a_long_message_the_end_is_shown_in_whole_words(overlays, uv):
+def test_of_a_long_message_the_end_is_shown_in_whole_words(add, uv):
     (uv.parent / "bin" / "uv").write_text("#!/bin/sh\nseq 1000 1999 >&2\nexit 1\n")
     with pytest.raises(OverlayError) as refused:
-        overlays.make("python3", ["x"], {})
+        add("x")
     mark, *words = str(refused.value).split()
     assert mark == "..." and words == [str(number) for number in range(2000 - len(words), 2000)]
 

@@ -11,18 +11,16 @@ import pytest
 
 from ftrun.configurations import this_twin
 from ftsafety.repro import outcome
+from ftsafety.repro.request import Limits, Request
 from tests.checkout import importable
 
 TWIN = this_twin()
 
 SUPERVISOR = """
 import json, sys
-from ftsafety.repro.limits import MIB, Limits
+from ftsafety.repro.request import Request
 from ftsafety.repro.run import run
-wanted = json.load(sys.stdin)
-limits = Limits(**wanted["limits"])
-done = run(sys.executable, wanted["config"], "bug.py", wanted["source"].encode(), wanted["threads"], limits, {},
-           force_off=wanted["force_off"])
+done = run(sys.executable, Request.from_json(json.load(sys.stdin)), {})
 json.dump(done.as_json(), sys.stdout)
 """
 
@@ -32,18 +30,13 @@ def run_script(tmp_path):
     """Runs a script once: `run_script(source, timeout=30)` gives its Outcome; scratch folders go to tmp_path."""
 
     def run(source, config=TWIN, threads=2, force_off=False, **limits):
-        request = {
-            "source": source,
-            "config": config,
-            "threads": threads,
-            "force_off": force_off,
-            "limits": {"timeout": 120.0, **limits},
-        }
+        limits = Limits(**{"timeout": 120.0, **limits})
+        request = Request(config, "bug.py", source.encode(), threads, limits, force_off)
         variables = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
         variables |= {"TMPDIR": str(tmp_path), "PYTHONPATH": importable(), "A_SECRET": "hunter2"}
         done = subprocess.run(
             [sys.executable, "-P", "-c", SUPERVISOR],
-            input=json.dumps(request),
+            input=json.dumps(request.as_json()),
             env=variables,
             capture_output=True,
             text=True,

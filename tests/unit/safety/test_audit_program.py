@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -78,7 +77,6 @@ def test_what_ends_it_with_one_thread_is_no_race(name, words):
 
 
 def test_what_a_dataset_writes_into_the_pipe_is_no_message():
-    read, write = os.pipe()
     said = {"progress": "loading", "threads": False}, {"error": "no such disk", "status": 3}
     own = [json.dumps(message).encode() for message in said]
     hostile = [
@@ -92,10 +90,10 @@ def test_what_a_dataset_writes_into_the_pipe_is_no_message():
         b'{"progress": 1}',
         b"9" * 5000,
     ]
-    with open(write, "wb") as pipe:
-        pipe.write(b"\n".join([own[0], *hostile, own[1], *hostile]))
-    with open(read, "rb", buffering=0) as pipe:
-        assert cli._listen(pipe, time.monotonic() + 60) == (said[1], "loading", False, False)
+    messages = cli._Messages()
+    for data in (b"\n".join([own[0], *hostile, own[1], *hostile]), b""):
+        messages.take(data)
+    assert (messages.answer, messages.step, messages.threads, messages.closed) == (said[1], "loading", False, True)
 
 
 def test_a_deadlock_is_a_finding_with_stacks():

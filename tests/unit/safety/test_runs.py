@@ -5,9 +5,10 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from ftsafety.repro.limits import MIB
-from ftsafety.repro.outcome import ERROR, EXCEPTION, GIL, HANG, LIMIT, OK, SIGNAL, WRONG, classify
-from ftsafety.repro.watch import Ended, Stream
+from ftrun.supervise import Stream
+from ftsafety.repro.outcome import Kind, classify
+from ftsafety.repro.request import MIB
+from ftsafety.repro.watch import Ended
 from tests.unit.safety.conftest import TWIN
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts and kills processes")
@@ -23,18 +24,18 @@ def living(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("source", "kind", "detail"),
     [
-        ("print(1)", OK, ""),
-        ("import sys; sys.exit(3)", WRONG, "exit status 3"),
-        ("import sys; sys.exit('2 is not 3')", WRONG, "exit status 1"),
-        ("import os; os._exit(4)", WRONG, "exit status 4"),
-        ("assert 1 == 2, 'sum'", EXCEPTION, "AssertionError: sum"),
-        ("def f(:", EXCEPTION, "SyntaxError"),
+        ("print(1)", Kind.OK, ""),
+        ("import sys; sys.exit(3)", Kind.WRONG, "exit status 3"),
+        ("import sys; sys.exit('2 is not 3')", Kind.WRONG, "exit status 1"),
+        ("import os; os._exit(4)", Kind.WRONG, "exit status 4"),
+        ("assert 1 == 2, 'sum'", Kind.EXCEPTION, "AssertionError: sum"),
+        ("def f(:", Kind.EXCEPTION, "SyntaxError"),
         (
             "import threading\nt = threading.Thread(target=lambda: {}['x'], name='r\x1b[2J')\nt.start()\nt.join()",
-            EXCEPTION,
+            Kind.EXCEPTION,
             "KeyError: 'x' in r\\x1b[2J",
         ),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGBUS)", SIGNAL, "SIGBUS"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGBUS)", Kind.SIGNAL, "SIGBUS"),
     ],
 )
 def test_kinds(run_script, source, kind, detail):
@@ -50,7 +51,7 @@ def test_a_traceback_is_of_the_script_alone(run_script):
 
 def test_a_crash_comes_with_its_python_stack(run_script):
     done = run_script("import ctypes\ndef crash():\n    ctypes.string_at(0)\nprint('before')\ncrash()")
-    assert (done.kind, done.detail) == (SIGNAL, "SIGSEGV")
+    assert (done.kind, done.detail) == (Kind.SIGNAL, "SIGSEGV")
     assert "in crash" in done.stacks and "bug.py" in done.stacks
     assert done.stdout == "before\n"
 
@@ -63,7 +64,7 @@ def test_the_script_is_main_and_is_told_the_threads(run_script):
         "import json; print(os.path.basename(__file__), os.getcwd() == os.environ['HOME'])",
         threads=5,
     )
-    assert done.kind == OK, done
+    assert done.kind == Kind.OK, done
     assert done.stdout == "5 ['5'] None \nbug.py True\n"
 
 
@@ -79,7 +80,7 @@ def test_a_hang_shows_where_every_thread_is_and_ignoring_sigterm_does_not_help(r
         "thread = threading.Thread(target=waits_for_ever)\nthread.start()\nthread.join()",
         timeout=6.0,
     )
-    assert done.kind == HANG and "ignored SIGTERM" in done.detail
+    assert done.kind == Kind.HANG and "ignored SIGTERM" in done.detail
     assert "waits_for_ever" in done.stacks
 
 
@@ -93,7 +94,7 @@ def test_writing_into_the_pipe_of_the_stacks_gives_no_more_time(run_script):
         "    if pipe: threading.Thread(target=flood, args=(fd,)).start()\n",
         timeout=3.0,
     )
-    assert done.kind == HANG  # without a limit, the supervisor would never come to an end
+    assert done.kind == Kind.HANG  # without a limit, the supervisor would never come to an end
 
 
 def test_processes_that_hide_are_found(run_script, tmp_path):
@@ -105,7 +106,7 @@ def test_processes_that_hide_are_found(run_script, tmp_path):
         f"    open({str(note)!r}, 'w').write(str(os.getpid()))\n    os.write(w, b'!')\n    time.sleep(600)\n"
         "os.read(r, 1)"
     )
-    assert done.kind == OK and "left 1 processes behind" in done.notes[0], done
+    assert done.kind == Kind.OK and "left 1 processes behind" in done.notes[0], done
     assert not living(int(note.read_text()))
 
 
@@ -117,7 +118,7 @@ def test_forking_endlessly(run_script):
         "import os, time\nwhile True:\n    if os.fork() == 0: os.setsid(); time.sleep(600)\n    time.sleep(0.01)",
         processes=20,
     )
-    assert done.kind == LIMIT and "20 processes" in done.detail
+    assert done.kind == Kind.LIMIT and "20 processes" in done.detail
     left = set(psutil.Process().children(recursive=True)) - before
     assert not [p for p in left if p.status() != psutil.STATUS_ZOMBIE]
 
@@ -125,13 +126,13 @@ def test_forking_endlessly(run_script):
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_printing_gigabytes(run_script, stream):
     done = run_script(f"import sys\nwhile True: sys.{stream}.write('x' * 65536)", output=4 * MIB)
-    assert done.kind == LIMIT and "printed more than 4 MiB" in done.detail
+    assert done.kind == Kind.LIMIT and "printed more than 4 MiB" in done.detail
     assert len(getattr(done, stream)) < MIB and "bytes left out" in getattr(done, stream)
 
 
 def test_binary_output_is_made_printable(run_script):
     done = run_script("import sys; sys.stdout.buffer.write(bytes(range(256)) + b'\\x1b[31mred```')")
-    assert done.kind == OK
+    assert done.kind == Kind.OK
     assert "\x1b" not in done.stdout and "\\x1b[31mred" in done.stdout and "\\xff" in done.stdout
 
 
@@ -139,27 +140,27 @@ def test_filling_the_disk(run_script, tmp_path):
     many = run_script(
         "import os\nn = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb').write(bytes(1 << 20))", disk=16 * MIB
     )
-    assert many.kind == LIMIT and "16 MiB into its scratch folder" in many.detail
+    assert many.kind == Kind.LIMIT and "16 MiB into its scratch folder" in many.detail
     one = run_script("f = open('f', 'wb', buffering=0)\nfor _ in range(64): f.write(bytes(1 << 20))", disk=16 * MIB)
-    assert one.kind == EXCEPTION and "File too large" in one.detail
+    assert one.kind == Kind.EXCEPTION and "File too large" in one.detail
     assert not list(tmp_path.iterdir())
 
 
 def test_scratch_folders_are_removed_whatever_their_modes(run_script, tmp_path):
     done = run_script("import os; os.makedirs('a/b'); open('a/b/c', 'w'); os.chmod('a/b', 0); os.chmod('a', 0o500)")
-    assert done.kind == OK
+    assert done.kind == Kind.OK
     assert not list(tmp_path.iterdir())
 
 
 def test_memory(run_script):
     one = run_script("x = bytearray(2 << 30)", memory=1024 * MIB)
-    assert one.kind == EXCEPTION and "MemoryError" in one.detail
+    assert one.kind == Kind.EXCEPTION and "MemoryError" in one.detail
     several = run_script(
         "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        x = b'1' * (100 << 20)\n        break\n"
         "time.sleep(600)",
         memory=300 * MIB,
     )
-    assert several.kind == LIMIT and "300 MiB of memory" in several.detail
+    assert several.kind == Kind.LIMIT and "300 MiB of memory" in several.detail
 
 
 LIAR = r"""
@@ -176,14 +177,14 @@ raise ValueError('real')
 def test_a_script_cannot_lie_about_how_it_ended_by_accident(run_script):
     # It shares the pipe of the runner; what is no line of the runner's is not read as one.
     done = run_script(LIAR)
-    assert (done.kind, done.detail) == (EXCEPTION, "ValueError: real")
+    assert (done.kind, done.detail) == (Kind.EXCEPTION, "ValueError: real")
 
 
 def test_a_script_that_is_not_reached():
     stderr = Stream()
     stderr.add(b"Fatal Python error: no memory\n")
     done = classify(Ended(1, 0.1, Stream(), stderr, Stream(), Stream()))
-    assert done.kind == ERROR and "no memory" in done.detail
+    assert done.kind == Kind.ERROR and "no memory" in done.detail
 
 
 GIL_USER = """
@@ -195,21 +196,21 @@ import sys; print(sys._is_gil_enabled())
 """
 
 
-@pytest.mark.skipif(TWIN == "gil", reason="the GIL is always on in this build")
+@pytest.mark.skipif(TWIN == "gil", reason="the Kind.GIL is always on in this build")
 def test_an_import_that_turns_the_gil_on(run_script):
     pytest.importorskip("_testmultiphase", reason="this build has no test modules (a build without PGO)")
     done = run_script(GIL_USER)
-    assert done.kind == GIL and "_testmultiphase_null_slots" in done.detail
+    assert done.kind == Kind.GIL and "_testmultiphase_null_slots" in done.detail
     quiet = run_script("import warnings; warnings.simplefilter('ignore')\n" + GIL_USER)
-    assert quiet.kind == GIL
+    assert quiet.kind == Kind.GIL
     crashed = run_script(GIL_USER + "sys.stdout.flush(); import ctypes; ctypes.string_at(0)")
-    assert crashed.kind == GIL and "SIGSEGV" in crashed.detail
+    assert crashed.kind == Kind.GIL and "SIGSEGV" in crashed.detail
     forced = run_script(GIL_USER, force_off=True)
-    assert (forced.kind, forced.stdout) == (OK, "False\n")
+    assert (forced.kind, forced.stdout) == (Kind.OK, "False\n")
     with_gil = run_script(GIL_USER, config="ft-gil")
-    assert (with_gil.kind, with_gil.stdout) == (OK, "True\n")
+    assert (with_gil.kind, with_gil.stdout) == (Kind.OK, "True\n")
 
 
 def test_torch_fits_into_the_default_memory(run_script):
     done = run_script("import torch; print(torch.ones(1000, 1000).sum().item())", threads=4)
-    assert (done.kind, done.stdout) == (OK, "1000000.0\n"), done
+    assert (done.kind, done.stdout) == (Kind.OK, "1000000.0\n"), done

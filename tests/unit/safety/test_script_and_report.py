@@ -11,7 +11,7 @@ import pytest
 from ftrun.inline_metadata import MetadataError
 from ftsafety.repro.arguments import UsageError, read_script
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.outcome import OK, WRONG, Outcome, from_json, printable
+from ftsafety.repro.outcome import Kind, Outcome, from_json, printable
 from ftsafety.repro.report import excerpt, one_line, render
 from ftsafety.repro.script import Script, load
 from ftsafety.repro.verdict import judge
@@ -76,7 +76,7 @@ def test_scripts_that_are_refused_at_once(tmp_path):
 
 
 def an_outcome(**changed):
-    return {**Outcome(WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)).as_json(), **changed}
+    return {**Outcome(Kind.WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)).as_json(), **changed}
 
 
 def test_a_name_like_an_option_is_typed_as_a_path():
@@ -86,7 +86,7 @@ def test_a_name_like_an_option_is_typed_as_a_path():
 
 def test_an_outcome_comes_back_as_it_was():
     assert from_json(json.loads(json.dumps(an_outcome()))) == Outcome(
-        WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)
+        Kind.WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)
     )
 
 
@@ -122,7 +122,7 @@ def test_excerpts_and_lines_are_bounded():
 
 def test_a_report_of_hostile_text_is_text():
     hostile = " ".join(HOSTILE_TEXTS)
-    outcome = Outcome(WRONG, hostile, 1.0, hostile, hostile, hostile, (hostile,), (hostile,))
+    outcome = Outcome(Kind.WRONG, hostile, 1.0, hostile, hostile, hostile, (hostile,), (hostile,))
     found = {config: Runs(config, [outcome] * 3) for config in ("gil", "ft-gil", "ft")}
     found["ft"].missing = hostile
     described = json.loads(json.dumps(DESCRIBED))
@@ -161,9 +161,9 @@ DESCRIBED = {
 
 def test_the_report_holds_what_an_issue_needs():
     runs = {
-        "gil": Runs("gil", [Outcome(OK, "", modules=("numpy",))] * 9),
-        "ft-gil": Runs("ft-gil", [Outcome(OK, "")] * 9),
-        "ft": Runs("ft", [Outcome(WRONG, "exit status 1", stdout="3 | 4\n", stderr="Traceback ...")] * 9),
+        "gil": Runs("gil", [Outcome(Kind.OK, "", modules=("numpy",))] * 9),
+        "ft-gil": Runs("ft-gil", [Outcome(Kind.OK, "")] * 9),
+        "ft": Runs("ft", [Outcome(Kind.WRONG, "exit status 1", stdout="3 | 4\n", stderr="Traceback ...")] * 9),
     }
     script = Script("bug.py", b"x = '```'\nprint(3)\n")
     text = render(

@@ -180,14 +180,13 @@ def test_a_peer_that_answers_anything(reproduce, tmp_path, answers):
 
 
 def test_what_a_remote_twin_cannot_do_is_not_left_out_silently(server, tmp_path):
-    from ftsafety.repro.limits import Limits
-    from ftsafety.repro.script import Script
+    from ftsafety.repro.request import Limits, Request
 
     with Interruption() as interruption:
         twin = twins.connect(f"unix:{tmp_path / 's'}", interruption)
         try:
-            for more in ({"overlay": "/packages"}, {"below": ("gdb",)}):
+            for more in ({"overlay": "/packages"}, {"wrapper": ("gdb",)}):
                 with pytest.raises(TwinError, match="behind walls"):
-                    twin.reproduce(TWIN, Script("x.py", b""), 1, Limits(), False, **more)
+                    twin.reproduce(Request(TWIN, "x.py", b"", 1, Limits(), **more))
         finally:
             twin.close()

@@ -6,20 +6,17 @@ import math
 
 import pytest
 
+from ftsafety.repro import phrases
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.narrow import runs_needed
-from ftsafety.repro.outcome import GIL, LIMIT, OK, SIGNAL, Outcome
-from ftsafety.repro.verdict import (
-    EVERYWHERE,
-    FREE_THREADED,
-    NOT_REPRODUCED,
-    OTHER,
-    UNJUDGED,
-    WITHOUT_GIL,
-    interval,
-    judge,
-    p_value,
-)
+from ftsafety.repro.outcome import Kind, Outcome
+from ftsafety.repro.verdict import Pattern, interval, judge, p_value
+
+
+def judged(found):
+    """(pattern, sentence, remarks) of runs."""
+    verdict = judge(found)
+    return verdict.pattern, phrases.sentence(verdict, found), tuple(phrases.remarks(verdict, found))
 
 
 def runs(**failures):
@@ -27,46 +24,46 @@ def runs(**failures):
     found = {}
     for name, (failed, count) in failures.items():
         config = name.replace("_", "-")
-        outcomes = [Outcome(SIGNAL, "SIGSEGV")] * failed + [Outcome(OK, "")] * (count - failed)
+        outcomes = [Outcome(Kind.SIGNAL, "SIGSEGV")] * failed + [Outcome(Kind.OK, "")] * (count - failed)
         found[config] = Runs(config, outcomes)
     return found
 
 
 @pytest.mark.parametrize(
-    ("failures", "kind", "words"),
+    ("failures", "pattern", "words"),
     [
-        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (0, 20)}, NOT_REPRODUCED, "Not reproduced in 20 runs"),
-        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (9, 20)}, WITHOUT_GIL, "Fails only without the GIL"),
-        ({"gil": (0, 20), "ft_gil": (20, 20), "ft": (20, 20)}, FREE_THREADED, "even with the GIL on"),
-        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (20, 20)}, EVERYWHERE, "Fails everywhere"),
-        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (1, 20)}, OTHER, "too rarely to tell where"),
-        ({"gil": (20, 20), "ft_gil": (0, 20), "ft": (0, 20)}, OTHER, "the build with the GIL, and only there"),
-        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (0, 20)}, OTHER, "the GIL on, and only there"),
-        ({"ft": (5, 20)}, OTHER, "nothing else was run"),
-        ({"gil": (0, 20), "ft": (15, 20)}, OTHER, "without the GIL, and only there"),
-        ({"gil": (0, 0), "ft": (0, 0)}, UNJUDGED, "no run could be counted"),
+        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (0, 20)}, Pattern.NOT_REPRODUCED, "Not reproduced in 20 runs"),
+        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (9, 20)}, Pattern.WITHOUT_GIL, "Fails only without the GIL"),
+        ({"gil": (0, 20), "ft_gil": (20, 20), "ft": (20, 20)}, Pattern.FREE_THREADED, "even with the GIL on"),
+        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (20, 20)}, Pattern.EVERYWHERE, "Fails everywhere"),
+        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (1, 20)}, Pattern.OTHER, "too rarely to tell where"),
+        ({"gil": (20, 20), "ft_gil": (0, 20), "ft": (0, 20)}, Pattern.OTHER, "the build with the GIL, and only there"),
+        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (0, 20)}, Pattern.OTHER, "the GIL on, and only there"),
+        ({"ft": (5, 20)}, Pattern.OTHER, "nothing else was run"),
+        ({"gil": (0, 20), "ft": (15, 20)}, Pattern.OTHER, "without the GIL, and only there"),
+        ({"gil": (0, 0), "ft": (0, 0)}, Pattern.UNJUDGED, "no run could be counted"),
     ],
 )
-def test_verdicts(failures, kind, words):
-    found = judge(runs(**failures))
-    assert found.kind == kind and words in found.sentence, found
+def test_verdicts(failures, pattern, words):
+    found, sentence, _ = judged(runs(**failures))
+    assert found == pattern and words in sentence, sentence
 
 
 def test_a_difference_in_rates_is_a_remark_only_where_it_is_one():
-    remarks = judge(runs(gil=(2, 50), ft_gil=(3, 50), ft=(45, 50))).remarks
+    _, _, remarks = judged(runs(gil=(2, 50), ft_gil=(3, 50), ft=(45, 50)))
     assert any("more often without the GIL" in remark for remark in remarks)
-    assert not judge(runs(gil=(20, 50), ft_gil=(25, 50), ft=(24, 50))).remarks
+    assert not judged(runs(gil=(20, 50), ft_gil=(25, 50), ft=(24, 50)))[2]
 
 
 def test_runs_that_do_not_count_are_told_and_not_counted():
     found = runs(gil=(0, 10), ft_gil=(0, 10), ft=(8, 10))
-    found["ft"].outcomes.insert(0, Outcome(GIL, "importing x turned the GIL on"))
+    found["ft"].outcomes.insert(0, Outcome(Kind.GIL, "importing x turned the GIL on"))
     found["ft"].forced_off = True
-    found["gil"].outcomes[:] = [Outcome(LIMIT, "printed more than 64 MiB")] * 10
+    found["gil"].outcomes[:] = [Outcome(Kind.LIMIT, "printed more than 64 MiB")] * 10
     found["gil"].missing = None
-    verdict = judge(found)
-    assert verdict.kind == OTHER  # nothing is known of the build with the GIL
-    said = " ".join(verdict.remarks)
+    pattern, _, remarks = judged(found)
+    assert pattern == Pattern.OTHER  # nothing is known of the build with the GIL
+    said = " ".join(remarks)
     assert "importing x turned the GIL on" in said and "PYTHON_GIL=0" in said
     assert "10 of 10 runs of gil do not count: printed more than 64 MiB" in said
     assert "Nothing is known of gil" in said
@@ -75,29 +72,27 @@ def test_runs_that_do_not_count_are_told_and_not_counted():
 def test_a_twin_that_is_missing_is_told():
     found = runs(gil=(0, 20), ft_gil=(0, 0), ft=(0, 0))
     found["ft"].missing = found["ft-gil"].missing = "no wheel"
-    verdict = judge(found)
-    assert verdict.kind == UNJUDGED and "ft-gil, ft were not run to the end" in verdict.sentence
-    assert (
-        "ft-gil, ft were not run: no wheel." in verdict.remarks and "Nothing is known of ft-gil, ft." in verdict.remarks
-    )
+    pattern, sentence, remarks = judged(found)
+    assert pattern == Pattern.UNJUDGED and "ft-gil, ft were not run to the end" in sentence
+    assert "ft-gil, ft were not run: no wheel." in remarks and "Nothing is known of ft-gil, ft." in remarks
 
 
 @pytest.mark.parametrize("config", ["gil", "ft-gil", "ft"])
 def test_no_all_clear_where_a_configuration_was_not_run_to_the_end(config):
     clear = {"gil": (0, 20), "ft_gil": (0, 20), "ft": (0, 20)}
-    assert judge(runs(**clear)).exit_status == 0
+    assert judged(runs(**clear))[0].value == 0
     lost = runs(**clear)
     lost[config].missing = "lost in run 21: the server has gone"
     none = runs(**{**clear, config.replace("-", "_"): (0, 0)})
     limited = runs(**clear)
-    limited[config].outcomes[:] = [Outcome(LIMIT, "printed more than 64 MiB")] * 20
+    limited[config].outcomes[:] = [Outcome(Kind.LIMIT, "printed more than 64 MiB")] * 20
     # A run or two that happened to end do not speak for the 18 that did not.
     mostly = runs(**clear)
-    mostly[config].outcomes[2:] = [Outcome(LIMIT, "used more than 4096 MiB of memory")] * 18
+    mostly[config].outcomes[2:] = [Outcome(Kind.LIMIT, "used more than 4096 MiB of memory")] * 18
     for each in (lost, none, limited, mostly):
-        found = judge(each)
-        assert found.exit_status == 14 and "Not reproduced" not in found.sentence
-        assert f"{config} was not run to the end" in found.sentence
+        pattern, sentence, _ = judged(each)
+        assert pattern.value == 14 and "Not reproduced" not in sentence
+        assert f"{config} was not run to the end" in sentence
 
 
 def test_figures_against_their_definitions():

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from ftrun.child_process import Child, Stopped, TimedOut, supervise
+from ftrun.supervise import Child, Stopped, TimedOut, supervise
 
 # Starts a grandchild that would run for ten minutes, with all pipes, and tells its id.
 WITH_GRANDCHILD = """
@@ -118,7 +118,7 @@ def test_a_child_that_ends_instead_of_answering_says_how():
 def test_a_child_that_dies_while_nobody_listens_is_met_dead():
     with contextlib.closing(asked(ECHO.format(end=""))) as child:
         assert child.ask(b"a\n", {}, 30) == b"a"
-        child._kill_group()
+        child.kill()
         assert child.ask(b"b\n", {}, 30) is None
         assert child.finish(b"", {}, 30).returncode == -signal.SIGKILL
 

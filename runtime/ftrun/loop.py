@@ -1,0 +1,67 @@
+"""An event loop over file descriptors, in which this project waits for child processes and peers."""
+
+from __future__ import annotations
+
+import functools
+import selectors
+import time
+from collections.abc import Callable, Mapping
+
+# File descriptors and their callbacks. A callback that returns True asks to stop what the loop waits for.
+Watch = Mapping[int, Callable[[], bool]]
+# The kernel reports neither the memory nor the number of a process's children as events.
+LOOK_SECONDS = 0.25
+
+
+class Stopped(Exception):
+    """A watched file descriptor's callback asked to stop."""
+
+
+class Loop:
+    """Context manager: a selector with a handler for each descriptor. Owned by one thread."""
+
+    def __init__(self, watch: Watch):
+        self._selector = selectors.DefaultSelector()
+        for fd, wanted in watch.items():
+            self.add(fd, functools.partial(self._check, wanted))
+
+    def __enter__(self) -> Loop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._selector.close()
+
+    def add(self, fd: int, handler: Callable[[], None], events: int = selectors.EVENT_READ) -> None:
+        """Have `handler` called whenever the descriptor is ready."""
+        self._selector.register(fd, events, handler)
+
+    def remove(self, fd: int) -> None:
+        """Handle no events of the descriptor any more."""
+        self._selector.unregister(fd)
+
+    def run(self, done: Callable[[], bool], until: float | None = None, look: Callable[[], None] | None = None) -> bool:
+        """Handle events until `done()`; return False if the time `until` (time.monotonic) comes first.
+
+        Args:
+            look: called after each wait, and every LOOK_SECONDS while there are no events.
+
+        Raises:
+            Stopped: a watched descriptor's callback asked for it.
+        """
+        while not done():
+            # Not only when there are no events: a writer that never pauses must not outlive its time.
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            if look is not None:
+                left = LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
+            for key, _ in self._selector.select(left):
+                key.data()
+            if look is not None:
+                look()
+        return True
+
+    @staticmethod
+    def _check(wanted: Callable[[], bool]) -> None:
+        if wanted():
+            raise Stopped

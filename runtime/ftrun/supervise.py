@@ -1,0 +1,310 @@
+"""Child processes under supervision: run one to its end, or exchange lines with it, within limits.
+
+A child gets a session of its own, so that the processes it starts (torch's workers) end with it: its process group
+is killed when the child ends, fails, takes too long or is no longer needed. With ``tree``, all of its descendants are,
+also those that left the group. Ftbench's trials, the audit and the scripts of repro run this way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ftrun import process_tree
+from ftrun.loop import Loop, Stopped, Watch
+
+# How long to go on reading after the child was killed, if another process holds a pipe open.
+DRAIN_SECONDS = 1.0
+# For a dump of all stacks: until its first byte, between two of them, and in all.
+DUMP_SECONDS, DUMP_PAUSE_SECONDS, DUMP_MOST_SECONDS = 3.0, 0.5, 5.0
+
+__all__ = ["Child", "Completed", "Stopped", "Stream", "TimedOut", "Watch", "signal_name", "supervise"]
+
+
+class TimedOut(Exception):
+    """The child exceeded its time limit and has been killed. `stderr` is what it wrote there."""
+
+    def __init__(self, seconds: float, stderr: bytes):
+        super().__init__(f"did not end within {seconds:.0f} s")
+        self.stderr = stderr
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a child ended."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+
+
+@dataclass
+class Stream:
+    """The output of a pipe: all of it, or of a long one the start, the end and the number of bytes."""
+
+    keep: int | None = None
+    """Bytes to keep at the start, and again at the end. Default: all."""
+    take: Callable[[bytes], None] | None = None
+    """Called with the bytes as they come, which are then not kept."""
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    total: int = 0
+
+    def add(self, data: bytes) -> None:
+        """Take up bytes that were read."""
+        self.total += len(data)
+        if self.take is not None:
+            self.take(data)
+        elif self.keep is None:
+            self.head += data
+        else:
+            room = self.keep - len(self.head)
+            self.head += data[:room]
+            self.tail += data[max(room, 0) :]
+            if len(self.tail) > 2 * self.keep:
+                del self.tail[: -self.keep]
+
+    def text(self) -> bytes:
+        """Return the bytes that were kept, with a note where some were dropped."""
+        tail = bytes(self.tail[-self.keep :]) if self.keep else b""
+        dropped = self.total - len(self.head) - len(tail)
+        note = f"\n[... {dropped} bytes left out ...]\n".encode() if dropped else b""
+        return bytes(self.head) + note + tail
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name: "SIGSEGV", "signal 60"."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def supervise(
+    arguments: list[str],
+    stdin: bytes,
+    environment: Mapping[str, str],
+    watch: Watch,
+    timeout: float,
+    take: Callable[[bytes], None] | None = None,
+) -> Completed:
+    """Run a command with `stdin` to its end.
+
+    With `take`, the child's stdout is passed to it as it arrives, and not kept; an exception that it raises ends the
+    child. Raises Stopped or TimedOut, after killing the child's process group, and OSError if the command cannot be
+    started.
+    """
+    with contextlib.closing(Child(arguments, environment)) as child:
+        child.stdout.take = take
+        return child.finish(stdin, watch, timeout)
+
+
+class Child:
+    """A child process; its creator must close it. Owned by one thread.
+
+    What the child writes is read only while a method waits for it; until then it stays in the pipes.
+    """
+
+    def __init__(
+        self,
+        arguments: list[str] | Callable[..., list[str]],
+        environment: Mapping[str, str],
+        pipes: int = 0,
+        keep: int | None = None,
+        tree: bool = False,
+        **options: Any,
+    ):
+        """
+        Args:
+            arguments: the command, or a function that returns it, given a descriptor for each of the `pipes`.
+            pipes: number of further pipes that the child inherits, to write to.
+            keep: bytes to keep of each stream (`Stream.keep`).
+            tree: kill all descendants, not only the group. This process becomes the parent of the orphans among
+                them. It must have one thread, and no other children that have children of their own.
+            options: of subprocess.Popen: stdin, stdout and stderr (pipes by default), cwd, user, ...
+
+        Raises:
+            OSError: the command cannot be started.
+        """
+        self.started = time.monotonic()
+        self.ended_at: float | None = None
+        self.left_behind = 0
+        """With `tree`: number of descendants that still ran when the child ended."""
+        self.unkillable = 0
+        """Number of processes that survived SIGKILL, since they hang in the kernel."""
+        self._unsent, self._last = memoryview(b""), False
+        if tree:
+            process_tree.become_reaper()
+        # Other children of this process, which are not to be killed.
+        self._excluded = frozenset(process_tree.children(os.getpid())) if tree else None
+        with contextlib.ExitStack() as stack:
+            ends = [os.pipe() for _ in range(pipes)]
+            for reader, _ in ends:
+                stack.callback(os.close, reader)
+            writers = tuple(writer for _, writer in ends)
+            options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+            try:
+                self._process = subprocess.Popen(
+                    arguments(*writers) if callable(arguments) else arguments,
+                    env=dict(environment),
+                    start_new_session=True,
+                    bufsize=0,
+                    pass_fds=writers,
+                    **options,
+                )
+            finally:
+                for writer in writers:
+                    os.close(writer)
+            stack.enter_context(self._process)  # closes the pipes and waits for the child's end
+            stack.callback(self.kill)
+            self._pidfd = os.pidfd_open(self._process.pid)
+            stack.callback(os.close, self._pidfd)
+            self._resources = stack.pop_all()
+        own = [pipe.fileno() if pipe else -1 for pipe in (self._process.stdout, self._process.stderr)]
+        self.stdout, self.stderr, *self.pipes = (Stream(keep) for _ in range(2 + pipes))
+        self._open = dict(zip([*own, *(reader for reader, _ in ends)], (self.stdout, self.stderr, *self.pipes)))
+        self._open.pop(-1, None)
+        if self._process.stdin:
+            os.set_blocking(self._process.stdin.fileno(), False)
+
+    @property
+    def returncode(self) -> int:
+        """The exit status, or minus the signal. Only after the child's end, or `kill`."""
+        return -signal.SIGKILL if self.ended_at is None else self._process.wait()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from the child's start to its end, or until now."""
+        return (self.ended_at or time.monotonic()) - self.started
+
+    def ask(self, line: bytes, watch: Watch, timeout: float) -> bytes | None:
+        """Send a line and return the next line of its stdout; None if it ends without one (`finish` says how).
+
+        Raises Stopped or TimedOut, after killing the child.
+        """
+        self._send(line, watch, timeout, lambda: b"\n" in self.stdout.head)
+        answer, found, rest = self.stdout.head.partition(b"\n")
+        if not found:
+            return None
+        self.stdout.head[:] = rest
+        return bytes(answer)
+
+    def finish(self, stdin: bytes, watch: Watch, timeout: float) -> Completed:
+        """Send the rest of its stdin and wait for its end. Raises Stopped or TimedOut, after killing the child."""
+        self._last = True
+        self._send(stdin, watch, timeout, lambda: False)
+        return Completed(self.returncode, bytes(self.stdout.head), bytes(self.stderr.head), self.seconds)
+
+    def listen(
+        self,
+        watch: Watch,
+        seconds: float,
+        done: Callable[[], bool] = lambda: False,
+        look: Callable[[], None] | None = None,
+    ) -> bool:
+        """Read what the child writes until `done()` or its end; return False if `seconds` pass first.
+
+        At the child's end, what it left behind is killed and what is in the pipes is read.
+
+        Args:
+            look: checks limits, a few times a second; what it raises ends the wait.
+
+        Raises:
+            Stopped: a watched descriptor's callback asked for it; the child has been killed.
+        """
+        until = time.monotonic() + seconds
+        with Loop(watch) as loop:
+            for fd in self._open:
+                loop.add(fd, functools.partial(self._read, loop, fd))
+            if self.ended_at is None:
+                loop.add(self._pidfd, functools.partial(self._on_end, loop))
+            stdin = self._process.stdin
+            if stdin and not stdin.closed and (self._unsent or self._last):
+                loop.add(stdin.fileno(), functools.partial(self._write, loop), selectors.EVENT_WRITE)
+            try:
+                if not loop.run(lambda: self.ended_at is not None or done(), until, look):
+                    return False
+                if self.ended_at is not None:
+                    loop.run(lambda: not self._open or done(), self.ended_at + DRAIN_SECONDS)
+            except Stopped:
+                self.kill()
+                raise
+        return True
+
+    def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
+        """Send the signal for which the child writes the stacks of its threads, and read them; True if it ended."""
+        self.signal(number)
+        until = time.monotonic() + DUMP_MOST_SECONDS
+        pause, before = DUMP_SECONDS, stacks.total
+        while self.ended_at is None and (left := until - time.monotonic()) > 0:
+            self.listen(watch, min(pause, left), functools.partial(lambda seen: stacks.total > seen, before), look)
+            if stacks.total == before:
+                break
+            pause, before = DUMP_PAUSE_SECONDS, stacks.total
+        return self.ended_at is not None
+
+    def descendants(self, most: int) -> list[int]:
+        """With `tree`: return the ids of the child and its descendants, at most `most`."""
+        return process_tree.below(os.getpid(), self._excluded or frozenset(), most)
+
+    def signal(self, number: int, group: bool = False) -> None:
+        """Send a signal to the child, or to its group."""
+        if self.ended_at is None:
+            with contextlib.suppress(ProcessLookupError):
+                (os.killpg if group else os.kill)(self._process.pid, number)
+
+    def kill(self) -> None:
+        """Kill the child and what it started."""
+        # Not after wait(): another process may then have the child's id, which is also its group's.
+        if self._process.returncode is None:
+            if self._excluded is not None:
+                self.unkillable = process_tree.end_all(self._excluded, self._process.pid)
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill the child and what it started, if they still run. A second call does nothing."""
+        self._resources.close()
+
+    def _send(self, data: bytes, watch: Watch, timeout: float, done: Callable[[], bool]) -> None:
+        self._unsent = memoryview(data)
+        if not self.listen(watch, timeout, done):
+            self.kill()
+            raise TimedOut(timeout, bytes(self.stderr.head))
+
+    def _read(self, loop: Loop, fd: int) -> None:
+        data = os.read(fd, 1 << 16)
+        self._open[fd].add(data)
+        if not data:
+            loop.remove(fd)
+            del self._open[fd]
+
+    def _write(self, loop: Loop) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            self._unsent = self._unsent[os.write(stdin.fileno(), self._unsent) :]
+        except BrokenPipeError:
+            self._unsent = self._unsent[:0]  # the child has ended early; its status says why
+        if not self._unsent:
+            loop.remove(stdin.fileno())
+            if self._last:
+                stdin.close()
+
+    def _on_end(self, loop: Loop) -> None:
+        self.ended_at = time.monotonic()
+        loop.remove(self._pidfd)
+        if self._excluded is not None:
+            self.left_behind = sum(not process_tree.dead(pid) for pid in self.descendants(1000))
+        # What the child left behind would hold its pipes open.
+        self.kill()

@@ -1,0 +1,71 @@
+"""Everything that either kind of twin needs to run a script once: here, or sent to a server."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+
+from ftrun.configurations import CONFIGURATIONS
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one run, over all of its processes unless said otherwise.
+
+    The kernel enforces some for each process (ftsafety.repro.runner sets them): RLIMIT_DATA for memory, since
+    RLIMIT_AS counts address space, of which torch, CUDA and the free-threaded allocator reserve far more than
+    they use; RLIMIT_FSIZE for files; no core dumps. Limits of the whole tree are checked a few times a second
+    (ftsafety.repro.watch): resident memory, processes, the size of the scratch folder. RLIMIT_NPROC is not used: it
+    counts everything that the user runs anywhere, and does not bind root.
+    """
+
+    timeout: float = 60.0
+    """Seconds."""
+    memory: int = 4096 * MIB
+    """Bytes: of data in each process, resident in all together."""
+    processes: int = 128
+    disk: int = 1024 * MIB
+    """Bytes in the scratch folder; any one file may have half of them."""
+    output: int = 64 * MIB
+    """Bytes on stdout and stderr together."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run of a script."""
+
+    config: str
+    name: str
+    """The script's file name."""
+    source: bytes
+    threads: int
+    limits: Limits
+    force_off: bool = False
+    """Set PYTHON_GIL=0 in the configuration ft. Without it, an import that turns the GIL on is seen."""
+    overlay: str | None = None
+    """A folder of packages that come before the twin's own."""
+    wrapper: tuple[str, ...] = ()
+    """A command that runs the interpreter, such as a debugger."""
+
+    def as_json(self) -> dict:
+        """Return the request for a server, where there are no overlays and no wrappers."""
+        values = {**asdict(self), "source": base64.b64encode(self.source).decode()}
+        del values["overlay"], values["wrapper"]
+        return values
+
+    @classmethod
+    def from_json(cls, values: dict) -> Request:
+        """Return the request that `as_json` described; raises KeyError, TypeError or ValueError for anything else."""
+        if values["config"] not in CONFIGURATIONS:
+            raise ValueError(f"unknown configuration {values['config']!r}")
+        return cls(
+            values["config"],
+            PurePath(values["name"]).name,
+            base64.b64decode(values["source"]),
+            int(values["threads"]),
+            Limits(**values["limits"]),
+            bool(values["force_off"]),
+        )
