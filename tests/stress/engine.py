@@ -16,7 +16,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from ftsafety.audit.observer import events_in, monitoring
+from ftsafety.audit.monitoring import events_in, monitoring
 
 THREADS = 4
 SWITCH_INTERVAL = 1e-6

@@ -1,4 +1,4 @@
-"""Samples that are memory of the dataset, into which a batch is written that nothing has copied."""
+"""Samples that share memory with the dataset. Writing to a batch of them would change the dataset."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, MutableMapping
@@ -13,7 +13,7 @@ from ftsafety.audit.samples import Loads
 
 
 def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[Finding]:
-    """What of a map-style dataset's samples *keys* is the same memory in two calls of *load*, and in a third one."""
+    """Return findings of samples *keys* that are the same memory in three calls of *load*."""
     found: dict[Any, str] = {}
     for key in keys:
         first, second = load(key), load(key)
@@ -63,7 +63,7 @@ def shared_part(one: Any, other: Any, place: str = "") -> str | None:
 
 
 def _parts(value: Any) -> dict[Any, Any]:
-    """What is in a container, by key, number or field."""
+    """Return the elements of a container by key, number or field."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (list, tuple)):

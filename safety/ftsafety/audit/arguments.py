@@ -81,7 +81,7 @@ def parser(program: str = "python -m ftsafety.audit") -> argparse.ArgumentParser
 
 
 def parse(arguments: list[str] | None, program: str = "python -m ftsafety.audit") -> argparse.Namespace:
-    """Raises SystemExit for --help and wrong usage, as argparse does."""
+    """Parse a command line; raises SystemExit for --help and wrong usage, as argparse does."""
     return parser(program).parse_args(arguments)
 
 
@@ -135,7 +135,7 @@ def _indices(text: str) -> list[int]:
 
 
 def arguments_of(options: argparse.Namespace) -> list[str]:
-    """The command line that gives *options* again."""
+    """Return the command line that gives *options* again."""
     result = [options.target]
     for name, value in vars(options).items():
         if name in ("target", "json") or value is None:

@@ -16,12 +16,11 @@ from typing import Any
 from ftrun import target
 from ftrun.parent_death import die_with_parent
 from ftsafety.audit import arguments, gil
-from ftsafety.audit.findings import from_gil
 from ftsafety.audit.run import AuditError, audit
 
 
 def main() -> None:
-    """Ends the process by itself, past threads that may be stuck."""
+    """Run the audit and end the process at once, since threads may be stuck."""
     pipe, stacks = int(sys.argv[1]), int(sys.argv[2])
     options = arguments.parse(sys.argv[3:])
     faulthandler.enable(file=stacks, all_threads=True)
@@ -49,7 +48,7 @@ def main() -> None:
         )
         if turned_on:
             report.findings = [finding for finding in report.findings if finding.kind != "gil-enabled"]
-            report.findings += from_gil(turned_on)
+            report.findings += gil.findings(turned_on)
         report.dataset = f"{options.target}: {report.dataset}"
         say(report=report.to_dict())
     except target.TargetError as error:

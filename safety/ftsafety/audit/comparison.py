@@ -1,4 +1,4 @@
-"""Samples as values that stay what they are, and how two of them differ.
+"""Immutable copies of samples, and how two of them differ.
 
 A dataset may return memory that it overwrites for the next sample, so what a call returned is copied
 at once. Comparison is exact: types, shapes, dtypes and bits (so a NaN equals itself).
@@ -31,7 +31,7 @@ class Frozen:
 
     @property
     def opaque(self) -> bool:
-        """Whether nothing but the type could be copied, somewhere in it."""
+        """True if of some part only the type could be copied."""
         return self.form == ("opaque",) or any(part.opaque for part in self.parts)
 
 
@@ -45,7 +45,7 @@ class Raised(Frozen):
 
 
 def freeze(value: Any) -> Frozen:
-    """A copy of *value*, through containers, tensors, arrays and images."""
+    """Return a copy of *value*, through containers, tensors, arrays and images."""
     kind = type(value).__qualname__
     if isinstance(value, _ATOMS):
         return Frozen(kind, data=value)
@@ -79,7 +79,7 @@ def freeze(value: Any) -> Frozen:
 
 
 def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str | None:
-    """How *here* differs from *reference*, in words; None if they are the same."""
+    """Return how *here* differs from *reference*, in words; None if they are the same."""
     if isinstance(here, Raised) or isinstance(reference, Raised):
         if here.kind == reference.kind:
             return None
@@ -99,7 +99,7 @@ def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str
 
 
 def structure(value: Frozen) -> Frozen:
-    """*value* without its values: types, shapes and keys, which random samples have in common."""
+    """Return the types, shapes and keys of *value*, which random samples have in common."""
     if isinstance(value, Raised):
         return value
     form = () if value.form == ("pickled",) else value.form

@@ -1,6 +1,6 @@
-"""Many threads load samples at once, in bursts made to provoke races rather than to hope for them.
+"""Bursts of many threads that load samples at once, made to provoke races.
 
-A burst is some rounds, at whose beginning all threads wait for each other (a barrier). The ways differ:
+A burst is a number of rounds; at the start of each, all threads wait for each other (a barrier). The ways differ:
 all threads want the same sample, or each another one; the dataset is as it was at first (caches empty,
 files unopened), or warm; its code runs as it is, or every line may be followed by a short pause, so that
 another thread comes in between. With a GIL, threads are switched every few microseconds.
@@ -19,20 +19,20 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ftsafety.audit.comparison import Frozen, Raised, difference, structure
-from ftsafety.audit.observer import events_in, monitoring
+from ftsafety.audit.monitoring import events_in, monitoring
 from ftsafety.audit.reachable import Snapshot
 from ftsafety.audit.samples import HERE, Loads, outcome, thread
 
 ROUNDS = 12
 """Rounds of a burst."""
 _PAUSED = 0.25
-"""Of the lines of a burst with pauses: those that are followed by one."""
+"""Share of the lines that are followed by a pause, in a burst with pauses."""
 _LONGEST_PAUSE = 3e-4
 _SWITCH_INTERVAL = 1e-6
 
 
 class Way(NamedTuple):
-    """How a burst is run."""
+    """The way in which a burst is run."""
 
     same: bool
     cold: bool
@@ -67,13 +67,13 @@ class Odd:
 
     @property
     def sign(self) -> tuple:
-        """What makes two of them the same kind of failure."""
+        """Equal for two failures of the same kind."""
         return ("exception", self.got.kind, self.got.line) if isinstance(self.got, Raised) else ("differs",)
 
 
 @dataclass
 class Burst:
-    """What one burst saw."""
+    """The result of one burst."""
 
     way: Way
     calls: int = 0
@@ -82,7 +82,7 @@ class Burst:
 
 
 class Stuck(Exception):
-    """No thread has finished a sample for a long time; the text holds the stacks of those that hang."""
+    """No thread has finished a sample for a long time; `stacks` are those of the threads that hang."""
 
     def __init__(self, seconds: float, stacks: str, names: list[str], line: str) -> None:
         super().__init__(f"no thread has finished a sample for {seconds:.0f} s")
@@ -91,7 +91,7 @@ class Stuck(Exception):
 
 @contextlib.contextmanager
 def switching_often() -> Iterator[None]:
-    """A tiny switch interval for the block; it matters where there is a GIL."""
+    """Context manager: a tiny switch interval, which matters if the GIL is on."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
@@ -101,7 +101,7 @@ def switching_often() -> Iterator[None]:
 
 
 class Burster:
-    """Runs bursts over the same samples; driven by one thread."""
+    """Runner of bursts over the same samples; driven by one thread."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Burster:
         self._threads, self._patience = threads, patience
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
-        """One burst, which begins no round after *deadline*.
+        """Run one burst, which starts no round after *deadline*.
 
         Raises:
             Stuck: threads hang; they stay behind.
@@ -204,7 +204,7 @@ class Burster:
 
 
 def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
-    """What hangs, looked at once now, as an exception to raise."""
+    """Return an exception to raise, with the present stacks of the threads that hang."""
     frames = sys._current_frames()
     texts, names, line = [], [], ""
     for each in threads:

@@ -1,4 +1,4 @@
-"""Where files stand: descriptors of the process and file objects of the dataset.
+"""Positions of open files: descriptors of the process and file objects of the dataset.
 
 A file position is state. Whoever moves it moves it for all threads that use the file.
 """
@@ -23,20 +23,20 @@ class OpenFile(NamedTuple):
 
 
 def has_position(value: Any) -> bool:
-    """Whether *value* is a file object or a memory map."""
+    """True if *value* is a file object or a memory map."""
     return isinstance(value, (*FILES, mmap.mmap))
 
 
 def objects_with_position(nodes: list[Node]) -> list[Any]:
-    """The file objects and memory maps among what the dataset refers to."""
+    """Return the file objects and memory maps among the objects that the dataset refers to."""
     return [node.value for node in nodes if has_position(node.value)]
 
 
 def positions(objects: list[Any]) -> dict[OpenFile, int]:
-    """Where each of *objects*, and each descriptor of a regular file that is open for reading, stands."""
+    """Return the position of each of *objects* and of each regular file that is open for reading."""
     found = {}
     for value in objects:
-        # Closed, not seekable, or a text file in the midst of an iteration: then its descriptor tells.
+        # Closed, not seekable, or a text file in the middle of an iteration: its descriptor has the position then.
         with contextlib.suppress(OSError, ValueError):
             found[OpenFile(("object", id(value)), str(getattr(value, "name", type(value).__name__)))] = value.tell()
     standard = set()
@@ -45,7 +45,7 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
             status = os.fstat(descriptor)
             standard.add((status.st_dev, status.st_ino))
     for descriptor in _descriptors():
-        with contextlib.suppress(OSError):  # closed meanwhile: the one that lists the folder
+        with contextlib.suppress(OSError):  # the descriptor that lists the folder is closed by now
             status = os.fstat(descriptor)
             inode = status.st_dev, status.st_ino
             if not stat.S_ISREG(status.st_mode) or inode in standard:
@@ -59,12 +59,12 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
 
 
 def moved(before: dict[OpenFile, int], after: dict[OpenFile, int]) -> list[OpenFile]:
-    """Those that stand elsewhere now."""
+    """Return the files whose position has changed."""
     return [file for file, position in after.items() if before.get(file, position) != position]
 
 
 def of_object(value: Any) -> Any:
-    """The file object in an archive (zip, tar), or *value* itself."""
+    """Return the file object in an archive (zip, tar), or *value* itself."""
     for name in ("fp", "fileobj"):
         inner = getattr(value, name, None)
         if isinstance(inner, io.IOBase):

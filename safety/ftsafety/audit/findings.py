@@ -1,14 +1,13 @@
-"""From what was seen to findings: the words, the lines and the remedies."""
+"""Findings made from observations: the words, the lines and the remedies."""
 
 from typing import Any
 
-from ftsafety.audit import gil
-from ftsafety.audit.comparison import Frozen, Raised
+from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst, Odd, Stuck
 from ftsafety.audit.libraries import IO_SOURCE, LIMITS, NUMPY_SOURCE, ONLY_SHARED
 from ftsafety.audit.observer import Observed, Write, definition, line_naming
 from ftsafety.audit.reachable import Node
-from ftsafety.audit.report import NOTE, PROBLEM, RISK, Finding, Report
+from ftsafety.audit.report import NOTE, PROBLEM, RISK, Finding
 from ftsafety.audit.samples import Loads
 
 _TWICE = "in both of two observations, each with two threads taking turns"
@@ -71,18 +70,8 @@ _POSITIONS = {
 }
 
 
-def describe(loads: Loads) -> str:
-    """The dataset, in words."""
-    kind = type(loads.dataset)
-    try:
-        size = f", {len(loads.dataset)} samples"
-    except (TypeError, NotImplementedError):
-        size = ""
-    return f"{kind.__module__}.{kind.__qualname__}{size}"
-
-
 def from_observation(loads: Loads, first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
-    """What two observations agree about."""
+    """Return findings that two observations agree on."""
     found = []
     for write in sorted(first.writes & second.writes):
         found.append(_late(write) if write.per_thread else _write(write))
@@ -185,14 +174,14 @@ def _limits(seen: Observed, nodes: list[Node]) -> list[Finding]:
 
 
 def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
-    """What was seen with one thread."""
+    """Return findings of samples loaded by one thread."""
     found, where = [], str(definition(loads.dataset))
     if unequal:
         found.append(
             Finding(
                 "not-repeatable",
                 NOTE,
-                f"samples differ from call to call, with one thread alone: {_keys(loads, unequal)}",
+                f"samples differ from call to call, with one thread alone: {shown(loads, unequal)}",
                 where,
                 "They are random, or depend on earlier calls. This is no race; under threads only their types and "
                 "shapes are compared.",
@@ -207,7 +196,7 @@ def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
             Finding(
                 "overwritten-sample",
                 PROBLEM,
-                f"loading a sample overwrites the previous one: {_keys(loads, repeated)}",
+                f"loading a sample overwrites the previous one: {shown(loads, repeated)}",
                 where,
                 "The dataset returns memory that it uses again for the next sample. But even a single worker collects "
                 "all samples of a batch before it copies them.",
@@ -221,7 +210,7 @@ def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
 def from_changes(
     dataset: Any, changes: set[tuple[str, str]], written: list[Finding], second: Observed
 ) -> list[Finding]:
-    """State that changed although no line of the dataset was seen to write it: a library may have."""
+    """Return findings of state that changed although no line of the dataset was seen to write it."""
     known = [finding.where + finding.title for finding in written] + [str(line) for line in second.locks]
     found = []
     for path, change in sorted(changes):
@@ -244,7 +233,7 @@ def from_changes(
 
 
 def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding], second: Observed) -> list[Finding]:
-    """Arrays that every sample overwrites: by ``out=``, by a decoder, by an assignment through a local name."""
+    """Return findings of arrays that every sample overwrites: by ``out=``, a decoder, or through a local name."""
     known = [finding.where + finding.title for finding in written] + [str(line) for line in second.locks]
     found = []
     for path in sorted(paths):
@@ -252,7 +241,7 @@ def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding
         if any(name in text for text in known):
             continue
         line = line_naming(codes, name)
-        # Under which lock the library writes cannot be seen; where the dataset has none, there is none.
+        # The lock under which a library writes cannot be seen. If the dataset has no lock, there is none.
         level = NOTE if second.has_locks else RISK
         found.append(
             Finding(
@@ -274,37 +263,8 @@ def from_arrays(dataset: Any, paths: set[str], codes: set, written: list[Finding
     return found
 
 
-def from_gil(turned_on: list[gil.Enabled]) -> list[Finding]:
-    """Modules that turn the GIL on, each tried again in a fresh interpreter."""
-    if not gil.free_threaded_build() or not gil.enabled() or gil.forced():
-        return []
-    found = []
-    for module, where in turned_on:
-        if gil.turns_on([module]):
-            found.append(_gil_finding(module, where))
-    if not found:
-        culprit = gil.turns_on(gil.third_party_extensions())
-        if culprit:
-            found.append(_gil_finding(culprit, f"import {culprit}"))
-    return found
-
-
-def _gil_finding(module: str, where: str) -> Finding:
-    return Finding(
-        "gil-enabled",
-        PROBLEM,
-        f"importing {module} turns the GIL back on",
-        where,
-        "The extension module does not declare that it can run without the GIL, so the whole process has it from "
-        "then on: this hides some races, and makes threads slow.",
-        "use a release of it that supports free threading (py-free-threading.github.io/tracking), leave it out, or "
-        "set PYTHON_GIL=0 at your own risk and audit again",
-        "also in a fresh interpreter that imported nothing else",
-    )
-
-
 def from_owner_thread(loads: Loads, error: Raised) -> Finding:
-    """A dataset that only the thread that made it can use."""
+    """Return the finding of a dataset that only the thread that made it can use."""
     return Finding(
         "bound-to-thread",
         PROBLEM,
@@ -317,7 +277,7 @@ def from_owner_thread(loads: Loads, error: Raised) -> Finding:
 
 
 def from_makers_thread(loads: Loads, other: dict[Any, str]) -> list[Finding]:
-    """Samples that are others in the thread that made the dataset than in any other thread, and how they differ."""
+    """Return findings of samples that differ in the thread that made the dataset. *other*: how they differ."""
     if not other:
         return []
     key, how = next(iter(other.items()))
@@ -325,7 +285,7 @@ def from_makers_thread(loads: Loads, other: dict[Any, str]) -> list[Finding]:
         Finding(
             "other-in-makers-thread",
             PROBLEM,
-            f"worker threads get other samples than the thread that made the dataset: {_keys(loads, set(other))}",
+            f"worker threads get other samples than the thread that made the dataset: {shown(loads, set(other))}",
             str(definition(loads.dataset)),
             f"{loads.unit} {key}: {how}. Something was set for that thread alone when the dataset was made, such as an "
             "attribute of a threading.local. Worker processes, which are forked from that thread, have it; worker "
@@ -361,7 +321,7 @@ def from_threads(
             PROBLEM,
             f"only under threads: {first.got.text}",
             first.got.line,
-            f"{_keys(loads, keys)}\n{first.got.traceback}",
+            f"{shown(loads, keys)}\n{first.got.traceback}",
             _through(through, limits),
             seen,
         )
@@ -370,7 +330,7 @@ def from_threads(
     return Finding(
         "results-differ",
         PROBLEM,
-        f"other results under threads: {_keys(loads, keys)}",
+        f"other results under threads: {shown(loads, keys)}",
         where,
         examples,
         _through(through, limits),
@@ -405,71 +365,15 @@ def from_hang(loads: Loads, first: Stuck, second: Stuck) -> Finding:
     )
 
 
-def say_what_was_tried(
-    report: Report,
-    loads: Loads,
-    bursts: list[Burst],
-    reference: dict[Any, Frozen],
-    unequal: set,
-    threads: int,
-    functions: int,
-    watched: bool,
-) -> None:
-    """Fills in what the audit did, and what that cannot show."""
-    calls, rounds = sum(burst.calls for burst in bursts), sum(burst.rounds for burst in bursts)
-    ways = {burst.way for burst in bursts}
-    report.tried += [
-        f"{len(loads.keys)} {plural(loads.unit)} three times by one thread, in two orders",
-        f"writes, file positions and random draws of {functions} functions of the dataset, twice, by two threads in "
-        "turns",
-        f"{calls} loads in {rounds} rounds by {threads} threads at once, in {len(ways)} ways: the same sample or "
-        "another one in each thread; the dataset as it was at first, or warm; its lines as they are, or with pauses "
-        "between them",
-    ]
-    cannot = report.cannot
-    cannot.append("that there is no race: only the samples, threads and orders that were tried are judged")
-    cannot.append("what C and C++ code does (its writes are not seen, only wrong results and crashes)")
-    if not functions:
-        cannot.append("what the dataset's lines write: none of its code is Python")
-    elif not watched:
-        cannot.append("what the dataset's lines write: the interpreter reported none of its instructions")
-    opaque = [key for key, got in reference.items() if got.opaque]
-    if opaque:
-        cannot.append(f"whether all of {_keys(loads, opaque)} is right: of some parts only the type can be compared")
-    if unequal:
-        cannot.append(f"whether the values of {_keys(loads, unequal)} are right, since they differ serially too")
-    failing = {key: got.text for key, got in reference.items() if isinstance(got, Raised)}
-    if failing:
-        cannot.append(
-            f"anything about {_keys(loads, failing)}: loading raises with one thread too "
-            f"({next(iter(failing.values()))})"
-        )
-    if gil.enabled():
-        cannot.append(
-            "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
-            "Python (./twins audit ft MODULE:OBJECT)"
-        )
-
-
-def say_that_it_ended_there(report: Report, loads: Loads) -> None:
-    """The same for a dataset that only the thread that made it can use."""
-    report.tried.append(
-        f"{len(loads.keys)} {plural(loads.unit)} by another thread than the one that made the dataset, and by that one"
-    )
-    report.cannot.append(
-        "what else is unsafe: worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
-    )
-
-
 def plural(unit: str) -> str:
-    """ "index" or "worker", of several."""
+    """Return the plural of "index" or "worker"."""
     return {"index": "indices"}.get(unit, unit + "s")
 
 
-def _keys(loads: Loads, keys: Any) -> str:
+def shown(loads: Loads, keys: Any) -> str:
     ordered = sorted(keys, key=lambda key: (not isinstance(key, int), key if isinstance(key, int) else repr(key)))
-    shown = ", ".join(map(repr, ordered[:8])) + (", ..." if len(ordered) > 8 else "")
-    return f"{loads.unit if len(ordered) == 1 else plural(loads.unit)} {shown}"
+    listed = ", ".join(map(repr, ordered[:8])) + (", ..." if len(ordered) > 8 else "")
+    return f"{loads.unit if len(ordered) == 1 else plural(loads.unit)} {listed}"
 
 
 def _one_each(odds: list[Odd]) -> list[Odd]:

@@ -1,4 +1,4 @@
-"""The state of the GIL, and who turns it on."""
+"""The state of the GIL, and the modules that turn it on."""
 
 import contextlib
 import os
@@ -9,6 +9,8 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from ftsafety.audit.report import PROBLEM, Finding
 
 _MESSAGE = re.compile(r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)'")
 _PROBE = """
@@ -44,14 +46,14 @@ def enabled() -> bool:
 
 
 def forced() -> bool:
-    """Whether the user turned the GIL on, by PYTHON_GIL=1 or -X gil=1."""
+    """True if the user turned the GIL on, by PYTHON_GIL=1 or -X gil=1."""
     return sys._xoptions.get("gil") == "1" or (
         os.environ.get("PYTHON_GIL") == "1" and "gil" not in sys._xoptions and not sys.flags.ignore_environment
     )
 
 
 def describe() -> str:
-    """The interpreter, in words."""
+    """Return the interpreter's version and the state of its GIL, in words."""
     version = ".".join(map(str, sys.version_info[:3]))
     if not free_threaded_build():
         return f"CPython {version} with the GIL"
@@ -61,7 +63,7 @@ def describe() -> str:
 
 @contextlib.contextmanager
 def noticing() -> Iterator[list[Enabled]]:
-    """Collects the interpreter's warnings that a module has turned the GIL on."""
+    """Context manager: a list of the interpreter's warnings that a module has turned the GIL on."""
     found: list[Enabled] = []
     show = warnings.showwarning
 
@@ -79,7 +81,7 @@ def noticing() -> Iterator[list[Enabled]]:
 
 
 def turns_on(names: list[str], seconds: float = 60) -> str | None:
-    """The first of the modules *names* with whose import, in a fresh interpreter, the GIL comes on."""
+    """Return the first of the modules *names* whose import turns the GIL on, in a fresh interpreter."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     with contextlib.suppress(subprocess.TimeoutExpired):
         answer = subprocess.run(
@@ -98,10 +100,39 @@ def turns_on(names: list[str], seconds: float = 60) -> str | None:
 
 
 def third_party_extensions() -> list[str]:
-    """Top-level packages that are loaded and have extension modules."""
+    """Return the loaded top-level packages of third parties that have extension modules."""
     found = set()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
         if file.endswith((".so", ".pyd")) and "-packages" in file:
             found.add(name.partition(".")[0])
     return sorted(found)
+
+
+def findings(turned_on: list[Enabled]) -> list[Finding]:
+    """Return findings of modules that turn the GIL on, each tried again in a fresh interpreter."""
+    if not free_threaded_build() or not enabled() or forced():
+        return []
+    found = []
+    for module, where in turned_on:
+        if turns_on([module]):
+            found.append(_finding(module, where))
+    if not found:
+        culprit = turns_on(third_party_extensions())
+        if culprit:
+            found.append(_finding(culprit, f"import {culprit}"))
+    return found
+
+
+def _finding(module: str, where: str) -> Finding:
+    return Finding(
+        "gil-enabled",
+        PROBLEM,
+        f"importing {module} turns the GIL back on",
+        where,
+        "The extension module does not declare that it can run without the GIL, so the whole process has it from "
+        "then on: this hides some races, and makes threads slow.",
+        "use a release of it that supports free threading (py-free-threading.github.io/tracking), leave it out, or "
+        "set PYTHON_GIL=0 at your own risk and audit again",
+        "also in a fresh interpreter that imported nothing else",
+    )

@@ -1,10 +1,10 @@
-"""What libraries say themselves of their use by several threads. Small, and each line with its source."""
+"""Statements of libraries about their use by several threads, each with its source."""
 
 from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """A library's limit."""
+    """A limit that a library states."""
 
     says: str
     remedy: str
@@ -71,7 +71,7 @@ LIMITS: dict[str, Limit] = {
 }
 
 ONLY_SHARED = frozenset({"PIL"})
-"""Of no concern unless the dataset refers to an object of theirs, which threads then share."""
+"""Libraries of no concern unless the dataset refers to an object of theirs, which threads then share."""
 
 IO_SOURCE = "https://docs.python.org/3/library/io.html#multi-threading"
 """Binary buffered files have a lock, so that single calls are whole; seek() and read() are two calls. Text files

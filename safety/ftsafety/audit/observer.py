@@ -1,4 +1,4 @@
-"""What the dataset's own lines do: where they write, which files they move, which libraries they call.
+"""Observation of the dataset's own lines: where they write, which files they move, which libraries they call.
 
 Two threads load the same samples in turns, never at once. So what is seen does not depend on luck: an
 object that both write is shared, and a lock that is held is held by the thread whose turn it is.
@@ -8,22 +8,21 @@ import collections
 import contextlib
 import dis
 import functools
-import os
 import sys
 import threading
 import types
 import weakref
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from ftloader.diagnosis.call_site import is_user_code
-from ftsafety.audit import file_positions, strict_random
-from ftsafety.audit.libraries import LIMITS
+from ftsafety.audit import file_positions
+from ftsafety.audit.draws import Draw, recording, watching
+from ftsafety.audit.monitoring import events_in, monitoring
 from ftsafety.audit.reachable import LOCK_LIKE, Node, is_held
 from ftsafety.audit.report import Line
 from ftsafety.audit.samples import Loads, attempt, thread
@@ -40,7 +39,6 @@ _MUTATORS: dict[type, frozenset[str]] = {
     np.ndarray: frozenset({"fill", "sort", "resize", "put", "partition", "itemset", "setfield"}),
 }
 _EVENTS = sys.monitoring.events
-_IDS = (5, 4, 3, 2, 1, 0)
 
 
 class Write(NamedTuple):
@@ -51,7 +49,7 @@ class Write(NamedTuple):
     kind: str
     """"augmented", "checked", "item", "attribute", "call" or "global"."""
     per_thread: bool
-    """Whether it writes what only one thread reads: a threading.local, or under the thread's number."""
+    """True if only one thread reads what is written: a threading.local, or a key that is the thread's number."""
 
 
 class Move(NamedTuple):
@@ -60,20 +58,12 @@ class Move(NamedTuple):
     line: Line
     file: str
     direct: bool
-    """Whether the line calls the file itself, not a library that may have a lock of its own."""
-
-
-class Draw(NamedTuple):
-    """A place that draws from a global random generator."""
-
-    line: Line
-    name: str
-    generator: str
+    """True if the line calls the file itself, not a library that may have a lock of its own."""
 
 
 @dataclass
 class Observed:
-    """What one observation saw."""
+    """The result of one observation."""
 
     writes: set[Write] = field(default_factory=set)
     moves: set[Move] = field(default_factory=set)
@@ -83,95 +73,22 @@ class Observed:
     locks: set[Line] = field(default_factory=set)
     """Places that write under a lock."""
     has_locks: bool = False
-    """Whether the dataset refers to a lock of its own."""
+    """True if the dataset refers to a lock of its own."""
     instructions: int = 0
-    """Instructions that were looked at: 0 where the interpreter reported none."""
-
-
-class _Draws(strict_random.Watch):
-    """Collects draws instead of warning of them. Asked by one thread at a time."""
-
-    def __init__(self, found: set[Draw]) -> None:
-        super().__init__()
-        self._found = found
-
-    def report(self, draw: strict_random.Draw) -> None:
-        line = Line(draw.site.filename, draw.site.lineno)
-        self._found.add(Draw(line, draw.name, draw.generator.description))
-
-
-@contextlib.contextmanager
-def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
-    """One of ``sys.monitoring``'s tool ids with *callbacks*, for the block.
-
-    Raises:
-        RuntimeError: all are in use.
-    """
-    for tool in _IDS:
-        try:
-            sys.monitoring.use_tool_id(tool, "ftsafety.audit")
-        except ValueError:
-            continue  # in use
-        break
-    else:
-        raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
-    try:
-        for event, callback in callbacks.items():
-            sys.monitoring.register_callback(tool, event, callback)
-        yield tool
-    finally:
-        sys.monitoring.set_events(tool, 0)
-        for event in callbacks:
-            sys.monitoring.register_callback(tool, event, None)
-        sys.monitoring.free_tool_id(tool)
-
-
-@contextlib.contextmanager
-def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[None]:
-    """*events* of *tool* in *codes*, for the block, at both ends of which no thread runs them."""
-    for code in codes:
-        sys.monitoring.set_local_events(tool, code, events)
-    try:
-        yield
-    finally:
-        for code in codes:
-            sys.monitoring.set_local_events(tool, code, 0)
-
-
-@contextlib.contextmanager
-def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
-    """The functions that run within the block and are the user's or of *files*.
-
-    Those of libraries whose limits are known are left out: what they do inside, under locks of their own (h5py's), is
-    no line of the dataset's.
-    """
-    codes: set[types.CodeType] = set()
-
-    def started(code: types.CodeType, offset: int) -> Any:
-        if is_user_code(code.co_filename) or code.co_filename in files:
-            codes.add(code)
-        return sys.monitoring.DISABLE
-
-    with monitoring({_EVENTS.PY_START: started}) as tool:
-        sys.monitoring.restart_events()
-        sys.monitoring.set_events(tool, _EVENTS.PY_START)
-        yield codes
-    packages = [path for name in LIMITS for path in getattr(sys.modules.get(name), "__path__", ())]
-    described = tuple(os.path.join(path, "") for path in packages)
-    codes -= {code for code in codes if code.co_filename.startswith(described)}
+    """Number of instructions that the interpreter reported."""
 
 
 class _Turn:
-    """What one thread has touched; its own, and read after its end."""
+    """The objects that one thread has touched. The thread owns the record; it is read after the thread's end."""
 
     def __init__(self) -> None:
-        self.touched: dict[int, Any] = {}  # holds the objects, so that ids stay unique
+        self.touched: dict[int, Any] = {}  # keeps the objects alive, so that ids stay unique
         self.records: list[tuple[int, Write, bool]] = []
         self.moves: dict[file_positions.OpenFile, list[tuple[Line, bool, bool]]] = {}
 
 
 class Observer:
-    """Observes ``loads`` in turns; one instance per observation, driven by one thread."""
+    """Observer of ``loads`` in turns; one instance per observation, driven by one thread."""
 
     def __init__(self, loads: Loads, codes: set[types.CodeType], nodes: list[Node]) -> None:
         self._loads, self._codes = loads, codes
@@ -185,7 +102,7 @@ class Observer:
         self.seen = Observed(has_locks=bool(self._locks))
 
     def observe(self, keys: list) -> Observed:
-        """Loads *keys* in each of two threads, one after the other, both alive until the end."""
+        """Load *keys* in each of two threads, one after the other, both alive until the end; return what they did."""
         callbacks: dict[int, Callable] = {_EVENTS.INSTRUCTION: self._on_instruction, _EVENTS.CALL: self._on_call}
         with monitoring(callbacks) as tool:
             sys.monitoring.restart_events()
@@ -195,11 +112,12 @@ class Observer:
         return self.seen
 
     def observe_draws(self, keys: list) -> None:
-        """The same for draws from global generators.
+        """Load *keys* in the same way, and add draws from global generators.
 
-        Apart, since where two tools want events of the same code CPython 3.13 may lose those of one.
+        Apart from `observe`: if two tools want events of the same code, CPython 3.13 may lose those of one.
         """
-        self._take_turns(keys, lambda: _Draws(self.seen.draws).watching(), self._loads.load)
+        with watching():
+            self._take_turns(keys, lambda: recording(self.seen.draws), self._loads.load)
 
     def _take_turns(self, keys: list, around: Callable, load: Callable[[Any, int], Any]) -> None:
         finished = [threading.Event() for _ in range(TURNS)]
@@ -212,7 +130,7 @@ class Observer:
                         attempt(functools.partial(load, key, number))
             finally:
                 finished[number].set()
-                leave.wait()  # so that what belongs to this thread stays apart from the next one's
+                leave.wait()  # so that the next thread cannot reuse this one's ids
 
         threads = [thread(f"audit-turn-{n}", run, n) for n in range(TURNS)]
         try:
@@ -309,20 +227,20 @@ class Observer:
         turn.records.append((id(receiver), Write(line, target, kind, per_thread), guarded))
 
     def _look_at_files(self, line: Line, guarded: bool, direct: bool = False) -> None:
-        """Whatever has moved since the last call did so because of that call."""
+        """Attribute the positions that moved since the last call to that call."""
         if self._last is None:
             return
         where, under_lock, before, by_line = self._last
         after = file_positions.positions(self._files)
         turn = self._turns.get(threading.get_ident())
         if turn is not None:
-            # A file that was opened for this sample is the thread's own, though its descriptor may return.
+            # A file opened for this sample belongs to the thread, though another file may get its descriptor later.
             for file in self._open_before.intersection(file_positions.moved(before, after)):
                 turn.moves.setdefault(file, []).append((where, under_lock, by_line))
         self._last = (line, guarded, after, direct)
 
     def _guarded(self, frame: types.FrameType | None) -> bool:
-        """Whether this thread holds a lock: one that the dataset refers to, or the code that runs."""
+        """True if this thread holds a lock to which the dataset or the running code refers."""
         if any(is_held(lock) for lock in self._locks):
             return True
         while frame is not None and frame.f_code in self._codes:
@@ -354,7 +272,7 @@ class Observer:
 
 
 def _method(function: Any, argument: Any) -> tuple[Any, str]:
-    """(the object whose method is called, its name); None and "" for other functions."""
+    """Return (the object whose method is called, its name); (None, "") for other functions."""
     while type(function) is functools.partial:
         function = function.func
     if isinstance(function, (types.BuiltinMethodType, types.MethodType)):
@@ -380,7 +298,7 @@ def _module_of(function: Any, receiver: Any) -> str:
 
 
 def line_naming(codes: set[types.CodeType], attribute: str) -> Line | None:
-    """The first line of *codes* that reads the attribute of this name, the constructor's apart."""
+    """Return the first line of *codes* that reads the attribute of this name, outside the constructor."""
     for code in sorted(codes, key=lambda code: (code.co_name == "__init__", code.co_filename, code.co_firstlineno)):
         for instruction in dis.get_instructions(code):
             if instruction.opname.startswith("LOAD_ATTR") and instruction.argval == attribute:
@@ -395,7 +313,7 @@ def _is_this_thread(key: Any, text: str) -> bool:
 
 
 def definition(dataset: Any) -> Line:
-    """The method of *dataset* that gives samples, or its class: what is named where no line is known."""
+    """Return the line of the method of *dataset* that gives samples, or of its class, for findings without a line."""
     iterable = isinstance(dataset, torch.utils.data.IterableDataset)
     torchs = sys.modules["torch.utils.data.dataset"].__file__
     for name in ("__iter__",) if iterable else ("__getitems__", "__getitem__"):

@@ -1,4 +1,4 @@
-"""What a dataset refers to: its attributes, their containers, the objects in them; and putting it back."""
+"""The objects that a dataset refers to, through attributes and containers, and how they are restored."""
 
 import collections
 import functools
@@ -20,13 +20,13 @@ from ftloader.diagnosis.call_site import is_user_code
 from ftsafety.audit.libraries import LIMITS
 
 _LIMIT = 20_000
-"""Objects looked at; a dataset of a million file names has many of one kind."""
+"""Number of objects visited; a dataset of a million file names has many of one kind."""
 _ELEMENTS = 200
-"""Elements looked at per container."""
+"""Number of elements visited in each container."""
 _COPIED = 1_000_000
-"""Elements of the largest container that is put back."""
+"""Number of elements of the largest container that is restored."""
 _HASHED = 64 << 20
-"""Bytes of arrays whose values are compared, all together."""
+"""Bytes of all arrays together whose values are compared."""
 
 _LEAVES = (
     str,
@@ -57,14 +57,14 @@ class Node:
     """An object that threads share through the dataset."""
 
     path: str
-    """How it is reached, from the dataset: "dataset.cache"."""
+    """How the object is reached from the dataset: "dataset.cache"."""
     value: Any
     restorable: bool
-    """Whether it is a state of the user's own, which may be put back."""
+    """True if the object is state of the user's code, which may be restored."""
 
 
 def walk(dataset: Any) -> list[Node]:
-    """The dataset and what it refers to, breadth first; objects of C types are not entered."""
+    """Return the dataset and the objects that it refers to, breadth first; objects of C types are not entered."""
     queue = collections.deque([Node("dataset", dataset, True)])
     seen = {id(dataset)}
     nodes: list[Node] = []
@@ -79,7 +79,7 @@ def walk(dataset: Any) -> list[Node]:
 
 
 def _children(node: Node) -> Iterator[tuple[str, Any, bool]]:
-    """(name, value, whether it is the user's own) of what *node* refers to."""
+    """Yield (name, value, True if it is the user's) of each object that *node* refers to."""
     value = node.value
     if isinstance(value, _LEAVES) or isinstance(value, threading.local):
         return
@@ -108,13 +108,13 @@ def _children(node: Node) -> Iterator[tuple[str, Any, bool]]:
             yield f".{name}", child, True
         for cls in type(value).__mro__:
             if is_user_code(_file_of(cls)):
-                for name, child in list(vars(cls).items()):  # state of the class: shared all the more
+                for name, child in list(vars(cls).items()):  # state of the class, which instances share as well
                     if isinstance(child, (*_CONTAINERS, *LOCK_LIKE)):
                         yield f".{name}", child, True
 
 
 def _attributes(value: Any) -> dict | None:
-    """The attributes of an object of a class written in Python; slots included."""
+    """Return the attributes, slots included, of an object of a class written in Python."""
     attributes = {}
     try:
         attributes.update(object.__getattribute__(value, "__dict__"))
@@ -135,7 +135,7 @@ def _attributes(value: Any) -> dict | None:
 def _some(values: Any) -> list:
     try:
         return [value for _, value in zip(range(_ELEMENTS), values, strict=False)]
-    except RuntimeError:  # changed meanwhile: by a thread of the dataset's own
+    except RuntimeError:  # changed by a thread of the dataset at the same time
         return []
 
 
@@ -148,7 +148,7 @@ def _file_of(cls: type) -> str:
 
 
 def watched_files(nodes: list[Node]) -> set[str]:
-    """The files of the classes and functions behind the dataset, installed ones too: its own code."""
+    """Return the files of the classes and functions that make up the dataset, installed ones too."""
     skipped = tuple(
         os.path.join(path, "")
         for path in (os.path.dirname(np.__file__), os.path.dirname(torch.__file__), os.path.dirname(threading.__file__))
@@ -164,7 +164,7 @@ def watched_files(nodes: list[Node]) -> set[str]:
 
 
 class Snapshot:
-    """The attributes and containers of a dataset at one moment, and what the values of its arrays were.
+    """Attributes and containers of a dataset at one moment, and hashes of its arrays.
 
     Arrays are compared only, not put back. ``restore`` is for a moment in which no thread uses the dataset; so it
     needs no lock.
@@ -189,7 +189,7 @@ class Snapshot:
                 self._saved.append((node, dict(vars(node.value))))
 
     def restore(self) -> None:
-        """Puts back what has changed since."""
+        """Restore everything that has changed since."""
         for node, saved in self._saved:
             current = node.value if isinstance(node.value, _CONTAINERS) else vars(node.value)
             if _same(current, saved):
@@ -201,7 +201,7 @@ class Snapshot:
                 current.update(saved)
 
     def changes(self) -> list[tuple[str, str]]:
-        """(path, what has changed there) since."""
+        """Return (path, change) of everything that has changed since."""
         found = []
         for node, saved in self._saved:
             if isinstance(node.value, _CONTAINERS):
@@ -216,7 +216,7 @@ class Snapshot:
         return found
 
     def overwritten(self) -> list[str]:
-        """The paths of arrays that hold other values since."""
+        """Return the paths of arrays whose values have changed since."""
         return [node.path for node, digest in self._arrays if _digest(node.value) != digest]
 
 
@@ -225,7 +225,7 @@ def _bytes(array: np.ndarray | torch.Tensor) -> int:
 
 
 def _digest(array: np.ndarray | torch.Tensor) -> bytes | None:
-    """A hash of an array's or tensor's values; None for what is read-only, or whose bytes cannot be had."""
+    """Return a hash of an array's or tensor's values; None if it is read-only or its bytes cannot be read."""
     if isinstance(array, torch.Tensor):
         if array.device.type != "cpu" or array.layout != torch.strided or not array.numel():
             return None
@@ -242,8 +242,8 @@ _MISSING = object()
 
 
 def _is_users(value: Any) -> bool:
-    """Whether *value*'s attributes may be put back: a dataset, or an object of a class of the user's."""
-    # What a threading.local holds is of the thread that looks: put back, it would be given to another.
+    """True if *value*'s attributes may be restored: a dataset, or an object of a user's class."""
+    # A threading.local shows this thread's values; restoring would give them to another thread.
     if type(value).__module__.partition(".")[0] in LIMITS or isinstance(value, threading.local):
         return False
     return isinstance(value, torch.utils.data.Dataset) or any(
@@ -270,7 +270,7 @@ def _describe(value: Any) -> str:
 
 
 def is_held(lock: Any) -> bool:
-    """Whether anybody holds *lock*."""
+    """True if any thread holds *lock*."""
     if isinstance(lock, threading.Semaphore):
         return lock._value == 0
     if isinstance(lock, threading.Condition):

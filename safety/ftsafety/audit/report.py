@@ -1,4 +1,4 @@
-"""What an audit found, in plain words and as JSON."""
+"""Findings of an audit, in plain words and as JSON."""
 
 import dataclasses
 import linecache
@@ -24,7 +24,7 @@ FORM = {
     **dict.fromkeys(("unconfirmed", "tried", "cannot"), [str]),
     "seconds": float,
 }
-"""Of what `Report.to_dict` gives (ftrun.protocol.conforms)."""
+"""The form of `Report.to_dict` (ftrun.protocol.conforms)."""
 
 
 class Line(NamedTuple):
@@ -39,10 +39,10 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was seen, and seen again."""
+    """One fault that was seen, and seen again."""
 
     kind: str
-    """What it is, for programs: "results-differ", "unguarded-write", ..."""
+    """The kind of fault, for programs: "results-differ", "unguarded-write", ..."""
     level: str
     """PROBLEM, RISK or NOTE."""
     title: str
@@ -56,13 +56,13 @@ class Finding:
 
 @dataclass
 class Report:
-    """The outcome of an audit; ``print(report)`` says all of it."""
+    """The outcome of an audit; ``print(report)`` shows all of it."""
 
     dataset: str
     environment: str
     findings: list[Finding] = field(default_factory=list)
     unconfirmed: list[str] = field(default_factory=list)
-    """Seen once, and not again in the second look: no findings."""
+    """Failures seen once, and not again in the second look: no findings."""
     tried: list[str] = field(default_factory=list)
     cannot: list[str] = field(default_factory=list)
     """What the audit cannot prove, or could not try here."""
@@ -70,11 +70,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to fix: notes at most."""
+        """True if there is nothing to fix: notes at most."""
         return all(finding.level == NOTE for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return the report as plain JSON values."""
         return {"version": VERSION, "ok": self.ok, "verdict": self.verdict, **dataclasses.asdict(self)}
 
     @classmethod
@@ -113,7 +113,7 @@ def _count(counts: dict[str, int], *levels: str) -> str:
 
 
 def _field(name: str, text: str) -> str:
-    first, *rest = text.split("\n")  # later lines are stacks, laid out already
+    first, *rest = text.split("\n")  # later lines are stacks, which have their layout
     wrapped = textwrap.fill(
         first,
         100,

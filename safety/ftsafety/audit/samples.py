@@ -1,4 +1,4 @@
-"""Which samples an audit loads, and how: as this package's worker threads load them."""
+"""The samples that an audit loads, in the way of ftloader's worker threads."""
 
 import contextlib
 import os
@@ -20,10 +20,10 @@ from ftloader.workers.info import WorkerInfo, acting_as
 from ftsafety.audit.comparison import Frozen, Raised, freeze
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
-"""Of the files of the audit itself, which stacks leave out."""
+"""The folder of the audit's own files, which stacks leave out."""
 treat_as_engine(HERE)
 BASE_SEED = 2**40 + 1
-"""Of ``sample_rng()``: any number that stays the same."""
+"""The base seed of ``sample_rng()``: any number that stays the same."""
 
 
 class _Epoch:
@@ -32,7 +32,7 @@ class _Epoch:
 
 
 class Loads(Protocol):
-    """What the audit calls: ``load(key, thread)`` for each of ``keys``."""
+    """Samples to load: the audit calls ``load(key, thread)`` for each of ``keys``."""
 
     dataset: Any
     keys: list
@@ -57,7 +57,7 @@ class IndexedLoads:
 
 
 class IterableLoads:
-    """The beginning of each worker's share of an iterable-style dataset; the keys are worker ids.
+    """The start of each worker's share of an iterable-style dataset; the keys are worker ids.
 
     Each worker iterates its own copy, as in the loader.
     """
@@ -84,7 +84,7 @@ class IterableLoads:
 
 
 def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: int, seed: int) -> Loads:
-    """What to load of *dataset*: *indices*, or *samples* of its indices, its first and last among them.
+    """Return the loads of *dataset*: *indices*, or *samples* of its indices, its first and last among them.
 
     Raises:
         TypeError: *dataset* is no dataset, or has no length and no *indices* are given.
@@ -114,12 +114,12 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
 
 
 def outcome(loads: Loads, key: Any, thread: int) -> Frozen:
-    """The sample *key*, or the exception that it raises, copied at once."""
+    """Return a copy of the sample *key*, made at once, or of the exception that loading raises."""
     return attempt(lambda: loads.load(key, thread))[0]
 
 
 def attempt(load: Any) -> tuple[Frozen, Any]:
-    """(the copied outcome of ``load()``, the sample itself)."""
+    """Return (a copy of the outcome of ``load()``, the sample itself)."""
     try:
         sample = load()
         return freeze(sample), sample
@@ -128,7 +128,7 @@ def attempt(load: Any) -> tuple[Frozen, Any]:
 
 
 def raised(error: BaseException) -> Raised:
-    """*error* as an outcome: its type is what is compared."""
+    """Return *error* as an outcome; outcomes of this kind are compared by type."""
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if is_user_code(frame.filename)]
     frame = (users or frames)[-1] if frames else None
@@ -140,9 +140,9 @@ def raised(error: BaseException) -> Raised:
 
 
 def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
-    """A thread that begins as the loader's workers do: with this one's modes and context variables.
+    """Return a thread that starts as the loader's workers do: with this one's modes and context variables.
 
-    A daemon: the user's code may hang for ever, and then nobody can end its thread.
+    It is a daemon: the user's code may hang forever, and a thread cannot be ended.
     """
     modes, context = ConsumerModes(), own_context()
 

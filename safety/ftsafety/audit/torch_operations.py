@@ -1,4 +1,4 @@
-"""Which calls of torch's functions draw from a default generator.
+"""Calls of torch's functions that draw from a default generator.
 
 A call draws if a default generator's state is another one after it. Only calls that may draw are compared so, since
 another thread may draw meanwhile: what torch itself marks (random operations carry the tag ``nondeterministic_seeded``,
@@ -19,11 +19,11 @@ _TAG: Final = torch.Tag.nondeterministic_seeded
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
-    """``function(*args, **kwargs)``, and whether it drew from the default generator of a device.
+    """Return ``function(*args, **kwargs)``, and True if it drew from the default generator of a device.
 
     *function* is what a ``TorchFunctionMode`` is given: a function of torch, a method of ``torch.Tensor``, or an
     operation (``torch.ops.aten.rand``). Where it has only the choice between drawing and not (dropout in and
-    outside training), and another thread draws meanwhile, it is taken to have drawn.
+    outside training), and another thread draws at the same time, it is treated as having drawn.
     """
     if not may_draw(function, args, kwargs):
         return function(*args, **kwargs), False
@@ -33,7 +33,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple
 
 
 def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
-    """Whether the call may draw from a default generator: False if it is given another one."""
+    """True if the call may draw from a default generator; False if it is given another one."""
     if not isinstance(function, Hashable) or not _is_random(function):
         return False
     given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Generator)]
@@ -41,7 +41,7 @@ def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] 
 
 
 def function_name(function: Any) -> str:
-    """The name that users know: ``torch.rand``, ``torch.Tensor.uniform_``."""
+    """Return the name that users know: ``torch.rand``, ``torch.Tensor.uniform_``."""
     if type(function).__module__ == "torch._ops":
         return f"torch.ops.{function}"
     if type(function) is types.FunctionType:
@@ -61,7 +61,7 @@ def _states() -> list[bytes]:
 
 @functools.cache  # as large as torch has functions
 def _is_random(function: Any) -> bool:
-    """Whether *function*, of torch, draws in some of its calls."""
+    """True if *function*, of torch, draws in some of its calls."""
     if type(function) is types.FunctionType:
         return (function.__module__ or "").partition(".")[0] == "torch" and _names_random(function)
     if type(function).__module__ == "torch._ops":  # asked itself, since its library may come after the names below
@@ -73,7 +73,7 @@ def _is_random(function: Any) -> bool:
 
 @functools.cache
 def _random_operations() -> frozenset[str]:
-    """The names of torch's random operations."""
+    """Return the names of torch's random operations."""
     names = set()
     for schema in all_schemas():
         namespace, _, name = schema.name.partition("::")

@@ -1,4 +1,4 @@
-"""Which instructions of a function write into an object, and into which one.
+"""The instructions of a function that write into an object, and the object.
 
 The interpreter says where it is (``sys.monitoring``); the syntax tree of that place says what is
 written: ``self.count += 1`` is a read and a write of the attribute ``count`` of what ``self`` is.
@@ -18,24 +18,24 @@ UNKNOWN = object()
 
 @dataclass(frozen=True)
 class Store:
-    """One place that writes."""
+    """A place that writes into an object."""
 
     target: str
-    """As in the source: "self.count"."""
+    """The target as in the source: "self.count"."""
     attribute: str | None
     """The attribute's name; None for an item."""
     augmented: bool
-    """``+=`` and its like: reads, computes, writes."""
+    """True for ``+=`` and the other operators that read, compute and write."""
     checked: bool
-    """Whether a test around it or just before it looks at the same target."""
+    """True if a test around the write, or just before it, reads the same target."""
     owner: types.CodeType | None
-    """The expression whose value is written into; None if its evaluation could do something."""
+    """The expression whose value is written into; None if evaluating it may have side effects."""
     key: types.CodeType | None
     key_text: str
     is_global: bool = False
 
     def receiver(self, frame: types.FrameType) -> Any:
-        """The object written into, in *frame*; UNKNOWN if it cannot be told."""
+        """Return the object written into, in *frame*; UNKNOWN if that cannot be found out."""
         return _evaluate(self.owner, frame)
 
     def key_value(self, frame: types.FrameType) -> Any:
@@ -47,13 +47,13 @@ def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
         return UNKNOWN
     try:
         return eval(code, frame.f_globals, dict(frame.f_locals))
-    except Exception:  # a property of the user's, a name that is gone: not known then
+    except Exception:  # a user's property that raises, or a name that is gone
         return UNKNOWN
 
 
 def stores_in(code: types.CodeType) -> dict[int, Store]:
-    """By instruction offset, where *code* writes into objects. Empty where there is no source."""
-    # Where a target ends, which an instruction and its node in the tree agree about, in UTF-8 bytes.
+    """Return where *code* writes into objects, by instruction offset. Empty if there is no source."""
+    # An instruction and its node in the tree have the end of the target in common, in UTF-8 bytes.
     ends = {(node.end_lineno, node.end_col_offset): store for node, store in _targets(code.co_filename)}
     found = {}
     for instruction in dis.get_instructions(code):
@@ -87,7 +87,7 @@ def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
 
 
 class _Visitor(ast.NodeVisitor):
-    """Collects targets, knowing the tests around them."""
+    """Visitor that collects targets, with the tests around them."""
 
     def __init__(self) -> None:
         self.found: list[tuple[ast.expr, Store]] = []
@@ -152,7 +152,7 @@ class _Visitor(ast.NodeVisitor):
         self._assignment = outer
 
     def _reads_itself(self, node: ast.Attribute | ast.Subscript) -> bool:
-        """``self.n = self.n + 1``."""
+        """True for ``self.n = self.n + 1``."""
         assigned = self._assignment
         if assigned is None or node not in assigned.targets:
             return False
@@ -166,7 +166,7 @@ class _Visitor(ast.NodeVisitor):
 
 
 def _pure(node: ast.expr) -> types.CodeType | None:
-    """*node*, compiled, if evaluating it once more does nothing but look things up."""
+    """Return *node*, compiled, if evaluating it again has no side effects."""
     allowed = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load, ast.Tuple, ast.UnaryOp, ast.USub)
     if all(isinstance(part, allowed) for part in ast.walk(node)):
         return compile(ast.Expression(node), "<audit>", "eval")

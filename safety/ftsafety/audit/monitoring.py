@@ -1,0 +1,75 @@
+"""``sys.monitoring`` (PEP 669) as the audit uses it: a tool id, events in some functions, and which functions run."""
+
+import contextlib
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ftloader.diagnosis.call_site import is_user_code
+from ftsafety.audit.libraries import LIMITS
+
+_EVENTS = sys.monitoring.events
+_IDS = (5, 4, 3, 2, 1, 0)
+
+
+@contextlib.contextmanager
+def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
+    """Context manager: one of ``sys.monitoring``'s tool ids, with *callbacks*.
+
+    Raises:
+        RuntimeError: all are in use.
+    """
+    for tool in _IDS:
+        try:
+            sys.monitoring.use_tool_id(tool, "ftsafety.audit")
+        except ValueError:
+            continue  # in use
+        break
+    else:
+        raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
+    try:
+        for event, callback in callbacks.items():
+            sys.monitoring.register_callback(tool, event, callback)
+        yield tool
+    finally:
+        sys.monitoring.set_events(tool, 0)
+        for event in callbacks:
+            sys.monitoring.register_callback(tool, event, None)
+        sys.monitoring.free_tool_id(tool)
+
+
+@contextlib.contextmanager
+def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[None]:
+    """Context manager: *events* of *tool* in *codes*. At both ends of the block no thread may run them."""
+    for code in codes:
+        sys.monitoring.set_local_events(tool, code, events)
+    try:
+        yield
+    finally:
+        for code in codes:
+            sys.monitoring.set_local_events(tool, code, 0)
+
+
+@contextlib.contextmanager
+def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
+    """Context manager: the set of functions that run in the block and are the user's or of *files*.
+
+    Those of libraries whose limits are known are left out: what they do inside, under locks of their own (h5py's), is
+    no line of the dataset's.
+    """
+    codes: set[types.CodeType] = set()
+
+    def started(code: types.CodeType, offset: int) -> Any:
+        if is_user_code(code.co_filename) or code.co_filename in files:
+            codes.add(code)
+        return sys.monitoring.DISABLE
+
+    with monitoring({_EVENTS.PY_START: started}) as tool:
+        sys.monitoring.restart_events()
+        sys.monitoring.set_events(tool, _EVENTS.PY_START)
+        yield codes
+    packages = [path for name in LIMITS for path in getattr(sys.modules.get(name), "__path__", ())]
+    described = tuple(os.path.join(path, "") for path in packages)
+    codes -= {code for code in codes if code.co_filename.startswith(described)}
