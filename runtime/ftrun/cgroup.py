@@ -1,4 +1,4 @@
-"""The CPUs and the memory that the kernel's control groups allow this process.
+"""CPUs and memory that the kernel's control groups allow this process.
 
 In a container, ``/proc`` shows every CPU and all the memory of the host; the
 container's limits are in its control group. Both versions are read, v2
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def read(path: Path) -> str | None:
-    """A small file's text without white space around it; None if it cannot be read."""
+    """Return a small file's text without white space around it; None if it cannot be read."""
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -58,7 +58,7 @@ def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def cpu_quota(proc: Path = Path("/proc")) -> float | None:
-    """CPUs that the tightest quota allows (1.5 is one and a half), None if unlimited."""
+    """Return the CPUs that the tightest quota allows (1.5 is one and a half), None if unlimited."""
     quotas = []
     for group, is_v2 in _groups("cpu", proc):
         if is_v2:
@@ -72,7 +72,7 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
-    """Seconds for which a CPU quota has stopped this process's group, or that ancestor which was stopped longest.
+    """Return the seconds for which a CPU quota has stopped this process's group, or the ancestor stopped longest.
 
     None if no group counts them.
     """
@@ -87,7 +87,7 @@ def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
 
 
 def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
-    """(limit, still free) in bytes under the tightest memory limit, (None, None) if unlimited.
+    """Return (limit, still free) in bytes under the tightest memory limit, (None, None) if unlimited.
 
     The page cache that the kernel would drop first (``inactive_file``) counts as free.
     """
@@ -110,7 +110,7 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
 
 
 def usable_cpus() -> int:
-    """CPUs this process can keep busy: affinity mask and quota, rounded down, at least 1."""
+    """Return the CPUs this process can keep busy: affinity mask and quota, rounded down, at least 1."""
     allowed = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return allowed if quota is None else max(1, min(allowed, math.floor(quota + 1e-6)))

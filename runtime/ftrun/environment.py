@@ -1,4 +1,4 @@
-"""What a measurement ran on: interpreter, packages, processor, memory, revision.
+"""The environment of a measurement: interpreter, packages, processor, memory, revision.
 
 Nothing is guessed: what cannot be read is None, or a text that says why.
 ``python -m ftrun.environment`` prints all of it as one JSON object; a
@@ -28,7 +28,7 @@ MIB = 1024 * 1024
 
 
 def interpreter() -> dict:
-    """This interpreter: version, build and whether its GIL is on right now."""
+    """Describe this interpreter: version, build and the present state of its GIL."""
     config_args = sysconfig.get_config_var("CONFIG_ARGS") or ""
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     pgo = "--enable-optimizations" in config_args
@@ -52,7 +52,7 @@ def interpreter() -> dict:
 
 
 def packages() -> dict[str, str]:
-    """Every installed distribution's version, by normalised name."""
+    """Return every installed distribution's version, by normalised name."""
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"]
@@ -63,7 +63,7 @@ def packages() -> dict[str, str]:
 
 
 def cpu() -> dict:
-    """The processor and the share of it that this process may use."""
+    """Describe the processor and the share of it that this process may use."""
     text = ""
     try:
         text = Path("/proc/cpuinfo").read_text()
@@ -81,7 +81,7 @@ def cpu() -> dict:
 
 
 def memory() -> dict:
-    """Memory in bytes: the machine's, the container's limit, and what is free now."""
+    """Return memory in bytes: the machine's, the container's limit, and the memory that is free now."""
     import psutil
 
     machine = psutil.virtual_memory()
@@ -101,7 +101,7 @@ def memory() -> dict:
 
 
 def operating_system() -> dict:
-    """Distribution, kernel, and which kind of container this is, if any."""
+    """Describe the distribution, the kernel and the kind of container, if any."""
     try:
         name = platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
     except OSError:
@@ -110,7 +110,7 @@ def operating_system() -> dict:
 
 
 def container() -> str | None:
-    """The kind of container this process runs in, None on a bare machine."""
+    """Return the kind of container this process runs in, None on a bare machine."""
     if Path("/.dockerenv").exists():
         return "docker"
     if Path("/run/.containerenv").exists():
@@ -126,7 +126,7 @@ def container() -> str | None:
 
 
 def gpu() -> dict:
-    """The GPUs and their driver, or the reason why there is none."""
+    """Describe the GPUs and their driver, or say why there is none."""
     tool = shutil.which("nvidia-smi")
     devices = [p.name for p in Path("/dev").glob("nvidia[0-9]*")]
     if tool is None:
@@ -158,7 +158,7 @@ def gpu() -> dict:
 
 
 def revision(root: Path = ROOT) -> dict:
-    """The source's git commit, or the file REVISION of an image, or 'unknown'."""
+    """Return the source's git commit, or the content of an image's file REVISION, or 'unknown'."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -183,7 +183,7 @@ def revision(root: Path = ROOT) -> dict:
 
 
 def source_hash(folders: Sequence[Path] | None = None) -> str:
-    """SHA-256 over names and contents of the source files of the project's packages, or of `folders`."""
+    """Return the SHA-256 of names and contents of the source files of the project's packages, or of `folders`."""
     digest = hashlib.sha256()
     for folder in source_folders() if folders is None else folders:
         for path in sorted(folder.rglob("*")):
@@ -194,7 +194,7 @@ def source_hash(folders: Sequence[Path] | None = None) -> str:
 
 
 def describe() -> dict:
-    """Everything that a controller needs to know about one twin."""
+    """Describe this interpreter and machine, as a controller needs it of each twin."""
     return {
         "interpreter": interpreter(),
         "packages": packages(),

@@ -11,33 +11,33 @@ import os
 import re
 import sys
 
-# What Markdown reads as its own, anywhere or at the beginning of a line.
+# Characters that are markup in Markdown, anywhere or at the start of a line.
 _MARKS = re.compile(r"[\\`*_\[\]<>|~#&!$]|^[-+=]")
-# What GitHub makes links of, or calls people by: @name, #123, GH-123, https://, www.
+# Words that GitHub turns into links or mentions of people: @name, #123, GH-123, https://, www.
 _CALLS = re.compile(r"[@#](?=\w)|\bgh(?=-\d)|:(?=//)|\bwww(?=\.)", re.IGNORECASE)
 
 
 def terminal(text: str) -> str:
-    r"""Text of which a terminal shows all and obeys nothing: an escape character comes out as \x1b. Lines stay."""
+    r"""Return text that a terminal shows in full and never obeys: an escape character becomes \x1b. Lines stay."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def one_line(text: str) -> str:
-    """The same, on one line."""
+    """Return the text of `terminal`, on one line."""
     return terminal(text.translate({ord("\n"): " ", ord("\t"): " ", ord("\r"): " "}))
 
 
 def markdown(text: str) -> str:
-    """One line of Markdown that shows the text as it is: no markup, no HTML, no link, no mention of anybody."""
+    """Return one line of Markdown that shows the text as it is: no markup, no HTML, no link, no mention of people."""
     marked = _MARKS.sub(r"\\\g<0>", " ".join(one_line(text).split()))
     # An empty comment breaks the word.
     return _CALLS.sub(r"\g<0><!-- -->", marked)
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A code block of Markdown, whose fence is longer than any row of backticks in it."""
+    """Return a code block of Markdown, whose fence is longer than any row of backticks in it."""
     text = terminal(text)
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -45,13 +45,15 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def any_locale() -> None:
-    """Let stdout take all text: what the locale has no character for is escaped, and does not end the program."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr is from the beginning
+    """Let stdout take all text: a character that the locale lacks is escaped, and does not end the program."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr is from the start
 
 
 def print_report(text: str) -> None:
-    """Print, and go on where that fails: whoever read stdout may have gone (| head), or the terminal."""
+    """Print, and go on if that fails: the reader of stdout may have gone (| head), or the terminal."""
     try:
         print(text, flush=True)
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left must not fail at the exit
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # flushing the rest must not fail at exit

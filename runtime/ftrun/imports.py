@@ -1,4 +1,4 @@
-"""What importing each locked package does to the GIL.
+"""The effect that importing each locked package has on the GIL.
 
 A free-threaded interpreter turns its GIL back on when an extension module that does
 not declare itself safe is imported (PEP 703, slot ``Py_mod_gil``), and says so in a
@@ -37,7 +37,7 @@ class LockError(Exception):
 
 @dataclass
 class Verdict:
-    """What importing one distribution did."""
+    """The effect of importing one distribution."""
 
     name: str
     version: str
@@ -50,12 +50,12 @@ class Verdict:
 
     @property
     def turned_gil_on(self) -> bool:
-        """Whether the import enabled the GIL or warned that it does."""
+        """True if the import enabled the GIL or warned that it does."""
         return self.gil_enabled or any("global interpreter lock" in w.lower() for w in self.warnings)
 
 
 def read_lock(path: Path) -> dict[str, str]:
-    """The lock's versions by normalised name, of the requirements whose markers apply here.
+    """Return the lock's versions by normalised name, of the requirements whose markers apply here.
 
     Raises LockError, which names the line, if a line is not ``name==version [; marker]``.
     """
@@ -81,7 +81,7 @@ def read_lock(path: Path) -> dict[str, str]:
 
 
 def modules_of(distribution: importlib.metadata.Distribution) -> tuple[list[str], list[str]]:
-    """(importable modules, extension modules) that a distribution ships."""
+    """Return the (importable modules, extension modules) that a distribution ships."""
     # The interpreter's own tag and the stable ABI; a plain .so is a library, not a module.
     endings = (f".{sysconfig.get_config_var('SOABI')}.so", ".abi3.so")
     top, extensions = set(), set()
@@ -141,7 +141,7 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
     """Import a module; return (error, lines it wrote to stderr, from C code too)."""
-    # In memory, since nothing may be writable here.
+    # In memory, since there may be no writable folder here.
     with open(os.memfd_create("stderr"), "w+b") as captured:
         sys.stderr.flush()
         saved = os.dup(2)
@@ -160,8 +160,8 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
 
 
 def _child() -> None:
-    """Judge the distributions that stdin names; writes one JSON object per line to stdout."""
-    # Modules may print: what they print goes to stderr, and only the answers to the real stdout.
+    """Judge the distributions that stdin names; write one JSON object per line to stdout."""
+    # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     is_gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)

@@ -1,4 +1,4 @@
-"""``python -m ftrun.info``: this environment, and whether it is what it should be."""
+"""``python -m ftrun.info``: describe this environment, and check that it is as it should be."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def collect(lock: Path | None) -> dict:
     result["revision"] = environment.revision()
     result["lock"], result["problems"], result["remarks"], judged = None, [], [], []
     if lock is None and not imports.DEFAULT_LOCK.exists():
-        # Installed with pip into somebody's own environment: there is no lock to compare with.
+        # Installed with pip into another environment: there is no lock to compare with.
         result["remarks"].append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
         pinned = {}
     else:
@@ -98,7 +98,7 @@ def collect(lock: Path | None) -> dict:
 
 
 def check_twin(info: dict, expect: str | None) -> list[str]:
-    """What is wrong with the interpreter itself."""
+    """Return the faults of the interpreter itself."""
     found = info["interpreter"]["twin"]
     if expect and found != expect:
         return [
@@ -181,7 +181,7 @@ def show(info: dict) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     options = parser().parse_args(arguments)
     any_locale()
     if options.expect and not options.verify:
@@ -191,7 +191,7 @@ def main(arguments: list[str] | None = None) -> int:
     except imports.LockError as error:
         print(f"ftrun.info: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # which its children were sent, too
+    except KeyboardInterrupt:  # its children got the signal too
         return 130
     info["problems"] = check_twin(info, options.expect) + info["problems"]
     if options.verify and info["lock"] is None:

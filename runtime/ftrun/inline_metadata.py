@@ -1,4 +1,4 @@
-"""What a file of Python source says in comments that it needs (PEP 723)."""
+"""Requirements that a Python file names in its comments (PEP 723)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 
 BEGIN, END = re.compile(r"# /// ([a-zA-Z0-9-]+)"), "# ///"
-# tomllib takes a key of 30,000 parts apart in half a minute; of these it takes half a second.
+# tomllib needs half a minute for a key of 30,000 parts, and half a second for one of this length.
 LONGEST = 8 * 1024
 
 
@@ -16,7 +16,7 @@ class MetadataError(Exception):
 
 
 def dependencies(text: str) -> tuple[str, ...]:
-    """The requirements in the inline metadata; raises MetadataError if it is malformed.
+    """Return the requirements in the inline metadata; raises MetadataError if it is malformed.
 
     https://peps.python.org/pep-0723/
     """
@@ -39,7 +39,7 @@ def dependencies(text: str) -> tuple[str, ...]:
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """The lines of each block of the type "script", without its marks; raises MetadataError for one without an end.
+    """Yield the lines of each block of the type "script", without its marks. Raises MetadataError if one has no end.
 
     A block is comment lines from "# /// TYPE" to the last "# ///" among those that follow.
     """

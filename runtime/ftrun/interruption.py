@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and the end of the terminal (SIGHUP), acted upon only where stopping is safe.
+"""Ctrl-C, SIGTERM and the end of the terminal (SIGHUP), handled only where stopping is safe.
 
 An exception from a signal handler can come between starting a child and recording that it
 runs. So the handler only records the signal and makes `fileno()` readable. Code that waits
@@ -24,7 +24,7 @@ class Interrupted(Exception):
 
     @property
     def exit_status(self) -> int:
-        """The shell's convention: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
+        """The exit status by the shell's convention: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
         return 128 + self.signum
 
 
@@ -35,7 +35,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signum = 0
-        """The signal that has arrived; 0 before one has."""
+        """The signal that has arrived, or 0."""
 
     def __enter__(self) -> Interruption:
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -56,11 +56,11 @@ class Interruption:
         os.write(self._writer, b"!")
 
     def fileno(self) -> int:
-        """A descriptor that becomes, and stays, readable once a signal has arrived."""
+        """Return a descriptor that becomes, and stays, readable once a signal has arrived."""
         return self._reader
 
     def wait(self, seconds: float) -> None:
-        """Wait for so many seconds; raises Interrupted as soon as a signal has arrived."""
+        """Wait for `seconds`; raises Interrupted as soon as a signal has arrived."""
         select.select([self._reader], [], [], seconds)
         self.check()
 
@@ -70,7 +70,7 @@ class Interruption:
             raise Interrupted(self.signum)
 
     def checked(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        """The callback `progress(done, total)`, made to raise Interrupted once a signal has arrived."""
+        """Return the callback `progress(done, total)`, made to raise Interrupted once a signal has arrived."""
 
         def update(done: int, total: int) -> None:
             self.check()
@@ -79,5 +79,5 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """Whether a signal has arrived; a callback for `ftrun.supervise.Watch`."""
+        """True if a signal has arrived; a callback for `ftrun.loop.Watch`."""
         return bool(self.signum)

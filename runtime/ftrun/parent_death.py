@@ -20,5 +20,5 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def worker_init(_worker: int) -> None:
-    """Called in a worker process, which then ends with the trial, even if the trial is killed."""
+    """Make a worker process end with its trial, even if the trial is killed."""
     die_with_parent()

@@ -1,4 +1,4 @@
-"""All processes that a run has started, also those that tried to leave it.
+"""The processes that a run has started, including those that tried to leave it.
 
 This process becomes the parent of orphans among its descendants (prctl(2), PR_SET_CHILD_SUBREAPER). So a
 process that forks twice or starts a session of its own stays a descendant, and can be found and ended.
@@ -20,13 +20,13 @@ PATIENCE_SECONDS = 10.0
 
 
 def become_reaper() -> None:
-    """Orphans below this process become its children. Linux only."""
+    """Make this process the parent of orphans among its descendants. Linux only."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def children(pid: int) -> list[int]:
-    """The children of all threads of a process, zombies included."""
+    """Return the children of all threads of a process, zombies included."""
     found: list[int] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
@@ -39,7 +39,7 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) -> list[int]:
-    """The descendants of `pid`, parents first, at most `most`; without those in `without` and their descendants."""
+    """Return at most `most` descendants of `pid`, parents first, without those in `without` and their descendants."""
     found: list[int] = []
     seen = set(without)
     waiting = [pid]
@@ -54,7 +54,7 @@ def below(pid: int, without: frozenset[int] = frozenset(), most: int = 1 << 30) 
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process in memory, shared pages included; 0 if it has gone."""
+    """Return the bytes of a process in memory, shared pages included; 0 if it has gone."""
     try:
         return int(_read(f"/proc/{pid}/statm").split()[1]) * PAGE
     except (OSError, IndexError, ValueError):
@@ -69,7 +69,7 @@ def end_all(without: frozenset[int], leader: int) -> int:
     """
     here = os.getpid()
     deadline = time.monotonic() + PATIENCE_SECONDS
-    # The leader's whole group first: while a signal to it is pending, none of it can fork.
+    # The leader's group first: while a signal to the group is pending, none of its processes can fork.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     while True:
@@ -83,7 +83,7 @@ def end_all(without: frozenset[int], leader: int) -> int:
             if pid not in without and pid != leader:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-        # A process that forks and ends during the search has handed its child over to this one by now.
+        # This process has adopted the child of a process that forked and ended during the search.
         if not living and all(pid in without or pid == leader or dead(pid) for pid in children(here)):
             return 0
         if time.monotonic() > deadline:
@@ -93,7 +93,7 @@ def end_all(without: frozenset[int], leader: int) -> int:
 
 
 def dead(pid: int) -> bool:
-    """Whether a process has ended, reaped or not."""
+    """True if a process has ended, reaped or not."""
     try:
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in b"ZX"
     except (OSError, IndexError):
@@ -101,7 +101,7 @@ def dead(pid: int) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """The content of a file of /proc.
+    """Read a file of /proc.
 
     Read without a file object: closing one, CPython 3.13t takes its lock twice, and each time yields the processor 40
     times before it sees that it holds the lock itself. With hundreds of busy processes, for which this module is

@@ -1,4 +1,4 @@
-"""Where the project's files are that belong to no package, such as its locks and tests.
+"""Paths of the project's files that belong to no package, such as its locks and tests.
 
 In a checkout they are beside the packages. Where the packages are installed, as in the images, FT_ENV_PROJECT
 names a folder with a copy of them. Without it, whatever needs these files reports that they are missing.
@@ -16,7 +16,7 @@ PACKAGES = {"ftloader": "loader", "ftbench": "bench", "ftsafety": "safety", "ftr
 
 _BESIDE = Path(__file__).resolve().parents[2]
 IS_CHECKOUT = all((_BESIDE / folder / name).is_dir() for name, folder in PACKAGES.items())
-"""Whether this package was imported from a checkout."""
+"""True if this package was imported from a checkout."""
 
 ROOT = _BESIDE if IS_CHECKOUT else Path(os.environ.get("FT_ENV_PROJECT") or _BESIDE)
 """The folder that holds docker/ and tests/, if there is one."""
@@ -26,11 +26,11 @@ SOURCE_PATHS = tuple(str(ROOT / folder) for folder in PACKAGES.values()) if IS_C
 
 
 def source_folders() -> list[Path]:
-    """The folders of the packages, as this interpreter imports them; without those that it lacks."""
+    """Return the folders of the packages, as this interpreter imports them, without packages that it lacks."""
     found = (importlib.util.find_spec(name) for name in PACKAGES)
     return [Path(folder) for spec in found if spec for folder in spec.submodule_search_locations or ()]
 
 
 def normalise(name: str) -> str:
-    """A distribution's name in its canonical form (PEP 503)."""
+    """Return a distribution's name in its canonical form (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

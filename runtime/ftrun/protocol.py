@@ -18,9 +18,9 @@ import time
 from ftrun.loop import Loop, Stopped, Watch
 
 PROTOCOL = 4
-# Our requests name a few thousand files at most, and so are shorter.
+# Requests name a few thousand files at most, and so are shorter.
 LONGEST_LINE = 16 * 1024 * 1024
-# A peer that does not read has gone, too.
+# A peer that does not read for this long counts as gone.
 SEND_SECONDS = 120.0
 
 
@@ -29,7 +29,7 @@ class Disconnected(Exception):
 
 
 def decode(text: str | bytes | bytearray) -> object:
-    """The value of a text of JSON from elsewhere; raises ValueError."""
+    """Return the value of untrusted JSON; raises ValueError."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -37,7 +37,7 @@ def decode(text: str | bytes | bytearray) -> object:
 
 
 def conforms(value: object, form: object) -> bool:
-    """Whether a value from elsewhere has a form: a type, types, [form of every element], {key: form, ...}, or
+    """True if an untrusted value has a form: a type, types, [form of every element], {key: form, ...}, or
     {str: form of every value}. A dictionary may have more keys; a number may not be huge.
     """
     if isinstance(form, dict):
@@ -53,7 +53,7 @@ def conforms(value: object, form: object) -> bool:
 
 
 class Channel:
-    """Messages over a connected socket, which it closes in the end. Owned by one thread."""
+    """Messages over a connected socket, which `close` closes. Owned by one thread."""
 
     def __init__(self, connection: socket.socket):
         self.connection = connection
@@ -61,7 +61,7 @@ class Channel:
         self._received = bytearray()
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """Return the socket's descriptor."""
         return self.connection.fileno()
 
     def send(self, message: dict) -> None:

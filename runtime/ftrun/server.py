@@ -25,7 +25,7 @@ class ServerError(Exception):
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket at `path`; raises ServerError if it cannot be made.
+    """Return a listening socket at `path`; raises ServerError if it cannot be made.
 
     It gets this name when it listens already, so a client that sees it can connect. A socket that
     a killed server left behind is replaced.
@@ -69,21 +69,21 @@ def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
 
 
 class Server:
-    """Serves one client; the others are refused. Owned by the main thread."""
+    """A server of one client at a time; it refuses the others. Owned by the main thread."""
 
     def __init__(self, listener: socket.socket, interruption: Interruption):
         self._listener = listener
         self._interruption = interruption
 
     def _answer(self, request: dict, watch: Watch, channel: Channel) -> dict:
-        """The answer to a request; raises Stopped if a watched callback says that nobody waits for it."""
+        """Answer a request; raises Stopped if a watched callback says that the client has gone."""
         raise NotImplementedError
 
     def _client_gone(self) -> None:
-        """The client has gone: end what still waits for it."""
+        """End everything that still waits for a client that has gone."""
 
     def _refuse(self) -> bool:
-        """Refuse a client that comes while another is served. Returns False: what runs goes on."""
+        """Refuse a client that comes while another is served; return False, since the running request goes on."""
         with contextlib.suppress(OSError, Disconnected):
             channel = Channel(self._listener.accept()[0])
             channel.send({"busy": "it serves another client"})
@@ -120,7 +120,7 @@ def run(
     arguments: list[str] | None = None,
     anyone: bool = False,
 ) -> int:
-    """The command line of a server's module: `--socket`, `--idle`. Returns the exit status."""
+    """Run the command line of a server's module (`--socket`, `--idle`); return the exit status."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""From MODULE:OBJECT to a dataset, or to whatever else it names."""
+"""MODULE:OBJECT, the name of a dataset or another object, and how it is looked up."""
 
 import importlib
 import importlib.util
@@ -16,7 +16,7 @@ class TargetError(Exception):
 
 
 def load(target: str) -> Any:
-    """The dataset that *target* names: imports the module, looks the object up, calls it if it is callable.
+    """Import the module of *target*, look the object up and call it if it is callable; return the dataset.
 
     Raises:
         TargetError: with the user's own traceback where their code failed.
@@ -35,7 +35,7 @@ def load(target: str) -> Any:
 
 
 def find(target: str) -> Any:
-    """The object that *target* names: imports the module and looks the object up; raises TargetError."""
+    """Import the module of *target* and return the object that it names; raises TargetError."""
     module_name, _, path = target.rpartition(":")
     value: Any = _guarded(f"importing {module_name}", _import, module_name)
     for name in path.split("."):

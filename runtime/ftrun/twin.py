@@ -19,11 +19,11 @@ from ftrun.supervise import Completed, Stopped, TimedOut, supervise
 
 CONNECT_SECONDS = 30.0
 RETRY_SECONDS = 0.2
-# It takes a second on an idle machine, mostly for imports.
+# A description takes a second on an idle machine, mostly for imports.
 DESCRIBE_SECONDS = 240.0
 STOPPED_TOGETHER_SECONDS = 0.5
 
-# What is shown or used of a twin's description.
+# The part of a twin's description that is shown or used, as a form for ftrun.protocol.conforms.
 DESCRIPTION = {
     "interpreter": dict.fromkeys(("version", "executable", "twin", "build", "compiler", "config_args"), str),
     "packages": {str: str},
@@ -39,11 +39,11 @@ class TwinError(Exception):
 
 
 class TwinLost(TwinError):
-    """The twin could be used at first, and has gone."""
+    """The twin has gone while it was in use."""
 
 
 class LocalTwin:
-    """An interpreter of this machine; what it runs are child processes of this one."""
+    """An interpreter of this machine, whose runs are child processes of this one."""
 
     def __init__(self, python: Path, interruption: Interruption):
         self.name = self.python = str(python)
@@ -85,7 +85,7 @@ class RemoteTwin:
     def __init__(self, path: Path, interruption: Interruption):
         self.name = f"unix:{path}"
         self.closed = False
-        """Whether the connection has ended, and with it all that ran behind it."""
+        """True if the connection has ended, and everything that ran behind it."""
         self._interruption = interruption
         self._watch = {interruption.fileno(): interruption.wanted}
         self._channel = Channel(self._connect(path))
@@ -103,8 +103,8 @@ class RemoteTwin:
             raise
 
     def _connect(self, path: Path) -> socket.socket:
-        # Tries again and again. inotify would not do: on network and virtual machines' file systems it
-        # reports only changes of its own side, and it does not tell when a server that was started
+        # Polls, since inotify would not do: on network and virtual machines' file systems it
+        # reports changes of its own side only, and it does not report when a server that was started
         # again accepts connections.
         give_up = time.monotonic() + CONNECT_SECONDS
         while True:
@@ -145,7 +145,7 @@ class RemoteTwin:
         return self.ask({"op": "describe"}, DESCRIBE_SECONDS, DESCRIPTION)
 
     def ask(self, request: dict, timeout: float, form: object) -> dict:
-        """The result of a request, of that form (ftrun.protocol.conforms); raises TwinError or Interrupted."""
+        """Return the result of a request, of the form `form` (conforms); raises TwinError or Interrupted."""
         answer = self.exchange(request, timeout)
         if not conforms(answer, {"result": form}):
             self.close()

@@ -1,4 +1,4 @@
-"""Reproducers: a script run many times with the GIL, with it forced on, and without it; and a verdict.
+"""Reproducers: a script run many times with the GIL, with the GIL forced on and without it, and a verdict.
 
 ``./twins repro SCRIPT`` and ``docker compose run --rm ft-repro SCRIPT`` are ``python -m ftsafety.repro``. The
 way of a script:

@@ -177,10 +177,10 @@ def read_script(path: str, walled: bool) -> bytes:
         source = sys.stdin.buffer.read(LARGEST_SCRIPT + 1)
     else:
         where = Path(path)
-        # A line end, an escape sequence or a byte that is no UTF-8 would go into the report, and to the terminal.
+        # Line ends, escape sequences and bytes that are no UTF-8 would reach the report and the terminal.
         if not path.isprintable():
             raise UsageError(f"{path!r} has characters that cannot be shown: give the script another name")
-        # What a link in somebody's folder of scripts points to would be shown in the report.
+        # The report would show the target of a link in an untrusted folder of scripts.
         if where.is_symlink():
             raise UsageError(f"{path} is a symbolic link: name the file that it points to")
         if not where.exists():

@@ -1,4 +1,4 @@
-"""All runs of a script: rounds in which every configuration has its turn, in a new order each round."""
+"""All runs of a script: rounds in which every configuration has its turn, in random order."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ftsafety.repro.twins import Twin
 
 @dataclass
 class Runs:
-    """What was run of one configuration."""
+    """The runs of one configuration."""
 
     config: str
     outcomes: list[Outcome] = field(default_factory=list)
-    """In the order of the runs."""
+    """Outcomes in the order of the runs."""
     missing: str | None = None
     """Why the configuration was not run, or not to the end."""
     forced_off: bool = False
-    """PYTHON_GIL=0 was needed to keep the GIL off, because an import turned it on."""
+    """True if PYTHON_GIL=0 was needed to keep the GIL off, because an import turned it on."""
 
     @property
     def counted(self) -> int:
-        """Runs that tell something of the configuration."""
+        """Number of runs that count in the configuration."""
         return sum(outcome.kind == Kind.OK or outcome.failed for outcome in self.outcomes)
 
     @property
@@ -42,7 +42,7 @@ class Runs:
         return sum(outcome.failed for outcome in self.outcomes)
 
     def first_failure(self) -> tuple[int, Outcome] | None:
-        """The number of the first run that failed, counted from 1, and its outcome."""
+        """Return the number of the first run that failed, counted from 1, and its outcome."""
         return next(((n, outcome) for n, outcome in enumerate(self.outcomes, 1) if outcome.failed), None)
 
 
@@ -51,7 +51,7 @@ Progress = Callable[[str, int, int, str, Outcome | None], None]
 
 
 class Campaign:
-    """Runs one script in several configurations. Owned by one thread."""
+    """Runs of one script in several configurations. Owned by one thread."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Campaign:
         """
         Args:
             twins: by name, "ft" and "gil".
-            deadline: the time (time.monotonic) after which no new round begins.
+            deadline: the time (time.monotonic) after which no new round starts.
             overlays: folders of extra packages by twin.
             missing: twins that cannot be used, and why.
         """
         self.script, self.twins, self.limits = script, twins, limits
         self.overlays, self.missing = overlays or {}, dict(missing or {})
         self.stopped: str | None = None
-        """Why it ended before its last round."""
+        """Why the campaign ended before its last round."""
         self._progress, self._deadline = progress, deadline
         self._force_off = False
 
@@ -85,7 +85,7 @@ class Campaign:
         title: str = "",
         enough: Callable[[dict[str, Runs]], bool] = lambda _: False,
     ) -> dict[str, Runs]:
-        """`repeat` rounds over `configs`; ends early at the deadline, or when `enough` says so after a round.
+        """Run `repeat` rounds over `configs`; end early at the deadline, or when `enough` is true after a round.
 
         An interruption ends it too; `stopped` then says why, and so does `missing` of what is returned.
         """

@@ -1,4 +1,4 @@
-"""Nothing of a script is left in its container for the next run: processes, files in memory, System V's IPC objects.
+"""Removal of everything that a script leaves in its container: processes, files in memory, System V IPC objects.
 
 The script's user deletes them, since the supervisor has no capability to reach into other users' folders.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ftrun import process_tree
 
-# Everything that another user than root can write to in a container whose root file system is read-only.
+# The folders that users other than root can write to in a container whose root file system is read-only.
 SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
 SECONDS = 45.0
 # `kill -1` reaches every process of the user at once but itself, so none can fork away from it.
@@ -21,7 +21,7 @@ DELETE = 'kill -9 -1; chmod -R u+rwX "$@"; find "$@" -mindepth 1 -delete; ipcrm 
 
 
 def clear(user: int, scratch: Path) -> None:
-    """End all processes of `user`; delete the scratch folder, and all that they have left in SHARED.
+    """End all processes of `user`; delete the scratch folder, and everything that they left in SHARED.
 
     Raises OSError if something is left.
     """
@@ -36,7 +36,7 @@ def clear(user: int, scratch: Path) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=SECONDS,
-            check=False,  # what counts is what is left
+            check=False,  # the checks below say if it worked
         )
     except subprocess.TimeoutExpired as error:
         raise OSError(f"what the script has left was not deleted within {SECONDS:.0f} s") from error

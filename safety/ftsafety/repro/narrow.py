@@ -15,7 +15,7 @@ GDB_TRIES = 5
 
 
 def runs_needed(failures: int, runs: int) -> int:
-    """Runs after which a failure of this rate would have been seen with 95% probability."""
+    """Return the number of runs that show a failure of this rate with 95% probability."""
     share = failures / runs
     if share >= 1:
         return FEWEST_RUNS
@@ -23,8 +23,8 @@ def runs_needed(failures: int, runs: int) -> int:
 
 
 def shrink_threads(campaign: Campaign, seen: Runs, threads: int) -> str:
-    """The smallest number of threads that still fails in the configuration of `seen`, as Markdown."""
-    # Fewer threads meet more rarely, so never less than each configuration had.
+    """Find the smallest number of threads that still fails in the configuration of `seen`; return it as Markdown."""
+    # Fewer threads meet more rarely, so no fewer runs than each configuration had.
     repeat = max(seen.counted, runs_needed(seen.failures, seen.counted))
     tried: dict[int, Runs] = {}
 
@@ -64,7 +64,7 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int) -> str:
 
 
 def native_stack(campaign: Campaign, seen: Runs, threads: int) -> str | None:
-    """The C stack of a crash as gdb sees it, or None where there is no gdb, no crash, or none under gdb."""
+    """Return the C stack of a crash, from gdb; None if there is no gdb, no crash, or none under gdb."""
     gdb = shutil.which("gdb")
     twin = campaign.twins[CONFIGURATIONS[seen.config].twin]
     if gdb is None or twin.python is None or not any(outcome.kind == Kind.SIGNAL for outcome in seen.outcomes):

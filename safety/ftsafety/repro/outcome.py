@@ -1,4 +1,4 @@
-"""What kind of end a run came to."""
+"""How a run ended."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ GIL_WARNING = re.compile(
 )
 MOST_MODULES, LONGEST_NAME, MOST_NOTES, LONGEST_LINE, LONGEST_TEXT = 2000, 100, 10, 1000, 1 << 20
 
-# Of a traceback's or a stack's line: where an interpreter or environment keeps the file.
+# The part of a path in a traceback that depends on the machine.
 INSTALLED = re.compile(r'(?<=File ")[^"\n]*/(lib/python3\.\d+t?/)(site-packages/)?')
 
 
 @dataclass
 class Outcome:
-    """One run. Texts are printable, whatever the script wrote."""
+    """The outcome of one run. Its texts are printable, whatever the script wrote."""
 
     kind: Kind
     detail: str
@@ -58,7 +58,7 @@ class Outcome:
     stdout: str = ""
     stderr: str = ""
     stacks: str = ""
-    """What faulthandler dumped: at a fatal signal, or at the time limit."""
+    """The stacks that faulthandler dumped, at a fatal signal or at the time limit."""
     modules: tuple[str, ...] = ()
     """Top-level modules that the script has imported; empty if there was no orderly end."""
     notes: tuple[str, ...] = ()
@@ -78,11 +78,11 @@ FORM = {
     "modules": [str],
     "notes": [str],
 }
-"""Of what `as_json` gives (ftrun.protocol.conforms)."""
+"""The form of `as_json` (ftrun.protocol.conforms)."""
 
 
 def from_json(values: dict) -> Outcome:
-    """The Outcome that `as_json` described, of bounded size; raises ValueError for anything else."""
+    """Return the Outcome that `as_json` described, of bounded size; raises ValueError for anything else."""
     if not conforms(values, FORM):
         raise ValueError("not an outcome")
     return Outcome(
@@ -98,11 +98,11 @@ def from_json(values: dict) -> Outcome:
 
 
 def printable(data: bytes, hidden: str = "") -> str:
-    """Bytes as text that can be shown anywhere; `hidden`, a folder, is left out of paths, and so is the home."""
+    """Return bytes as text that can be shown anywhere. Paths lose the folder `hidden`, and the home."""
     text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
     if hidden:
         text = text.replace(hidden, "")
-    # Paths that mean something on other machines too: "site-packages/PIL/Image.py", "lib/python3.13t/threading.py".
+    # The rest is the same on all machines: "site-packages/PIL/Image.py", "lib/python3.13t/threading.py".
     text = INSTALLED.sub(lambda match: match[2] or match[1], text)
     text = text.replace(f"{ROOT}{os.sep}", "ft-env/")
     home = os.path.expanduser("~")
@@ -112,7 +112,7 @@ def printable(data: bytes, hidden: str = "") -> str:
 
 
 def classify(ended: Ended, hidden: str = "") -> Outcome:
-    """The outcome of a process tree that ftsafety.repro.runner was the first process of."""
+    """Return the outcome of a process tree whose first process was ftsafety.repro.runner."""
     told = _told(ended)
     begin = next((line for line in told if line.get("begin")), None)
     end = next((line for line in told if line.get("end")), None)
@@ -138,7 +138,7 @@ def classify(ended: Ended, hidden: str = "") -> Outcome:
 
 
 def _told(ended: Ended) -> list[dict]:
-    """What the runner told. The script has the same pipe, so every line is checked for its form."""
+    """Return the messages of the runner. The script can write to the same pipe, so each line is checked."""
     forms: tuple[dict[str, object], ...] = (
         {"begin": bool, "gil": bool},
         {"end": bool, "gil": bool, "modules": [str]},

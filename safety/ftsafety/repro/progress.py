@@ -1,4 +1,4 @@
-"""What a person sees while a script is run again and again, on stderr."""
+"""Progress of the runs of a script, on stderr."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ftsafety.repro.outcome import Kind, Outcome
 
 
 class Progress:
-    """One line that is kept up to date on a terminal, one line a round elsewhere. Owned by one thread."""
+    """Progress: one changing line on a terminal, a line for each round elsewhere. Owned by one thread."""
 
     def __init__(self, stream=None):
         self._stream = stream or sys.stderr
@@ -30,12 +30,12 @@ class Progress:
         self._erase()
 
     def note(self, text: str) -> None:
-        """A line that stays, and is one: text from elsewhere must not look like a line of ours."""
+        """Print a permanent line. Line breaks are escaped, so that a script cannot imitate a message of repro."""
         self._erase()
         self._write(one_line(text) + "\n")
 
     def update(self, title: str, done: int, of: int, config: str, outcome: Outcome | None) -> None:
-        """A run begins (no outcome) or has ended."""
+        """Show that a run starts (`outcome` is None) or has ended."""
         if title != self._title:
             self._title, self._counts, self._shown = title, {}, None
         if outcome is not None:
@@ -49,7 +49,7 @@ class Progress:
             running = "" if outcome else f"  running {config}"
             self._write("\r\x1b[K" + (text + running)[: shutil.get_terminal_size().columns - 1])
         elif outcome is None and done != self._shown:
-            # The round before is complete.
+            # The previous round is complete.
             if self._shown is not None:
                 self._write(text + "\n")
             self._shown = done

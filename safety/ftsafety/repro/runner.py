@@ -1,8 +1,8 @@
-"""Runs somebody's script as ``__main__``; started by ftsafety.repro.run as a program, with nothing but this file.
+"""Program that runs the script as ``__main__``. ftsafety.repro.run starts this file alone.
 
     runner.py SPECIFICATION        (one JSON object)
 
-It sets the limits that the kernel enforces for each process, lets faulthandler write stacks into a pipe
+The program sets the limits that the kernel enforces for each process, lets faulthandler write stacks into a pipe
 of their own, and tells a second pipe how things went: that the script began, the exception it ended with (in
 the main thread or another), and at the very end whether the GIL is on and which modules were imported.
 
@@ -19,7 +19,7 @@ import sys
 import threading
 import types
 
-# The signal that asks for the stacks of all threads; a real-time one, so that hardly a script has plans for it.
+# The signal that asks for the stacks of all threads: a real-time signal, which scripts rarely use.
 DUMP_SIGNAL = signal.SIGRTMIN + 7
 
 
@@ -38,12 +38,12 @@ def main() -> None:
     owner = os.getpid()
 
     def tell(**what) -> None:
-        # One write, so that lines of several threads do not mix. A forked child has nothing to tell.
+        # One write, so that lines of several threads do not mix. A forked child reports nothing.
         if os.getpid() == owner:
             try:
                 os.write(wanted["status"], json.dumps(what).encode() + b"\n")
             except OSError:
-                pass  # the script closed it, or nobody reads any more
+                pass  # the script closed the pipe, or its reader has gone
 
     def at_exit() -> None:
         # Registered first, so called last: after the threads were joined and the script's own handlers ran.
@@ -76,7 +76,7 @@ def main() -> None:
         raise
     except BaseException as error:
         tell(exception=describe(type(error), error), thread=None)
-        # Without the frame of this file.
+        # Drop this file's frame from the traceback.
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The script under test: its name, its source, the packages that it says it needs."""
+"""The script under test: its name, its source, and the packages that it requires."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Script:
 
     @property
     def argument(self) -> str:
-        """The name as a command takes it: not for an option."""
+        """The name as an argument of a command, which does not look like an option."""
         return f"./{self.name}" if self.name.startswith("-") else self.name
 
 
 def load(path: str, source: bytes) -> Script:
-    """The script that was read from `path` ("-" is standard input); raises MetadataError."""
+    """Return the script that was read from `path` ("-" is standard input); raises MetadataError."""
     name = "script.py" if path == "-" else PurePath(path).name
     return Script(name, source, dependencies(source.decode(errors="backslashreplace")))

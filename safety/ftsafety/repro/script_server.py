@@ -1,4 +1,4 @@
-"""``python -m ftsafety.repro.script_server``: runs scripts for `repro` in another container, behind its walls.
+"""``python -m ftsafety.repro.script_server``: run scripts for a `repro` in another container.
 
 The container of a server holds one twin and nothing else: no network, nothing of the host, no script but
 the one it is sent, no report to tamper with. With --user, the script runs under a user id of its own, which can
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--user", type=int)
     given, rest = own.parse_known_args(arguments)
     make = functools.partial(ScriptServer, user=given.user)
-    # Docker compose may run the client under another user id (`--user`). The folder of the socket says who may come.
+    # Docker compose may run the client under another user id (`--user`). Access is by the folder of the socket.
     return server.run("ftsafety.repro.script_server", DESCRIPTION, make, rest, anyone=True)
 
 

@@ -23,7 +23,7 @@ MARGIN_SECONDS = 60.0
 
 
 class LocalScripts(LocalTwin):
-    """Runs as child processes of this one. There are no walls around them."""
+    """Twin whose runs are child processes of this one. There are no walls around them."""
 
     def reproduce(self, request: Request) -> Outcome:
         """Run a script once; raises Interrupted."""
@@ -34,7 +34,7 @@ class LocalScripts(LocalTwin):
 
 
 class RemoteScripts(RemoteTwin):
-    """Runs of a `ftsafety.repro.script_server`, asked for over its socket. The script's source is sent along."""
+    """Twin whose runs a `ftsafety.repro.script_server` makes. Each request over its socket holds the source."""
 
     def describe(self) -> dict:
         """Return the twin's environment; raises TwinError, also if the server is of another version."""
@@ -59,7 +59,7 @@ class RemoteScripts(RemoteTwin):
 
 
 Twin = LocalScripts | RemoteScripts
-"""Runs scripts with one interpreter."""
+"""A twin that runs scripts."""
 
 
 def connect(text: str, interruption: Interruption) -> Twin:
