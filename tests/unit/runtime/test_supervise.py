@@ -70,6 +70,11 @@ def test_a_stuck_child_is_killed_with_its_children(tmp_path):
     assert gone(int(note.read_text()))
 
 
+def test_a_child_that_never_stops_writing_meets_its_time_limit():
+    with pytest.raises(TimedOut, match="within 1 s"):
+        supervise(["yes"], b"", os.environ, {}, 1, take=lambda data: None)
+
+
 def test_a_watched_descriptor_stops_the_child(tmp_path):
     reader, writer = os.pipe()
     note = tmp_path / "pid"

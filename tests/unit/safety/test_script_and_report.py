@@ -9,7 +9,7 @@ import re
 import pytest
 
 from ftrun.inline_metadata import MetadataError
-from ftsafety.repro.arguments import UsageError, read_script
+from ftsafety.repro.arguments import UsageError, options_of, parse, read_script
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome, from_json, printable
 from ftsafety.repro.report import excerpt, one_line, render
@@ -77,6 +77,18 @@ def test_scripts_that_are_refused_at_once(tmp_path):
 
 def an_outcome(**changed):
     return {**Outcome(Kind.WRONG, "exit status 1", 1.5, "out", "err", "", ("numpy",), ("a note",)).as_json(), **changed}
+
+
+def test_the_options_of_a_report_make_the_same_runs_again(tmp_path):
+    (tmp_path / "bug.py").write_text("print(1)\n")
+    line = ["--threads", "4", "--timeout", "2.5", "--configs", "ft,gil", "--shrink-threads", "--memory", "512"]
+    given = parse([str(tmp_path / "bug.py"), *line, "--twin", "ft=/python", "--out", str(tmp_path / "out.md")])
+    assert options_of(given) == [
+        *("--threads", "4", "--repeat", "20", "--timeout", "2.5", "--configs", "gil,ft", "--shrink-threads"),
+        *("--memory", "512"),
+    ]
+    again = parse([str(tmp_path / "bug.py"), *options_of(given)])
+    assert {**vars(again), "twin": given.twin, "out": given.out} == vars(given)
 
 
 def test_a_name_like_an_option_is_typed_as_a_path():
