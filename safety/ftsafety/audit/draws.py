@@ -127,10 +127,9 @@ def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) ->
         function = function.func
     generator = _generator_of(function, argument)
     if generator is not None and (name := function.__name__) not in _READING:
-        site = find_call_site(sys._getframe(1))
+        line, called = find_call_site(sys._getframe(1))
         # The caller may be part of the library, and better known by its own name.
-        name = site.called or generator.prefix + name
-        found.add(Draw(Line(site.filename, site.lineno), name, generator.description))
+        found.add(Draw(line, called or generator.prefix + name, generator.description))
 
 
 class _TorchDraws(TorchFunctionMode):
@@ -139,7 +138,6 @@ class _TorchDraws(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result, drew = torch_operations.call(func, args, kwargs or {})
         if drew and _this_thread.found is not None:
-            site = find_call_site(sys._getframe(1))
-            name = torch_operations.function_name(func)
-            _this_thread.found.add(Draw(Line(site.filename, site.lineno), name, _TORCH.description))
+            line, _ = find_call_site(sys._getframe(1))
+            _this_thread.found.add(Draw(line, torch_operations.function_name(func), _TORCH.description))
         return result
