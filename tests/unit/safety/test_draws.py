@@ -23,7 +23,8 @@ from numpy.random import rand
 from scipy import stats
 
 import ftloader
-from ftloader.rng.sample import enter_sample, sample_rng, sample_scope
+from ftloader.current import enter_sample, sample_scope
+from ftloader.rng.sample import sample_rng
 from ftsafety.audit.draws import recording, watching
 
 # Monitoring and the global generators belong to the whole process.
