@@ -54,6 +54,4 @@ def print_report(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # flushing the rest must not fail at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushing the rest must not fail at exit
