@@ -1,7 +1,9 @@
 """Options and fixtures of all tests."""
 
+import functools
 import gc
 import os
+import re
 import signal
 import sys
 import time
@@ -41,10 +43,18 @@ def pytest_addoption(parser):
 STARTS_PROGRAMS = {"command", "environment", "run_bench", "run_script", "shell_environment", "start_python"}
 
 
+@functools.cache
+def starts_programs(path):
+    """True if a file of tests starts programs without such a fixture."""
+    return "subprocess" in path.read_text()
+
+
 def quick(item):
-    """True if --quick runs a test."""
+    """True if --quick runs a test: neither slow, nor starting programs, nor processes except to test their failures."""
     slow = any(item.get_closest_marker(name) for name in ("long", "slow"))
-    return not (slow or STARTS_PROGRAMS.intersection(item.fixturenames))
+    programs = STARTS_PROGRAMS.intersection(item.fixturenames) or starts_programs(item.path)
+    processes = re.search("process|spawn|fork", item.name) and "failures" not in item.path.name
+    return not (slow or programs or processes)
 
 
 def pytest_collection_modifyitems(config, items):
