@@ -1,4 +1,4 @@
-# Not of the GIL: a child that is forked while another thread holds a lock waits for that lock for ever.
+# Not of the GIL: a child that is forked while another thread holds a lock waits for that lock forever.
 #
 # Link: https://github.com/python/cpython/issues/50970
 # Expected gil: fails (hang)

@@ -56,9 +56,8 @@ CONFIGURATIONS = {
 }
 """By name, in the order of every table."""
 
-# For ftbench, until it reads CONFIGURATIONS.
-PYTHON_GIL = {name: each.python_gil for name, each in CONFIGURATIONS.items()}
 TWIN = {name: each.twin for name, each in CONFIGURATIONS.items()}
+"""The twin by configuration."""
 
 
 def this_twin() -> str:

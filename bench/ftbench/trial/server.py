@@ -8,7 +8,7 @@ import sys
 from ftbench.rounds import stress
 from ftbench.trial.process import TrialFailed, TrialProcess
 from ftrun import environment, server
-from ftrun.configurations import PYTHON_GIL
+from ftrun.configurations import CONFIGURATIONS
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
 from ftrun.supervise import Watch
@@ -55,7 +55,7 @@ class TrialServer(server.Server):
                 return {"result": environment.describe()}
             if request["op"] in ("trial", "stress"):
                 config = request["config"]
-                if config not in PYTHON_GIL:
+                if config not in CONFIGURATIONS:
                     return {"error": f"unknown configuration {config!r}"}
             if request["op"] == "stress":
                 stress.run(sys.executable, config, request["request"], lambda line: channel.send({"line": line}), watch)

@@ -1,4 +1,4 @@
-"""What the environment is said to be, and what --verify refuses."""
+"""The description of the environment, and what --verify refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a peer sends, and how slowly: a message, or Disconnected, in time."""
+"""Whatever a peer sends, however slowly: a message, or Disconnected, in time."""
 
 import socket
 import threading

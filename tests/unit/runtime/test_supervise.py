@@ -57,7 +57,7 @@ def test_what_the_child_leaves_behind_is_killed():
     assert gone(int(outcome.stdout))
 
 
-def test_death_by_signal_is_told():
+def test_death_by_signal_is_reported():
     assert run("import os, signal; os.kill(os.getpid(), signal.SIGBUS)").returncode == -signal.SIGBUS
 
 

@@ -1,4 +1,4 @@
-"""``ftsafety.audit``: what it says of datasets whose faults are known, and of datasets that have none."""
+"""``ftsafety.audit`` on datasets whose faults are known, and on datasets that have none."""
 
 import contextvars
 import importlib.util
@@ -134,7 +134,7 @@ def test_a_sample_that_cannot_be_written_into_is_no_memory_of_the_dataset(suspec
     assert "shared-sample" not in kinds(audit(make(suspects)))
 
 
-def test_global_randomness_is_told_from_a_race(suspects):
+def test_global_randomness_is_distinguished_from_a_race(suspects):
     report = audit(suspects.GlobalDraw())
     draws = {finding.title.split("(")[0] for finding in report.findings if finding.kind == "global-random"}
     assert draws == {"torch.rand", "random.random"}

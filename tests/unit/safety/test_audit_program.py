@@ -1,4 +1,4 @@
-"""``python -m ftsafety.audit``: what it survives, and how it ends."""
+"""``python -m ftsafety.audit``: the faults it survives, and its exit status."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Rounds over configurations, and what is said where they end early."""
+"""Rounds over configurations, and the verdict if they end early."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.safety.test_verdict import judged
 
 
 class Twin:
-    """Gives these outcomes, one after the other, and then raises."""
+    """A twin that gives these outcomes, one after the other, and then raises."""
 
     def __init__(self, *outcomes):
         self._outcomes = iter(outcomes)
@@ -50,7 +50,7 @@ def test_no_all_clear_where_rounds_are_missing(ended, words):
     assert words in sentence and sum(words in remark for remark in remarks) == 1
 
 
-def test_a_failure_is_told_though_rounds_are_missing():
+def test_a_failure_is_reported_though_rounds_are_missing():
     ended = campaign(*[Outcome(Kind.SIGNAL, "SIGSEGV")] * 3, deadline=0)
     pattern, _, remarks = judged(ended.run(CONFIGURATIONS, 20, 2))
     assert pattern == Pattern.EVERYWHERE and "gil, ft-gil, ft were not run to the end" in " ".join(remarks)

@@ -1,4 +1,4 @@
-"""What becomes of scripts, the hostile ones included: each ends in time, is judged rightly, and leaves nothing."""
+"""Scripts, the hostile ones included: each ends in time, is judged rightly, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_crash_comes_with_its_python_stack(run_script):
     assert done.stdout == "before\n"
 
 
-def test_the_script_is_main_and_is_told_the_threads(run_script):
+def test_the_script_is_main_and_gets_the_number_of_threads(run_script):
     done = run_script(
         "import os, sys, pickle\nclass A: pass\n"
         "assert __name__ == '__main__' and pickle.loads(pickle.dumps(A())).__class__ is A\n"
@@ -76,12 +76,12 @@ def test_modules_that_it_imports_are_known(run_script):
 def test_a_hang_shows_where_every_thread_is_and_ignoring_sigterm_does_not_help(run_script):
     done = run_script(
         "import signal, threading\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nlock = threading.Lock()\n"
-        "def waits_for_ever():\n    with lock: lock.acquire()\n"
-        "thread = threading.Thread(target=waits_for_ever)\nthread.start()\nthread.join()",
+        "def waits_forever():\n    with lock: lock.acquire()\n"
+        "thread = threading.Thread(target=waits_forever)\nthread.start()\nthread.join()",
         timeout=6.0,
     )
     assert done.kind == Kind.HANG and "ignored SIGTERM" in done.detail
-    assert "waits_for_ever" in done.stacks
+    assert "waits_forever" in done.stacks
 
 
 def test_writing_into_the_pipe_of_the_stacks_gives_no_more_time(run_script):

@@ -87,7 +87,7 @@ def test_a_script_is_sent_and_judged(server, reproduce):
     assert server.wait(timeout=60) == 0
 
 
-def test_a_configuration_without_a_twin_is_told(server, reproduce):
+def test_a_configuration_without_a_twin_is_reported(server, reproduce):
     done = reproduce("print(1)\n")
     assert done.returncode == 14, done.stdout + done.stderr
     assert "Not reproduced" not in done.stdout + done.stderr
@@ -133,7 +133,7 @@ def test_a_run_that_cannot_be_made_is_an_answer():
 
 
 class Peer:
-    """Who answers a client in a server's place, with these lines."""
+    """A peer that answers a client in a server's place, with these lines."""
 
     def __init__(self, path, *answers):
         self._listener = socket.socket(socket.AF_UNIX)

@@ -1,4 +1,4 @@
-"""Proves that it is told right which calls of torch draw from the default generator: each is made, and the
+"""Calls of torch that draw from the default generator are recognised: each is made, and the
 generator's state compared."""
 
 import types
@@ -145,7 +145,7 @@ class Recorder(TorchFunctionMode):
 
 
 @pytest.mark.parametrize("program", CALLS.values(), ids=CALLS)
-def test_a_call_is_told_to_draw_exactly_if_the_default_generator_moves(program):
+def test_a_call_draws_exactly_if_the_default_generator_moves(program):
     before = torch.get_rng_state()
     with Recorder() as recorder:
         program()
@@ -208,7 +208,7 @@ def test_what_is_not_a_random_function_of_torch_does_not_draw(function):
     assert not may_draw(function, (ones,), {})
 
 
-def test_what_another_thread_draws_meanwhile_is_not_taken_for_that_of_a_call_that_cannot_draw():
+def test_draws_of_another_thread_do_not_count_for_a_call_that_cannot_draw():
     # A function that is given its generator, and one that is not random, during which the default generator moves.
     class Moves(torch.Tensor):
         @classmethod

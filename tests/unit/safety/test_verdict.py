@@ -1,4 +1,4 @@
-"""What may be said of which outcomes."""
+"""Verdicts on outcomes, and their sentences."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_difference_in_rates_is_a_remark_only_where_it_is_one():
     assert not judged(runs(gil=(20, 50), ft_gil=(25, 50), ft=(24, 50)))[2]
 
 
-def test_runs_that_do_not_count_are_told_and_not_counted():
+def test_runs_that_do_not_count_are_reported_and_not_counted():
     found = runs(gil=(0, 10), ft_gil=(0, 10), ft=(8, 10))
     found["ft"].outcomes.insert(0, Outcome(Kind.GIL, "importing x turned the GIL on"))
     found["ft"].forced_off = True
@@ -69,7 +69,7 @@ def test_runs_that_do_not_count_are_told_and_not_counted():
     assert "Nothing is known of gil" in said
 
 
-def test_a_twin_that_is_missing_is_told():
+def test_a_twin_that_is_missing_is_reported():
     found = runs(gil=(0, 20), ft_gil=(0, 0), ft=(0, 0))
     found["ft"].missing = found["ft-gil"].missing = "no wheel"
     pattern, sentence, remarks = judged(found)
@@ -99,7 +99,7 @@ def test_figures_against_their_definitions():
     def at_least(failures, runs, share):
         return sum(math.comb(runs, k) * share**k * (1 - share) ** (runs - k) for k in range(failures, runs + 1))
 
-    # Clopper-Pearson: the rates at which so many or more, or so few or fewer, have a probability of 2.5%.
+    # Clopper-Pearson: the rates at which 7 or more, or 7 or fewer, failures have a probability of 2.5%.
     low, high = interval(7, 20)
     assert at_least(7, 20, low) == pytest.approx(0.025, rel=1e-6)
     assert 1 - at_least(8, 20, high) == pytest.approx(0.025, rel=1e-6)
