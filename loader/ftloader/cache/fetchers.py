@@ -4,14 +4,12 @@ import contextlib
 import random
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from ftloader import fork
 from ftloader.cache.errors import CacheError
-from ftloader.cache.pace import Pace
 from ftloader.cache.store import Store
 from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import WorkerThread
@@ -26,15 +24,15 @@ class Fetchers:
     """*count* threads that go through ``source.keys()``, again and again, and fetch what is not there.
 
     When all is there they wait: until something was evicted, or ``look_again``. In memory is one sample for each
-    thread. With a *pace* they pause for the training loop.
+    thread.
 
     ``_changed`` guards the counts and what is said of the source's state; ``_listing`` the iterator of keys, which one
     thread at a time asks for the next one, however long it takes, and the number of its failures. Locks are taken in
     the order ``_listing``, the store's, ``_changed``.
     """
 
-    def __init__(self, source: Any, store: Store, count: int, retries: int, pace: Pace | None = None) -> None:
-        self._source, self._store, self._retries, self.pace = source, store, retries, pace
+    def __init__(self, source: Any, store: Store, count: int, retries: int) -> None:
+        self._source, self._store, self._retries = source, store, retries
         self._changed = threading.Condition(fork.rlock())
         self._listing = threading.Lock()
         self._keys: Iterator[str] | None = None
@@ -47,8 +45,6 @@ class Fetchers:
         self._ended = False  # the latest listing; nothing of it is left to be fetched
         self._failed_here = 0  # keys of that listing
         self.fetched = self.fetched_bytes = self.retried = self.failed = 0
-        self.slowed = 0.0
-        """Seconds for which fetchers paused for the training loop, all together."""
         self.trouble: BaseException | None = None
         """Why the latest sample could not be fetched or added; None when one could since."""
         self.failures_in_a_row = 0
@@ -112,7 +108,6 @@ class Fetchers:
 
     def _run(self) -> None:
         try:
-            used = time.thread_time()
             while (key := self._next()) is not None:
                 done = False
                 try:
@@ -123,9 +118,6 @@ class Fetchers:
                     with self._changed:
                         self._busy -= 1
                     self._tell()
-                if self.pace is not None:
-                    before, used = used, time.thread_time()
-                    self._slow_down(self.pace.used(used - before))
         finally:
             with self._changed:
                 self._running -= 1
@@ -248,12 +240,6 @@ class Fetchers:
             except RuntimeWarning:  # where warnings are errors: it would end this thread, and nobody would see it
                 with contextlib.suppress(Exception):  # stderr may be closed
                     sys.stderr.write(f"RuntimeWarning: {text}\n")
-
-    def _slow_down(self, seconds: float) -> None:
-        if seconds:
-            self._pause(seconds)
-            with self._changed:
-                self.slowed += seconds
 
     def _pause(self, seconds: float) -> bool:
         """Waits, and returns whether to go on."""

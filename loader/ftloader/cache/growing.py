@@ -19,7 +19,6 @@ from ftloader.cache.arrays import RawArray
 from ftloader.cache.errors import CacheError, CorruptSampleError
 from ftloader.cache.fetchers import Fetchers
 from ftloader.cache.layout import FORMATS, checksum
-from ftloader.cache.pace import Pace
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.sources import Source, UrlSource, close_source
 from ftloader.cache.statistics import Statistics, live_line
@@ -53,9 +52,6 @@ class GrowingCache(Dataset):
             the rest for the next epoch. If all of the source is there, an epoch has all of it.
         retries: how often a sample that could not be fetched is tried again at once, with growing pauses. After that it
             waits for the next epoch.
-        most_cost: the share of the training thread's time that fetching may cost it, 0.05 say: if that thread, which
-            calls ``set_epoch``, waits for a CPU, fetchers slow down, to this share of one CPU at least. Needs Linux.
-            What the GIL costs is not seen.
         format: "segment", or "tfrecord": the samples are written to TFRecord files, which ``files()`` names. Needs the
             package crc32c (``ftloader[tfrecord]``). A directory may have both, from one run to the next.
 
@@ -79,7 +75,6 @@ class GrowingCache(Dataset):
         min_samples: int = 1,
         pin: float = 0.5,
         retries: int = 5,
-        most_cost: float | None = None,
         format: str = "segment",
     ) -> None:
         if evict not in EVICT:
@@ -88,8 +83,6 @@ class GrowingCache(Dataset):
             raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
         if not 0 < pin <= 1:
             raise ValueError(f"pin must be more than 0 and at most 1, not {pin}")
-        if most_cost is not None and not 0 < most_cost <= 1:
-            raise ValueError(f"most_cost must be more than 0 and at most 1, not {most_cost}")
         if fetchers < 1 or min_samples < 0 or retries < 0:
             raise ValueError("fetchers must be at least 1, min_samples and retries at least 0")
         if source is not None and (max_bytes is None or max_bytes < LEAST_BUDGET):
@@ -114,14 +107,13 @@ class GrowingCache(Dataset):
         self._fetchers: Fetchers | None = None
         self._pins: sharing.Pins | None = None
         if self._source is not None:
-            pace = Pace(most_cost, threading.get_native_id()) if most_cost is not None else None
-            self._begin(int(max_bytes or 0), fetchers, evict, retries, pace, format)
+            self._begin(int(max_bytes or 0), fetchers, evict, retries, format)
 
-    def _begin(self, max_bytes: int, count: int, evict: str, retries: int, pace: Pace | None, format: str) -> None:
+    def _begin(self, max_bytes: int, count: int, evict: str, retries: int, format: str) -> None:
         checksum(FORMATS[format], b"")  # fails here rather than in the threads
         self._store = Store(self._directory, max_bytes, evict, FORMATS[format])
         try:
-            self._fetchers = Fetchers(self._source, self._store, count, retries, pace)
+            self._fetchers = Fetchers(self._source, self._store, count, retries)
             # What a dropped cache leaves running would never end.
             weakref.finalize(self, self._fetchers.stop).atexit = False
             self._fetchers.start()
@@ -198,8 +190,6 @@ class GrowingCache(Dataset):
             return
         began = time.monotonic()
         store, fetchers = self._store, self._fetchers
-        if fetchers.pace is not None:
-            fetchers.pace.follow(threading.get_native_id())
         marks = set(self._shared[1:].tolist())
         for name in sorted(self._counts.damaged | {one for one in self._current.names if _mark(one) in marks}):
             store.drop(name)
@@ -290,7 +280,6 @@ class GrowingCache(Dataset):
             read_bytes=counts.read_bytes,
             evictions=store.evictions if store is not None else 0,
             fetchers_waited=store.waited if store is not None else 0.0,
-            fetchers_slowed=fetchers.slowed if fetchers is not None else 0.0,
             epochs_waited=counts.epochs_waited,
             trouble="" if trouble is None else f"{type(trouble).__name__}: {trouble}",
         )

@@ -32,8 +32,6 @@ class Statistics:
     """Segments."""
     fetchers_waited: float
     """Seconds that the fetchers had no room, all together."""
-    fetchers_slowed: float
-    """Seconds that the fetchers paused for the training loop (``most_cost``), all together."""
     epochs_waited: float
     """Seconds that ``set_epoch`` waited for samples."""
     trouble: str
@@ -41,8 +39,7 @@ class Statistics:
 
     def __sub__(self, earlier: "Statistics") -> "Statistics":
         counts = (
-            "seconds fetched fetched_bytes retried failed read read_bytes evictions "
-            "fetchers_waited fetchers_slowed epochs_waited"
+            "seconds fetched fetched_bytes retried failed read read_bytes evictions fetchers_waited epochs_waited"
         ).split()
         return dataclasses.replace(self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts})
 
@@ -63,8 +60,6 @@ class Statistics:
             f"in {self.fetched_per_second / 1e6:.0f} MB/s, out {self.read_per_second / 1e6:.0f} MB/s",
             f"waited {self.epochs_waited:.1f} s for samples",
         ]
-        if self.fetchers_slowed:
-            parts.append(f"fetchers slowed by {self.fetchers_slowed:.1f} s")
         if self.failed or self.trouble:
             parts.append(f"{self.failed} failed, {self.trouble or 'none now'}")
         return "; ".join(parts)
