@@ -1,15 +1,18 @@
 # /// script
-# dependencies = ["s3fs==2026.9.0", "moto[server]==5.2.5"]
+# dependencies = ["s3fs==2026.9.0", "obstore==0.10.1", "moto[server]==5.2.5"]
 # ///
 """A growing cache of a bucket, from a real server that speaks S3's protocol (moto's)."""
 
 import contextlib
+import socketserver
+import threading
+import time
 
 import boto3
 from moto.server import ThreadedMotoServer
 from torch.utils.data import DataLoader
 
-from ftloader.cache import CacheError, GrowingCache, UrlSource, readers
+from ftloader.cache import CacheError, GrowingCache, UrlSource, readers, s3
 
 KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
 
@@ -57,35 +60,81 @@ def program_bucket_that_grows(folder):
     return fetched
 
 
-def program_addresses_that_are_signed(folder):
-    """Read by signed addresses and by s3fs itself: the same bytes for any key."""
-    keys = ["a b", "ü+%2B%", "x/../y", "q?a=b&c#d", "~'()*!"]
+def program_keys_of_any_kind(folder):
+    """Read by obstore and by s3fs: the same bytes for any key."""
+    keys = ["a b", "ü+%2B%", "x/../y", "q?a=b&c#d", "~'()*!", "/a", "a//b", "a"]
     found = []
     with bucket(0) as (client, source):
         address = source._options
         for number, key in enumerate(keys):
             client.put_object(Bucket="data", Key=f"odd/{key}", Body=content(number))
-        client.put_object(Bucket="data", Key="packed", Body=content(0), ContentEncoding="gzip")  # as it is, by s3fs
+        client.put_object(Bucket="data", Key="packed", Body=content(0), ContentEncoding="gzip")
         packed = UrlSource("s3://data", keys=["packed"], **address)
-        assert packed.read("packed") == packed.read("packed") == content(0) and not packed._local.reader._works
+        assert packed.read("packed") == content(0)
         packed.close()
         for options in {}, {"requester_pays": True}:
             source = UrlSource("s3://data/odd", **source._options, **options)
             with GrowingCache(
-                source, folder / str(len(options)), 4e6, fetchers=1, min_samples=5, decode=bytes.hex
+                source, folder / str(len(options)), 4e6, fetchers=1, min_samples=len(keys), decode=bytes.hex
             ) as cache:
                 cache.set_epoch(0)
                 found.append(loaded(cache))
                 readers_used = [type(one) for one in source._readers]
-            assert readers_used == [readers.LoopReader if options else readers.SignedReader]
+            assert readers_used == [readers.LoopReader if options else s3.ObjectReader]
         source = UrlSource("s3://data/odd", **address)
-        for key in "absent", "a b":
+        for key in "a b", "absent":
             try:
-                assert source.read(key) == content(0) and source._local.reader._works
+                assert source.read(key) == content(0) and source._local.reader._proven
             except FileNotFoundError as error:
                 found.append(str(error))
         source.close()
-    assert found[0] == found[1] == sorted(content(number).hex() for number in range(5)) and len(found) == 3
+    assert found[0] == found[1] == sorted(content(number).hex() for number in range(len(keys))) and len(found) == 3
+    return found
+
+
+HEADERS = "ETag: x\r\nLast-Modified: Wed, 25 Nov 2026 09:00:00 GMT\r\n"
+RIGHT = f"HTTP/1.1 200 OK\r\n{HEADERS}Content-Length: 5\r\n\r\nright"
+
+
+class Hostile(socketserver.BaseRequestHandler):
+    """Answers the first request as it should, and each later one with ``server.answer``."""
+
+    def handle(self):
+        self.request.recv(1 << 16)
+        answer, self.server.answered = self.server.answer if self.server.answered else RIGHT, True
+        with contextlib.suppress(OSError):
+            self.request.sendall(answer.encode())
+            while answer is not RIGHT:
+                time.sleep(0.05)
+                self.request.sendall(b"x" * self.server.more)
+
+
+def program_servers_that_are_hostile(folder):
+    """An answer without end, one larger than allowed, one that trickles in, a redirect out of the web."""
+    found = []
+    for answer, more, error in (
+        (f"HTTP/1.1 200 OK\r\n{HEADERS}Transfer-Encoding: chunked\r\n\r\n", 1 << 20, OSError),
+        (f"HTTP/1.1 200 OK\r\n{HEADERS}Content-Length: {1 << 62}\r\n\r\n", 1 << 20, OSError),
+        (f"HTTP/1.1 200 OK\r\n{HEADERS}Content-Length: 1000000\r\n\r\n", 1, TimeoutError),
+        ("HTTP/1.1 200 OK\r\nServer: ", 1, TimeoutError),
+        ("HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", 0, OSError),
+    ):
+        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Hostile) as server:
+            server.daemon_threads, server.block_on_close = True, False
+            server.answer, server.more, server.answered = answer, more, False
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            address = {"endpoint_url": f"http://127.0.0.1:{server.server_address[1]}", "key": "k", "secret": "s"}
+            source = UrlSource("s3://data", keys=["x"], timeout=1, largest=2_000_000, **address)
+            assert source.read("x") == b"right"
+            began = time.monotonic()
+            try:
+                source.read("x")
+            except error as caught:
+                found.append(type(caught).__name__)
+            assert time.monotonic() - began < 30
+            source.close()
+            server.shutdown()
+    assert len(found) == 5
     return found
 
 

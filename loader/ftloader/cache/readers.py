@@ -7,10 +7,8 @@ import io
 import select
 import socket
 import time
-from ssl import SSLError
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
-from urllib.request import getproxies
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
@@ -19,14 +17,6 @@ _MOST_REDIRECTS = 5
 _MOST_CONNECTIONS = 8
 _AT_ONCE = 1 << 18
 _SAFE = "/%:=&?~+!$,;'@()*[]"  # what is not quoted, in paths and queries; quoted already, if there is a %
-
-
-_PLAIN = {"key", "secret", "token", "anon", "endpoint_url", "profile", "use_ssl"}
-"""Options of s3fs that say nothing about how an object is read."""
-
-
-class AnswerError(OSError):
-    """A web server has answered, with something else than was asked for."""
 
 
 class WebReader:
@@ -48,11 +38,11 @@ class WebReader:
             response, data = self._get(at, name, deadline)
             if response.status == http.client.OK:
                 if (encoding := response.getheader("Content-Encoding", "identity")) != "identity":
-                    raise AnswerError(f"{name}: the server sends it encoded, as {encoding}, which was not asked for")
+                    raise OSError(f"{name}: the server sends it encoded, as {encoding}, which was not asked for")
                 return data
             location = response.getheader("Location")
             if not 300 <= response.status < 400 or location is None:
-                raise (FileNotFoundError if response.status == http.client.NOT_FOUND else AnswerError)(
+                raise (FileNotFoundError if response.status == http.client.NOT_FOUND else OSError)(
                     f"{name}: the server answers {response.status} {response.reason}"
                 )
             scheme, at = urlsplit(at).scheme, urljoin(at, location)
@@ -183,7 +173,10 @@ class LoopReader:
         self._filesystem = type(like)(**{**like.storage_options, "asynchronous": True, "skip_instance_cache": True})
 
     def read(self, path: str) -> bytes:
-        return self._loop.run_until_complete(asyncio.wait_for(self._filesystem._cat_file(path), self._timeout))
+        return self._cat(path, self._timeout)
+
+    def _cat(self, path: str, seconds: float) -> bytes:
+        return self._loop.run_until_complete(asyncio.wait_for(self._filesystem._cat_file(path), seconds))
 
     def close(self) -> None:
         # fsspec has no name for it: the connections of a file system of the web and of gs, and of s3.
@@ -192,36 +185,3 @@ class LoopReader:
             if inspect.iscoroutinefunction(close):
                 self._loop.run_until_complete(close())
         self._loop.close()
-
-
-class SignedReader(LoopReader):
-    """s3: s3fs signs an address, and a ``WebReader`` reads it, which takes a quarter of the CPU time of s3fs by itself.
-
-    s3fs is asked for what cannot be had so (a bucket of another region, a certificate of one's own), and for everything
-    once it could.
-    """
-
-    def __init__(self, like: AsyncFileSystem, timeout: float, largest: int) -> None:
-        super().__init__(like, timeout)
-        self._web = WebReader(timeout, largest)
-        self._works = True
-
-    @staticmethod
-    def can_read(like: AsyncFileSystem) -> bool:
-        """Whether nothing is set that a ``WebReader`` does not know of."""
-        plain = _PLAIN >= set(like.storage_options) and not getproxies()
-        return plain and "s3" in like.protocol and hasattr(like, "_url")
-
-    def read(self, path: str) -> bytes:
-        if self._works:
-            try:
-                return self._web.read(self._loop.run_until_complete(self._filesystem._url(path)))
-            except (AnswerError, FileNotFoundError, SSLError):
-                pass
-        data = super().read(path)
-        self._works = False
-        return data
-
-    def close(self) -> None:
-        self._web.close()
-        super().close()

@@ -11,7 +11,8 @@ import fsspec
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from ftloader.cache.readers import FileReader, LoopReader, SignedReader, WebReader
+from ftloader.cache import s3
+from ftloader.cache.readers import FileReader, LoopReader, WebReader
 
 _ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
 """What clients of the web leave out of an address, or what is behind it: another file would be read."""
@@ -56,7 +57,8 @@ class UrlSource:
         self._sizes: Mapping[str, int | None] = {}  # replaced as a whole by keys(), and read without a lock
         self._local = threading.local()
         self._readers: list[Any] = []
-        self._lock = threading.Lock()  # guards _readers
+        self._bucket: Any = None  # obstore's, which all readers share
+        self._lock = threading.Lock()  # guards _readers and _bucket
 
     def keys(self) -> Iterable[str]:
         if self._given is not None:
@@ -93,19 +95,21 @@ class UrlSource:
     def _read(self, path: str) -> bytes:
         reader = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = self._new_reader()
             with self._lock:
+                reader = self._local.reader = self._new_reader()
                 self._readers.append(reader)
         return reader.read(path)
 
     def _new_reader(self) -> Any:
         if self._is_web and not self._options and "@" not in self._root:
             return WebReader(self._timeout, self._largest)
-        if isinstance(self._filesystem, AsyncFileSystem) and SignedReader.can_read(self._filesystem):
-            return SignedReader(self._filesystem, self._timeout, self._largest)
-        if isinstance(self._filesystem, AsyncFileSystem):
+        if not isinstance(self._filesystem, AsyncFileSystem):
+            return FileReader(self._filesystem)
+        if self._bucket is None:
+            self._bucket = s3.open_bucket(self._filesystem, self._root.partition("/")[0], self._timeout)
+        if self._bucket is None:
             return LoopReader(self._filesystem, self._timeout)
-        return FileReader(self._filesystem)
+        return s3.ObjectReader(self._filesystem, self._bucket, self._timeout, self._largest)
 
 
 class Share:
