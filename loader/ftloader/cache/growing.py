@@ -18,7 +18,7 @@ from ftloader.cache import sharing, snapshot
 from ftloader.cache.arrays import RawArray
 from ftloader.cache.errors import CacheError, CorruptSampleError
 from ftloader.cache.fetchers import Fetchers
-from ftloader.cache.layout import FORMATS, checksum
+from ftloader.cache.record import FORMATS, checksum
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.sources import Source, UrlSource, close_source
 from ftloader.cache.statistics import Statistics, live_line

@@ -1,6 +1,6 @@
 """Segments: the files of a cache. Each holds samples one behind the other, and is never changed once it is sealed.
 
-How their bytes are laid out: layout. What a segment that was not synced holds is checked, sample by sample, by the next
+How their bytes are laid out: record. What a segment that was not synced holds is checked, sample by sample, by the next
 writer that opens the cache. A segment is made before the TFRecord file of its samples, and removed after it.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ftloader.cache import layout, tfrecord
-from ftloader.cache.disk import BLOCK, disk_usage, opened, read_all, read_bytes, write_all
+from ftloader.cache import record, tfrecord
 from ftloader.cache.errors import CacheError, CorruptSampleError, DamagedSegmentError
-from ftloader.cache.layout import FRAME, HEAD, RECORD, TFRECORD, TRAILER
+from ftloader.cache.files import BLOCK, disk_usage, opened, read_all, read_bytes, write_all
+from ftloader.cache.record import FRAME, HEAD, RECORD, TFRECORD, TRAILER
 
 SUFFIX, _DATA_SUFFIX = ".segment", ".tfrecord"
 _OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord)")
@@ -91,7 +91,7 @@ class Segment:
                 if offset + length > os.fstat(fd).st_size:
                     raise OSError(errno.EIO, "the file is shorter than it should be")
                 data = read(fd, offset, length)
-                framed = self.version != TFRECORD or layout.is_framed(fd, offset, length, crc)
+                framed = self.version != TFRECORD or record.is_framed(fd, offset, length, crc)
         except OSError as error:
             if error.errno in _OF_THE_PROCESS:
                 raise
@@ -100,7 +100,7 @@ class Segment:
             ) from error
         found = 0
         for piece in data:
-            found = layout.checksum(self.version, piece, found)
+            found = record.checksum(self.version, piece, found)
         if not framed or found != crc:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: its checksum differs")
         return data
@@ -139,7 +139,7 @@ class SegmentWriter:
         self._fd = self._data = os.open(path, _NEW, 0o666)
         try:
             os.posix_fallocate(self._fd, 0, self._most)
-            write_all(self._fd, layout.head(version), 0)
+            write_all(self._fd, record.head(version), 0)
             if version == TFRECORD:
                 self._data = os.open(_data_path(path, version), _NEW, 0o666)
                 os.posix_fallocate(self._data, 0, size - self._most)
@@ -156,29 +156,29 @@ class SegmentWriter:
     def size_for(key: bytes, length: int, version: int = 1) -> int:
         """How large a segment of one sample is."""
         if version != TFRECORD:
-            return HEAD.size + TRAILER.size + layout.needs(key, length)
-        index = -(-(HEAD.size + TRAILER.size + layout.needs(key, 0)) // BLOCK) * BLOCK
+            return HEAD.size + TRAILER.size + record.needs(key, length)
+        index = -(-(HEAD.size + TRAILER.size + record.needs(key, 0)) // BLOCK) * BLOCK
         return max(16 * index, -(-(length + FRAME + BLOCK) * 16 // 15))
 
     def fits(self, key: bytes, length: int) -> bool:
         if self.version != TFRECORD:
-            return self._reserved + layout.needs(key, length) <= self._most
+            return self._reserved + record.needs(key, length) <= self._most
         there = self.size - self._most - self._data_end
-        return self._reserved + layout.needs(key, 0) <= self._most and length + FRAME <= there
+        return self._reserved + record.needs(key, 0) <= self._most and length + FRAME <= there
 
     def begin(self, key: bytes, length: int, crc: int) -> tuple:
         """Makes place for a sample. Returns its row, which ``write`` and ``complete`` take."""
         now = time.time()
-        write_all(self._fd, layout.record_header(key, length, crc, now), self._end)
+        write_all(self._fd, record.record_header(key, length, crc, now), self._end)
         offset = self._end + RECORD.size + len(key)
         self._end = offset
         if self.version == TFRECORD:
             offset = self._data_end + tfrecord.HEADER
             self._data_end = offset + length + tfrecord.FOOTER
-            self._reserved += layout.needs(key, 0)
+            self._reserved += record.needs(key, 0)
         else:
             self._end += length
-            self._reserved += layout.needs(key, length)
+            self._reserved += record.needs(key, length)
         self.users += 1
         return offset, length, crc, len(key), now
 
@@ -228,7 +228,7 @@ def is_own(directory: str) -> bool:
     for name in names_in(directory):
         try:
             with opened(os.path.join(directory, name), os.O_RDONLY | os.O_NOFOLLOW) as fd:
-                if layout.version_of(fd, name):
+                if record.version_of(fd, name):
                     return True
         except DamagedSegmentError:
             return True
@@ -246,7 +246,7 @@ def load(directory: str, name: str) -> Segment:
     """A sealed segment. Raises ``CacheError`` if it is none."""
     try:
         with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
-            found = layout.read_end(fds[0])
+            found = record.read_end(fds[0])
         if found is not None:
             return Segment(directory, name, version, found[1], found[0])
     except OSError as error:
@@ -265,11 +265,11 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
             if most is not None and usage(directory, name) > most:
                 _unlink(os.path.join(directory, name), version)
                 return None
-            found = layout.read_end(fds[0])
+            found = record.read_end(fds[0])
             if found is not None and found[3]:
                 return Segment(directory, name, version, found[1], found[0])
             if found is None:
-                pairs = list(layout.walk(fds[0], version))
+                pairs = list(record.walk(fds[0], version))
                 inline = version != TFRECORD  # else only the headers are in this file
                 end = HEAD.size + sum(RECORD.size + row[3] + row[1] * inline for row, _ in pairs)
             else:
@@ -308,7 +308,7 @@ def sync(directory: str, name: str) -> None:
     """Waits until a sealed segment has reached the disk, and notes that in it. Not an error if it is gone by now."""
     with contextlib.suppress(FileNotFoundError), _both_opened(directory, name, os.O_RDWR) as (_, fds):
         fd = fds[0]
-        if (found := layout.read_end(fd)) is None or found[3]:
+        if (found := record.read_end(fd)) is None or found[3]:
             return
         for each in set(fds):
             os.fdatasync(each)
@@ -328,9 +328,9 @@ def _seal(
     if version == TFRECORD:
         pairs = sorted(pairs, key=lambda pair: pair[0][0])
         rows, keys = _without_gaps(data, [row for row, _ in pairs]), [key for _, key in pairs]
-    table = np.array(rows, layout.ROW)
-    rest = layout.end(table, keys, end)
-    write_all(fd, layout.head(version), 0)  # a crash may have come before it
+    table = np.array(rows, record.ROW)
+    rest = record.end(table, keys, end)
+    write_all(fd, record.head(version), 0)  # a crash may have come before it
     # In the longer file nobody looks for a trailer here. What is cut off first could be missing on a full disk.
     write_all(fd, rest, end)
     os.ftruncate(fd, end + len(rest))
@@ -356,12 +356,12 @@ def _is_intact(fd: int, row: tuple, version: int, at_once: int = 1 << 22) -> boo
     offset, length, expected = row[:3]
     if offset + length > os.fstat(fd).st_size:
         return False
-    if version == TFRECORD and not layout.is_framed(fd, offset, length, expected):
+    if version == TFRECORD and not record.is_framed(fd, offset, length, expected):
         return False
     crc = 0
     for begin in range(offset, offset + length, at_once):
         part = os.pread(fd, min(at_once, offset + length - begin), begin)
-        crc = layout.checksum(version, part, crc)
+        crc = record.checksum(version, part, crc)
     return crc == expected
 
 
@@ -371,8 +371,8 @@ def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int, t
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
         beside = os.path.lexists(_data_path(path, TFRECORD))
-        version = layout.version_of(fd, name) or (TFRECORD if beside else 1)
-        if beside != (version == TFRECORD) and layout.is_inline(fd) == (version == TFRECORD):
+        version = record.version_of(fd, name) or (TFRECORD if beside else 1)
+        if beside != (version == TFRECORD) and record.is_inline(fd) == (version == TFRECORD):
             raise DamagedSegmentError(f"{name} has the head of another format")
         if version != TFRECORD:
             yield version, (fd, fd)

@@ -16,8 +16,8 @@ import zlib
 from typing import Any
 
 from ftloader import fork
-from ftloader.cache.disk import opened, write_all
 from ftloader.cache.errors import CacheError
+from ftloader.cache.files import opened, write_all
 
 PINS = ".pins"
 _OWN_PINS = re.compile(r"[0-9a-f]{16}\.pins")

@@ -15,7 +15,7 @@ import warnings
 from collections import deque
 
 from ftloader import fork
-from ftloader.cache import layout, segment, sharing
+from ftloader.cache import record, segment, sharing
 from ftloader.cache.errors import CacheError
 from ftloader.cache.segment import BLOCK, Segment, SegmentWriter
 from ftloader.cache.snapshot import Snapshot
@@ -97,7 +97,7 @@ class Store:
 
         Raises ``CacheError`` if it is too large, ``OSError`` if it cannot be written. The claim remains.
         """
-        crc, name, length = layout.checksum(self._version, data), layout.encoded(key), len(data)
+        crc, name, length = record.checksum(self._version, data), record.encoded(key), len(data)
         size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
             raise CacheError(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ftloader.cache import CacheError, CorruptSampleError, layout, segment
+from ftloader.cache import CacheError, CorruptSampleError, record, segment
 from tests.unit.loader.cache import test_segment, test_tfrecord
 from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
 from tests.unit.loader.cache.test_store import on_disk
@@ -40,29 +40,29 @@ def changed(data, chance):
 
 def lying(data, chance):
     """A sealed segment, synced or not: rows and keys are changed, and the checksums are those of them."""
-    magic, _, _, begin, count, _ = layout.TRAILER.unpack(data[-layout.TRAILER.size :])
-    index = bytearray(data[begin : -layout.TRAILER.size])
+    magic, _, _, begin, count, _ = record.TRAILER.unpack(data[-record.TRAILER.size :])
+    index = bytearray(data[begin : -record.TRAILER.size])
     for _ in range(chance.choice([1, 2, 4])):
         if chance.random() < 0.5:
-            at = chance.randrange(count) * layout.ROW.itemsize + chance.choice([0, 8])
+            at = chance.randrange(count) * record.ROW.itemsize + chance.choice([0, 8])
             index[at : at + 8] = struct.pack("<Q", chance.choice(NUMBERS))
         else:
             index[chance.randrange(len(index))] = chance.randrange(256)
     crc = zlib.crc32(index)
     own = zlib.crc32(repr((crc, begin, count)).encode())
-    return data[:begin] + index + layout.TRAILER.pack(magic, crc, own, begin, count, chance.randrange(2))
+    return data[:begin] + index + record.TRAILER.pack(magic, crc, own, begin, count, chance.randrange(2))
 
 
 def lying_record(data, chance):
     """A segment that was not sealed: the first record says another length, or key, with the checksum of that."""
-    _, _, crc, key, length, when = layout.RECORD.unpack_from(data, layout.HEAD.size)
-    begin = layout.HEAD.size + layout.RECORD.size
+    _, _, crc, key, length, when = record.RECORD.unpack_from(data, record.HEAD.size)
+    begin = record.HEAD.size + record.RECORD.size
     name = bytearray(data[begin : begin + key])
     if chance.random() < 0.5:
         length = chance.choice(NUMBERS)
     else:
         name[chance.randrange(key)] = chance.randrange(256)
-    return data[: layout.HEAD.size] + layout.record_header(bytes(name), length, crc, when) + data[begin + key :]
+    return data[: record.HEAD.size] + record.record_header(bytes(name), length, crc, when) + data[begin + key :]
 
 
 def samples(step, directory, name):
@@ -136,12 +136,12 @@ def test_a_giant_with_holes_is_not_read(opened, sealed):
     directory, _ = filled(opened, source)
     path = directory / f"0000000001-0123abcd{segment.SUFFIX}"
     with open(path, "wb") as file:
-        file.write(layout.head(1) + layout.record_header(b"key", 1 << 40, 0, 0.0))
+        file.write(record.head(1) + record.record_header(b"key", 1 << 40, 0, 0.0))
         file.truncate((1 << 40) + 4096)
         if sealed:
             parts = zlib.crc32(b""), 16, 1
             file.seek(0, os.SEEK_END)
-            file.write(layout.TRAILER.pack(b"ftsealed", parts[0], zlib.crc32(repr(parts).encode()), 16, 1, 1))
+            file.write(record.TRAILER.pack(b"ftsealed", parts[0], zlib.crc32(repr(parts).encode()), 16, 1, 1))
     cache = opened(source, min_samples=3)
     cache.set_epoch(0)
     check(cache)
@@ -151,7 +151,7 @@ def test_a_giant_with_holes_is_not_read(opened, sealed):
 HEADS = {
     "random": random.Random(1).randbytes(64),
     "zeros": bytes(64),
-    "another version": layout.HEAD.pack(b"ftcache\n", 9),
+    "another version": record.HEAD.pack(b"ftcache\n", 9),
     "another program": b"\x89PNG\r\n\x1a\n",
     "another format": None,
 }
@@ -159,7 +159,7 @@ HEADS = {
 
 def overwrite(path, format, head):
     """Writes one of HEADS to the begin of the segment at *path*. Returns what it has then."""
-    new = HEADS[head] or layout.head(3 - layout.FORMATS[format])
+    new = HEADS[head] or record.head(3 - record.FORMATS[format])
     data = new + path.read_bytes()[len(new) :]
     path.write_bytes(data)
     return data
@@ -263,7 +263,7 @@ def test_a_head_that_was_not_written_before_a_crash(tmp_path, format):
     """Nothing was synced: what is intact is kept, whatever the disk has kept."""
     name = WRITTEN[format](tmp_path).name
     with open(tmp_path / name, "r+b") as file:
-        file.write(bytes(layout.HEAD.size))
+        file.write(bytes(record.HEAD.size))
     recovered = segment.recover(str(tmp_path), name)
     segment.sync(str(tmp_path), name)
     assert len(test_segment.intact(recovered)) == 20

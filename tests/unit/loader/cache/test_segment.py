@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 import pytest
 
-from ftloader.cache import CacheError, CorruptSampleError, layout, segment
+from ftloader.cache import CacheError, CorruptSampleError, record, segment
 from ftloader.cache.segment import SegmentWriter
 from tests.unit.loader.cache.sources import content
 
@@ -23,7 +23,7 @@ def written(directory, count=20, seal=True):
     for number in range(count):
         key = f"key {number} \udcff"
         data = content(key, SIZES[number % len(SIZES)])
-        row = writer.begin(layout.encoded(key), len(data), zlib.crc32(data))
+        row = writer.begin(record.encoded(key), len(data), zlib.crc32(data))
         if seal or number < count - 1:
             writer.write(row, memoryview(data))
             writer.complete(row, key)

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from ftloader.cache import CacheError, layout, segment, sharing
+from ftloader.cache import CacheError, record, segment, sharing
 from ftloader.cache import store as store_module
 from ftloader.cache.segment import disk_usage
 from ftloader.cache.snapshot import Snapshot
@@ -97,7 +97,7 @@ def test_who_finds_no_room_waits_for_the_next_snapshot(store):
     assert store.waited > 0 and on_disk(store.directory) <= 4 * MIB
 
 
-@pytest.mark.parametrize("version", layout.FORMATS.values(), ids=layout.FORMATS)
+@pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
 def test_the_budget_is_kept_by_the_byte(disk, version):
     """The file system has no more: one byte too many would be an error."""
     directory = disk(2 * MIB)
@@ -327,9 +327,9 @@ def test_a_segment_that_lies_about_sizes_gives_nothing(store, field):
     (path,) = (os.path.join(store.directory, name) for name in segment.names_in(store.directory))
     with open(path, "r+b") as file:
         content_ = file.read()
-        trailer = content_[-layout.TRAILER.size :]
-        magic, crc, _, begin, count, _ = layout.TRAILER.unpack(trailer)
-        index = bytearray(content_[begin : -layout.TRAILER.size])
+        trailer = content_[-record.TRAILER.size :]
+        magic, crc, _, begin, count, _ = record.TRAILER.unpack(trailer)
+        index = bytearray(content_[begin : -record.TRAILER.size])
         if field == "begin":
             begin = 1 << 62
         elif field == "count":
@@ -339,7 +339,7 @@ def test_a_segment_that_lies_about_sizes_gives_nothing(store, field):
             crc = zlib.crc32(index)
         own = zlib.crc32(repr((crc, begin, count)).encode())
         file.seek(-len(index) - len(trailer), os.SEEK_END)
-        file.write(index + layout.TRAILER.pack(magic, crc, own, begin, count, 0))
+        file.write(index + record.TRAILER.pack(magic, crc, own, begin, count, 0))
     again = Store(store.directory, 4 * MIB, "oldest")
     left = keys(publish(again).segments) if field != "length" else keys(again.newest(2 * MIB))
     again.close()
@@ -382,7 +382,7 @@ def test_a_snapshot_that_cannot_be_published_leaves_the_one_before(store, monkey
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-@pytest.mark.parametrize("version", layout.FORMATS.values(), ids=layout.FORMATS)
+@pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
 def test_a_forked_child_holds_no_room(tmp_path, version):
     """What it has open takes its room of the disk as long as the child lives, also when it was evicted."""
     store = Store(str(tmp_path), 4 * MIB, "oldest", version)

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, layout, segment, tfrecord
-from ftloader.cache.layout import FORMATS, checksum
+from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, record, segment, tfrecord
+from ftloader.cache.record import FORMATS, checksum
 from ftloader.cache.segment import SegmentWriter
 from ftloader.cache.store import Store
 from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
@@ -42,7 +42,7 @@ def written(directory, count=20, missing=(), seal=True):
     for number in range(count):
         key = f"key {number} \udcff"
         data = content(key, SIZES[number % len(SIZES)])
-        row = writer.begin(layout.encoded(key), len(data), checksum(VERSION, data))
+        row = writer.begin(record.encoded(key), len(data), checksum(VERSION, data))
         if number not in missing:
             writer.write(row, memoryview(data))
             writer.complete(row, key)

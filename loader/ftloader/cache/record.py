@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from ftloader.cache import tfrecord
-from ftloader.cache.disk import read_bytes
 from ftloader.cache.errors import CacheError, DamagedSegmentError
+from ftloader.cache.files import read_bytes
 
 FORMATS = {"segment": 1, "tfrecord": 2}
 """Where samples are: the version in a segment's head."""
