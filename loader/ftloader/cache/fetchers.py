@@ -5,7 +5,7 @@ import random
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ftloader import fork
@@ -15,69 +15,70 @@ from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import WorkerThread
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-"""Seconds; each is twice as long as the one before, and up to a half shorter by chance."""
-_MANY = 8
+"""Seconds. Each pause is twice the one before, less a random part of up to a half."""
+_MANY = 8  # failures in a row that are not chance, with few threads
 _TO_DISK = "a file onto the disk"
 
 
 class Fetchers:
-    """*count* threads that go through ``source.keys()``, again and again, and fetch what is not there.
+    """*count* threads that go through ``source.keys()`` again and again and fetch the samples that are missing.
 
-    When all is there they wait: until something was evicted, or ``look_again``. In memory is one sample for each
-    thread.
+    When no sample is missing they wait for an eviction or ``look_again``. Each thread has one sample in memory. The
+    last thread to end calls *at_end*, since nobody may be left to close the store of a cache that was dropped.
 
-    ``_changed`` guards the counts and what is said of the source's state; ``_listing`` the iterator of keys, which one
-    thread at a time asks for the next one, however long it takes, and the number of its failures. Locks are taken in
-    the order ``_listing``, the store's, ``_changed``.
+    ``_changed`` guards the counts and the state of the listing. ``_listing`` guards the iterator of keys and its
+    failures; a thread holds it for as long as the source takes for the next key. Locks are taken in the order
+    ``_listing``, the store's, ``_changed``.
     """
 
-    def __init__(self, source: Any, store: Store, count: int, retries: int) -> None:
-        self._source, self._store, self._retries = source, store, retries
+    def __init__(self, source: Any, store: Store, count: int, retries: int, at_end: Callable[[], None]) -> None:
+        self._source, self._store, self._retries, self._at_end = source, store, retries, at_end
         self._changed = threading.Condition(fork.rlock())
         self._listing = threading.Lock()
         self._keys: Iterator[str] | None = None
-        self._evictions = -1  # when the listing began
+        self._evictions = -1  # the store's count when the listing started
         self._stopped = False
-        self._asked = 0  # how often somebody wanted the source to be listed (again)
-        self._listed = -1  # that number when the listing began
+        self._asked = 0  # number of requests to list the source (again)
+        self._listed = -1  # that number when the listing started
         self._busy = 0
         self._running = count
-        self._ended = False  # the latest listing; nothing of it is left to be fetched
-        self._failed_here = 0  # keys of that listing
-        self.fetched = self.fetched_bytes = self.retried = self.failed = 0
-        self.trouble: BaseException | None = None
-        """Why the latest sample could not be fetched or added; None when one could since."""
-        self.failures_in_a_row = 0
+        self._ended = False  # the listing has no more keys
+        self._failed_here = 0  # keys of this listing
         self._listings_failed = 0  # in a row
         self._warned = False
+        self.fetched = self.fetched_bytes = self.retried = self.failed = 0
+        self.trouble: BaseException | None = None
+        """Why the latest sample could not be fetched or added; None after a success."""
+        self.failures_in_a_row = 0
         self.consumer = threading.current_thread()
         self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
 
     def start(self) -> None:
+        """Start the threads."""
         program_exit.register(self)
         for thread in self.threads:
             thread.start()
 
     def look_again(self) -> None:
-        """Lists the source again if it was listed to its end: it may have grown, or answer again."""
+        """List the source again after the end of this listing: it may have grown, or answer again."""
         with self._changed:
             self._asked += 1
             self._changed.notify_all()
 
     @property
     def complete(self) -> bool:
-        """Whether all of the source's keys are there."""
+        """True if all keys of the source are in the store."""
         with self._changed:
             return self._is_idle() and not self._failed_here
 
     @property
     def failing(self) -> bool:
-        """Whether it is no single sample that fails."""
+        """True if the source fails as a whole, not for one sample."""
         return self._listings_failed > self._retries or self.failures_in_a_row >= max(_MANY, 2 * len(self.threads))
 
     @property
     def idle(self) -> bool:
-        """Whether nothing more will come by itself: all keys have been tried, or no thread is left."""
+        """True if no more samples will come unasked: all keys have been tried, or no thread is left."""
         with self._changed:
             return self._is_idle() or not self._running
 
@@ -85,8 +86,11 @@ class Fetchers:
         return self._ended and not self._busy and self._listed == self._asked
 
     def stop(self) -> None:
-        """Tells the threads to end after the call to the source in hand. Returns at once. For finalizers too: nobody
-        else uses the cache then, and so takes these locks in the other order."""
+        """Tell the threads to end after their current call to the source, and return at once.
+
+        A finalizer may call this. It takes the locks in the other order, which is safe: no other thread uses a cache
+        that is being finalized.
+        """
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -94,13 +98,13 @@ class Fetchers:
         program_exit.unregister(self)
 
     def join(self) -> None:
-        """Waits for the threads, after ``stop``; those that a source holds up are named in a warning."""
+        """Wait for the threads, after ``stop``. Warn of those that the source holds up."""
         limit = program_exit.JOIN_LIMIT
         if stuck := program_exit.join_all(self.threads, limit):
             program_exit.report_stuck(stuck, limit, "It ends when that call returns; its sample is thrown away.")
 
     def outlives_main_thread(self) -> bool:
-        """As a worker pool's."""
+        """See ``ThreadGroup``."""
         thread = self.consumer
         return thread is not threading.main_thread() and not thread.daemon and thread.is_alive()
 
@@ -117,31 +121,25 @@ class Fetchers:
                         self._store.give_up(key)
                     with self._changed:
                         self._busy -= 1
-                    self._tell()
+                    self._store.wake()
         finally:
             with self._changed:
                 self._running -= 1
                 last = not self._running
             if last:
-                self._store.stop()
                 try:
-                    self._store.close()
+                    self._at_end()
                 except (OSError, CacheError) as error:
                     self._report(error, _TO_DISK)
-            self._tell()
-
-    def _tell(self) -> None:
-        """Wakes who waits for samples, or for what becomes of them."""
-        with self._store.changed:
-            self._store.changed.notify_all()
+            self._store.wake()
 
     def _next(self) -> str | None:
-        """A key to fetch, which this thread has claimed; None once stopped."""
+        """Return a key to fetch, which this thread has claimed; None once stopped."""
         pauses = _pauses()
         with self._listing:
             while not self._stopped:
                 try:
-                    if self._keys is None and not self._begin_listing():
+                    if self._keys is None and not self._start_listing():
                         return None
                     for key in self._keys:  # type: ignore[union-attr]  # was set
                         if self._stopped:
@@ -161,11 +159,11 @@ class Fetchers:
                     self._report(error, "its keys")
                     self._pause(next(pauses))
                 self._keys = None
-                self._tell()
+                self._store.wake()
             return None
 
-    def _begin_listing(self) -> bool:
-        """Waits until there is a reason to list the source, and begins; False once stopped."""
+    def _start_listing(self) -> bool:
+        """Wait for a reason to list the source, and start. Return False once stopped."""
         with self._changed:
             while self._ended and not self._stopped and self._listed == self._asked:
                 if self._store.evictions != self._evictions:
@@ -179,7 +177,7 @@ class Fetchers:
         return True
 
     def _fetch(self, key: str) -> bool:
-        """Fetches a sample and adds it, several times if it must; whether it is there now."""
+        """Fetch a sample and add it, with retries. Return True if the sample is in the store now."""
         for attempt, pause in enumerate(_pauses()):
             try:
                 data = memoryview(self._source.read(key))
@@ -187,19 +185,17 @@ class Fetchers:
                 break
             except Exception as error:
                 if attempt >= self._retries or isinstance(error, TypeError) or not self._pause(pause):
-                    self._fail(error, f"sample {key!r:.200}")
-                    return False
+                    return self._fail(error, key)
                 with self._changed:
                     self.retried += 1
         for pause in _pauses():
+            evictions = self._store.evictions
             try:
-                evictions = self._store.evictions
                 added = self._store.add(key, data)
                 break
             except CacheError as error:
-                self._fail(error, f"sample {key!r:.200}")
-                return False
-            except OSError as error:  # a full disk, say: the sample is kept, and tried again
+                return self._fail(error, key)
+            except OSError as error:  # such as a full disk: keep the sample, and try again
                 self._report(error, f"sample {key!r:.200}")
                 if not self._pause(pause):
                     return False
@@ -209,27 +205,30 @@ class Fetchers:
                 self.fetched_bytes += len(data)
                 self.trouble, self.failures_in_a_row = None, 0
             if self._store.evictions != evictions:
-                self._changed.notify_all()  # to who waits with the listing
+                self._changed.notify_all()  # for the thread that waits to list again
         try:
             self._store.sync()
         except (OSError, CacheError) as error:
             self._report(error, _TO_DISK)
         return added
 
-    def _fail(self, error: Exception, what: str) -> None:
+    def _fail(self, error: Exception, key: str) -> bool:
+        """Count and report a sample that cannot be had. Return False."""
         with self._changed:
             if self._stopped:
-                return
+                return False
             self.failed += 1
             self._failed_here += 1
-        self._report(error, what)
+        self._report(error, f"sample {key!r:.200}")
+        return False
 
     def _report(self, error: Exception, what: str) -> None:
+        """Note *error* for the statistics and ``set_epoch``. Warn of the first one."""
         with self._changed:
             self.trouble = error
             self.failures_in_a_row += 1
             first, self._warned = not self._warned, True
-        self._tell()
+        self._store.wake()
         if first:
             text = (
                 f"the cache {self._store.directory} could not get {what}: {type(error).__name__}: {error}. "
@@ -237,12 +236,12 @@ class Fetchers:
             )
             try:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
-            except RuntimeWarning:  # where warnings are errors: it would end this thread, and nobody would see it
+            except RuntimeWarning:  # where warnings are errors, it would end this thread unseen
                 with contextlib.suppress(Exception):  # stderr may be closed
                     sys.stderr.write(f"RuntimeWarning: {text}\n")
 
     def _pause(self, seconds: float) -> bool:
-        """Waits, and returns whether to go on."""
+        """Wait *seconds*. Return False, at once, when stopped."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._stopped, seconds)
 

@@ -113,7 +113,7 @@ class GrowingCache(Dataset):
         checksum(FORMATS[format], b"")  # fails here rather than in the threads
         self._store = Store(self._directory, max_bytes, evict, FORMATS[format])
         try:
-            self._fetchers = Fetchers(self._source, self._store, count, retries)
+            self._fetchers = Fetchers(self._source, self._store, count, retries, at_end=self._store.close)
             # What a dropped cache leaves running would never end.
             weakref.finalize(self, self._fetchers.stop).atexit = False
             self._fetchers.start()

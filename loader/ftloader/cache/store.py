@@ -306,8 +306,13 @@ class Store:
         while self._used > self.max_bytes and self._sealed:  # it was larger before
             self._evict(next(iter(self._sealed.values())))
 
+    def wake(self) -> None:
+        """Wake the threads that wait for ``changed``, to look again."""
+        with self.changed:
+            self.changed.notify_all()
+
     def stop(self) -> None:
-        """Nobody waits for room any more, and nothing is added."""
+        """Add nothing from now on, and wake the threads that wait for room."""
         with self.changed:
             self.stopped = True
             self.changed.notify_all()
