@@ -1,8 +1,10 @@
 """Image decoding for many threads: files or bytes to arrays, on the CPU or on a GPU.
 
-On the CPU, ``read_image`` does without Pillow's arena of image memory, which all threads share (see ``jpeg_fast``).
-Programs that go on using ``Image.open`` in many threads can lessen the contention with Pillow's environment variables
-``PILLOW_BLOCKS_MAX`` and ``PILLOW_BLOCK_SIZE``; they are process-wide, so nothing here sets them.
+On the CPU, ``read_image`` avoids Pillow's arena of image memory, which all threads share (see ``jpeg_fast``). Programs
+that keep ``Image.open`` in many threads can lessen the contention with Pillow's environment variables
+``PILLOW_BLOCKS_MAX`` and ``PILLOW_BLOCK_SIZE``. Nothing here sets them, since they hold for the whole process.
+
+Another image library is a module of this package and a line in ``read.BACKENDS``.
 """
 
 from ftloader.decode.errors import BackendUnavailable, DecodeError

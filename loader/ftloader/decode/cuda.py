@@ -1,15 +1,14 @@
-"""Images to CUDA tensors with nvImageCodec: batch decoding on the GPU.
+"""Backend that decodes batches of images to CUDA tensors with nvImageCodec on the GPU.
 
-Each thread has its own decoder and its own CUDA stream a GPU, so threads decode at the same time without a lock; both
+Each thread has its own decoder and CUDA stream for each GPU, so threads decode at the same time without a lock. Both
 are freed with the thread.
 
-**Order.** A decode runs on the thread's own stream. Its pixels are then copied, on the stream that is current in the
-calling thread (the default stream, in a loader's workers), into memory of torch's allocator. So the tensors behave as
-the result of any torch operation called at that place: whoever uses them on the same stream needs no synchronisation,
-and freeing them is safe. nvImageCodec's own buffer is freed once the copy has been made.
+**Order.** A decode runs on the thread's own stream. The calling thread's current stream then copies the pixels into
+memory of torch's allocator. So the tensors behave like the result of any torch operation called there: using them on
+the same stream needs no synchronisation, and freeing them is safe. nvImageCodec's buffer is freed after the copy.
 
-The copy within the GPU is some microseconds for an image; sharing nvImageCodec's buffer instead would leave torch's
-allocator unaware of kernels that still read it.
+Copying within the GPU takes some microseconds per image. Sharing nvImageCodec's buffer instead would hide from torch's
+allocator that kernels still read it.
 """
 
 import contextlib
@@ -25,17 +24,18 @@ from ftloader.decode import nvimgcodec
 from ftloader.decode.errors import BackendUnavailable, describe
 from ftloader.decode.source import Encoded
 
-# Decoded batches whose copy may be waited for, per thread: bounds nvImageCodec's memory.
+# Decoded batches per thread whose copies may be unfinished. Bounds nvImageCodec's memory.
 _IN_FLIGHT = 4
 
 _ADVICE = "pass device='cpu', or run where there is one"
 
+check_mode = nvimgcodec.check_mode
+
 
 def resolve(device: torch.device) -> torch.device:
-    """*device* with the index of the GPU to use.
+    """Return *device* with the index of the GPU to use.
 
-    Raises ``BackendUnavailable`` where there is no such GPU, and ``ValueError`` for plain ``"cuda"`` where that would
-    be a guess.
+    Raise ``BackendUnavailable`` if there is no such GPU, ``ValueError`` for plain ``"cuda"`` where that is ambiguous.
     """
     if not torch.cuda.is_available():
         raise BackendUnavailable(
@@ -45,8 +45,8 @@ def resolve(device: torch.device) -> torch.device:
     count = torch.cuda.device_count()
     if device.index is None:
         if count > 1 and threading.current_thread() is not threading.main_thread():
-            # CUDA's current device belongs to the thread; a new thread begins with GPU 0
-            # whatever torch.cuda.set_device said in the main thread.
+            # CUDA's current device belongs to the thread: a new one starts with GPU 0, whatever
+            # torch.cuda.set_device said in the main thread.
             raise ValueError(
                 f"device='cuda' in a worker thread could be any of {count} GPUs: name it, as in "
                 "device=f'cuda:{local_rank}'"
@@ -60,14 +60,14 @@ def resolve(device: torch.device) -> torch.device:
 
 
 class _ThreadDecoder:
-    """One thread's decoder and stream on one GPU, and what its copies still read."""
+    """Decoder and stream of one thread on one GPU, with the images that its copies still read."""
 
     def __init__(self, device: torch.device, cpu_threads: int) -> None:
         self._device = device
         try:
             self._stream = torch.cuda.Stream(device)
         except RuntimeError as error:
-            # torch's own message about CUDA in a forked process names spawn.
+            # torch's message about CUDA in a forked process recommends spawn.
             raise BackendUnavailable(
                 f"device={str(device)!r} cannot be used in this process ({describe(error)}): use "
                 "worker_method='thread', or device='cpu' in the workers"
@@ -79,7 +79,7 @@ class _ThreadDecoder:
                 f"nvImageCodec cannot use {device} ({describe(error)}): its CUDA version must "
                 "suit the driver; pass device='cpu' else"
             ) from error
-        # (event after the copies, images and streams that must live until then)
+        # (event after the copies, images and streams that must live until that event)
         self._in_flight: deque[tuple[torch.cuda.Event, list, list]] = deque()
 
     def decode(
@@ -91,7 +91,7 @@ class _ThreadDecoder:
             streams = nvimgcodec.open_streams(encoded)
             images = self._decoder.decode(streams, params=parameters, cuda_stream=self._stream.cuda_stream)
             if None in images:
-                self._stream.synchronize()  # the others are dropped with the error
+                self._stream.synchronize()  # the error drops the other images
             nvimgcodec.check_all(images, encoded, "GPU")
             current = torch.cuda.current_stream(self._device)
             current.wait_stream(self._stream)
@@ -101,14 +101,14 @@ class _ThreadDecoder:
                     pixels = self._pixels(image, mode)
                     tensors.append(_copy(pixels, None if out is None else out[number]))
             finally:
-                # Also when *out* did not fit: copies made before that are still under way.
+                # Also if *out* did not fit: earlier copies are still under way.
                 event = torch.cuda.Event()
                 event.record(current)
                 self._in_flight.append((event, images, streams))
         return tensors
 
     def _pixels(self, image: Any, mode: str | None) -> torch.Tensor:
-        """A view of *image* as HWC or HW, ordered on the current stream."""
+        """Return a view of *image* as HWC or HW, ordered on the current stream."""
         codec = nvimgcodec.library()
         if image.buffer_kind == codec.ImageBufferKind.STRIDED_HOST:
             pixels = torch.from_numpy(np.asarray(image)).to(self._device)
@@ -117,21 +117,21 @@ class _ThreadDecoder:
         return pixels[:, :, 0] if mode == "L" else pixels
 
     def _free(self, at_most: int) -> None:
-        """Drops the images whose copies have been made; waits until *at_most* are left."""
+        """Drop the images whose copies are made. Wait until *at_most* are left."""
         while self._in_flight and (len(self._in_flight) > at_most or self._in_flight[0][0].query()):
             event, *_ = self._in_flight[0]
             event.synchronize()
             self._in_flight.popleft()
 
     def __del__(self) -> None:
-        # At the end of the thread: the copies read what is about to be freed.
+        # At the end of the thread its copies still read the images that are about to be freed.
         if getattr(self, "_in_flight", None):
             with contextlib.suppress(RuntimeError):  # CUDA may be gone at interpreter exit
                 self._free(0)
 
 
 class _Decoders(threading.local):
-    """A thread's decoders, by GPU and number of CPU threads."""
+    """Decoders of each thread, by GPU and number of CPU threads."""
 
     def __init__(self) -> None:
         self.made: dict[tuple[int, int], _ThreadDecoder] = {}
@@ -147,7 +147,7 @@ def read_tensors(
     out: Sequence[torch.Tensor] | None,
     cpu_threads: int,
 ) -> list[torch.Tensor]:
-    """*encoded* as uint8 tensors on *device*, which ``resolve`` gave. See ``read_images``."""
+    """Decode to uint8 tensors on *device*, a result of ``resolve``. See ``ftloader.decode.read_images``."""
     key = device.index, cpu_threads
     decoder = _decoders.made.get(key)
     if decoder is None:

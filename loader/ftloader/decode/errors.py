@@ -1,4 +1,4 @@
-"""What decoding raises: one error for a bad image, one for a backend that is not there."""
+"""Errors of decoding: one for a bad image, one for a missing backend."""
 
 import errno
 import pickle
@@ -6,26 +6,26 @@ from typing import Any
 
 
 class DecodeError(OSError, ValueError):
-    """An image could not be read or decoded: missing, unreadable, truncated, corrupt, unknown.
+    """Error for an image that cannot be read or decoded: missing, unreadable, truncated, corrupt or unknown.
 
-    An ``OSError``, as Pillow's own errors mostly are, so that code that caught those goes on working, and a
-    ``ValueError``. The message names the image and the reason. It survives pickling (from a process worker) with its
-    path, its cause and its notes.
+    It is an ``OSError``, as most of Pillow's errors are, so code that catches those still works; and a ``ValueError``.
+    The message names the image and the reason. Pickling, as by a process worker, keeps the path, the cause and the
+    notes.
 
     Attributes:
-        path: the file as it was given (``str``), or None for an image in memory or for an error rebuilt from its
+        path: the file as given (``str``). None for an image in memory, and for an error that was rebuilt from its
             message alone, as torch does for its process workers.
         __cause__: the error of the library or of the operating system, if there was one.
     """
 
     def __init__(self, message: str, path: str | None = None) -> None:
-        # Not OSError's (errno, strerror) form: what is shown is the message, whole.
+        # Not OSError's form (errno, strerror), so that the whole message is shown.
         super().__init__(message)
         self.path = path
 
     @classmethod
     def of(cls, name: str, path: str | None, cause: BaseException) -> "DecodeError":
-        """The error for the image called *name*, because of *cause*. Returns it unraised."""
+        """Return, unraised, the error for the image called *name* because of *cause*."""
         error = cls(f"cannot decode {name}: {describe(cause)}", path)
         error.__cause__ = cause
         if isinstance(cause, OSError) and cause.errno is not None:
@@ -40,26 +40,26 @@ class DecodeError(OSError, ValueError):
             state["__cause__"] = self.__cause__
         return type(self), (str(self), self.path), (self.errno, state)
 
-    # Takes what __reduce__ gives, not a dictionary as BaseException's does.
+    # The state is that of __reduce__, not a dictionary as BaseException's is.
     def __setstate__(self, state: tuple[int | None, dict[str, Any]]) -> None:  # type: ignore[override]
         self.errno, attributes = state
         self.__cause__ = attributes.pop("__cause__", None)
         self.__dict__.update(attributes)
 
     def __str__(self) -> str:
-        # OSError would put "[Errno n]" and the file's name around it once errno is set.
+        # With errno set, OSError would add "[Errno n]" and the file's name.
         return str(self.args[0])
 
 
 class BackendUnavailable(RuntimeError):
-    """A backend or a device was asked for that this machine or installation does not have.
+    """Error for a backend or a device that this machine or installation lacks.
 
     The message names the argument to change or the package to install.
     """
 
 
 def describe(error: BaseException) -> str:
-    """*error* in one line: its message, after its type where the message alone would not do."""
+    """Return *error* in one line: its type and, where there is one, its message."""
     if isinstance(error, OSError) and error.strerror:
         return f"{type(error).__name__}: {error.strerror}"
     message = " ".join(str(error).split())

@@ -1,12 +1,16 @@
-"""JPEG to array through Pillow's codecs, without the copies and shared state of its images.
+"""JPEGs to arrays through Pillow's codecs, without the copies and the shared state of Pillow's images.
 
-``np.array(Image.open(path).convert("RGB"))`` allocates and clears an image in the arena that all threads share behind a
-mutex (python-pillow/Pillow #8692), copies it (``convert`` copies also what is RGB already), packs it into pieces, joins
-these and copies the result again. Here the same libjpeg code decodes into scratch memory that the thread keeps, and the
-pixels are packed from there straight into the array: one copy, no arena, no plugin registry.
+``np.array(Image.open(path).convert("RGB"))`` does all of this:
 
-``decode`` answers only where the result is certain to be Pillow's, and None otherwise: for any unusual file, any error,
-any Pillow whose codecs have another shape. The caller then takes Pillow's public way, which also words the errors.
+* allocate and clear an image in the arena that all threads share behind a mutex (python-pillow/Pillow #8692);
+* copy it, since ``convert`` copies an RGB image too;
+* pack it into pieces, join them, and copy the result.
+
+Here the same libjpeg code decodes into scratch memory that the thread keeps. The pixels are packed from there straight
+into the array: one copy, no arena, no plugin registry.
+
+``decode`` returns pixels only if they are certain to be Pillow's. It returns None for an unusual file, an error, or a
+Pillow with other codecs. The caller then uses Pillow's public functions, whose errors it reports.
 """
 
 import io
@@ -19,35 +23,35 @@ from PIL import Image, ImageFile
 from ftloader.decode import jpeg_header
 from ftloader.decode.output import Out, array_for
 
-# A thread keeps scratch memory for images of up to this many pixels (16 MiB at 4 bytes each).
+# Largest scratch image that a thread keeps, in pixels of 4 bytes: 16 MiB.
 _KEPT_PIXELS = 4 * 1024 * 1024
 
-# Pixels are packed in pieces that stay in the processor's cache between pack and copy.
+# Bytes of a piece, small enough to stay in the processor's cache between pack and copy.
 _PIECE = 96 * 1024
 
 _CORE: Any = Image.core
 
-_scratch = threading.local()  # per mode an ImagingCore and its size: never seen by another thread
+_scratch = threading.local()  # for each mode an ImagingCore and its size, of this thread alone
 
 
 def decode(data: bytes, mode: str, out: Out) -> np.ndarray | None:
-    """The pixels of the JPEG *data* as *mode* ("RGB" or "L"), uint8, HWC or HW; or None.
+    """Return the pixels of the JPEG *data* as *mode* ("RGB" or "L"), uint8, HWC or HW; None if Pillow has to decode.
 
-    Raises ``ValueError`` for an *out* that does not fit.
+    Raise ``ValueError`` for an *out* that does not fit.
     """
     header = jpeg_header.parse(data)
     if header is None:
         return None
     stored = {1: "L", 3: "RGB"}.get(header.components)
-    # A colour image as "L" is left to convert(): libjpeg would round differently.
+    # Colour to "L" is left to Pillow's convert(): libjpeg rounds differently.
     if stored is None or (stored != mode and mode != "RGB"):
         return None
     size = header.width, header.height
     limit = Image.MAX_IMAGE_PIXELS
     if limit is not None and size[0] * size[1] > limit:
-        return None  # Pillow warns or raises
+        return None  # Pillow warns or raises an error
     if ImageFile.LOAD_TRUNCATED_IMAGES:
-        return None  # the scratch memory's old pixels would show through what is missing
+        return None  # old pixels of the scratch memory would show where the file has none
     image = _scratch_image(stored, size)
     if not _decode_into(image, data, stored, size):
         return None
@@ -63,7 +67,7 @@ def decode(data: bytes, mode: str, out: Out) -> np.ndarray | None:
 
 
 def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -> None:
-    """Writes the top left *size* pixels of the core image into *array*: uint8, of their shape."""
+    """Write the top left *size* pixels of the core image into *array*: uint8, of their shape."""
     if not array.flags.c_contiguous:
         dense = np.empty(array.shape, np.uint8)
         pack_into(dense, image, mode, size)
@@ -86,8 +90,8 @@ def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -
 
 
 def _decode_into(image: Any, data: bytes, mode: str, size: tuple[int, int]) -> bool:
-    """Whether libjpeg decoded all of *data* into the top left corner of the core image."""
-    # Mode, raw mode, JPEG mode, scale, draft: as JpegImageFile gives them.
+    """Decode *data* into the top left corner of the core image. Return True if libjpeg decoded all of it."""
+    # Mode, raw mode, JPEG mode, scale and draft of JpegImageFile.
     decoder = _CORE.jpeg_decoder(mode, mode, "", 1, 0)
     try:
         decoder.setimage(image, (0, 0, *size))
@@ -96,19 +100,19 @@ def _decode_into(image: Any, data: bytes, mode: str, size: tuple[int, int]) -> b
         return False
     finally:
         decoder.cleanup()
-    # Negative when the decoder has finished; else it waits for more: the file is truncated.
+    # Negative once the decoder has finished. Otherwise it waits for more: the file is truncated.
     return consumed < 0 and error == 0
 
 
 def _scratch_image(mode: str, size: tuple[int, int]) -> Any:
-    """This thread's core image of *mode*, at least *size* large. Its pixels are anything."""
+    """Return this thread's core image of *mode*, at least *size* large, with arbitrary pixels."""
     width, height = size
     kept = getattr(_scratch, mode, None)
     if kept is not None:
         image, (kept_width, kept_height) = kept
         if width <= kept_width and height <= kept_height:
             return image
-        # Grown in both directions, so portraits and landscapes by turns share one.
+        # Grow in both directions, so that alternating portraits and landscapes share one image.
         grown = max(width, kept_width), max(height, kept_height)
         if grown[0] * grown[1] <= _KEPT_PIXELS:
             width, height = grown
@@ -119,7 +123,7 @@ def _scratch_image(mode: str, size: tuple[int, int]) -> Any:
 
 
 def works() -> bool:
-    """Whether this Pillow's codecs work as they are used here: once, on a real JPEG."""
+    """Return True if this Pillow's codecs decode real JPEGs when used as here."""
     pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
     try:
         for picture in (Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())):
@@ -129,5 +133,5 @@ def works() -> bool:
             if decoded is None or not np.array_equal(decoded, np.array(Image.open(file).convert("RGB"))):
                 return False
     except Exception:
-        return False  # no JPEG in this Pillow, or codecs of another shape
+        return False  # this Pillow has no JPEG, or other codecs
     return True

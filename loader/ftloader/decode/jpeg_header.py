@@ -1,4 +1,4 @@
-"""The size and the number of components of a JPEG, read from its header.
+"""Size and number of components of a JPEG, read from its header.
 
 Source: ITU-T T.81 (JPEG), annex B: marker segments B.1.1, frame header B.2.2.
 """
@@ -7,20 +7,22 @@ from typing import NamedTuple
 
 
 class JpegHeader(NamedTuple):
+    """Frame header of a JPEG: its size in pixels and number of colour components."""
+
     width: int
     height: int
     components: int
 
 
 def parse(data: bytes) -> JpegHeader | None:
-    """The frame header of *data*, or None unless it is a plain 8-bit JPEG up to its first scan.
+    """Return the frame header of *data*; None unless *data* is a plain 8-bit JPEG up to its first scan.
 
-    Strict on purpose: whatever is unusual (fill bytes or junk between segments, arithmetic coding, 12 bits, a height
-    given later) is None, so that it goes to a full parser. What is accepted is read here exactly as libjpeg reads it,
-    so the two agree on the size.
+    The parser is strict on purpose. It returns None for anything unusual, such as fill bytes, junk between segments,
+    arithmetic coding, 12 bits or a height given later: a full parser has to read those. It reads what it accepts
+    exactly as libjpeg does, so both agree on the size.
     """
-    # The markers are written out, not named in the module: without the GIL, counting references
-    # to a global object at each marker is contention between threads; constants are immortal.
+    # The markers are literals, not names of the module. Without the GIL, threads contend for the reference count of a
+    # global object at each marker; constants are immortal.
     if data[:2] != b"\xff\xd8":  # SOI
         return None
     header = None
@@ -53,7 +55,7 @@ def parse(data: bytes) -> JpegHeader | None:
 
 
 def _quantization_tables_fit(data: bytes, at: int, end: int) -> bool:
-    """Whether the segment from *at* to *end* is whole tables of 64 values (B.2.4.1)."""
+    """Return True if the segment from *at* to *end* consists of whole tables of 64 values (B.2.4.1)."""
     while at < end:
         at += 1 + (64 if data[at] >> 4 == 0 else 128)
     return at == end

@@ -1,7 +1,7 @@
-"""Images to arrays with nvImageCodec's CPU backend, one decoder a thread.
+"""Backend that decodes images to arrays with nvImageCodec on the CPU, with one decoder per thread.
 
-nvImageCodec is NVIDIA's library behind GPU decoding (``ftloader.decode.cuda``); its CPU codecs (libjpeg-turbo and
-others) serve the same formats where there is no GPU.
+nvImageCodec is NVIDIA's library for decoding on GPUs (``ftloader.decode.cuda``). Its CPU codecs, such as libjpeg-turbo,
+decode the same formats where there is no GPU.
 
 API: https://docs.nvidia.com/cuda/nvimgcodec/py_api.html (0.9).
 """
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftloader.decode.errors import BackendUnavailable
+from ftloader.decode.output import Out, array_for
 from ftloader.decode.source import Encoded
 
 # nvImageCodec's name for each of our modes.
@@ -23,7 +24,7 @@ _COLOR_SPECS: dict[str | None, str] = {"RGB": "SRGB", "L": "GRAY"}
 
 @functools.cache  # a race computes the same module twice
 def library() -> ModuleType:
-    """``nvidia.nvimgcodec``. Raises ``BackendUnavailable`` if it cannot be imported."""
+    """Import ``nvidia.nvimgcodec``. Raise ``BackendUnavailable`` if that fails."""
     try:
         from nvidia import nvimgcodec
     except ImportError as error:
@@ -36,7 +37,7 @@ def library() -> ModuleType:
 
 
 def check_mode(mode: str | None) -> None:
-    """Raises ``ValueError`` for a mode that nvImageCodec does not give."""
+    """Raise ``ValueError`` for a mode that nvImageCodec does not decode to."""
     if mode not in _COLOR_SPECS:
         raise ValueError(
             f"backend='nvimgcodec' decodes to mode {' or '.join(map(repr, _COLOR_SPECS))}, not "
@@ -45,13 +46,13 @@ def check_mode(mode: str | None) -> None:
 
 
 def params(mode: str | None) -> Any:
-    """``DecodeParams`` for a *mode* that has been checked; the pixels as they are stored: not turned by EXIF."""
+    """Return ``DecodeParams`` for a checked *mode*. They leave the pixels as stored, without the EXIF orientation."""
     codec = library()
     return codec.DecodeParams(apply_exif_orientation=False, color_spec=getattr(codec.ColorSpec, _COLOR_SPECS[mode]))
 
 
 def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
-    """nvImageCodec's view of each encoded image. Raises ``DecodeError`` for an empty one."""
+    """Return nvImageCodec's view of each encoded image. Raise ``DecodeError`` for an empty one."""
     codec = library()
     streams = []
     for image in encoded:
@@ -65,11 +66,11 @@ def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
 
 
 def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -> None:
-    """Raises ``DecodeError`` for the first image that could not be decoded (None in *images*)."""
+    """Raise ``DecodeError`` for the first image that could not be decoded: None in *images*."""
     failed = [source for image, source in zip(images, encoded, strict=True) if image is None]
     if not failed:
         return
-    # The library tells the reason on stderr alone.
+    # The library writes the reason to stderr alone.
     reason = f"nvImageCodec ({backend}) cannot decode it; backend='pillow' tells why, or can"
     error = failed[0].error_because(reason)
     if len(failed) > 1:
@@ -80,10 +81,10 @@ def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -
 
 
 class _Decoders(threading.local):
-    """A thread's CPU decoder, made at its first use and freed with the thread.
+    """CPU decoder of each thread, made at its first use and freed with the thread.
 
-    A forked child goes on with the copy of the thread that forked: a CPU decoder with one thread runs in its caller and
-    has no thread of its own that the child would miss.
+    A forked child uses its copy of the forking thread's decoder. That is safe: with one thread the decoder runs in its
+    caller and has no thread of its own that the child would miss.
     """
 
     decoder: Any = None
@@ -102,12 +103,19 @@ class _Decoders(threading.local):
 _decoders = _Decoders()
 
 
-def read_arrays(encoded: Sequence[Encoded], mode: str | None) -> list[np.ndarray]:
-    """*encoded* as writable uint8 arrays of *mode*. See ``ftloader.decode.read_images``."""
-    parameters = params(mode)
-    streams = open_streams(encoded)
-    images = _decoders.get().decode(streams, params=parameters)
+def read_arrays(encoded: Sequence[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
+    """Decode a batch of images to writable uint8 arrays of *mode*. See ``ftloader.decode.read_images``."""
+    check_mode(mode)
+    if not encoded:
+        return []
+    images = _decoders.get().decode(open_streams(encoded), params=params(mode))
     check_all(images, encoded, "CPU")
-    # Views that keep nvImageCodec's memory alive, which belongs to nobody else.
-    arrays = [np.asarray(image) for image in images]
-    return [array[:, :, 0] for array in arrays] if mode == "L" else arrays
+    # Each array keeps its image's memory alive, which nothing else uses.
+    arrays = [np.asarray(image)[:, :, 0] if mode == "L" else np.asarray(image) for image in images]
+    return [array if out is None else _copy(array, out) for array, out in zip(arrays, outs, strict=True)]
+
+
+def _copy(array: np.ndarray, out: Out) -> np.ndarray:
+    target = array_for(out, array.shape)
+    target[...] = array
+    return target

@@ -1,16 +1,16 @@
-"""Where pixels are written: a new array, the caller's, or one that the caller's function gives."""
+"""Arrays that pixels are written to: new ones, the caller's, or results of the caller's function."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-# The out argument on the CPU. A function is called as numpy.empty is: (shape, dtype).
+# The out argument on the CPU. A function is called like numpy.empty: (shape, dtype).
 type Out = np.ndarray | Callable[[tuple[int, ...], Any], np.ndarray] | None
 
 
 def check_type(out: Any) -> None:
-    """Raises ``TypeError`` or ``ValueError`` for what cannot be written to, whatever the image."""
+    """Raise ``TypeError`` or ``ValueError`` if no image can be written to *out*."""
     if out is None or callable(out):
         return
     if not isinstance(out, np.ndarray):
@@ -23,7 +23,7 @@ def check_type(out: Any) -> None:
 
 
 def array_for(out: Out, shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
-    """The array to write an image of *shape* and *dtype* to; raises ``ValueError`` if *out* cannot take it."""
+    """Return the array for an image of *shape* and *dtype*. Raise ``ValueError`` if *out* cannot take the image."""
     if out is None:
         return np.empty(shape, dtype)
     array = out(shape, dtype) if callable(out) else out

@@ -1,10 +1,11 @@
-"""Images to arrays with Pillow, in many threads at once.
+"""Backend that decodes images to arrays with Pillow, in many threads at once.
 
-The pixels are those of ``np.array(Image.open(file).convert(mode))``, always. What differs is how, for JPEGs: see
+The pixels are always those of ``np.array(Image.open(file).convert(mode))``. JPEGs get them in another way, see
 ``jpeg_fast``.
 """
 
 import io
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image, ImageMode, UnidentifiedImageError
@@ -13,17 +14,22 @@ from ftloader.decode import jpeg_fast
 from ftloader.decode.output import Out, array_for
 from ftloader.decode.source import Encoded
 
-# Pillow's plugins, the usual ones first, loaded under Python's import lock: else Image.open would fill its registry,
-# and walk it, in several threads at once.
+# Load all plugins under Python's import lock, the usual ones first. Image.open would fill its registry, and walk it, in
+# several threads at once.
 Image.preinit()
 Image.init()
 
-# Whether jpeg_fast suits this Pillow. Written once, here.
+# True if jpeg_fast suits this Pillow. Never written again.
 _fast_jpeg = jpeg_fast.works()
 
 
+def read_arrays(encoded: Sequence[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
+    """Decode a batch of images. See ``ftloader.decode.read_images``."""
+    return [read_array(one, mode, out) for one, out in zip(encoded, outs, strict=True)]
+
+
 def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
-    """*encoded* as an array of *mode*, in *out* if given. See ``ftloader.decode.read_image``."""
+    """Decode an image to an array of *mode*, in *out* if given. See ``ftloader.decode.read_image``."""
     if _fast_jpeg and (mode == "RGB" or mode == "L"):
         array = jpeg_fast.decode(encoded.data, mode, out)
         if array is not None:
@@ -45,10 +51,9 @@ def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
 
 
 def load(encoded: Encoded, mode: str | None) -> Image.Image:
-    """*encoded* as a Pillow image of *mode* with its pixels decoded.
+    """Decode an image to a Pillow image of *mode*.
 
-    Raises ``DecodeError`` for whatever Pillow finds wrong with the data, and ``ValueError`` for a mode that does not
-    exist.
+    Raise ``DecodeError`` for whatever Pillow finds wrong with the data, ``ValueError`` for an unknown mode.
     """
     try:
         if mode is not None:
@@ -68,7 +73,6 @@ def load(encoded: Encoded, mode: str | None) -> Image.Image:
         raise encoded.error_because(what) from error
     except MemoryError:
         raise
-    # Damaged files make the plugins raise nearly anything: OSError, SyntaxError, ValueError,
-    # struct.error, zlib.error, IndexError, DecompressionBombError, ...
+    # Damaged files make plugins raise nearly anything: SyntaxError, struct.error, zlib.error, IndexError, ...
     except Exception as error:
         raise encoded.error(error) from error

@@ -1,17 +1,30 @@
-"""The functions that users call: one image, a batch of images, a Pillow image."""
+"""The functions that users call: decode one image, a batch of images, or one image to a Pillow image.
 
+A backend is a module, named in ``BACKENDS``. On the CPU it defines ``read_arrays(encoded, mode, outs)``, on a GPU
+``resolve(device)``, ``check_mode(mode)`` and ``read_tensors(encoded, mode, device, outs, cpu_threads)``.
+"""
+
+import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from PIL import Image
 
-from ftloader.decode import nvimgcodec, pillow
-from ftloader.decode.output import array_for, check_type
-from ftloader.decode.source import Encoded, ImageSource, fetch
+from ftloader.decode import pillow
+from ftloader.decode.output import check_type
+from ftloader.decode.source import ImageSource, fetch
 
-BACKENDS = ("auto", "pillow", "nvimgcodec")
+
+class _Backend(NamedTuple):
+    """Modules of one backend in this package, imported at the first use; None where the backend cannot decode."""
+
+    cpu: str | None
+    gpu: str | None = None
+
+
+BACKENDS = {"pillow": _Backend(cpu="pillow"), "nvimgcodec": _Backend(cpu="nvimgcodec", gpu="cuda")}
+"""Backends by name. "auto" takes the first that decodes on the device."""
 
 
 def read_image(
@@ -22,30 +35,30 @@ def read_image(
     device: str | torch.device = "cpu",
     out: Any = None,
 ) -> Any:
-    """Decodes one image: JPEG, PNG, WebP, TIFF, BMP, GIF and whatever else the backend knows.
+    """Decode one image: JPEG, PNG, WebP, TIFF, BMP, GIF and whatever else the backend knows.
 
     ``read_image(path)`` has the pixels of ``np.array(Image.open(path).convert("RGB"))``, bit for bit. Any number of
-    threads may call it at once; nothing mutable is shared by them, and no setting of Pillow's is changed.
+    threads may call it at once: they share nothing mutable, and no setting of Pillow changes.
 
     Args:
         source: a path (``str`` or ``os.PathLike``), the encoded image (``bytes``, ``bytearray``, ``memoryview``) or a
             binary file, which is read to its end.
         mode: the mode to convert to, in Pillow's words: "RGB" by default, "L" for grayscale, "RGBA", ...; None for the
-            image's own. nvImageCodec gives "RGB" and "L".
+            image's own. nvImageCodec decodes to "RGB" and "L" alone.
         backend: "pillow", "nvimgcodec", or "auto": Pillow on the CPU, nvImageCodec on a GPU.
         device: "cpu", or a GPU: "cuda:0". Name the GPU where there are several: a worker thread does not inherit
             ``torch.cuda.set_device``.
         out: write the pixels here (and return it): a NumPy array, on a GPU a tensor, of exactly the image's shape and
-            type; or, on the CPU, a function that gives the array for a shape and a type, as ``numpy.empty`` does. In a
-            dataset ``out=ftloader.empty_sample`` decodes straight into the batch that is being built.
+            type. Or, on the CPU, a function that returns the array for a shape and a type, as ``numpy.empty`` does. In
+            a dataset ``out=ftloader.empty_sample`` decodes straight into the batch that is being built.
 
     Returns:
-        On the CPU a writable ``numpy.ndarray``, on a GPU a ``torch.Tensor`` that is ready on the stream current in the
-        calling thread. uint8, 0 to 255, of shape (height, width, channels), or (height, width) for modes of one
-        channel. With ``mode=None`` the type is the image's (uint16 for 16-bit grayscale, bool for mode "1", indices for
-        palettes).
+        On the CPU a writable ``numpy.ndarray``. On a GPU a ``torch.Tensor`` that is ready on the calling thread's
+        current stream. The values are uint8, 0 to 255. The shape is (height, width, channels), or (height, width) for
+        modes of one channel. With ``mode=None`` the type is the image's: uint16 for 16-bit grayscale, bool for mode
+        "1", indices for palettes.
 
-    What the conversion does is what Pillow's ``convert`` does:
+    The conversion is that of Pillow's ``convert``:
 
     * grayscale becomes RGB by repetition; CMYK by Pillow's plain formula, without the colour profile; an alpha channel
       is dropped, not blended;
@@ -53,21 +66,20 @@ def read_image(
     * of animations and multi-page files the first picture is taken;
     * the EXIF orientation is not applied. ``PIL.ImageOps.exif_transpose(read_pil(path, None))`` applies it.
 
-    nvImageCodec's pixels on the CPU equal Pillow's for mode "RGB", 16-bit images excepted. For mode "L" a colour
-    image's values differ (by up to 16 of 255 where colours are saturated), since a JPEG's own luma is taken instead of
-    one computed from clipped RGB. On a GPU the inverse DCT and the chroma upsampling are NVIDIA's: small differences
-    everywhere, larger ones at edges between colours.
+    nvImageCodec's pixels on the CPU equal Pillow's for mode "RGB", 16-bit images excepted. For mode "L" the values of
+    a colour image differ, by up to 16 of 255 where colours are saturated: they are the JPEG's own luma, not computed
+    from clipped RGB. On a GPU the inverse DCT and the chroma upsampling are NVIDIA's. Differences are small
+    everywhere, and larger at edges between colours.
 
     Raises:
-        DecodeError: missing, unreadable, truncated, corrupt or unknown; it has the path. (Pillow's
-            ``ImageFile.LOAD_TRUNCATED_IMAGES`` is honoured by the Pillow backend.)
+        DecodeError: the image is missing, unreadable, truncated, corrupt or unknown. The error has the path. (The
+            Pillow backend honours ``ImageFile.LOAD_TRUNCATED_IMAGES``.)
         BackendUnavailable: no such GPU, or nvImageCodec is not installed.
         ValueError: an unknown mode, backend or device, an *out* that does not fit.
         TypeError: *source* is none of the above.
     """
-    if backend != "nvimgcodec" and (device == "cpu" or torch.device(device).type == "cpu"):
-        _check_backend(backend)  # the usual case: no list, no dispatch
-        check_type(out)
+    if backend in ("auto", "pillow") and (device == "cpu" or torch.device(device).type == "cpu"):
+        check_type(out)  # the usual case: no list, no look-up
         return pillow.read_array(fetch(source), mode, out)
     outs = None if out is None else [out]
     return read_images([source], mode, backend=backend, device=device, out=outs)[0]
@@ -82,72 +94,61 @@ def read_images(
     out: Any = None,
     cpu_threads: int = 1,
 ) -> list[Any]:
-    """Decodes a batch of images; on a GPU all of them in one call. For ``__getitems__``.
+    """Decode a batch of images, on a GPU all of them in one call. Meant for ``__getitems__``.
 
-    Like ``[read_image(source, ...) for source in sources]`` with the same arguments, results and errors, and in the
-    same order. If images fail, the error names the first and counts the others in a note.
+    Arguments, results, errors and order are those of ``[read_image(source, ...) for source in sources]``. If several
+    images fail, the error names the first and counts the others in a note.
 
     Args:
         out: a sequence of arrays (tensors), or one array (tensor) of shape (len(sources), height, width, channels), to
             write to; the list returned then has its elements. Or a function, as in ``read_image``, called for each
             image.
-        cpu_threads: how many threads nvImageCodec may use for what a GPU decoder does on the CPU (parsing, and Huffman
-            decoding without a hardware decoder). More than 1 helps where few workers decode large batches.
+        cpu_threads: number of threads that nvImageCodec may use for the CPU's part of decoding on a GPU: parsing, and
+            Huffman decoding without a hardware decoder. More than 1 helps where few workers decode large batches.
     """
-    _check_backend(backend)
     on = torch.device(device)
+    decoder = _decoder(backend, on)
     if out is not None and not callable(out) and len(out) != len(sources):
         raise ValueError(f"out has room for {len(out)} images, and {len(sources)} were given")
     if on.type == "cpu":
         outs = [out] * len(sources) if out is None or callable(out) else list(out)
         for one in outs:
             check_type(one)
-        if backend != "nvimgcodec":
-            return [pillow.read_array(fetch(source), mode, one) for source, one in zip(sources, outs, strict=True)]
-        return _read_with_nvimgcodec(sources, mode, outs)
-    if on.type != "cuda":
-        raise ValueError(f"device={str(on)!r} cannot decode images: 'cpu' or 'cuda:N'")
-    if backend == "pillow":
-        raise ValueError(
-            f"backend='pillow' decodes on the CPU: pass device='cpu' and move the result to {on}, "
-            "or backend='nvimgcodec'"
-        )
+        return decoder.read_arrays([fetch(source) for source in sources], mode, outs)
     if cpu_threads < 1:
         raise ValueError(f"cpu_threads must be at least 1, not {cpu_threads}")
     if callable(out):
         raise TypeError("out must be tensors on a GPU, not a function")
-    from ftloader.decode import cuda
-
-    nvimgcodec.check_mode(mode)
-    on = cuda.resolve(on)  # before any file is read
+    decoder.check_mode(mode)
+    on = decoder.resolve(on)  # before any file is read
     if not sources:
         return []
-    return cuda.read_tensors([fetch(source) for source in sources], mode, on, out, cpu_threads)
+    return decoder.read_tensors([fetch(source) for source in sources], mode, on, out, cpu_threads)
 
 
 def read_pil(source: ImageSource, mode: str | None = "RGB") -> Image.Image:
-    """Decodes one image to a Pillow image: for transforms that take one, as torchvision's do.
+    """Decode one image to a Pillow image, for transforms that take one, such as torchvision's.
 
-    As torchvision's default loader, ``Image.open(path).convert(mode)``, but an image that has the mode already is not
-    copied, and errors are ``read_image``'s. With ``mode=None`` the image is left in its own mode. The file is closed
-    and the pixels are decoded on return.
+    The result is that of torchvision's default loader, ``Image.open(path).convert(mode)``. An image that has the mode
+    already is not copied, and errors are those of ``read_image``. With ``mode=None`` the image keeps its own mode. On
+    return the file is closed and the pixels are decoded.
     """
     return pillow.load(fetch(source), mode)
 
 
-def _read_with_nvimgcodec(sources: Sequence[ImageSource], mode: str | None, outs: list) -> list[np.ndarray]:
-    nvimgcodec.check_mode(mode)
-    if not sources:
-        return []
-    encoded: list[Encoded] = [fetch(source) for source in sources]
-    arrays = nvimgcodec.read_arrays(encoded, mode)
-    for number, (array, out) in enumerate(zip(arrays, outs, strict=True)):
-        if out is not None:
-            arrays[number] = array_for(out, array.shape)
-            arrays[number][...] = array
-    return arrays
-
-
-def _check_backend(backend: str) -> None:
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
+def _decoder(backend: str, device: torch.device) -> Any:
+    """Return the module of *backend* for *device*. Raise ``ValueError`` if there is none."""
+    if backend != "auto" and backend not in BACKENDS:
+        raise ValueError(f"backend must be one of auto, {', '.join(BACKENDS)}, not {backend!r}")
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={str(device)!r} cannot decode images: 'cpu' or 'cuda:N'")
+    on_gpu = device.type == "cuda"
+    named = {name: one.gpu if on_gpu else one.cpu for name, one in BACKENDS.items()}
+    able = [name for name, module in named.items() if module is not None]
+    name = able[0] if backend == "auto" else backend
+    if name in able:
+        return importlib.import_module(f"ftloader.decode.{named[name]}")
+    if on_gpu:
+        remedy = f"pass device='cpu' and move the result to {device}, or backend={able[0]!r}"
+        raise ValueError(f"backend={name!r} decodes on the CPU: {remedy}")
+    raise ValueError(f"backend={name!r} decodes on a GPU: pass its device, or backend={able[0]!r}")

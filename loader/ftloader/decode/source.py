@@ -1,16 +1,16 @@
-"""Where an image's bytes come from: a file's path, the bytes themselves, or an open file."""
+"""Sources of encoded images: a file's path, the bytes themselves, or an open file."""
 
 import os
 from typing import Any, BinaryIO, NamedTuple
 
 from ftloader.decode.errors import DecodeError
 
-# What read_image takes. bytes are always the encoded image, never a path.
+# The sources that read_image accepts. bytes are always the encoded image, never a path.
 ImageSource = str | os.PathLike | bytes | bytearray | memoryview | BinaryIO
 
 
 class Encoded(NamedTuple):
-    """An encoded image in memory, and what to call it in an error."""
+    """Encoded image in memory, with its name for errors."""
 
     data: bytes
     path: str | None
@@ -24,12 +24,12 @@ class Encoded(NamedTuple):
 
 
 def fetch(source: Any) -> Encoded:
-    """The bytes of *source*, read in one go.
+    """Read the bytes of *source* in one go.
 
-    Raises ``DecodeError`` for a file that cannot be read (the ``OSError`` is its cause), and ``TypeError`` for what is
-    none of ``ImageSource``.
+    Raise ``DecodeError`` for a file that cannot be read, with the ``OSError`` as its cause. Raise ``TypeError`` if
+    *source* is no ``ImageSource``.
     """
-    # The two usual cases first; str before os.fspath, which would take bytes for a path.
+    # The two usual cases first. str before os.fspath, which treats bytes as a path.
     if isinstance(source, str):
         return _read_file(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -46,9 +46,9 @@ def fetch(source: Any) -> Encoded:
 
 
 def _read_file(path: str) -> Encoded:
-    name = f"image {path!r}"  # repr: names that are no valid UTF-8 can be printed too
+    name = f"image {path!r}"  # repr prints names that are not valid UTF-8, too
     try:
-        # Unbuffered: one read of the file's size instead of a copy through a buffer.
+        # Unbuffered: one read of the whole file instead of a copy through a buffer.
         with open(path, "rb", buffering=0) as file:
             data = file.read()
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name

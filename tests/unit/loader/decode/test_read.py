@@ -2,6 +2,8 @@
 
 import io
 import random
+import sys
+import types
 import warnings
 
 import numpy as np
@@ -10,9 +12,28 @@ import torch
 from PIL import Image, ImageFile, ImageOps
 
 from ftloader import DataLoader, decode, empty_sample
-from ftloader.decode import jpeg_fast, jpeg_header, pillow
-from tests.datasets import Rows
-from tests.encoded_pictures import encoded, picture, plain
+from ftloader.decode import jpeg_fast, jpeg_header, pillow, read
+
+
+def picture(width=40, height=30, mode="RGB", seed=0):
+    """A picture with smooth and sharp parts."""
+    noise = np.random.default_rng(seed)
+    smooth = Image.fromarray(noise.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize((width, height), Image.BICUBIC)
+    pixels = np.asarray(smooth).copy()
+    pixels[: height // 2, : width // 2] = noise.integers(0, 256, (height // 2, width // 2, 3))
+    return Image.fromarray(pixels).convert(mode)
+
+
+def encoded(image, kind="JPEG", **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def plain(data, mode="RGB"):
+    """What users write."""
+    image = Image.open(io.BytesIO(data))
+    return np.array(image if mode is None else image.convert(mode))
 
 
 def turned():
@@ -286,6 +307,15 @@ def test_arguments_that_do_not_exist():
         decode.read_image(data, device="meta")
     with pytest.raises(ValueError, match="decodes on the CPU"):
         decode.read_image(data, backend="pillow", device="cuda")
+
+
+def test_another_backend_is_a_module_and_a_line(monkeypatch):
+    module = types.SimpleNamespace(read_arrays=lambda encoded, mode, outs: [(one.data, mode) for one in encoded])
+    monkeypatch.setitem(sys.modules, "ftloader.decode.echo", module)
+    monkeypatch.setitem(read.BACKENDS, "echo", read._Backend(cpu="echo"))
+    assert decode.read_image(b"abc", "L", backend="echo") == (b"abc", "L")
+    with pytest.raises(ValueError, match="backend='echo' decodes on the CPU.*backend='nvimgcodec'"):
+        decode.read_image(b"abc", backend="echo", device="cuda")
 
 
 def test_the_exif_orientation_is_left_to_the_caller():
