@@ -1,10 +1,10 @@
 """A cache on the local disk that grows while a training job reads it (``help(GrowingCache)``, docs/cache.md).
 
-A sample's way:
+The way of a sample:
 
     source -> fetchers (threads) -> store (budget, eviction) -> segment (a file) -> snapshot (an epoch) -> dataset[i]
 
-What other processes read, and what they tell the writer: sharing. What is done with the bytes of a sample: arrays.
+``sharing`` has the files by which processes share a cache, ``arrays`` the decoders of samples.
 """
 
 from ftloader.cache.arrays import RawArray, RawArrays

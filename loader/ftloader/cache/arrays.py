@@ -1,4 +1,4 @@
-"""Decoders that read a sample straight into an array: where the loader makes one, into its slot of the batch."""
+"""Decoders that read a sample straight into an array: its slot of the batch, if the loader has made one."""
 
 import math
 from collections.abc import Mapping
@@ -11,20 +11,21 @@ from ftloader.cache.errors import CacheError
 
 
 class RawArray:
-    """For ``decode=``: a sample is the memory of an array of *dtype*.
+    """Decoder (``decode=``) for samples that are the memory of one array.
 
     Args:
-        dtype: anything that ``numpy.dtype`` takes.
-        shape: None: one dimension, as long as the sample has it.
+        dtype: anything that ``numpy.dtype`` accepts.
+        shape: the array's shape. None: one dimension, of the sample's length.
 
-    Any callable of the sample's bytes is a decoder. One that has ``empty(nbytes)`` too, as this has, is asked for an
-    array, which is filled from the file without a copy in between.
+    Any callable of a sample's bytes is a decoder. If it also has ``empty(nbytes)``, like this one, the cache fills the
+    array that ``empty`` returns from the file, without a copy in between.
     """
 
     def __init__(self, dtype: Any = np.uint8, shape: tuple[int, ...] | None = None) -> None:
         self.dtype, self.shape = np.dtype(dtype), shape
 
     def empty(self, nbytes: int) -> np.ndarray:
+        """Return an array to fill with *nbytes* bytes. Raise ``CacheError`` if they do not fit its shape."""
         shape = (nbytes // max(1, self.dtype.itemsize),) if self.shape is None else self.shape
         if math.prod(shape) * self.dtype.itemsize != nbytes:
             raise CacheError(f"a sample of {nbytes} bytes is no array of {self.dtype} with the shape {shape}")
@@ -37,12 +38,12 @@ class RawArray:
 
 
 class RawArrays:
-    """For ``decode=``: a sample is a dict of arrays. Its bytes are their memory, one behind the other.
+    """Decoder (``decode=``) for samples that are dicts of arrays, whose memory lies back to back in the file.
 
         decode=RawArrays({"label": RawArray(np.int64, ()), "image": RawArray(np.float32, (3, 512, 512))})
 
     Args:
-        arrays: by name, in the order of the bytes. One of them may have no shape, and has what the others leave.
+        arrays: by name, in the order of the bytes. One of them may have no shape: it gets the remaining bytes.
     """
 
     def __init__(self, arrays: Mapping[str, RawArray]) -> None:
@@ -54,19 +55,20 @@ class RawArrays:
         self._sizes.update(dict.fromkeys(self._open, 0))
 
     def empty(self, nbytes: int) -> dict[str, np.ndarray]:
+        """Return arrays to fill with *nbytes* bytes. Raise ``CacheError`` if they do not fit the shapes."""
         left = nbytes - sum(self._sizes.values())
         if left < 0 or (left and not self._open):
             raise CacheError(f"a sample of {nbytes} bytes: its arrays {', '.join(self.arrays)} have {nbytes - left}")
         sizes = {**self._sizes, **dict.fromkeys(self._open, left)}
-        # One array of a sample is its slot of the batch, the first that is asked for: the largest.
+        # A sample has one slot of the batch, which the first array gets: make it the largest.
         made = {
             name: self.arrays[name].empty(sizes[name]) for name in sorted(sizes, key=sizes.__getitem__, reverse=True)
         }
         return {name: made[name] for name in self.arrays}
 
     def __call__(self, data: bytes) -> dict[str, np.ndarray]:
-        arrays, begin, whole = self.empty(len(data)), 0, np.frombuffer(data, np.uint8)
+        arrays, start, whole = self.empty(len(data)), 0, np.frombuffer(data, np.uint8)
         for array in arrays.values():
-            array.reshape(-1).view(np.uint8)[:] = whole[begin : begin + array.nbytes]
-            begin += array.nbytes
+            array.reshape(-1).view(np.uint8)[:] = whole[start : start + array.nbytes]
+            start += array.nbytes
         return arrays

@@ -1,13 +1,13 @@
-"""What the cache raises."""
+"""Errors of the cache."""
 
 
 class CacheError(RuntimeError):
-    """The cache cannot do what was asked of it; the text says why, and what would help."""
+    """Error for something that the cache cannot do. The message says why, and what would help."""
 
 
 class DamagedSegmentError(CacheError):
-    """A file is the cache's, and damaged where it says what is in it."""
+    """Error for a segment of this cache whose head or index is damaged."""
 
 
 class CorruptSampleError(CacheError):
-    """A sample is not what was written: its checksum differs, or its file is gone or too short."""
+    """Error for a sample that is not what was written: its checksum differs, or its file is missing or too short."""

@@ -1,4 +1,4 @@
-"""Reading and writing all of what is asked for, at a place in a file; and what files take of the disk."""
+"""Functions that read and write whole ranges of files, and count the disk space of files."""
 
 import contextlib
 import errno
@@ -10,13 +10,14 @@ BLOCK = 4096  # files take whole blocks of the disk
 
 
 def disk_usage(status: os.stat_result) -> int:
-    """What a file takes of the disk."""
+    """Return the bytes of the disk that a file takes."""
     return max(-(-status.st_size // BLOCK) * BLOCK, status.st_blocks * 512)
 
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe in the file's place is not waited for
+    """Open a file for the ``with`` block. Do not wait if a pipe is in the file's place."""
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         yield fd
     finally:
@@ -24,15 +25,17 @@ def opened(path: str, flags: int) -> Iterator[int]:
 
 
 def read_bytes(fd: int, length: int, offset: int) -> bytes:
+    """Return *length* bytes from *offset* on. Raise ``OSError`` (EIO) if the file is shorter."""
     data = os.pread(fd, length, offset)
     if len(data) == length:
         return data
-    whole = bytearray(length)  # a system call reads 2 GB at most
+    whole = bytearray(length)  # one system call reads at most 2 GB
     read_all(fd, memoryview(whole), offset)
     return bytes(whole)
 
 
 def read_all(fd: int, view: memoryview, offset: int) -> None:
+    """Fill *view* with bytes from *offset* on. Raise ``OSError`` (EIO) if the file is shorter."""
     while len(view):
         count = os.preadv(fd, [view], offset)
         if not count:
@@ -41,6 +44,7 @@ def read_all(fd: int, view: memoryview, offset: int) -> None:
 
 
 def write_all(fd: int, data: Any, offset: int) -> None:
+    """Write all of *data*, anything with the buffer protocol, at *offset*."""
     view = memoryview(data)
     while len(view):
         count = os.pwrite(fd, view, offset)

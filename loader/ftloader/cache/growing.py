@@ -1,4 +1,4 @@
-"""The dataset: samples of a remote source, as far as they are on this machine by now."""
+"""The dataset: those samples of a remote source that are on this machine by now."""
 
 import os
 import threading
@@ -25,7 +25,7 @@ from ftloader.cache.statistics import Statistics, live_line
 from ftloader.cache.store import LEAST_BUDGET, Store
 
 EVICT = ("oldest", "lru")
-_MOST_DAMAGED = 64  # of which worker processes tell until the next epoch is set
+_MOST_DAMAGED = 64  # segments that worker processes can report until the next epoch is set
 
 
 class GrowingCache(Dataset):
@@ -33,33 +33,33 @@ class GrowingCache(Dataset):
 
         with GrowingCache(source, directory, max_bytes=200e9, fetchers=16) as cache:
             for epoch in range(epochs):
-                cache.set_epoch(epoch)  # what is complete now is this epoch's data
+                cache.set_epoch(epoch)  # samples that are complete now are this epoch's data
                 for batch in DataLoader(cache, batch_size=64, shuffle=True, num_workers=8):
                     ...
 
     Args:
-        source: has ``keys()`` and ``read(key)``, or is an address that fsspec understands. None: this process reads
-            what another one fetches on this machine (the other ranks of a job, say).
-        directory: where the samples are kept; nothing else is written.
-        max_bytes: the budget of the disk, at least 1 MiB. Never exceeded, with what is being written included.
-        fetchers: threads that fetch. Each has one sample in memory.
-        evict: "oldest", or "lru": the samples that this process has not read for the longest time. 1/128 of the budget
-            at a time.
-        decode: makes a sample of its bytes. By default, an array of uint8. See ``RawArray`` and ``RawArrays``
-            for others.
-        min_samples: ``set_epoch`` waits for so many.
-        pin: the part of the budget that an epoch's samples may take. They are the newest then, and the fetchers have
-            the rest for the next epoch. If all of the source is there, an epoch has all of it.
-        retries: how often a sample that could not be fetched is tried again at once, with growing pauses. After that it
-            waits for the next epoch.
-        format: "segment", or "tfrecord": the samples are written to TFRecord files, which ``files()`` names. Needs the
-            package crc32c (``ftloader[tfrecord]``). A directory may have both, from one run to the next.
+        source: an object with ``keys()`` and ``read(key)``, or an address that fsspec understands. None: this process
+            reads the samples that another one fetches on this machine, such as another rank of the job.
+        directory: the only place where files are written.
+        max_bytes: the budget of the disk, at least 1 MiB. It is never exceeded, unfinished writes included.
+        fetchers: number of threads that fetch. Each has one sample in memory.
+        evict: "oldest", or "lru": first the samples that this process has not read for the longest time. 1/128 of the
+            budget is evicted at a time.
+        decode: a callable that turns the bytes of a sample into the sample, by default into an array of uint8. See
+            ``RawArray`` and ``RawArrays`` for others.
+        min_samples: number of samples that ``set_epoch`` waits for.
+        pin: the part of the budget for an epoch's samples, which are the newest ones. The fetchers have the rest for
+            the next epoch. If the whole source is there, an epoch has all of it.
+        retries: number of times that a failed sample is tried again at once, with growing pauses. After that it waits
+            for the next epoch.
+        format: "segment", or "tfrecord": write the samples to TFRecord files, which ``files()`` names. This needs the
+            package crc32c (``ftloader[tfrecord]``). The format may change between runs.
 
-    ``len(cache)``, ``cache[i]``, ``cache.key(i)`` and ``cache.ages()`` are of the epoch that was set. Threads and
-    worker processes may read. The other methods are for one thread at a time, of the process that made the object.
+    ``len(cache)``, ``cache[i]``, ``cache.key(i)`` and ``cache.ages()`` are about the current epoch. Threads and worker
+    processes may call them. Other methods may be called by one thread at a time, in the process that made the object.
 
     Raises:
-        CacheError: another process fetches into the directory, or it is of another version; or crc32c is missing.
+        CacheError: another process fetches into the directory, or it has another version; or crc32c is missing.
         OSError: the directory cannot be written.
     """
 
@@ -98,7 +98,7 @@ class GrowingCache(Dataset):
         self._decode = RawArray() if decode is None else decode
         self._min_samples, self._most_bytes = min_samples, int(pin * (max_bytes or 0))
         self._current = Snapshot(-1, [])
-        # How often an epoch was set, for worker processes; which segments they found to be damaged, as _mark() has it.
+        # Shared with worker processes: the number of epochs set, and marks of segments that they found damaged.
         self._shared = torch.zeros(1 + _MOST_DAMAGED, dtype=torch.int64).share_memory_()
         self._set_here = 0
         self._counts = _Counts()
@@ -107,14 +107,14 @@ class GrowingCache(Dataset):
         self._fetchers: Fetchers | None = None
         self._pins: sharing.Pins | None = None
         if self._source is not None:
-            self._begin(int(max_bytes or 0), fetchers, evict, retries, format)
+            self._start(int(max_bytes or 0), fetchers, evict, retries, format)
 
-    def _begin(self, max_bytes: int, count: int, evict: str, retries: int, format: str) -> None:
-        checksum(FORMATS[format], b"")  # fails here rather than in the threads
+    def _start(self, max_bytes: int, count: int, evict: str, retries: int, format: str) -> None:
+        checksum(FORMATS[format], b"")  # raise here, not in the threads, if crc32c is missing
         self._store = Store(self._directory, max_bytes, evict, FORMATS[format])
         try:
             self._fetchers = Fetchers(self._source, self._store, count, retries, at_end=self._store.close)
-            # What a dropped cache leaves running would never end.
+            # The threads of a dropped cache would never end.
             weakref.finalize(self, self._fetchers.stop).atexit = False
             self._fetchers.start()
         except BaseException:
@@ -145,22 +145,25 @@ class GrowingCache(Dataset):
             self._counts.damaged.add(name)  # one atomic operation
             return
         marks = self._shared[1:].tolist()
-        if _mark(name) not in marks and 0 in marks:  # two processes may take one place: the next read tells again
+        if _mark(name) not in marks and 0 in marks:  # if two processes take one place, the next read reports again
             self._shared[1 + marks.index(0)] = _mark(name)
 
     def key(self, index: int) -> str:
-        """The key of sample *index*."""
+        """Return the key of sample *index*."""
         one, row = self._snapshot().find(index)
         return one.keys[row]
 
     def files(self) -> list[str]:
-        """The paths of the epoch's TFRecord files, which stay until the next ``set_epoch``: for
-        ``tf.data.TFRecordDataset``. Whole files, also with ``at_most``; none of samples in the other format."""
+        """Return the paths of the epoch's TFRecord files, for ``tf.data.TFRecordDataset``.
+
+        They stay until the next ``set_epoch``. They are whole files, also with ``at_most``. Samples in the other format
+        have none.
+        """
         segments = self._snapshot().segments
         return [one.data_path for one in segments if one.version == FORMATS["tfrecord"]]
 
     def ages(self) -> np.ndarray:
-        """How many seconds ago each sample was written, for a sampler that prefers new ones."""
+        """Return the age of each sample in seconds, for a sampler that prefers new ones."""
         return np.maximum(0.0, time.time() - self._snapshot().times())
 
     def _snapshot(self) -> Snapshot:
@@ -174,14 +177,14 @@ class GrowingCache(Dataset):
     # Epochs
 
     def set_epoch(self, epoch: int, at_most: int | None = None) -> None:
-        """Makes what is complete now the data of *epoch*: it stays readable until the next call.
+        """Make the samples that are complete now the data of *epoch*. They stay readable until the next call.
 
-        Waits for ``min_samples``; in a reader (``source=None``), until the writer has set this epoch.
+        Wait for ``min_samples``; in a reader (``source=None``), until the writer has set this epoch.
 
         Args:
-            at_most: no more samples than this, so that all hosts of a job have equally many.
+            at_most: the largest number of samples, so that all hosts of a job have the same number.
 
-        Raises ``CacheError`` if there will not be enough samples, with the reason, and ``OSError`` if the disk fails.
+        Raise ``CacheError``, with the reason, if there will not be enough samples; ``OSError`` if the disk fails.
         """
         if os.getpid() != self._process:
             raise CacheError("set_epoch is for the process that made the cache, not for its workers")
@@ -213,16 +216,16 @@ class GrowingCache(Dataset):
         self._counts.epochs_waited += time.monotonic() - began
 
     def _check_hope(self, store: Store, fetchers: Fetchers, there: int) -> None:
-        """Raises ``CacheError`` if nothing more will come."""
-        begin = f"{there} samples are there, and min_samples={self._min_samples}: "
+        """Raise ``CacheError`` if no more samples will come."""
+        start = f"{there} samples are there, and min_samples={self._min_samples}: "
         if store.stopped:
-            raise CacheError(begin + "the cache is closed")
+            raise CacheError(start + "the cache is closed")
         if fetchers.trouble is not None and (fetchers.failing or fetchers.idle):
-            raise CacheError(f"{begin}fetching fails: {fetchers.trouble}") from fetchers.trouble
+            raise CacheError(f"{start}fetching fails: {fetchers.trouble}") from fetchers.trouble
         if store.full:
-            raise CacheError(f"{begin}no more fit. Take a larger max_bytes than {store.max_bytes}, or a larger pin")
+            raise CacheError(f"{start}no more fit. Take a larger max_bytes than {store.max_bytes}, or a larger pin")
         if fetchers.idle:
-            raise CacheError(begin + "the source has no more")
+            raise CacheError(start + "the source has no more")
 
     def _set_current(self, new: Snapshot) -> None:
         self._current = new
@@ -230,7 +233,7 @@ class GrowingCache(Dataset):
         self._shared[0] = self._set_here
 
     def _follow(self, state: dict[str, Any], at_most: int | None) -> None:
-        """Takes over what the writer has published."""
+        """Make the writer's snapshot the current one."""
         if self._pins is None:
             self._pins = sharing.Pins(self._directory)
         self._pins.write(" ".join(state["segments"]))
@@ -238,11 +241,11 @@ class GrowingCache(Dataset):
         self._set_current(snapshot.of_state({**state, "length": length}, self._directory))
 
     def state_dict(self) -> dict[str, Any]:
-        """What ``load_state_dict`` takes: the names of the snapshot's files."""
+        """Return the names of the snapshot's files, for ``load_state_dict``."""
         return self._snapshot().state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Makes the state's snapshot the current one. Raises ``CacheError`` if samples of it were evicted since."""
+        """Make the state's snapshot the current one. Raise ``CacheError`` if samples of it were evicted since."""
         if state == self._snapshot().state():
             return
         if os.getpid() != self._process:
@@ -256,11 +259,11 @@ class GrowingCache(Dataset):
 
     @property
     def epoch(self) -> int:
-        """The epoch that was set; -1 before."""
+        """The current epoch; -1 before the first."""
         return self._snapshot().epoch
 
     def statistics(self) -> Statistics:
-        """What was done so far; ``print`` shows it in one line."""
+        """Return the counts so far. ``print`` shows them in one line."""
         store, fetchers, counts = self._store, self._fetchers, self._counts
         samples, used = store.contents() if store is not None else (len(self), 0)
         ages = self.ages()
@@ -272,10 +275,7 @@ class GrowingCache(Dataset):
             bytes_used=used,
             max_bytes=store.max_bytes if store is not None else 0,
             oldest=float(ages.max()) if len(ages) else 0.0,
-            fetched=fetchers.fetched if fetchers is not None else 0,
-            fetched_bytes=fetchers.fetched_bytes if fetchers is not None else 0,
-            retried=fetchers.retried if fetchers is not None else 0,
-            failed=fetchers.failed if fetchers is not None else 0,
+            **{name: getattr(fetchers, name, 0) for name in ("fetched", "fetched_bytes", "retried", "failed")},
             read=counts.read,
             read_bytes=counts.read_bytes,
             evictions=store.evictions if store is not None else 0,
@@ -285,14 +285,16 @@ class GrowingCache(Dataset):
         )
 
     def live_line(self, every: float = 1.0, file: TextIO | None = None) -> AbstractContextManager[None]:
-        """``with cache.live_line(): ...`` shows the statistics of each second on *file*, stderr by default."""
+        """Show the statistics of each second on *file*, stderr by default: ``with cache.live_line(): ...``."""
         return live_line(self.statistics, every, file)
 
     # The end
 
     def close(self) -> None:
-        """Ends the fetchers. Samples in memory that are not written yet are thrown away; a call into the source that
-        does not return is waited for for five seconds. In a worker process, nothing."""
+        """End the fetchers, and drop samples that are not written yet. Do nothing in a worker process.
+
+        Wait at most five seconds for calls to the source that do not return.
+        """
         if os.getpid() != self._process:
             return
         try:
@@ -314,24 +316,26 @@ class GrowingCache(Dataset):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a worker process: what it needs to read."""
+        """Return the attributes that a worker process needs to read samples."""
         return {name: getattr(self, name) for name in ("_directory", "_decode", "_current", "_shared", "_set_here")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._counts = _Counts()
-        self._process = -1  # as a forked child, it has no part in the writing
+        self._process = -1  # no process: like a forked child, it does not write
         self._store = self._fetchers = self._pins = self._source = None
 
 
 def _mark(name: str) -> int:
-    """What tells a segment from the others of an epoch, as a number."""
+    """Return a number, not 0, that tells a segment from the others of an epoch."""
     return 1 + zlib.crc32(name.encode())
 
 
 class _Counts:
-    """What readers count. ``_lock`` guards ``read`` and ``read_bytes``; the rest is its one writer's, or a set of
-    names that is only added to."""
+    """Counts of the readers. ``_lock`` guards ``read`` and ``read_bytes``.
+
+    Only the thread that sets epochs writes the others; any reader may add to ``damaged``.
+    """
 
     def __init__(self) -> None:
         self.began = time.monotonic()

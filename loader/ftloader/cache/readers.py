@@ -1,4 +1,4 @@
-"""What one thread of a ``UrlSource`` reads with. It is that thread's alone until that ends, so has no lock."""
+"""Readers of a ``UrlSource``. Each belongs to one thread until that ends, so it needs no lock."""
 
 import asyncio
 import http.client
@@ -16,16 +16,19 @@ from fsspec.asyn import AsyncFileSystem
 _MOST_REDIRECTS = 5
 _MOST_CONNECTIONS = 8
 _AT_ONCE = 1 << 18
-_SAFE = "/%:=&?~+!$,;'@()*[]"  # what is not quoted, in paths and queries; quoted already, if there is a %
+_SAFE = "/%:=&?~+!$,;'@()*[]"  # not quoted in paths and queries; with a %, an address is quoted already
 
 
 class WebReader:
-    """Requests over connections that are kept open. One by fsspec takes three times the CPU time, or more.
+    """Reader of web servers over kept connections. fsspec's takes three times the CPU time, or more.
 
-    The server is not trusted: an answer of more than *largest* bytes is refused, also one without end, and one that
-    takes longer than *timeout* seconds, redirects included. No redirect leads out of the web, or from https to http.
+    The server is not trusted. An answer is refused if it has more than *largest* bytes, or no end, or takes longer than
+    *timeout* seconds, redirects included. No redirect leads out of the web, or from https to http.
 
-    Errors do not show what is behind the ``?`` of an address, which may be a signature.
+    Errors leave out the query of an address (after ``?``), which may be a signature.
+
+    obstore, which reads s3, cannot replace this: it quotes the ``?`` of a key, refuses an answer without a length,
+    accepts an encoded one, and shows the query in its errors.
     """
 
     def __init__(self, timeout: float, largest: int) -> None:
@@ -82,16 +85,16 @@ class WebReader:
             except BaseException as error:
                 connection.close()
                 if kept is not None and isinstance(error, ConnectionError):
-                    continue  # the server has closed it meanwhile
+                    continue  # the server has closed the kept connection
                 raise
             if not response.will_close:
-                if len(self._connections) == _MOST_CONNECTIONS:  # redirects to ever other places
+                if len(self._connections) == _MOST_CONNECTIONS:  # redirects lead to many places
                     self.close()
                 self._connections[where] = connection
             return response, data
 
     def _body(self, response: http.client.HTTPResponse, name: str) -> bytes:
-        """Raises ``IncompleteRead`` if the answer ends too early."""
+        """Return the body. Raise ``IncompleteRead`` if it ends too early, ``OSError`` if it is too large."""
         parts, size = [], 0
         while size + (response.length or 0) <= self._largest:
             if not (part := response.read1(_AT_ONCE)):
@@ -111,9 +114,9 @@ class WebReader:
 
 
 class _InTime(io.RawIOBase):
-    """What comes from a socket before *deadline*, whatever it is: the time-out of a socket begins anew with each byte.
+    """Stream of what comes from a socket before *deadline*, which ``HTTPResponse`` uses as its socket.
 
-    ``HTTPResponse`` takes it for the socket.
+    A socket's own time-out does not do: it starts again with each byte.
     """
 
     def __init__(self, sock: socket.socket, deadline: float, late: str) -> None:
@@ -141,7 +144,7 @@ class _InTime(io.RawIOBase):
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    """Whether a connection that nothing was asked of was closed, or has bytes: they are no answer to what comes."""
+    """Return True if an idle connection was closed, or has bytes, which cannot answer the next request."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
@@ -152,7 +155,7 @@ def _without_query(url: str) -> str:
 
 
 class FileReader:
-    """Any other file system of fsspec's, which threads may share."""
+    """Reader of any other file system of fsspec, which threads may share."""
 
     def __init__(self, filesystem: AbstractFileSystem) -> None:
         self.read = filesystem.cat_file
@@ -162,9 +165,9 @@ class FileReader:
 
 
 class LoopReader:
-    """An asynchronous file system of fsspec's, with an event loop that the thread itself runs.
+    """Reader of an asynchronous file system of fsspec, with an event loop that the thread itself runs.
 
-    fsspec's own way is one loop in one thread for all of a process: with many requests at a time all wait for it.
+    fsspec runs one loop in one thread for the whole process, for which many requests at a time would wait.
     """
 
     def __init__(self, like: AsyncFileSystem, timeout: float) -> None:
@@ -179,7 +182,7 @@ class LoopReader:
         return self._loop.run_until_complete(asyncio.wait_for(self._filesystem._cat_file(path), seconds))
 
     def close(self) -> None:
-        # fsspec has no name for it: the connections of a file system of the web and of gs, and of s3.
+        # fsspec has no name for the connections: those of the web and gs, and those of s3.
         for name in ("_session", "_s3"):
             close = getattr(getattr(self._filesystem, name, None), "close", None)
             if inspect.iscoroutinefunction(close):

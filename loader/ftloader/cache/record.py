@@ -1,16 +1,16 @@
-"""How a segment's bytes are laid out.
+"""The bytes of a segment.
 
     head | record | record | ... | rows | keys | trailer
 
 A record is a header (lengths, checksums, time), the key and the sample. Headers are written in the order of the file,
-so that what was left of a segment by a crash can be walked from its begin. A row is what the header says, and where the
-sample is. The trailer says where the rows begin, and is the last that is written; a segment with a valid one is sealed.
-Its last byte is set when all before it has reached the disk (``fdatasync``).
+so that after a crash an unfinished segment can be walked from its start. A row has the header's values and the place of
+the sample. The trailer has the place of the rows, and is written last: a segment with a valid trailer is sealed. The
+trailer's last field is set once everything before it has reached the disk (``fdatasync``).
 
 All numbers are little-endian, checksums are CRC-32 (``zlib.crc32``).
 
-With ``FORMATS["tfrecord"]`` the samples are in a file beside it, a TFRecord file that has nothing else once the segment
-is sealed. The checksums of samples are CRC-32C then.
+With ``FORMATS["tfrecord"]`` the samples are in a TFRecord file next to the segment, which has nothing else once the
+segment is sealed. The checksums of samples are CRC-32C then.
 """
 
 import os
@@ -26,61 +26,64 @@ from ftloader.cache.errors import CacheError, DamagedSegmentError
 from ftloader.cache.files import read_bytes
 
 FORMATS = {"segment": 1, "tfrecord": 2}
-"""Where samples are: the version in a segment's head."""
+"""Formats of the samples, by name: the version in a segment's head."""
 TFRECORD = FORMATS["tfrecord"]
 FRAME = tfrecord.HEADER + tfrecord.FOOTER
 
 HEAD = struct.Struct("<8sI4x")  # magic, version
-RECORD = struct.Struct("<IIIIQd")  # magic, checksum of what follows and the key, of the sample, lengths, time
-TRAILER = struct.Struct("<8sIIQQQ")  # magic, checksum of rows and keys, its own, begin of the rows, rows, 1 if synced
+RECORD = struct.Struct("<IIIIQd")  # magic; checksums of the rest with the key, and of the sample; lengths; time
+TRAILER = struct.Struct(
+    "<8sIIQQQ"
+)  # magic; checksums of the index, and of these; place and number of rows; 1 if synced
 _MAGIC, _RECORD_MAGIC, _TRAILER_MAGIC = b"ftcache\n", 0x44524352, b"ftsealed"
 ROW = np.dtype([("offset", "<u8"), ("length", "<u8"), ("crc", "<u4"), ("key", "<u4"), ("time", "<f8")])
 
 
 def head(version: int) -> bytes:
+    """Return the first bytes of a segment."""
     return HEAD.pack(_MAGIC, version)
 
 
 def record_header(key: bytes, length: int, crc: int, when: float) -> bytes:
-    """What comes before a sample, the key included."""
+    """Return the bytes of a record before its sample, the key included."""
     rest = struct.pack("<IIQd", crc, len(key), length, when) + key
     return struct.pack("<II", _RECORD_MAGIC, zlib.crc32(rest)) + rest
 
 
-def end(table: np.ndarray, keys: list[str], begin: int) -> bytes:
-    """What comes behind the samples, at *begin*."""
+def end(table: np.ndarray, keys: list[str], start: int) -> bytes:
+    """Return the bytes after the records, for the offset *start*: rows, keys and trailer."""
     index = table.tobytes() + b"".join(map(encoded, keys))
-    parts = zlib.crc32(index), begin, len(table)
+    parts = zlib.crc32(index), start, len(table)
     return index + TRAILER.pack(_TRAILER_MAGIC, parts[0], zlib.crc32(repr(parts).encode()), *parts[1:], 0)
 
 
 def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
-    """(rows, keys, where the records end, whether all of it was synced); None without a valid trailer."""
+    """Return (rows, keys, end of the records, True if synced); None if there is no valid trailer."""
     at = os.fstat(fd).st_size - TRAILER.size
     if at < HEAD.size:
         return None
-    magic, crc, own, begin, count, synced = TRAILER.unpack(read_bytes(fd, TRAILER.size, at))
-    if magic != _TRAILER_MAGIC or own != zlib.crc32(repr((crc, begin, count)).encode()):
+    magic, crc, own, start, count, synced = TRAILER.unpack(read_bytes(fd, TRAILER.size, at))
+    if magic != _TRAILER_MAGIC or own != zlib.crc32(repr((crc, start, count)).encode()):
         return None
-    if not HEAD.size <= begin <= at or count * ROW.itemsize > at - begin:
+    if not HEAD.size <= start <= at or count * ROW.itemsize > at - start:
         return None
-    index = read_bytes(fd, at - begin, begin)
+    index = read_bytes(fd, at - start, start)
     if zlib.crc32(index) != crc:
         return None
     rows = np.frombuffer(index, ROW, count)
     ends = np.cumsum(rows["key"], dtype=np.int64) + count * ROW.itemsize
     if count and ends[-1] != len(index):
         return None
-    begins = ends - rows["key"]
+    starts = ends - rows["key"]
     try:
-        keys = tuple(_decoded(index[first:last]) for first, last in zip(begins.tolist(), ends.tolist()))
+        keys = tuple(_decoded(index[first:last]) for first, last in zip(starts.tolist(), ends.tolist()))
     except UnicodeDecodeError:
         return None
-    return rows, keys, begin, synced == 1
+    return rows, keys, start, synced == 1
 
 
 def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
-    """(row, key) of each record up to the first whose header is not valid."""
+    """Yield (row, key) of each record up to the first with an invalid header."""
     at, size, data = HEAD.size, os.fstat(fd).st_size, tfrecord.HEADER
     inline = version != TFRECORD
     while at + RECORD.size <= size:
@@ -102,8 +105,10 @@ def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
 
 
 def is_framed(fd: int, offset: int, length: int, crc: int) -> bool:
-    """Whether the lengths and checksums around a record of a TFRecord file are right. The file has *length* bytes from
-    *offset* on."""
+    """Return True if length and checksums around a record of a TFRecord file are right.
+
+    The caller knows that the file has *length* bytes from *offset* on.
+    """
     if offset < tfrecord.HEADER:
         return False
     before = os.pread(fd, tfrecord.HEADER, offset - tfrecord.HEADER)
@@ -111,10 +116,10 @@ def is_framed(fd: int, offset: int, length: int, crc: int) -> bool:
 
 
 def version_of(fd: int, name: str) -> int:
-    """What the head of segment *name* says; 0 where a crash came before it was written.
+    """Return the version in the head of segment *name*; 0 if a crash came before the head was written.
 
-    Raises ``DamagedSegmentError`` if the end is one of ours and the head is not, ``CacheError`` if it is of another
-    program or version.
+    Raise ``DamagedSegmentError`` if the trailer is this cache's and the head is not. Raise ``CacheError`` if the file
+    belongs to another program or version.
     """
     found = os.pread(fd, HEAD.size, 0)
     magic, version = HEAD.unpack(found.ljust(HEAD.size, b"\0"))
@@ -129,17 +134,18 @@ def version_of(fd: int, name: str) -> int:
 
 
 def is_inline(fd: int) -> bool:
-    """Whether the samples are in the segment itself, as its end says: in a TFRecord file the first is at 12."""
+    """Return True if, by its rows, a segment holds its samples itself: in a TFRecord file the first is at 12."""
     end = read_end(fd)
     return end is not None and len(end[0]) > 0 and bool(end[0]["offset"][0] >= HEAD.size)
 
 
 def checksum(version: int, data: Any, before: int = 0) -> int:
-    """What ``SegmentWriter.begin`` wants of a sample; *before* is that of what comes before *data* in it."""
+    """Return a sample's checksum in this format. *before* is that of the sample's bytes before *data*."""
     return (tfrecord.crc32c if version == TFRECORD else zlib.crc32)(data, before)
 
 
 def encoded(key: str) -> bytes:
+    """Return *key* as bytes. Lone surrogates, which names of files may have, are kept."""
     return key.encode("utf-8", "surrogatepass")
 
 
@@ -148,5 +154,5 @@ def _decoded(key: bytes | bytearray) -> str:
 
 
 def needs(key: bytes, length: int) -> int:
-    """What a sample takes of a segment: the record, its row, and the key once more."""
+    """Return the bytes of a segment that a sample needs: the record, its row, and the key a second time."""
     return RECORD.size + ROW.itemsize + 2 * len(key) + length

@@ -1,7 +1,7 @@
-"""Segments: the files of a cache. Each holds samples one behind the other, and is never changed once it is sealed.
+"""Segments: the files of a cache. Each holds samples back to back, and is never changed once it is sealed.
 
-How their bytes are laid out: record. What a segment that was not synced holds is checked, sample by sample, by the next
-writer that opens the cache. A segment is made before the TFRecord file of its samples, and removed after it.
+Their bytes are described in ``record``. The next writer that opens the cache checks every sample of a segment that was
+not synced. A segment is made before the TFRecord file of its samples, and removed after it.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ from ftloader.cache.record import FRAME, HEAD, RECORD, TFRECORD, TRAILER
 
 SUFFIX, _DATA_SUFFIX = ".segment", ".tfrecord"
 _OWN = re.compile(r"\d{10,}-[0-9a-f]{8}\.(segment|tfrecord)")
-"""The names of the cache's files. Others in the directory are somebody else's."""
+"""Names of the cache's files. Others in the directory belong to somebody else."""
 _OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that say nothing about a file."""
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Segment:
-    """A sealed segment. Immutable but for ``used``, so any number of threads may read it.
+    """Sealed segment, immutable but for ``used``, so any number of threads may read it.
 
-    ``used`` is when a sample of it was last read, in this process: written by readers without a lock, since which of
-    two moments remains does not matter.
+    ``used`` is the time at which this process last read a sample of it. Readers write it without a lock: which of two
+    nearby times remains does not matter.
     """
 
     __slots__ = ("_rows", "directory", "keys", "name", "number", "size", "used", "version")
@@ -51,23 +51,25 @@ class Segment:
 
     @property
     def times(self) -> np.ndarray:
-        """When each sample was written, by the clock of then."""
+        """When each sample was written, in seconds since 1970 by the clock at that time."""
         return self._rows["time"]
 
     def nbytes(self, row: int) -> int:
-        """Raises ``CorruptSampleError`` if it is more than the files have."""
+        """Return the size of a sample. Raise ``CorruptSampleError`` if the files are smaller."""
         if (length := int(self._rows["length"][row])) > self.size:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: {length} bytes")
         return length
 
     def read(self, row: int) -> bytes:
-        """The sample. Raises ``CorruptSampleError`` rather than giving another, and ``OSError`` if the process or the
-        system has no more files to open, or no memory."""
+        """Return a sample. Raise ``CorruptSampleError`` if it is not what was written, ``OSError`` if the process lacks
+        descriptors or memory."""
         return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
     def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
-        """Fills contiguous *arrays*, which have the sample's size together, with it. Raises as ``read`` does, and
-        ``CacheError`` for other arrays."""
+        """Fill *arrays*, which are contiguous and have the sample's size in sum, with the sample.
+
+        Raise the errors of ``read``, and ``CacheError`` for other arrays.
+        """
         arrays = list(arrays)
         if (size := sum(array.nbytes for array in arrays)) != self.nbytes(row):
             raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the arrays for it {size}")
@@ -111,7 +113,7 @@ class Segment:
 
     @property
     def data_path(self) -> str:
-        """The file that the samples are in."""
+        """The file that has the samples."""
         return _data_path(self.path, self.version)
 
     def unlink(self) -> None:
@@ -119,10 +121,10 @@ class Segment:
 
 
 class SegmentWriter:
-    """A new segment. The store's lock guards all but ``write``, of which several threads are in the midst at a time.
+    """New segment. The store's lock guards everything but ``write``, which several threads may run at a time.
 
-    ``size`` bytes of the disk are taken at once, what the end needs included, so that a full disk shows here, and
-    not when samples have been written. ``users`` counts those who write.
+    ``size`` bytes of the disk are taken at the start, those for rows and trailer included. So a full disk is noticed
+    here, not after samples have been written. ``users`` is the number of unfinished writes.
     """
 
     def __init__(self, directory: str, number: int, size: int, version: int = 1) -> None:
@@ -134,7 +136,8 @@ class SegmentWriter:
         self._end = HEAD.size
         self._reserved = HEAD.size + TRAILER.size
         self._data_end = 0  # of the TFRecord file
-        self._most = size if version != TFRECORD else _index_part(size)
+        # The TFRecord file gets the rest.
+        self._most = size if version != TFRECORD else -(-size // (16 * BLOCK)) * BLOCK
         path = os.path.join(directory, self.name)
         self._fd = self._data = os.open(path, _NEW, 0o666)
         try:
@@ -149,25 +152,26 @@ class SegmentWriter:
             raise
 
     def __len__(self) -> int:
-        """Samples that are complete."""
+        """Number of complete samples."""
         return len(self._rows)
 
     @staticmethod
     def size_for(key: bytes, length: int, version: int = 1) -> int:
-        """How large a segment of one sample is."""
+        """Return the size of a segment for one sample."""
         if version != TFRECORD:
             return HEAD.size + TRAILER.size + record.needs(key, length)
         index = -(-(HEAD.size + TRAILER.size + record.needs(key, 0)) // BLOCK) * BLOCK
         return max(16 * index, -(-(length + FRAME + BLOCK) * 16 // 15))
 
     def fits(self, key: bytes, length: int) -> bool:
+        """Return True if there is room for a sample."""
         if self.version != TFRECORD:
             return self._reserved + record.needs(key, length) <= self._most
         there = self.size - self._most - self._data_end
         return self._reserved + record.needs(key, 0) <= self._most and length + FRAME <= there
 
     def begin(self, key: bytes, length: int, crc: int) -> tuple:
-        """Makes place for a sample. Returns its row, which ``write`` and ``complete`` take."""
+        """Take room for a sample. Return its row, the argument of ``write`` and ``complete``."""
         now = time.time()
         write_all(self._fd, record.record_header(key, length, crc, now), self._end)
         offset = self._end + RECORD.size + len(key)
@@ -183,6 +187,7 @@ class SegmentWriter:
         return offset, length, crc, len(key), now
 
     def write(self, row: tuple, data: bytes | memoryview) -> None:
+        """Write the sample of *row*."""
         offset, length, crc = row[:3]
         write_all(self._data, data, offset)
         if self.version == TFRECORD:
@@ -190,11 +195,12 @@ class SegmentWriter:
             write_all(self._data, tfrecord.footer(crc), offset + length)
 
     def complete(self, row: tuple, key: str) -> None:
+        """Note that the sample of *row* is written."""
         self._rows.append(row)
         self.keys.append(key)
 
     def seal(self) -> Segment | None:
-        """Ends the file; None, and no file, if nothing is in it."""
+        """Finish the file. Remove it and return None if it has no samples."""
         try:
             pairs = list(zip(self._rows, self.keys))
             return _seal((self._fd, self._data), self.directory, self.name, self.version, self._end, pairs)
@@ -212,18 +218,18 @@ class SegmentWriter:
 
 
 def number_of(name: str) -> int:
-    """Segments are numbered as they are begun. (Not by time: clocks jump.)"""
+    """Return a segment's number. Segments are numbered in the order of their start, since clocks jump."""
     return int(name.partition("-")[0])
 
 
 def names_in(directory: str) -> list[str]:
-    """The segments of *directory*, the oldest first."""
+    """Return the names of the segments in *directory*, the oldest first."""
     names = [name for name in os.listdir(directory) if _OWN.fullmatch(name) and name.endswith(SUFFIX)]
     return sorted(names, key=lambda name: (number_of(name), name))
 
 
 def is_own(directory: str) -> bool:
-    """Whether *directory* has segments. Raises ``CacheError`` if they are all of another program or version."""
+    """Return True if *directory* has segments. Raise ``CacheError`` if all belong to another program or version."""
     strange: CacheError | None = None
     for name in names_in(directory):
         try:
@@ -235,7 +241,7 @@ def is_own(directory: str) -> bool:
         except CacheError as error:
             strange = error
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.EIO):  # another writer's; no head can be read
+            if error.errno not in (errno.ENOENT, errno.EIO):  # removed by another writer, or the head cannot be read
                 raise _named(error, directory, name) from error
     if strange is not None:
         raise CacheError(f"in {directory}, {strange}. Take another directory")
@@ -243,7 +249,7 @@ def is_own(directory: str) -> bool:
 
 
 def load(directory: str, name: str) -> Segment:
-    """A sealed segment. Raises ``CacheError`` if it is none."""
+    """Return a sealed segment. Raise ``CacheError`` if the file is none."""
     try:
         with _both_opened(directory, name, os.O_RDONLY) as (version, fds):
             found = record.read_end(fds[0])
@@ -255,10 +261,10 @@ def load(directory: str, name: str) -> Segment:
 
 
 def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
-    """A segment as an earlier writer left it, with the samples that are intact; None, and no file, if there are none,
-    or it is of more than *most* bytes.
+    """Seal a segment that an earlier writer left, with its intact samples, and return it.
 
-    Raises ``CacheError``, and changes nothing, if it is of another version, or its head is damaged.
+    Remove it and return None if it has none, or is larger than *most* bytes. Raise ``CacheError``, and change nothing,
+    if its version is another one or its head is damaged.
     """
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
@@ -270,13 +276,13 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
                 return Segment(directory, name, version, found[1], found[0])
             if found is None:
                 pairs = list(record.walk(fds[0], version))
-                inline = version != TFRECORD  # else only the headers are in this file
+                inline = version != TFRECORD  # TFRecord: this file has only the headers
                 end = HEAD.size + sum(RECORD.size + row[3] + row[1] * inline for row, _ in pairs)
             else:
                 pairs, end = [(row.item(), key) for row, key in zip(found[0], found[1])], found[2]
             intact = [(row, key) for row, key in pairs if _is_intact(fds[1], row, version)]
             return _seal(fds, directory, name, version, end, intact)
-    except FileNotFoundError:  # its samples are gone: it was being made or removed
+    except FileNotFoundError:  # no samples: it was being made or removed
         os.unlink(os.path.join(directory, name))
         return None
     except OSError as error:
@@ -286,18 +292,18 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
 
 
 def _named(error: OSError, directory: str, name: str) -> OSError:
-    """The same, with the file's name, which errors of open files do not have."""
+    """Return *error* with the file's name, which errors of open files lack."""
     return OSError(error.errno, os.strerror(error.errno or 0), os.path.join(directory, name))
 
 
 def usage(directory: str, name: str) -> int:
-    """What a segment's files take of the disk, whatever is in them."""
+    """Return the disk usage of a segment's files, whatever is in them."""
     path = os.path.join(directory, name)
     return sum(disk_usage(os.lstat(each)) for each in (path, _data_path(path, TFRECORD)) if os.path.lexists(each))
 
 
 def remove_strays(directory: str) -> None:
-    """Removes files of samples that no segment belongs to, which a crash can leave."""
+    """Remove files of samples without a segment, which a crash can leave."""
     there = set(filter(_OWN.fullmatch, os.listdir(directory)))
     for name in there:
         if name.endswith(_DATA_SUFFIX) and name.removesuffix(_DATA_SUFFIX) + SUFFIX not in there:
@@ -305,7 +311,7 @@ def remove_strays(directory: str) -> None:
 
 
 def sync(directory: str, name: str) -> None:
-    """Waits until a sealed segment has reached the disk, and notes that in it. Not an error if it is gone by now."""
+    """Wait until a sealed segment has reached the disk, and note that in it. Ignore a segment that is gone."""
     with contextlib.suppress(FileNotFoundError), _both_opened(directory, name, os.O_RDWR) as (_, fds):
         fd = fds[0]
         if (found := record.read_end(fd)) is None or found[3]:
@@ -331,15 +337,18 @@ def _seal(
     table = np.array(rows, record.ROW)
     rest = record.end(table, keys, end)
     write_all(fd, record.head(version), 0)  # a crash may have come before it
-    # In the longer file nobody looks for a trailer here. What is cut off first could be missing on a full disk.
+    # Truncate last: blocks that were cut off first could be missing on a full disk. In the longer file no reader looks
+    # for the trailer here.
     write_all(fd, rest, end)
     os.ftruncate(fd, end + len(rest))
     return Segment(directory, name, version, tuple(keys), table)
 
 
 def _without_gaps(fd: int, rows: list[tuple]) -> list[tuple]:
-    """Moves records together where one between them was not written, and ends the file behind the last. After a crash
-    in the midst of it the checksums tell what is left."""
+    """Close the gaps that unwritten records left, and end the file after the last record.
+
+    If this is interrupted by a crash, the checksums tell which records are left.
+    """
     end, moved = 0, []
     for offset, length, *rest in rows:
         begin, size = offset - tfrecord.HEADER, length + FRAME
@@ -367,12 +376,12 @@ def _is_intact(fd: int, row: tuple, version: int, at_once: int = 1 << 22) -> boo
 
 @contextlib.contextmanager
 def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """The version, and the files of the segment and of its samples, which may be the same."""
+    """Open the files of a segment and of its samples, which may be the same. Yield the version and both files."""
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
-        beside = os.path.lexists(_data_path(path, TFRECORD))
-        version = record.version_of(fd, name) or (TFRECORD if beside else 1)
-        if beside != (version == TFRECORD) and record.is_inline(fd) == (version == TFRECORD):
+        has_records = os.path.lexists(_data_path(path, TFRECORD))
+        version = record.version_of(fd, name) or (TFRECORD if has_records else 1)
+        if has_records != (version == TFRECORD) and record.is_inline(fd) == (version == TFRECORD):
             raise DamagedSegmentError(f"{name} has the head of another format")
         if version != TFRECORD:
             yield version, (fd, fd)
@@ -389,8 +398,3 @@ def _unlink(path: str, version: int) -> None:
     for each in dict.fromkeys((_data_path(path, version), path)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(each)
-
-
-def _index_part(size: int) -> int:
-    """What the segment takes of *size*; the rest is the TFRecord file's."""
-    return -(-size // (16 * BLOCK)) * BLOCK

@@ -1,8 +1,8 @@
-"""What processes that use one cache know of each other: by locks of files, which end with their holder (``flock``).
+"""Files by which processes share a cache. Their locks (``flock``) end with the process that holds them.
 
-writer    the one writer's, with the current snapshot; held as long as it lives
-turn      held by the writer until the next snapshot is published: what readers wait for
-*.pins    a reader's, with the segments that it may read; held as long as it lives
+writer    has the current snapshot; locked by the writer as long as it lives
+turn      locked by the writer until it publishes the next snapshot; readers wait for that
+*.pins    has the segments that one reader may read; locked by the reader as long as it lives
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from ftloader.cache.files import opened, write_all
 PINS = ".pins"
 _OWN_PINS = re.compile(r"[0-9a-f]{16}\.pins")
 _BEGINS = {"writer": b'{"process"', "turn": b"", "turn.new": b""}
-"""What the small files begin with, or nothing yet."""
+"""First bytes of the small files. A new file is empty."""
 _SNAPSHOT_BYTES = 1 << 16
-_MOST_BYTES = 1 << 26  # of a small file that are read
+_MOST_BYTES = 1 << 26  # read of a small file
 
 
 def check_own(directory: str) -> None:
-    """Raises ``CacheError`` if a file of another program is in the place of a small one."""
+    """Raise ``CacheError`` if another program has a file of the name of a small file."""
     for name, begin in _BEGINS.items():
         with (
             contextlib.suppress(FileNotFoundError),
@@ -39,11 +39,11 @@ def check_own(directory: str) -> None:
 
 
 class LockedFile:
-    """A file that this process has locked, for itself alone. A forked child has no part in it."""
+    """File that this process alone has locked. A forked child does not share the lock."""
 
     def __init__(self, path: str, create: bool = True) -> None:
-        """Raises ``BlockingIOError`` if another holds it."""
-        with fork.registering:  # a child of a fork in the midst would keep the lock
+        """Raise ``BlockingIOError`` if another process holds the lock."""
+        with fork.registering:  # a child forked in between would keep the lock
             self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o666)
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,13 +54,15 @@ class LockedFile:
 
     @property
     def held(self) -> bool:
+        """True until ``release``."""
         return self.fd >= 0
 
     def write(self, text: str) -> None:
-        """Replaces what is in the file. In its own blocks, so that a full disk is no hindrance."""
+        """Replace the content, in the blocks that the file has: this works on a full disk."""
         write_all(self.fd, text.encode().ljust(os.fstat(self.fd).st_size), 0)
 
     def release(self) -> None:
+        """Unlock and close the file."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
@@ -70,12 +72,12 @@ class LockedFile:
 
 
 class WriterLock(LockedFile):
-    """Makes this object the one writer of *directory*, and lets readers wait for its snapshots.
+    """Lock of the one writer of *directory*, for whose snapshots readers wait.
 
-    ``earlier`` are the segments of the last snapshot of the writer before.
+    ``earlier`` has the segments of the last snapshot of the writer before.
     """
 
-    _turn: LockedFile | None = None  # until it is there: a fork may come before
+    _turn: LockedFile | None = None  # until __init__ sets it: a fork may come earlier
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -96,7 +98,7 @@ class WriterLock(LockedFile):
             raise
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Replaces the snapshot, and wakes the readers that wait for it. Not synced: a restart can do without it."""
+        """Replace the snapshot and wake the readers that wait for it. A restart does not need it, so do not sync."""
         self._write(**snapshot)
         turn, self._turn = self._turn, self._new_turn()
         if turn is not None:
@@ -104,7 +106,7 @@ class WriterLock(LockedFile):
 
     def _write(self, **snapshot: Any) -> None:
         text = json.dumps({"process": os.getpid(), **snapshot})
-        # Who reads in the midst of the writing gets a part of each of two snapshots.
+        # A reader during the write sees parts of two snapshots: the checksum tells.
         self.write(f"{text}\n{zlib.crc32(text.encode())}")
 
     def release(self) -> None:
@@ -113,7 +115,7 @@ class WriterLock(LockedFile):
             self._turn.release()
 
     def _new_turn(self) -> LockedFile:
-        # A new file each time: whoever waits for the old one is woken for good.
+        # A new file each time: readers that wait for the old one need not be fast enough to lock it.
         temporary = os.path.join(self._directory, "turn.new")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -123,7 +125,7 @@ class WriterLock(LockedFile):
 
 
 def published(directory: str) -> dict[str, Any]:
-    """The current snapshot; empty if there is none, or it is damaged, or being written."""
+    """Return the current snapshot; {} if there is none, or it is damaged or being written."""
     try:
         text, _, check = _content(os.path.join(directory, "writer")).rpartition(b"\n")
         found: Any = json.loads(text.decode()) if int(check) == zlib.crc32(text) else None
@@ -134,7 +136,7 @@ def published(directory: str) -> dict[str, Any]:
 
 
 def _content(path: str) -> bytes:
-    """What is in a small file; nothing of what is none."""
+    """Return the content of a small file; b"" if the file is no regular one."""
     with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -143,8 +145,10 @@ def _content(path: str) -> bytes:
 
 
 def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
-    """The snapshot of *epoch* by the writer that lives now. Raises ``CacheError`` if there is none, and none will
-    come."""
+    """Wait for the snapshot of *epoch* by the current writer, and return it.
+
+    Raise ``CacheError`` if there will be none.
+    """
     path = os.path.join(directory, "turn")
     while True:
         try:
@@ -155,7 +159,7 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
                             f"nobody writes to the cache {directory}, so there is no epoch {epoch} to read"
                         )
                     continue
-                found = published(directory)  # complete, or the turn ends when it is
+                found = published(directory)  # complete, or this turn ends once it is
                 if found.get("epoch", -1) > epoch:
                     raise CacheError(f"the writer of {directory} is at epoch {found['epoch']} already, not at {epoch}")
                 if found.get("epoch", -1) == epoch:
@@ -176,13 +180,13 @@ def _is_free(fd: int) -> bool:
 
 
 class Pins(LockedFile):
-    """What a reader keeps from being evicted."""
+    """Locked file of a reader with the segments that must not be evicted."""
 
     def __init__(self, directory: str) -> None:
         name = os.path.join(directory, secrets.token_hex(8))
         super().__init__(name)
         self._path = name + PINS
-        os.rename(name, self._path)  # locked, so that no writer takes it for one that a dead reader left
+        os.rename(name, self._path)  # after locking: a writer removes unlocked ones, which dead readers left
 
     def release(self) -> None:
         if self.held:
@@ -195,7 +199,7 @@ class Pins(LockedFile):
 
 
 def pinned_by_readers(directory: str) -> set[str]:
-    """The segments that readers have pinned. What readers that died have left is removed."""
+    """Return the segments that readers have pinned. Remove the files of readers that died."""
     pinned: set[str] = set()
     for name in os.listdir(directory):
         if _OWN_PINS.fullmatch(name):

@@ -1,4 +1,4 @@
-"""An epoch's samples: whole segments, and the first so many samples in them."""
+"""The samples of an epoch: whole segments, of which the first *length* samples are used."""
 
 import bisect
 import itertools
@@ -12,7 +12,7 @@ from ftloader.cache.segment import Segment
 
 
 class Snapshot:
-    """The samples of *epoch*. Immutable, so threads share it; a process that is given one opens the files anew."""
+    """The samples of *epoch*. Immutable, so threads share it. A process that unpickles one opens the files itself."""
 
     def __init__(self, epoch: int, segments: list[Segment], length: int | None = None) -> None:
         self.epoch, self.segments = epoch, tuple(segments)
@@ -24,7 +24,7 @@ class Snapshot:
         return self._length
 
     def find(self, index: Any) -> tuple[Segment, int]:
-        """The segment of sample *index*, and its row there."""
+        """Return the segment of sample *index*, and its row there."""
         number = index.__index__()
         if not -self._length <= number < self._length:
             raise IndexError(f"sample {number} of {self._length}")
@@ -34,19 +34,21 @@ class Snapshot:
         return one, number - self._ends[which] + len(one)
 
     def times(self) -> np.ndarray:
+        """Return when each sample was written, in seconds since 1970."""
         parts = [one.times for one in self.segments]
         return np.concatenate(parts)[: self._length] if parts else np.empty(0)
 
     def state(self) -> dict[str, Any]:
-        """What ``of_state`` takes."""
+        """Return the snapshot as a dict for JSON; ``of_state`` reads it."""
         return {"epoch": self.epoch, "segments": [one.name for one in self.segments], "length": self._length}
 
     @property
     def names(self) -> frozenset[str]:
+        """Names of the segments."""
         return frozenset(one.name for one in self.segments)
 
 
 def of_state(state: dict[str, Any], directory: str) -> Snapshot:
-    """The same snapshot. Raises ``CacheError`` if not all of it is there."""
+    """Return the snapshot of *state*. Raise ``CacheError`` if one of its segments is missing."""
     segments = [segment.load(directory, os.path.basename(name)) for name in state["segments"]]
     return Snapshot(state["epoch"], segments, state["length"])

@@ -1,4 +1,4 @@
-"""Where samples come from: anything with ``keys()`` and ``read(key)``; here, what has an address."""
+"""Sources of samples: objects with ``keys()`` and ``read(key)``. Here are those for addresses."""
 
 import itertools
 import re
@@ -15,68 +15,69 @@ from ftloader.cache import s3
 from ftloader.cache.readers import FileReader, LoopReader, WebReader
 
 _ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
-"""What clients of the web leave out of an address, or what is behind it: another file would be read."""
+"""Characters that web clients drop from an address, or after which they drop the rest: they would read another file."""
 
 
 class Source(Protocol):
-    """What a cache fetches from. ``read`` is called by several threads at a time, ``keys`` by one."""
+    """Protocol of what a cache fetches from. Several threads call ``read`` at a time, one calls ``keys``."""
 
     def keys(self) -> Iterable[str]:
-        """The samples' names. It may go on for ever, or give more the next time."""
+        """Return the names of the samples. They may have no end, and the next call may return others."""
         ...
 
     def read(self, key: str) -> Any:
-        """The sample's bytes (anything with the buffer protocol)."""
+        """Return the bytes of a sample: anything with the buffer protocol."""
         ...
 
 
 class UrlSource:
-    """The files below *url*, by their path from there; or the *keys* given, each added to *url*.
+    """Source of the files below *url*. A key is the path of a file from there.
 
     Args:
         url: an address that fsspec understands: a directory, "memory://...", "http://...", "s3://...", ...
-        keys: where the store cannot be listed, or not at once: an iterable, gone through anew each time. ``read``
-            raises ``ValueError`` for one with a part ".." that would lead out of a directory of this machine.
-        timeout: seconds after which a web server or an asynchronous file system that does not answer has failed; for
-            one sample, all of it.
-        largest: what a web server, of s3 too, may send for a sample, in bytes. An answer may have no end. More is an
-            ``OSError``.
+        keys: the keys, where the store cannot be listed: an iterable, iterated again for each listing. ``read`` raises
+            ``ValueError`` for a key with a part ".." that would lead out of a directory of this machine.
+        timeout: seconds for one whole sample, after which a web server or an asynchronous file system has failed.
+        largest: bytes that a web server, or one of s3, may send for a sample. An answer may have no end. ``read``
+            raises ``OSError`` for more.
         options: for the file system: ``fsspec.filesystem(protocol, **options)``.
 
-    A file that is longer or shorter than the listing says is refused: it is being written, or was cut short.
+    ``read`` refuses a file that is longer or shorter than the listing says: it is being written, or was cut short.
     """
 
     def __init__(
         self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, largest: int = 1 << 30, **options: Any
     ) -> None:
         self._filesystem, root = fsspec.url_to_fs(url, **options)
-        # The root of all is "/" or, in an archive (zip, tar), "": no path there begins with a slash.
+        # In an archive (zip, tar) the root is "": no path there starts with a slash.
         self._root = root.rstrip("/") + "/" if root or self._filesystem.root_marker else ""
         self._is_local, self._is_web = _is_local(self._filesystem), self._root.startswith(("http://", "https://"))
         self._given, self._timeout, self._largest, self._options = keys, timeout, largest, options
-        self._sizes: Mapping[str, int | None] = {}  # replaced as a whole by keys(), and read without a lock
+        self._sizes: Mapping[str, int | None] = {}  # keys() replaces it as a whole, so reading needs no lock
         self._local = threading.local()
         self._readers: list[Any] = []
         self._bucket: Any = None  # obstore's, which all readers share
         self._lock = threading.Lock()  # guards _readers and _bucket
 
     def keys(self) -> Iterable[str]:
+        """Return the keys, sorted if they come from a listing."""
         if self._given is not None:
             return self._given
         self._filesystem.invalidate_cache()
-        # fsspec finds nothing there, as if it were empty.
+        # fsspec would treat it as an empty directory.
         if isinstance(self._filesystem, LocalFileSystem) and not self._filesystem.isdir(self._root):
             raise FileNotFoundError(f"there is no directory {self._root}")
         found = self._filesystem.find(self._root, detail=True)
-        if self._is_web:  # what pages link to, also themselves in another order ("?C=N;O=D"), and places in them
+        if self._is_web:  # leave out links to the page itself ("?C=N;O=D") and to places in it
             found = {path.partition("#")[0]: found[path] for path in found if "/?" not in path}
             found = {path: found[path] for path in found if not path.endswith("/")}
-        # A page of the web may name addresses elsewhere.
+        # A page of the web may link to addresses elsewhere.
         below = sorted(path for path in found if path.startswith(self._root) and path != self._root)
         self._sizes = {path[len(self._root) :]: found[path].get("size") for path in below}
         return iter(self._sizes)
 
     def read(self, key: str) -> bytes:
+        """Return the bytes of a file. Raise ``OSError`` if they are not what the listing says, or too many."""
         if self._is_local and ".." in key.split("/"):
             raise ValueError(f"the key {key!r} leads out of {self._root!r}: take an address that is above both")
         data = self._read(self._root + (_ODD.sub(lambda found: quote(found[0]), key) if self._is_web else key))
@@ -86,7 +87,7 @@ class UrlSource:
         return data
 
     def close(self) -> None:
-        """Closes what threads that have ended used."""
+        """Close the connections of threads that have ended."""
         with self._lock:
             readers, self._readers = self._readers, []
         for reader in readers:
@@ -113,7 +114,7 @@ class UrlSource:
 
 
 class Share:
-    """Every *count*-th key of *source*, from *index* on: one machine's share of it."""
+    """One machine's share of *source*: every *count*-th key, from *index* on."""
 
     def __init__(self, source: Source, index: int, count: int) -> None:
         if not 0 <= index < count:
@@ -121,23 +122,26 @@ class Share:
         self._source, self._index, self._count = source, index, count
 
     def keys(self) -> Iterator[str]:
+        """Return the share's keys."""
         return itertools.islice(self._source.keys(), self._index, None, self._count)
 
     def read(self, key: str) -> Any:
+        """Read from the whole source."""
         return self._source.read(key)
 
     def close(self) -> None:
+        """Close the whole source."""
         close_source(self._source)
 
 
 def _is_local(filesystem: Any) -> bool:
-    """Whether it reads files of this machine, also through others (``simplecache::...``)."""
+    """Return True if *filesystem* reads files of this machine, if only through another one (``simplecache::...``)."""
     while filesystem is not None and not isinstance(filesystem, LocalFileSystem):
         filesystem = getattr(filesystem, "fs", None) or getattr(filesystem, "sync_fs", None)
     return filesystem is not None
 
 
 def close_source(source: Any) -> None:
-    """Calls the source's ``close()``, if it has one."""
+    """Call the source's ``close()``, if it has one."""
     if callable(close := getattr(source, "close", None)):
         close()

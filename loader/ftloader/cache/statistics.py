@@ -1,4 +1,4 @@
-"""What a cache has done, as numbers and as one line."""
+"""Statistics of a cache, as numbers and as one line."""
 
 import contextlib
 import dataclasses
@@ -10,32 +10,32 @@ from typing import TextIO
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Counted from the begin, in this process alone; ``later - earlier`` is what happened between the two."""
+    """Counts since the start, of this process alone. ``later - earlier`` is what happened in between."""
 
     seconds: float
     samples: int
-    """Complete, at this moment."""
+    """Complete samples at this moment."""
     epoch_samples: int
     bytes_used: int
-    """Of the budget, at this moment."""
+    """Bytes of the budget in use at this moment."""
     max_bytes: int
     oldest: float
-    """Age of the epoch's oldest sample, in seconds."""
+    """Age of the epoch's oldest sample in seconds."""
     fetched: int
     fetched_bytes: int
     retried: int
     failed: int
     read: int
-    """Samples read from the cache. (Not those that worker processes read.)"""
+    """Samples read from the cache, without those that worker processes read."""
     read_bytes: int
     evictions: int
-    """Segments."""
+    """Evicted segments."""
     fetchers_waited: float
-    """Seconds that the fetchers had no room, all together."""
+    """Seconds for which fetchers waited for room, summed over the threads."""
     epochs_waited: float
-    """Seconds that ``set_epoch`` waited for samples."""
+    """Seconds for which ``set_epoch`` waited for samples."""
     trouble: str
-    """What went wrong with the latest sample; empty if nothing did."""
+    """Error of the latest sample; empty if there was none."""
 
     def __sub__(self, earlier: "Statistics") -> "Statistics":
         counts = (
@@ -45,12 +45,12 @@ class Statistics:
 
     @property
     def fetched_per_second(self) -> float:
-        """Bytes."""
+        """Bytes fetched per second."""
         return self.fetched_bytes / self.seconds if self.seconds else 0.0
 
     @property
     def read_per_second(self) -> float:
-        """Bytes."""
+        """Bytes read per second."""
         return self.read_bytes / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
@@ -67,8 +67,7 @@ class Statistics:
 
 @contextlib.contextmanager
 def live_line(statistics: Callable[[], Statistics], every: float, file: TextIO | None) -> Iterator[None]:
-    """Shows what happened in the last *every* seconds, again and again. On a terminal, a line takes the place of the
-    one before."""
+    """Show every *every* seconds what happened since the line before. On a terminal each line replaces the last."""
     file = sys.stderr if file is None else file
     terminal, ended = file.isatty(), threading.Event()
 

@@ -1,11 +1,12 @@
-"""What a cache's directory holds, in the one process that writes to it.
+"""The content of a cache's directory, for the one process that writes there.
 
-A sample is written outside the lock: the place for it is taken with the lock, and counted. So the budget holds at every
-moment, with what is being written included:
+A thread takes the room of a sample with the lock, and writes the sample without it. So the budget holds at every
+moment, with unfinished writes included:
 
-    sealed segments (what they take of the disk) + the open one (all that it may become) + a fixed reserve <= max_bytes
+    sealed segments (their disk usage) + the open segment (its largest size) + a fixed reserve <= max_bytes
 
-Samples that came since the last snapshot are not evicted, since nobody has had them yet: who wants to add more waits.
+Samples that came since the last snapshot are not evicted, since no epoch has had them yet. When there is no other room,
+threads that add samples wait for the next snapshot.
 """
 
 import os
@@ -22,42 +23,43 @@ from ftloader.cache.snapshot import Snapshot
 
 LEAST_BUDGET = 1 << 20
 _RESERVE = 1 << 17  # the directory itself and its small files
-_NAME = 128  # what a segment's name takes in those
-_SEGMENTS = 128  # the budget in so many parts
-_LARGEST_SAMPLE = 4  # a quarter of the budget
-_LOOK_AGAIN = 1.0  # seconds; for pins of readers in other processes, whose end nothing tells
+_NAME = 128  # for the name of a segment in those
+_SEGMENTS = 128  # number of segments that fill the budget
+_LARGEST_SAMPLE = 4  # as a divisor of the budget
+_LOOK_AGAIN = 1.0  # seconds; nothing signals that a reader in another process gave up its pins
 
 
 class Store:
-    """The samples in *directory*, of which this is the one writer until ``close()``.
+    """Writer of the samples in *directory*, the only one until ``close()``.
 
-    ``changed`` guards everything that is not constant, and is notified whenever something changed. A reentrant lock,
-    since a finalizer may call ``stop`` in the midst of any other call.
+    ``changed`` guards everything that is not constant, and is notified of every change. Its lock is reentrant, since a
+    finalizer may call ``stop`` in the middle of any other call.
 
-    Raises ``CacheError`` if another process (or another object of this one) writes there, ``OSError`` if nobody can.
+    Raises ``CacheError`` if another process, or another object of this process, writes there; ``OSError`` if the
+    directory cannot be written.
     """
 
     def __init__(self, directory: str, max_bytes: int, evict: str, version: int = 1) -> None:
         self.directory, self.max_bytes, self.evict, self._version = directory, max_bytes, evict, version
         self.changed = threading.Condition(fork.rlock())
         self.full = False
-        """Whether somebody waits for room, and no snapshot was made since."""
+        """True if a thread waits for room, and no snapshot was made since."""
         self.waited = 0.0
-        """Seconds that threads have waited for room, all together."""
+        """Seconds for which threads waited for room, summed over the threads."""
         self.evictions = 0
         self.stopped = False
-        self._closer: int | None = None  # the thread that closes it
+        self._closer: int | None = None  # id of the thread that closes the store
         self._unsealed: set[SegmentWriter] = set()
         fork.renewed(self)
-        self._syncing = 0  # segments that reach the disk now
-        self._keys: set[str] = set()  # of samples, and of those that are fetched now
+        self._syncing = 0  # number of segments that are being synced
+        self._keys: set[str] = set()  # of samples in the store, and of claimed ones
         self._sealed: dict[str, Segment] = {}  # the oldest first
         self._open: SegmentWriter | None = None
         self._unsynced: deque[str] = deque()
-        # An earlier run's snapshot is kept through the first epoch of this one: a state of it may be loaded.
+        # The last snapshot of an earlier run is kept through the first epoch: its state may be loaded.
         self._pinned: frozenset[str] = frozenset()
         self._earlier: frozenset[str] = frozenset()
-        self._seen = -1  # the newest segment that a snapshot was made of, or from
+        self._seen = -1  # newest segment that was there at a snapshot
         self._part = max(BLOCK, max_bytes // _SEGMENTS // BLOCK * BLOCK)
         self._used = _RESERVE
         self._next_number = 0
@@ -73,14 +75,14 @@ class Store:
             raise
 
     def _at_fork_reinit(self) -> None:
-        """Closes a forked child's descriptors: a file that is removed takes its room as long as one is open."""
+        """Close a forked child's descriptors. A removed file takes its room as long as one is open."""
         for writer in list(self._unsealed):
             writer.close()
 
     # Adding
 
     def claim(self, key: str) -> bool:
-        """Whether *key* is to be fetched: it is not there, and nobody fetches it. Then the caller does."""
+        """Return True if *key* is missing and no thread fetches it. The caller has to fetch it then."""
         with self.changed:
             if key in self._keys:
                 return False
@@ -88,14 +90,14 @@ class Store:
             return True
 
     def give_up(self, key: str) -> None:
-        """Takes back a claim."""
+        """Take back a claim."""
         with self.changed:
             self._keys.discard(key)
 
     def add(self, key: str, data: bytes | memoryview) -> bool:
-        """Adds a sample that was claimed; waits for room. False once stopped.
+        """Add a claimed sample, and wait for room if there is none. Return False once stopped.
 
-        Raises ``CacheError`` if it is too large, ``OSError`` if it cannot be written. The claim remains.
+        Raise ``CacheError`` if the sample is too large, ``OSError`` if it cannot be written. The claim remains.
         """
         crc, name, length = record.checksum(self._version, data), record.encoded(key), len(data)
         size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
@@ -108,7 +110,7 @@ class Store:
             while not self.stopped:
                 if self._open is not None and not self._open.fits(name, length):
                     self._retire()
-                if self._open is not None or self._begin(size):
+                if self._open is not None or self._open_segment(size):
                     break
                 self._wait_for_room()
             if self.stopped or self._open is None:
@@ -130,7 +132,7 @@ class Store:
         return True
 
     def sync(self) -> None:
-        """Lets segments that were sealed meanwhile reach the disk. What fails is checked by the next writer."""
+        """Wait until sealed segments have reached the disk. The next writer checks those that could not."""
         while True:
             with self.changed:
                 if not self._unsynced:
@@ -152,8 +154,8 @@ class Store:
         self.changed.wait(_LOOK_AGAIN if self._victim(ignore_readers=True) else None)
         self.waited += time.monotonic() - began
 
-    def _begin(self, size: int) -> bool:
-        """Opens a segment of *size* bytes; False if there is no room for it."""
+    def _open_segment(self, size: int) -> bool:
+        """Open a segment of *size* bytes. Return False if there is no room."""
         while self._used + size + _NAME > self.max_bytes:
             victim = self._victim()
             if victim is None:
@@ -166,7 +168,7 @@ class Store:
         return True
 
     def _retire(self) -> None:
-        """Nothing more is added to the open segment. It is sealed when nobody writes to it."""
+        """Add nothing more to the open segment, and seal it once no thread writes to it."""
         writer, self._open = self._open, None
         if writer is not None:
             self._end(writer)
@@ -176,7 +178,7 @@ class Store:
         self._end(writer)
 
     def _end(self, writer: SegmentWriter) -> None:
-        """Seals it, unless somebody writes to it, or is to. (Ctrl-C may come at any line: ``close`` does it then.)"""
+        """Seal a segment that no thread writes to or will. If Ctrl-C comes before that, ``close`` seals it."""
         if writer.users or writer is self._open:
             return
         self._unsealed.discard(writer)
@@ -184,14 +186,14 @@ class Store:
         try:
             sealed = writer.seal()
         except Exception:
-            if not self.stopped:  # else, as after Ctrl-C, the next writer recovers it
+            if not self.stopped:  # if stopped, the next writer recovers it
                 self._lose(writer)
             raise
         self._used -= writer.size + _NAME
         self._keep(sealed)
 
     def _lose(self, writer: SegmentWriter) -> None:
-        """It cannot be sealed: its samples are to be fetched again."""
+        """Remove a segment that cannot be sealed. Its samples have to be fetched again."""
         self._keys.difference_update(writer.keys)
         writer.unlink()
         self._used -= writer.size + _NAME
@@ -225,8 +227,10 @@ class Store:
     # Snapshots
 
     def newest(self, most_bytes: int) -> list[Segment]:
-        """The segments of the newest samples that take so many bytes at most, the oldest first; all that is complete
-        is sealed before."""
+        """Return the newest segments that take at most *most_bytes*, the oldest first.
+
+        Complete samples of the open segment are sealed first.
+        """
         with self.changed:
             writer = self._open
             self._retire()
@@ -240,18 +244,18 @@ class Store:
             return chosen[::-1]
 
     def named(self, names: list[str]) -> list[Segment]:
-        """These segments. Raises ``CacheError`` if one is not there any more."""
+        """Return the segments of these names. Raise ``CacheError`` if one is gone."""
         with self.changed:
             missing = [name for name in names if name not in self._sealed]
             if missing:
                 raise CacheError(
                     f"{len(missing)} of {len(names)} segments of the state's snapshot are not in {self.directory} any "
-                    "more (evicted, or another directory): begin the epoch anew with set_epoch"
+                    "more (evicted, or another directory): start the epoch again with set_epoch"
                 )
             return [self._sealed[name] for name in names]
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Its segments are not evicted until the next one. Of the others, those that are there by now may be."""
+        """Make *snapshot* the current one: its segments stay, and others of this moment may be evicted."""
         with self.changed:
             self._lock.publish(snapshot.state())
             self._pinned, self._earlier = snapshot.names | self._earlier, frozenset()
@@ -260,17 +264,17 @@ class Store:
             self.changed.notify_all()
 
     def drop(self, name: str) -> None:
-        """A segment that is damaged: its samples are to be fetched again."""
+        """Remove a damaged segment. Its samples have to be fetched again."""
         with self.changed:
             if name in self._sealed:
                 self._evict(self._sealed[name])
 
     def contents(self) -> tuple[int, int]:
-        """(complete samples, bytes of the budget in use)"""
+        """Return (number of complete samples, bytes of the budget in use)."""
         with self.changed:
             return sum(map(len, self._sealed.values())) + (len(self._open) if self._open else 0), self._used
 
-    # Begin and end
+    # Start and end
 
     def _recover(self) -> None:
         names = segment.names_in(self.directory)
@@ -286,7 +290,7 @@ class Store:
             if kept is not None:
                 found.append(kept)
         for one in found[::-1]:
-            # An earlier writer could not read it, and has fetched its samples again.
+            # An earlier writer could not read this segment and fetched its samples again.
             if len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
                 one.unlink()
                 found.remove(one)
@@ -303,7 +307,7 @@ class Store:
             )
         segment.remove_strays(self.directory)
         self._earlier = frozenset(self._lock.earlier)
-        while self._used > self.max_bytes and self._sealed:  # it was larger before
+        while self._used > self.max_bytes and self._sealed:  # the budget was larger before
             self._evict(next(iter(self._sealed.values())))
 
     def wake(self) -> None:
@@ -318,8 +322,11 @@ class Store:
             self.changed.notify_all()
 
     def close(self) -> None:
-        """Seals what is open, waits until all has reached the disk, and lets another writer in. Who calls while another
-        thread does it waits for that; a signal handler in the midst of it does not, since nobody else would."""
+        """Seal the open segments, wait until all have reached the disk, and unlock the directory.
+
+        If another thread is closing the store, wait for that. A signal handler of the closing thread returns at once:
+        the thread cannot go on before.
+        """
         with self.changed:
             if self._closer is not None and self._closer != threading.get_ident():
                 self.changed.wait_for(lambda: not self._lock.held)
@@ -336,7 +343,7 @@ class Store:
             self.sync()
             with self.changed:
                 self.changed.wait_for(lambda: not self._syncing)
-        finally:  # what is not sealed, the next writer recovers
+        finally:  # the next writer recovers unsealed segments
             with self.changed:
                 self._lock.release()
                 self.changed.notify_all()

@@ -77,7 +77,7 @@ class TestFiles:
         for length in set(range(len(whole))) - {16, 35}:  # cut, but not between two records
             path.write_bytes(whole[:length])
             if length:
-                with pytest.raises(CorruptSampleError, match=r"damaged|in the midst of a record"):
+                with pytest.raises(CorruptSampleError, match=r"damaged|in the middle of a record"):
                     list(tfrecord.records(path))
 
     def test_a_segment_is_read_as_it_was_written(self, tmp_path):
