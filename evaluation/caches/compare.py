@@ -39,7 +39,7 @@ NEEDS = {
     "litdata": ["litdata==0.2.76"],
     "streaming": ["mosaicml-streaming==0.13.0"],
     "multi-storage": ["multi-storage-client[boto3]==1.3.1", "moto[server]==5.2.5"],
-    "ours-s3": ["s3fs==2026.9.0", "moto[server]==5.2.5"],
+    "ours-s3": ["s3fs==2026.9.0", "obstore==0.10.1", "moto[server]==5.2.5"],
 }
 MODULES = {"litdata": "litdata", "streaming": "streaming", "multi-storage": "multistorageclient"}
 KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}

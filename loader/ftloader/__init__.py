@@ -26,10 +26,9 @@ The parts:
 - ``protocols``: abilities of datasets and samplers; ``diagnosis``: lines and objects that warnings name
 - ``compat``: private names of torch; ``fork``: locks in forked processes
 
-The rooms, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
-workers; batch; state; rng; current, protocols, compat and diagnosis; fork.
-
-Public are the names below and the modules ``cache``, ``datasets`` and ``decode``.
+What the threads are: thread, pool; what they say to each other: messages. Without workers and with
+processes: serial_iterator, process_iterator. What belongs to a sample: random, on_error, error_notes.
+Stop and resume: state. For datasets: decode, datasets, cache.
 """
 
 from ftloader.batch.errors import SKIP, SkipLog, Skipped

@@ -1,20 +1,20 @@
-"""Image folders as data sets, with torchvision's semantics and a compact table of the files.
+"""Image folders as datasets, with torchvision's semantics and a compact table of the files.
 
-``ImageFolder`` and ``DatasetFolder`` take the arguments of ``torchvision.datasets``' classes of these names, have their
-attributes and methods and raise their errors, so transforms, subclasses and code around them go on working. Source of
-the semantics: torchvision/datasets/folder.py.
+``ImageFolder`` and ``DatasetFolder`` have the arguments, attributes, methods and errors of torchvision's classes of
+these names, so transforms, subclasses and code around them still work. Source: torchvision/datasets/folder.py.
 
-What differs:
+The differences:
 
 * ``samples``, ``imgs`` and ``targets`` are sequences over a ``PathTable`` instead of lists. They index, slice, iterate
-  and compare like these; assigning lists of one's own works too.
+  and compare like lists. Assigning lists works too.
 * A file that cannot be decoded raises ``ftloader.decode.DecodeError`` with its path.
-* A folder that cannot be listed raises ``OSError`` instead of being left out in silence.
-* ``ImageFolder`` takes *extensions* and *batch_loader* (keywords only).
+* A folder that cannot be listed raises ``OSError`` instead of being left out silently.
+* ``ImageFolder`` has the keyword arguments *extensions* and *batch_loader*.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,12 @@ import numpy as np
 import torch
 
 from ftloader import decode
-from ftloader.path_table import PathTable
 
 __all__ = [
     "IMG_EXTENSIONS",
     "DatasetFolder",
     "ImageFolder",
+    "PathTable",
     "Samples",
     "Targets",
     "default_loader",
@@ -39,12 +39,86 @@ IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tif
 
 
 def default_loader(path: str) -> Any:
-    """An RGB ``PIL.Image.Image``, what transforms written for torchvision take."""
+    """Return an RGB ``PIL.Image.Image``, which transforms written for torchvision take."""
     return decode.read_pil(path)
 
 
+# Encodes every str and restores it, also file names that are not valid UTF-8: os.fsdecode gives lone surrogates.
+_ENCODING = "utf-8", "surrogatepass"
+
+type _Strings = tuple[bytes, np.ndarray]
+"""Strings back to back, and the end of each."""
+
+
+def _packed(strings: Iterable[str]) -> _Strings:
+    """Join *strings*."""
+    content, ends = bytearray(), array("q")
+    for string in strings:
+        content += string.encode(*_ENCODING)
+        ends.append(len(content))
+    return bytes(content), np.array(ends, np.int64)
+
+
+def _string(strings: _Strings, index: int) -> str:
+    content, ends = strings
+    return content[ends[index - 1] if index else 0 : ends[index]].decode(*_ENCODING)
+
+
+class PathTable:
+    """Immutable table of paths, each with a class number, for millions of files. Any thread may read it.
+
+    A list of 1,000,000 ``(path, class)`` pairs is some 200 MB of small objects. Every process that reads one counts a
+    reference in it, so forked workers copy its pages; threads without the GIL contend for the counts. This table is a
+    handful of objects that are never written again: the names back to back in one ``bytes``, their ends in one array,
+    and the directories, each stored once, in the same form.
+
+    Args:
+        paths: the paths, ``str``.
+        class_ids: the same number of integers, iterated after the paths. ``ValueError`` for another number.
+    """
+
+    __slots__ = ("_directories", "_directory_ids", "_names", "class_ids")
+
+    class_ids: np.ndarray
+    """The class number of each path: int64, read-only, shape (len(self),)."""
+
+    def __init__(self, paths: Iterable[str], class_ids: Iterable[int]) -> None:
+        directories: dict[str, int] = {}
+        directory_ids = array("i")
+
+        def names() -> Iterator[str]:
+            for path in paths:
+                # Cut after the last separator: joining is then adding, which restores any path exactly.
+                cut = path.rfind(os.sep) + 1
+                directory_ids.append(directories.setdefault(path[:cut], len(directories)))
+                yield path[cut:]
+
+        packed = _packed(names())
+        numbers = np.fromiter(class_ids, np.int64)
+        if len(numbers) != len(directory_ids):
+            raise ValueError(f"{len(numbers)} class numbers were given for {len(directory_ids)} paths")
+        self.__setstate__((packed, _packed(directories), np.array(directory_ids, np.int32), numbers))
+
+    def __len__(self) -> int:
+        return len(self.class_ids)
+
+    def path(self, index: int) -> str:
+        """Return the path at *index*, 0 <= index < len(self). Raise ``IndexError`` for another index."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"path {index} of {len(self)}")
+        return _string(self._directories, self._directory_ids[index]) + _string(self._names, index)
+
+    def __getstate__(self) -> tuple:
+        return self._names, self._directories, self._directory_ids, self.class_ids
+
+    def __setstate__(self, state: tuple) -> None:
+        self._names, self._directories, self._directory_ids, self.class_ids = state
+        for part in (self._names[1], self._directories[1], self._directory_ids, self.class_ids):
+            part.flags.writeable = False  # a pickle of NumPy does not keep this
+
+
 class _Column[T](Sequence[T]):
-    """What a ``PathTable`` says of each sample, made when asked for. Immutable; safe in any thread."""
+    """Sequence over a ``PathTable`` whose items are made when read. Immutable; any thread may read it."""
 
     __slots__ = ("table",)
 
@@ -87,7 +161,7 @@ class Samples(_Column[tuple[str, int]]):
 
 
 class Targets(_Column[int]):
-    """The class index of each sample, as ``int``.
+    """Class index of each sample, as ``int``.
 
     ``numpy.asarray(targets)`` and ``torch.as_tensor(numpy.array(targets))`` copy no objects.
     """
@@ -105,10 +179,7 @@ class Targets(_Column[int]):
 
 
 def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-    """The class folders of *directory*, sorted, and the index of each.
-
-    Raises ``FileNotFoundError`` if there is none.
-    """
+    """Return the sorted class folders of *directory* and their indices. ``FileNotFoundError`` if there is none."""
     with os.scandir(directory) as entries:
         classes = sorted(entry.name for entry in entries if entry.is_dir())
     if not classes:
@@ -123,20 +194,19 @@ def make_dataset(
     is_valid_file: Callable[[str], bool] | None = None,
     allow_empty: bool = False,
 ) -> Samples:
-    """The files of each class folder and the folders in it, links followed, in torchvision's order.
+    """List the files of each class folder and the folders in it, following links, in torchvision's order.
 
-    The order is that of the class names, then of the folders' paths, then of the files' names: the same on every
-    machine and file system.
+    The order is by class name, then by path of the folder, then by file name, on every machine and file system.
 
     Args:
         directory: the folder of the class folders.
-        class_to_idx: the class folders to take, with their indices; all of them by default.
-        extensions: the file names' endings to take, in lower case (names of any case match).
-        is_valid_file: or a function that says of a path whether to take it.
-        allow_empty: whether a class may have no file.
+        class_to_idx: the class folders to use, with their indices. By default all of them.
+        extensions: endings of the files to use, in lower case. Names match in any case.
+        is_valid_file: instead of *extensions*, a function that returns True for a path to use.
+        allow_empty: True if a class may have no file.
 
-    Raises ``ValueError`` for an empty *class_to_idx* and unless exactly one of *extensions* and *is_valid_file* is
-    given, ``FileNotFoundError`` for classes without a file.
+    Raise ``ValueError`` for an empty *class_to_idx*, and unless exactly one of *extensions* and *is_valid_file* is
+    given. Raise ``FileNotFoundError`` for classes without a file.
     """
     directory = os.path.expanduser(os.fspath(directory))
     if class_to_idx is None:
@@ -168,13 +238,13 @@ def make_dataset(
 
 
 class DatasetFolder(torch.utils.data.Dataset):
-    """Files in a folder a class: ``root/dog/x.ext``, ``root/cat/y.ext``, ``root/cat/z/w.ext``.
+    """Dataset of files in one folder per class: ``root/dog/x.ext``, ``root/cat/y.ext``, ``root/cat/z/w.ext``.
 
-    Safe to read from any number of threads if *loader* and the transforms are.
+    Any number of threads may read it if they may call *loader* and the transforms.
 
     Args:
         root: the folder of the class folders.
-        loader: gives the sample for a path.
+        loader: returns the sample for a path.
         extensions, is_valid_file, allow_empty: see ``make_dataset``.
         transform: applied to the sample.
         target_transform: applied to the class index.
@@ -185,8 +255,8 @@ class DatasetFolder(torch.utils.data.Dataset):
         samples: ``(path, class index)`` of each sample.
         targets: the class index of each sample.
 
-    ``find_classes`` and ``make_dataset`` may be overridden, as in torchvision; a list of ``(path, class index)`` pairs
-    from ``make_dataset`` is taken too.
+    As in torchvision, ``find_classes`` and ``make_dataset`` may be overridden. ``make_dataset`` may also return a list
+    of ``(path, class index)`` pairs.
     """
 
     def __init__(
@@ -205,13 +275,8 @@ class DatasetFolder(torch.utils.data.Dataset):
         self.loader = loader
         self.extensions = extensions
         self.classes, self.class_to_idx = self.find_classes(self.root)
-        samples = self.make_dataset(
-            self.root,
-            class_to_idx=self.class_to_idx,
-            extensions=extensions,
-            is_valid_file=is_valid_file,
-            allow_empty=allow_empty,
-        )
+        chosen: dict[str, Any] = {"extensions": extensions, "is_valid_file": is_valid_file, "allow_empty": allow_empty}
+        samples = self.make_dataset(self.root, class_to_idx=self.class_to_idx, **chosen)
         self.samples: Sequence[tuple[str, int]] = samples
         self.targets: Sequence[int] = (
             Targets(samples.table) if isinstance(samples, Samples) else [s[1] for s in samples]
@@ -225,17 +290,17 @@ class DatasetFolder(torch.utils.data.Dataset):
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> Sequence[tuple[str, int]]:
-        """The samples of *directory*; see the function of this name."""
+        """Return the samples of *directory*. See the function of this name."""
         if class_to_idx is None:
             raise ValueError("The class_to_idx parameter cannot be None.")
         return make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
 
     def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:
-        """The classes in *directory*; see the function of this name."""
+        """Return the classes in *directory*. See the function of this name."""
         return find_classes(directory)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """``(sample, class index)``, both transformed."""
+        """Return ``(sample, class index)``, both transformed."""
         path, target = self.samples[index]
         return self._transformed(self.loader(path), target)
 
@@ -250,11 +315,8 @@ class DatasetFolder(torch.utils.data.Dataset):
         return sample, target
 
     def __repr__(self) -> str:
-        lines = [
-            f"Dataset {type(self).__name__}",
-            f"    Number of datapoints: {len(self)}",
-            f"    Root location: {self.root}",
-        ]
+        lines = [f"Dataset {type(self).__name__}", f"    Number of datapoints: {len(self)}"]
+        lines.append(f"    Root location: {self.root}")
         for name in ("transform", "target_transform"):
             if getattr(self, name) is not None:
                 lines.append(f"    {name}: {getattr(self, name)!r}")
@@ -262,16 +324,16 @@ class DatasetFolder(torch.utils.data.Dataset):
 
 
 class ImageFolder(DatasetFolder):
-    """Images in a folder a class: ``root/dog/x.png``, ``root/cat/y.jpg``, ``root/cat/z/w.webp``.
+    """Dataset of images in one folder per class: ``root/dog/x.png``, ``root/cat/y.jpg``, ``root/cat/z/w.webp``.
 
     Args:
         root, transform, target_transform, is_valid_file, allow_empty: see ``DatasetFolder``.
-        loader: gives the sample for a path. By default an RGB ``PIL.Image.Image``, as in torchvision, so that its
-            transforms work. ``loader=decode.read_image`` gives uint8 arrays (height, width, 3) in less time.
-        extensions: the file names' endings to take, unless *is_valid_file* is given.
-        batch_loader: gives the samples for a list of paths, such as ``functools.partial(decode.read_images,
-            device="cuda:0")``. If given, DataLoaders load a batch through it at once (``__getitems__``); transforms are
-            applied to each sample. *loader* still serves ``dataset[i]``.
+        loader: returns the sample for a path. By default an RGB ``PIL.Image.Image``, for torchvision's transforms.
+            ``loader=decode.read_image`` returns uint8 arrays (height, width, 3) in less time.
+        extensions: endings of the files to use, unless *is_valid_file* is given.
+        batch_loader: returns the samples for a list of paths, such as ``functools.partial(decode.read_images,
+            device="cuda:0")``. If given, DataLoaders load each batch in one call (``__getitems__``), and transforms are
+            applied to each sample. ``dataset[i]`` still uses *loader*.
 
     Attributes:
         imgs: the same as ``samples``.
@@ -289,21 +351,14 @@ class ImageFolder(DatasetFolder):
         extensions: tuple[str, ...] = IMG_EXTENSIONS,
         batch_loader: Callable[[list[str]], Sequence[Any]] | None = None,
     ) -> None:
-        super().__init__(
-            root,
-            loader,
-            extensions if is_valid_file is None else None,
-            transform=transform,
-            target_transform=target_transform,
-            is_valid_file=is_valid_file,
-            allow_empty=allow_empty,
-        )
+        endings = extensions if is_valid_file is None else None
+        super().__init__(root, loader, endings, transform, target_transform, is_valid_file, allow_empty)
         self.batch_loader = batch_loader
         self.imgs = self.samples
 
     @property
     def __getitems__(self) -> Callable[[Sequence[int]], list[tuple[Any, Any]]] | None:
-        # None is how a dataset tells torch's loaders that it has no batched way.
+        # None tells torch's loaders that this dataset has no batched way.
         return None if self.batch_loader is None else self._load_batch
 
     def _load_batch(self, indices: Sequence[int]) -> list[tuple[Any, Any]]:
@@ -315,15 +370,15 @@ class ImageFolder(DatasetFolder):
 
 
 def _files(top: str) -> Iterator[str]:
-    """All files below *top*, by folder's path, then name. Nothing if *top* is no folder.
+    """Yield all files below *top*, by path of the folder, then by name. Yield none if *top* is no folder.
 
-    As ``sorted(os.walk(top, followlinks=True))``, but a folder that is linked from inside itself is entered once, and
-    errors are raised.
+    Like ``sorted(os.walk(top, followlinks=True))``, but enter a folder that is linked from inside itself once, and
+    raise errors.
     """
     if not os.path.isdir(top):
         return
     found: list[tuple[str, list[str]]] = []
-    # Each folder with the identities of the folders it lies in.
+    # Each folder with the identities of the folders around it.
     pending: list[tuple[str, frozenset]] = [(top, frozenset())]
     while pending:
         folder, outer = pending.pop()

@@ -12,8 +12,16 @@ import torch
 from PIL import Image
 
 from ftloader import decode
-from ftloader.datasets import IMG_EXTENSIONS, DatasetFolder, ImageFolder, Samples, Targets, find_classes, make_dataset
-from ftloader.path_table import PathTable
+from ftloader.datasets import (
+    IMG_EXTENSIONS,
+    DatasetFolder,
+    ImageFolder,
+    PathTable,
+    Samples,
+    Targets,
+    find_classes,
+    make_dataset,
+)
 
 
 def save(path: Path, color=(10, 20, 30), size=(8, 6)) -> str:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ftloader.path_table import PathTable
-from tests.in_threads import in_threads
+from ftloader.datasets import PathTable
 
 # Every str, lone surrogates included: what os.fsdecode makes of names that are no valid UTF-8.
 ANY_PATH = st.text(st.characters(codec=None), max_size=30) | st.text("/ab.\udc80\udcff", max_size=12)
@@ -71,7 +70,7 @@ def test_forked_processes_share_the_memory(run_program):
     status, output, errors = run_program(
         """
         import gc, os, pickle
-        from ftloader.path_table import PathTable
+        from ftloader.datasets import PathTable
 
         def private_dirty():
             with open("/proc/self/smaps_rollup") as rollup:
