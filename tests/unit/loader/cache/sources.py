@@ -71,3 +71,9 @@ def check(cache):
 
 def keys_of(cache):
     return [cache.key(index) for index in range(len(cache))]
+
+
+def until(cache, condition):
+    """Wait, without polling, until *condition* holds of the statistics."""
+    with cache._store.changed:
+        assert cache._store.changed.wait_for(lambda: condition(cache.statistics()), 60)

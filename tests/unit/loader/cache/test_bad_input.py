@@ -10,7 +10,7 @@ import pytest
 
 from ftloader.cache import CacheError
 from ftloader.workers import exit as program_exit
-from tests.unit.loader.cache.sources import Failing, Numbered, check, keys_of
+from tests.unit.loader.cache.sources import Failing, Numbered, check, keys_of, until
 from tests.unit.loader.cache.test_store import on_disk
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -29,8 +29,7 @@ def test_a_sample_that_always_fails_is_left_out_and_told_of_once(opened):
     source = Failing(10, lambda key, attempt: OSError("lost") if key in bad else None)
     with pytest.warns(RuntimeWarning, match="could not get sample 'sample [35]'.*lost") as caught:
         cache = opened(source, min_samples=8, retries=2)
-        with cache._store.changed:
-            assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+        until(cache, lambda _: cache._fetchers.idle)
     assert {source.attempts[key] for key in bad} == {3} and cache.statistics().failed == 2
     cache.set_epoch(0)
     assert len([one for one in caught if "could not get" in str(one.message)]) == 1
@@ -40,8 +39,7 @@ def test_a_sample_that_always_fails_is_left_out_and_told_of_once(opened):
 @pytest.mark.filterwarnings("error")
 def test_warnings_that_are_errors_end_no_fetcher(opened, capsys):
     cache = opened(Failing(10, lambda key, _: OSError("lost") if key == "sample 0" else None), fetchers=1, retries=0)
-    with cache._store.changed:
-        assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+    until(cache, lambda _: cache._fetchers.idle)
     cache.set_epoch(0)
     assert len(cache) == 9 and "RuntimeWarning: the cache" in capsys.readouterr().err
 
@@ -141,8 +139,7 @@ def test_keys_of_any_kind(opened, format):
     source = Odd(None)
     with pytest.warns(RuntimeWarning, match="larger than a quarter of the budget") as caught:
         cache = opened(source, max_bytes=2 << 20, min_samples=len(names), format=format)
-        with cache._store.changed:
-            assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+        until(cache, lambda _: cache._fetchers.idle)
     assert len(str(caught[0].message)) < 1000
     for _ in range(2):
         cache.set_epoch(0)
@@ -160,15 +157,13 @@ def test_a_full_disk_keeps_what_is_there_and_goes_on_when_it_can(opened, disk):
     source = Numbered(60, size=20_000)
     with pytest.warns(RuntimeWarning, match="No space left"):
         cache = opened(source, directory / "cache", max_bytes=4 << 20, min_samples=5, fetchers=2)
-        with cache._store.changed:
-            assert cache._store.changed.wait_for(lambda: cache._fetchers.failing, 60)
+        until(cache, lambda _: cache._fetchers.failing)
         cache.set_epoch(0)
     check(cache)
     there = len(cache)
     assert 5 <= there < 60
     ballast.unlink()
-    with cache._store.changed:
-        assert cache._store.changed.wait_for(lambda: cache._fetchers.complete, 60)
+    until(cache, lambda _: cache._fetchers.complete)
     cache.set_epoch(1)
     check(cache)
     assert len(cache) == 60 and sorted(source.reads) == sorted(source.keys())  # none was fetched twice
@@ -230,8 +225,7 @@ def test_a_segment_that_cannot_be_ended_is_fetched_again(opened, monkeypatch, fo
     monkeypatch.setattr(os, "ftruncate", truncate)
     with warnings.catch_warnings(record=True):
         cache = opened(source, max_bytes=16 << 20, min_samples=1, fetchers=1, format=format)
-        with cache._store.changed:
-            assert cache._store.changed.wait_for(lambda: cache._fetchers.idle, 60)
+        until(cache, lambda _: cache._fetchers.idle)
     if where == "set_epoch":
         with pytest.raises(OSError, match=os.strerror(errno.EIO)):
             cache.set_epoch(0)
@@ -313,5 +307,4 @@ def test_a_segment_that_somebody_overwrote_ends_no_fetcher(opened):
     source.count = 7
     with pytest.warns(RuntimeWarning, match="a file onto the disk: CacheError: .* of another program"):
         cache.set_epoch(1)
-        with cache._store.changed:
-            assert cache._store.changed.wait_for(lambda: cache.statistics().samples == 7, 20)
+        until(cache, lambda now: now.samples == 7)

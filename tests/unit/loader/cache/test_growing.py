@@ -17,13 +17,7 @@ from torch.utils.data import WeightedRandomSampler
 from ftloader import DataLoader
 from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, RawArray, RawArrays
 from tests.checkout import CHECKOUT
-from tests.unit.loader.cache.sources import Numbered, check, content, keys_of
-
-
-def until(cache, condition):
-    """Waits, without polling, until *condition* holds of the statistics."""
-    with cache._store.changed:
-        assert cache._store.changed.wait_for(lambda: condition(cache.statistics()), 60)
+from tests.unit.loader.cache.sources import Numbered, check, content, keys_of, until
 
 
 def test_an_epoch_is_what_was_complete_when_it_was_set(opened):

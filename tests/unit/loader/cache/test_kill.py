@@ -13,9 +13,9 @@ import sys
 import pytest
 
 from ftloader.cache import GrowingCache, tfrecord
-from ftloader.cache.segment import disk_usage
 from tests.checkout import CHECKOUT, importable
-from tests.unit.loader.cache.sources import Logged, check, keys_of
+from tests.unit.loader.cache.sources import Logged, check, keys_of, until
+from tests.unit.loader.cache.test_store import on_disk
 
 FETCHERS = 4
 BUDGET = 2 << 20
@@ -76,10 +76,6 @@ def lives():
     parent.stdin.close()
     assert parent.wait(60) == 0
     parent.stdout.close()
-
-
-def on_disk(directory):
-    return sum(disk_usage(entry.stat()) for entry in os.scandir(directory))
 
 
 def campaign(lives, directory, kills, seed, format="segment"):
@@ -145,8 +141,7 @@ def full_disk(lives, disk, kills, seed):
         pytest.warns(RuntimeWarning, match="No space left"),
         GrowingCache(Logged(None, 20_000, "/dev/null"), path, max_bytes=BUDGET, min_samples=10) as cache,
     ):
-        with cache._store.changed:
-            assert cache._store.changed.wait_for(lambda: cache._fetchers.trouble, 60)
+        until(cache, lambda _: cache._fetchers.trouble)
         cache.set_epoch(0)
         check(cache)
 

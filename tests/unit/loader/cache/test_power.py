@@ -13,7 +13,7 @@ from collections import defaultdict
 import pytest
 
 from ftloader.cache import GrowingCache, segment
-from tests.unit.loader.cache.sources import Numbered, check, keys_of
+from tests.unit.loader.cache.sources import Numbered, check, keys_of, until
 
 PAGE = 4096
 DIRECTORY = -1
@@ -135,8 +135,7 @@ def recorded(tmp_path, monkeypatch, format):
             source.keys = lambda life=life: (f"sample {number}" for number in range(400 * life, 10**9))
             with GrowingCache(source, directory, max_bytes=BUDGET, fetchers=1, format=format) as cache:
                 for epoch in range(3):
-                    with cache._store.changed:
-                        assert cache._store.changed.wait_for(lambda: cache._store.full, 60)
+                    until(cache, lambda _: cache._store.full)
                     cache.set_epoch(epoch)
     return recorder.operations
 

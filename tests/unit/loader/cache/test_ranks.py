@@ -9,7 +9,7 @@ import pytest
 
 from ftloader.cache import CacheError, GrowingCache, sharing
 from tests.checkout import CHECKOUT
-from tests.unit.loader.cache.sources import Numbered, check, keys_of
+from tests.unit.loader.cache.sources import Numbered, check, keys_of, until
 
 
 @pytest.fixture
@@ -26,8 +26,7 @@ def reader(tmp_path, cache):
 
 def next_epoch(cache, epoch):
     """Sets it when what the epoch before left of the budget is full."""
-    with cache._store.changed:
-        assert cache._store.changed.wait_for(lambda: cache._store.full, 60)
+    until(cache, lambda _: cache._store.full)
     cache.set_epoch(epoch)
 
 
@@ -62,8 +61,7 @@ def test_what_a_slow_reader_reads_is_not_evicted(cache, reader):
     reader.set_epoch(0)
     for epoch in range(1, 5):
         next_epoch(cache, epoch)
-    with cache._store.changed:
-        assert cache._store.changed.wait_for(lambda: cache._store.evictions, 60)
+    until(cache, lambda _: cache._store.evictions)
     check(reader)
 
 
