@@ -93,11 +93,11 @@ def program_keys_of_any_kind(folder):
 
 
 HEADERS = "ETag: x\r\nLast-Modified: Wed, 25 Nov 2026 09:00:00 GMT\r\n"
-RIGHT = f"HTTP/1.1 200 OK\r\n{HEADERS}Content-Length: 5\r\n\r\nright"
+RIGHT = f"HTTP/1.1 200 OK\r\n{HEADERS}Connection: close\r\nContent-Length: 5\r\n\r\nright"
 
 
 class Hostile(socketserver.BaseRequestHandler):
-    """Answers the first request as it should, and each later one with ``server.answer``."""
+    """Handler that answers the first request correctly, and each later one with ``server.answer``."""
 
     def handle(self):
         self.request.recv(1 << 16)
@@ -109,8 +109,8 @@ class Hostile(socketserver.BaseRequestHandler):
                 self.request.sendall(b"x" * self.server.more)
 
 
-def program_servers_that_are_hostile(folder):
-    """An answer without end, one larger than allowed, one that trickles in, a redirect out of the web."""
+def errors_from_hostile_servers():
+    """Return the errors for endless, too large and trickling answers, and for a redirect out of the web."""
     found = []
     for answer, more, error in (
         (f"HTTP/1.1 200 OK\r\n{HEADERS}Transfer-Encoding: chunked\r\n\r\n", 1 << 20, OSError),
@@ -129,8 +129,8 @@ def program_servers_that_are_hostile(folder):
             began = time.monotonic()
             try:
                 source.read("x")
-            except error as caught:
-                found.append(type(caught).__name__)
+            except error:
+                found.append(error.__name__)
             assert time.monotonic() - began < 30
             source.close()
             server.shutdown()
@@ -150,4 +150,4 @@ def program_what_fails(folder):
                 cache.set_epoch(0)
             except CacheError as error:
                 found.append(str(error))
-    return found
+    return found + errors_from_hostile_servers()
