@@ -26,9 +26,8 @@ The parts:
 - ``protocols``: abilities of datasets and samplers; ``diagnosis``: lines and objects that warnings name
 - ``compat``: private names of torch; ``fork``: locks in forked processes
 
-What the threads are: thread, pool; what they say to each other: messages. Without workers and with
-processes: serial_iterator, process_iterator. What belongs to a sample: random, on_error, error_notes.
-Stop and resume: state. For datasets: decode, datasets, cache.
+The rooms, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
+workers; batch; state; rng; current, protocols, compat and diagnosis; fork.
 """
 
 from ftloader.batch.errors import SKIP, SkipLog, Skipped

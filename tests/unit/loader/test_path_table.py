@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftloader.datasets import PathTable
+from tests.in_threads import in_threads
 
 # Every str, lone surrogates included: what os.fsdecode makes of names that are no valid UTF-8.
 ANY_PATH = st.text(st.characters(codec=None), max_size=30) | st.text("/ab.\udc80\udcff", max_size=12)

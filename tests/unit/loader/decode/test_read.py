@@ -13,27 +13,8 @@ from PIL import Image, ImageFile, ImageOps
 
 from ftloader import DataLoader, decode, empty_sample
 from ftloader.decode import jpeg_fast, jpeg_header, pillow, read
-
-
-def picture(width=40, height=30, mode="RGB", seed=0):
-    """A picture with smooth and sharp parts."""
-    noise = np.random.default_rng(seed)
-    smooth = Image.fromarray(noise.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize((width, height), Image.BICUBIC)
-    pixels = np.asarray(smooth).copy()
-    pixels[: height // 2, : width // 2] = noise.integers(0, 256, (height // 2, width // 2, 3))
-    return Image.fromarray(pixels).convert(mode)
-
-
-def encoded(image, kind="JPEG", **options):
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
-def plain(data, mode="RGB"):
-    """What users write."""
-    image = Image.open(io.BytesIO(data))
-    return np.array(image if mode is None else image.convert(mode))
+from tests.datasets import Rows
+from tests.encoded_pictures import encoded, picture, plain
 
 
 def turned():
