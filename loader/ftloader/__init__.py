@@ -28,6 +28,8 @@ The parts:
 
 The rooms, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
 workers; batch; state; rng; current, protocols, compat and diagnosis; fork.
+
+Public are the names below and the modules ``cache``, ``datasets`` and ``decode``.
 """
 
 from ftloader.batch.errors import SKIP, SkipLog, Skipped
