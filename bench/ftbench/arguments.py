@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import Any
 
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Scenario
+from ftbench.plan.waterfall import PRECISION
 from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
-from ftbench.stats.waterfall import PRECISION
 
 PROGRAM = "python -m ftbench"
 
@@ -80,20 +79,6 @@ class Options:
     stress: bool = False
     stress_minutes: float | None = None
 
-    def document(self) -> dict:
-        """The options as results.json records them."""
-        return {
-            **vars(self),
-            "scenarios": [s.name for s in self.scenarios],
-            "out": str(self.out),
-            "data": str(self.data) if self.data else None,
-            "cache": str(self.cache) if self.cache else None,
-            "requirements": list(self.requirements),
-            "configs": list(self.configs),
-            "workers": list(self.workers) if self.workers else None,
-            "folders": {name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")},
-        }
-
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
     """The command line of a run, as it is typed; with `both`, whoever passes it on gives both twins."""
@@ -128,6 +113,23 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
         metavar="DIR",
         help="use the images below DIR instead of generated ones, wherever images are read",
     )
+    _add_dataset(add)
+    _add_amounts(add)
+    _add_stress(add)
+    add("--list", action="store_true", help="list the scenarios, what they answer and how long they take, and end")
+    add(
+        "--twin",
+        action="append",
+        type=_twin,
+        default=[],
+        metavar="ft|gil=ENDPOINT",
+        help=argparse.SUPPRESS if both else "an interpreter to measure; once for each twin",
+    )
+    return result
+
+
+def _add_dataset(add: Callable[..., Any]) -> None:
+    """Add the options of a user-supplied dataset."""
     add(
         "--dataset",
         metavar="FILE.py:NAME",
@@ -142,6 +144,10 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
         "(default: the dependencies in its file's inline metadata, PEP 723)",
     )
     add("--cache", type=Path, help=argparse.SUPPRESS)
+
+
+def _add_amounts(add: Callable[..., Any]) -> None:
+    """Add the options of how much is measured."""
     add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")
     add(
         "--budget",
@@ -165,6 +171,10 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
         metavar=",".join(CONFIGS),
         help="configurations: GIL build, free-threaded build with its GIL on, free-threaded build",
     )
+
+
+def _add_stress(add: Callable[..., Any]) -> None:
+    """Add the options of the thread-safety suite."""
     add(
         "--stress",
         action=argparse.BooleanOptionalAction,
@@ -177,16 +187,6 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
         metavar="M",
         help="minutes for the thread-safety suite in each configuration: a soak",
     )
-    add("--list", action="store_true", help="list the scenarios, what they answer and how long they take, and end")
-    add(
-        "--twin",
-        action="append",
-        type=_twin,
-        default=[],
-        metavar="ft|gil=ENDPOINT",
-        help=argparse.SUPPRESS if both else "an interpreter to measure; once for each twin",
-    )
-    return result
 
 
 def report_parser(program: str = PROGRAM) -> argparse.ArgumentParser:

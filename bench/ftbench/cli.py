@@ -3,13 +3,16 @@
 import contextlib
 import os
 import sys
+from argparse import Namespace
 from dataclasses import fields
 from pathlib import Path
 
 from ftbench.arguments import Options, UsageError, compare_parser, parse, report_parser
 from ftbench.data.images import ImageError
-from ftbench.document.store import Results, ResultsError, find, load, write_atomically
+from ftbench.document.model import Results
+from ftbench.document.store import ResultsError, RunDirectory, find, load, write_atomically
 from ftbench.plan.sizing import DoesNotFit
+from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialFailed
 from ftrun import escape
 from ftrun.configurations import TWIN, this_twin
@@ -19,7 +22,7 @@ from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import TwinError, TwinLost
 
 
-def _read(path: Path) -> dict:
+def _read(path: Path) -> Results:
     """The results.json that was named on the command line; raises UsageError."""
     try:
         return load(path)
@@ -32,12 +35,12 @@ def report_main(arguments: list[str]) -> int:
     options = report_parser().parse_args(arguments)
     from ftbench.report import markdown, page, terminal
 
-    document = _read(options.path)
+    run = analyse(_read(options.path))
     if options.markdown:
-        print(markdown.summary(document), end="", flush=True)
+        print(markdown.summary(run), end="", flush=True)
         return 0
     file = find(options.path)
-    for name, content in page.files(document):
+    for name, content in page.files(run):
         try:
             write_atomically(file.parent / name, content)
         except OSError as error:
@@ -45,7 +48,7 @@ def report_main(arguments: list[str]) -> int:
                 f"cannot write {name} beside {file}: {error.strerror}. Copy results.json to a "
                 "directory that you can write to, and report that"
             ) from error
-    terminal.show(document, file.parent / "report.html")
+    terminal.show(run, file.parent / "report.html")
     return 0
 
 
@@ -53,7 +56,7 @@ def compare_main(arguments: list[str]) -> int:
     """``python -m ftbench compare A B``: what changed between two runs; returns the exit status."""
     options = compare_parser().parse_args(arguments)
     from ftbench.report.changes import text
-    from ftbench.stats.compare import compare
+    from ftbench.report.compare import compare
 
     a, b = _read(options.a), _read(options.b)
     comparison = compare(a, b)
@@ -77,13 +80,8 @@ def _requirements(file: Path | None, dataset: str | None) -> tuple[str, ...]:
         raise UsageError(f"{source}: {error}") from error
 
 
-def run_main(arguments: list[str]) -> int:
-    """Measure and report; returns the exit status."""
-    given = parse(arguments)
-    # What these import (rich, numpy, psutil) is not worth waiting for to see --help.
-    from ftbench.rounds import run
-    from ftbench.rounds.controller import WorkDiffers
-    from ftbench.rounds.progress import Display
+def _options(given: Namespace) -> tuple[Options, list[tuple[str, str]]]:
+    """Return the options of a run, and (what, why) of configurations that no twin was given for. Raises UsageError."""
     from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)
@@ -93,23 +91,52 @@ def run_main(arguments: list[str]) -> int:
         twins = {this_twin(): sys.executable}
     configs, skipped = split_configs(given.configs, twins)
     if not configs:
-        raise UsageError("nothing to measure: " + "; ".join(f"{s['what']}: {s['why']}" for s in skipped))
+        raise UsageError("nothing to measure: " + "; ".join(f"{what}: {why}" for what, why in skipped))
     given.configs = tuple(configs)
     given.twins = {name: where for name, where in twins.items() if name in {TWIN[c] for c in configs}}
     given.budget = given.budget or sum(scenario.share(given.quick) for scenario in given.scenarios)
     given.requirements = _requirements(given.requirements, given.dataset)
-    options = Options(**{field.name: getattr(given, field.name) for field in fields(Options)})
+    return Options(**{field.name: getattr(given, field.name) for field in fields(Options)}), skipped
+
+
+def _report(run: Analysis, directory: RunDirectory) -> None:
+    """Write a run's report and show it, whether or not a file could be written; raises ResultsError."""
+    from ftbench.report import page, terminal
+
+    assert directory.directory, "made by saving"
+    written = None
     try:
-        results = Results(options.out.absolute())
+        for name, content in page.files(run):
+            directory.write(name, content)
+        written = directory.directory / "report.html"
+        directory.publish()
+    finally:
+        # The reader of stdout may have gone (| head), which rich answers with SystemExit.
+        with contextlib.suppress(BrokenPipeError, SystemExit):
+            terminal.show(run, written)
+
+
+def run_main(arguments: list[str]) -> int:
+    """Measure and report; return the exit status."""
+    given = parse(arguments)
+    # Their imports (rich, numpy, psutil) take too long for --help.
+    from ftbench.rounds import run
+    from ftbench.rounds.controller import WorkDiffers
+    from ftbench.rounds.progress import Display
+
+    options, skipped = _options(given)
+    try:
+        directory = RunDirectory(options.out.absolute())
     except ResultsError as error:
         raise UsageError(str(error)) from error
     with Interruption() as interruption:
         status, why = 0, ""
         try:
             with Display() as shown:
-                this = run.Run(options, results, interruption, shown)
-                for each in skipped:
-                    this.notes.skip(each["what"], each["why"])
+                this = run.Run(options, directory, interruption, shown)
+                for what, why in skipped:
+                    this.notes.skip(what, why)
+                why = ""
                 try:
                     this.measure()
                 except Interrupted as error:
@@ -124,29 +151,16 @@ def run_main(arguments: list[str]) -> int:
                     this.stop(why)
             if why:
                 print(f"bench: {escape.terminal(why)}", file=sys.stderr)
-            if not this.document["scenarios"]:
-                why = "" if status else ": " + "; ".join(f"{s['what']}: {s['why']}" for s in this.document["skipped"])
+            if not this.results.scenarios:
+                why = "" if status else ": " + "; ".join(f"{s.what}: {s.why}" for s in this.results.skipped)
                 print(
                     f"bench: no round was finished, so there is nothing to report{escape.terminal(why)}",
                     file=sys.stderr,
                 )
                 return status or 1
-            this.save()
-            assert results.directory, "made by saving"
-            from ftbench.report import page, terminal
-
-            written = None
-            try:
-                for name, content in page.files(this.document):
-                    results.write(name, content)
-                written = results.directory / "report.html"
-                results.publish()
-            finally:  # what was measured is shown, whether or not a file could be written
-                # Whoever reads stdout may have gone (| head), which rich answers with SystemExit.
-                with contextlib.suppress(BrokenPipeError, SystemExit):
-                    terminal.show(this.document, written)
+            _report(this.finish(), directory)
         finally:
-            results.discard_empty_root()
+            directory.discard_empty_root()
         return status
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from rich.console import Console
@@ -26,17 +27,19 @@ from evaluation.trust import planted
 from ftbench.arguments import Options, number
 from ftbench.data.images import ImageError
 from ftbench.data.sources import Sources
+from ftbench.document.convert import from_json
+from ftbench.document.model import Verdict
 from ftbench.document.store import write_atomically
-from ftbench.machine.disturbance import between, counters, marks
+from ftbench.machine.disturbance import Disturbance, between, counters, marks
 from ftbench.plan.candidates import Pair, worker_counts
-from ftbench.plan.metrics import METRICS
 from ftbench.plan.sizing import DoesNotFit
+from ftbench.plan.waterfall import PRECISION
 from ftbench.rounds.controller import WorkDiffers
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Display, Notes
 from ftbench.rounds.twins import Twins
 from ftbench.stats import statistics, waterfall
-from ftbench.stats.statistics import NO_DIFFERENCE, Ratio
+from ftbench.stats.statistics import Ratio
 from ftbench.trial.process import TrialFailed
 from ftrun import environment
 from ftrun.interruption import Interrupted, Interruption
@@ -101,9 +104,8 @@ class Tally:
         for pair in self.pairs:
             r = _ratio(rounds, pair, self.truth if self.supposed else 1.0)
             self.total += 1
-            self.ratios.append(r.mean)
-            right = NO_DIFFERENCE if self.truth == 1 else "slower"
-            self.right += statistics.verdict(r, METRICS["throughput"]) == right
+            self.ratios.append(r.ratio)
+            self.right += statistics.verdict(r) == (Verdict.NO_DIFFERENCE if self.truth == 1 else Verdict.BELOW)
             self.covered += r.low is not None and r.high is not None and r.low <= self.truth <= r.high
 
     @property
@@ -219,22 +221,23 @@ class Trust:
             for number in range(runs):
                 before, run = counters(), Kept()
                 self.kept.append(run)
-                noted: dict[str, Any] = {"skipped": [], "warnings": []}
+                noted: Any = SimpleNamespace(skipped=[], warnings=[])
                 notes = Notes(noted, shown)
                 measurement = Measurement(self._scenario, options, connected, notes)
                 end = time.monotonic() + seconds
                 for entry in measurement.rounds(sources, shown, interruption, lambda: end - time.monotonic()):
-                    trials = {trial["candidate"]: trial for trial in entry["rounds"][-1]["trials"]}
+                    trials = {trial.candidate: trial for trial in entry.rounds[-1].trials}
                     if len(trials) < len(self.candidates):
-                        why = "; ".join(f"{each['what']}: {each['why']}" for each in noted["skipped"])
+                        skipped = [f"{each.what}: {each.why}" for each in noted.skipped]
+                        why = "; ".join(skipped + [failure.reason for failure in entry.failures])
                         raise TrialFailed(why or "a candidate could not be measured")
-                    run.rounds.append({key: trial["metrics"]["throughput"] for key, trial in trials.items()})
-                    run.turns.append({key: [round(s, 5) for s in of["turn_seconds"]] for key, of in trials.items()})
+                    run.rounds.append({key: trial.metrics["throughput"] for key, trial in trials.items()})
+                    run.turns.append({key: [round(s, 5) for s in of.turn_seconds] for key, of in trials.items()})
                     if self._enough(run.rounds):
                         break
                 if not run.rounds:
                     raise TrialFailed(f"no round was finished in {seconds:g} seconds")
-                run.disturbed = marks(between(before, counters()), self._usable_cpus)
+                run.disturbed = marks(from_json(Disturbance, between(before, counters())), self._usable_cpus)
                 for tally in self.said:
                     tally.count(run.rounds)
                 loaded = f" (disturbed: {'; '.join(run.disturbed)})" if run.disturbed else ""
@@ -246,7 +249,7 @@ class Trust:
             return False
         found = [_ratio(rounds, pair) for pair in (*self._same, *self._more)]
         widths = [math.log(r.high / r.low) / 2 for r in found if r.high and r.low]
-        return max(widths) <= math.log1p(waterfall.PRECISION)
+        return max(widths) <= math.log1p(PRECISION)
 
     def tallies(self) -> tuple[Tally, Tally]:
         """Return new tallies of both questions."""

@@ -15,8 +15,9 @@ from PIL import Image
 
 from ftbench.data import synthesis
 from ftbench.document.store import load
-from ftbench.report import charts, conclusions, draw, phrases
+from ftbench.report import charts, conclusions, draw, phrases, tables, waterfalls
 from ftbench.report import page as pages
+from ftbench.stats.analysis import Analysis, analyse
 from ftrun.configurations import this_twin
 from tests.browser import devtools
 from tests.checkout import importable
@@ -119,9 +120,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def many(run: Path) -> dict:
-    """A document with a scenario of each kind."""
-    return documents.with_inside(documents.many(load(run / "results.json")))
+def many(run: Path) -> Analysis:
+    """A run with a scenario of each kind."""
+    return analyse(documents.with_inside(documents.many(load(run / "results.json"))))
 
 
 @pytest.fixture(scope="module")
@@ -138,13 +139,13 @@ def assert_quiet(browser: devtools.Browser) -> None:
     assert browser.requests() == []
 
 
-def in_order(document: dict) -> list[charts.Chart]:
+def in_order(run: Analysis) -> list[charts.Chart]:
     """The charts of a document's page as they follow each other in it."""
-    first = [conclusions.waterfall_chart(document, fall) for fall in document["waterfalls"]]
-    first += filter(None, [conclusions.overview(document)])
+    first = [waterfalls.chart(run, fall) for fall in run.waterfalls]
+    first += filter(None, [conclusions.overview(run)])
     found = [
         chart
-        for scenario in document["scenarios"]
+        for scenario in run.scenarios
         for chart in sorted(charts.charts(scenario), key=lambda chart: bool(chart.folded))
     ]
     return first + found
@@ -160,21 +161,19 @@ def hovering(chart: charts.Chart) -> list[str]:
 
 
 def test_page_of_a_real_run(browser, run, tmp_path):
-    document = load(run / "results.json")
+    document = analyse(load(run / "results.json"))
     browser.window(DESK)
     browser.open(run / "report.html")
     assert_quiet(browser)
     drawn = browser.run(CHARTS)
     assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in in_order(document)]
-    (scenario,) = document["scenarios"]
+    (scenario,) = document.scenarios
     chain, measured, *_ = drawn
     write = phrases.metric(scenario).write
-    medians = {write(c["metrics"]["throughput"]["median"]) for c in scenario["analysis"]["candidates"]}
+    medians = {write(m.median) for m in tables.candidates(scenario, "throughput")}
     assert medians <= set(measured["texts"])
     # The start, two steps, and the whole; of each its processes.
-    assert len(chain["hovering"]) == 4 and {text.count(",") for text in chain["hovering"]} == {
-        len(scenario["rounds"]) - 1
-    }
+    assert len(chain["hovering"]) == 4 and {text.count(",") for text in chain["hovering"]} == {len(scenario.rounds) - 1}
     browser.screenshot(tmp_path / "shot.png")
     with Image.open(tmp_path / "shot.png") as image:
         assert image.width == DESK
@@ -201,18 +200,16 @@ def test_every_chart_is_drawn_and_nothing_is_too_wide(browser, page, many, width
 def test_tables_hold_the_documents_figures(browser, page, many):
     browser.window(DESK)
     browser.open(page)
-    tables = dict(browser.run(TABLES))
+    shown = dict(browser.run(TABLES))
     for chart in in_order(many):
-        head, *rows = tables[f"chart-{chart.name}"]
+        head, *rows = shown[f"chart-{chart.name}"]
         assert head == list(chart.table.head)
         assert rows == [[cell.strip() for cell in row] for row in chart.table.rows]
-    for scenario in many["scenarios"]:
+    for scenario in many.scenarios:
         metric = phrases.metric(scenario)
-        head, *rows = tables[f"chart-{phrases.slug(scenario['name'] + '-' + metric.name)}"]
+        head, *rows = shown[f"chart-{phrases.slug(scenario.name + '-' + metric.name)}"]
         medians = [row[head.index(f"median, {metric.unit}")] for row in rows]
-        assert sorted(medians) == sorted(
-            metric.write(c["metrics"][metric.name]["median"]) for c in scenario["analysis"]["candidates"]
-        )
+        assert sorted(medians) == sorted(metric.write(m.median) for m in tables.candidates(scenario, metric.name))
 
 
 def test_colours_follow_the_preference_at_once(browser, page):
@@ -266,7 +263,7 @@ def test_downloads(browser, page, many, tmp_path):
     text = " ".join(root.itertext())
     assert "Throughput with 2 workers: higher is better" in text and "4 MiB" in text and "CPUs usable" in text
     assert "sizes: " in text and "var(" not in (tmp_path / "sizes-throughput.svg").read_text()
-    assert load(tmp_path / "results.json") == many  # to the last digit, or its seal would be broken
+    assert load(tmp_path / "results.json") == many.results  # to the last digit
     # Light, whatever the page is.
     browser.open(tmp_path / "sizes-throughput.svg")
     browser.screenshot(tmp_path / "shot.png")
@@ -287,7 +284,7 @@ def test_page_without_scripts_is_the_same(browser, page, many):
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
 def test_hostile_results_run_nothing(browser, many, tmp_path):
     page = tmp_path / "report.html"
-    page.write_bytes(pages.page(documents.hostile(many)))
+    page.write_bytes(pages.page(analyse(documents.hostile(many.results))))
     browser.window(PHONE)
     browser.open(page)
     browser.run(OPEN)

@@ -8,6 +8,7 @@ import pytest
 
 from ftbench.document.store import load
 from ftbench.report import markdown
+from ftbench.stats.analysis import analyse
 from tests.checkout import CHECKOUT
 from tests.markdown_files import code_blocks, markdown_files, without_code_blocks
 
@@ -133,7 +134,7 @@ def test_the_runs_that_are_kept_can_be_read_and_say_the_same_again():
     kept = list((CHECKOUT / "docs/results").glob("*/results.json"))
     assert kept
     for path in kept:
-        assert markdown.summary(load(path)) == (path.parent / "summary.md").read_text()
+        assert markdown.summary(analyse(load(path))) == (path.parent / "summary.md").read_text()
 
 
 def test_the_rehearsal_of_a_newcomer_types_every_command_of_the_readme():

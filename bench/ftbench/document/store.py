@@ -1,6 +1,5 @@
-"""results.json: where a run's files go, and writing them so that nothing finished is lost.
+"""Writing a run's files so that nothing finished is lost, and reading results.json.
 
-ftbench.document.model describes its form. What is written and what is read is checked (ftbench.document.check).
 Files appear by a rename of a complete, synchronised copy, so that a full disk or a kill leaves the previous state of
 the file, never half of one.
 """
@@ -13,9 +12,12 @@ import shlex
 import tempfile
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from ftbench.document.check import Inconsistent, check, seal
-from ftbench.document.model import SCHEMA_VERSION
+from ftbench.document import former
+from ftbench.document.check import Inconsistent, check_form, check_keys
+from ftbench.document.convert import as_json, from_json
+from ftbench.document.model import SCHEMA_VERSION, Results
 
 
 class ResultsError(Exception):
@@ -44,7 +46,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.close(directory)
 
 
-class Results:
+class RunDirectory:
     """One run's directory below the output root. Owned by the controller's thread.
 
     The directory is made with the first file, so that a run without a finished round leaves none.
@@ -97,18 +99,19 @@ class Results:
                 continue
         raise FileExistsError(f"{self.root} has a hundred runs of this second")
 
-    def save(self, document: dict) -> None:
-        """Seal, check and write results.json; raises ResultsError."""
+    def save(self, results: Results) -> None:
+        """Check and write results.json; raises ResultsError."""
+        document = as_json(results)
         try:
-            # A figure that is no number (ValueError) has no place in JSON.
-            document["seal"] = seal(document)
-            check(document)
+            check_form(document)
+            # NaN and infinities (ValueError) have no place in JSON.
+            content = json.dumps(document, indent=1, allow_nan=False) + "\n"
         except (Inconsistent, ValueError) as error:
             raise ResultsError(
                 f"results.json is not written, for {error}. This is a defect of bench or of a "
                 "scenario's measurement: please report it; rounds written before are intact"
             ) from error
-        self.write("results.json", (json.dumps(document, indent=1) + "\n").encode())
+        self.write("results.json", content.encode())
 
     def publish(self) -> None:
         """Point <root>/latest at this run; raises ResultsError."""
@@ -143,11 +146,35 @@ def find(path: Path) -> Path:
     raise ResultsError(f"{path} holds no results.json: name a run's directory, or the file")
 
 
-def load(path: Path) -> dict:
-    """Read a results.json, given as `find` takes it, and check it; raises ResultsError."""
+def load(path: Path) -> Results:
+    """Read and check a results.json, named as for `find`; raises ResultsError."""
     path = find(path)
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    if path.exists() and not path.is_file():  # reading a pipe would wait
         raise ResultsError(f"{path} is no file")
+    document = _parsed(path)
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    writer = _writer(document)
+    if version not in (SCHEMA_VERSION, former.SCHEMA_VERSION):
+        what = "a results.json of ./twins bench is wanted"
+        if isinstance(version, int):
+            what = f"use the bench that wrote it{writer}, or repeat the run"
+        raise ResultsError(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {what}")
+    try:
+        if version == former.SCHEMA_VERSION:
+            document = former.converted(document)
+        check_form(document)
+        results = from_json(Results, document)
+        check_keys(results)
+    except (Inconsistent, OverflowError) as error:  # an integer that no float holds
+        raise ResultsError(
+            f"{path} is not a results.json that can be trusted: {error}. Restore the file, use the bench that wrote "
+            f"it{writer}, or repeat the run"
+        ) from error
+    return results
+
+
+def _parsed(path: Path) -> Any:
+    """Return the JSON value of a file; raises ResultsError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -156,7 +183,7 @@ def load(path: Path) -> dict:
         document = json.loads(text)
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except json.JSONDecodeError as error:
-        # Whatever a writer had left to say is missing at the very end, or in the last of its words.
+        # A truncated file ends early or inside a token.
         if error.msg.startswith("Unterminated") or not re.search(r'[\s,:"\[\]{}]', text[error.pos :].rstrip()):
             raise ResultsError(
                 f"{path} is not JSON: it is cut short, after {len(text)} characters (line "
@@ -164,27 +191,14 @@ def load(path: Path) -> dict:
             ) from error
         raise ResultsError(f"{path} is not JSON: {error}") from error
     except (RecursionError, ValueError) as error:
-        # Surrogates; a number of more than 4,300 digits, or one that is none: NaN, 1e999.
+        # Surrogates; a number of more than 4,300 digits; NaN, 1e999.
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ResultsError(f"{path} is not a results.json: {why}") from error
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if version != SCHEMA_VERSION:
-        what = "a results.json of ./twins bench is wanted"
-        if isinstance(version, int):
-            what = f"use the bench that wrote it{_writer(document)}, or repeat the run"
-        raise ResultsError(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {what}")
-    try:
-        check(document)
-    except (Inconsistent, OverflowError) as error:  # an integer that no float holds
-        raise ResultsError(
-            f"{path} is not a results.json that can be trusted: {error}. Restore the file, use the bench that wrote "
-            f"it{_writer(document)}, or repeat the run"
-        ) from error
     return document
 
 
-def _writer(document: dict) -> str:
-    """Which commit wrote a document that this bench cannot read, if it says so."""
+def _writer(document: Any) -> str:
+    """Return which commit wrote a document that this bench cannot read, or an empty string."""
     with contextlib.suppress(KeyError, TypeError):
         return f" (commit {document['environment']['revision']['commit'][:12]})"
     return ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from ftbench.machine.usage import own_seconds
 from ftrun import cgroup
@@ -109,10 +109,27 @@ def together(parts: Sequence[Mapping]) -> dict:
     }
 
 
-class State(TypedDict):
+@dataclass
+class Disturbance:
+    """Other load while trials ran."""
+
+    seconds: Annotated[float, {"exclusiveMinimum": 0}, "that the figures are means over"]
+    own_cpus: Annotated[float, {"minimum": 0}, "CPUs that the trial used"]
+    other_cpus: Annotated[
+        float | None, {"minimum": 0}, "CPUs that others used of those that it may use; null if unknown"
+    ]
+    stolen_cpus: Annotated[
+        float | None, {"minimum": 0}, "CPUs that the hypervisor gave to others (steal time); null if unknown"
+    ]
+    throttled_seconds: Annotated[
+        float | None, {"minimum": 0}, "that its control group stood still for its quota; null without a group"
+    ]
+
+
+@dataclass
+class State:
     """The machine between rounds."""
 
-    # The fields' descriptions are part of the JSON schema of results.json.
     load: Annotated[
         list[Annotated[float, {"minimum": 0}]] | None,
         {"minItems": 3, "maxItems": 3},
@@ -135,14 +152,8 @@ def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
         load = None
     cpus = os.sched_getaffinity(0)
     governors = {cgroup.read(sys / f"cpu{n}/cpufreq/scaling_governor") for n in cpus}
-    return {
-        "load": load,
-        "affinity": len(cpus),
-        "quota": cgroup.cpu_quota(),
-        "frequency_mhz": _frequency(),
-        "governor": ", ".join(sorted(filter(None, governors))) or None,
-        "turbo": _turbo(sys),
-    }
+    governor = ", ".join(sorted(filter(None, governors))) or None
+    return State(load, len(cpus), cgroup.cpu_quota(), _frequency(), governor, _turbo(sys))
 
 
 def _frequency() -> float | None:
@@ -162,50 +173,32 @@ def _turbo(sys: Path) -> bool | None:
     return boost if no_turbo is None else no_turbo
 
 
-def of_round(before: State, after: State, trials: Mapping[str, Mapping]) -> dict:
-    """Return a round's disturbance for results.json; `trials` has the result of `together` by candidate."""
-    found = {"before": before, "after": after, **together(list(trials.values()))}
-    return {**found, "marks": marks(found, before["affinity"])}
-
-
-def marks(found: Mapping, usable: float) -> list[str]:
-    """Return what disturbed a round or a trial, in words with figures; [] if nothing reached its threshold."""
+def marks(found: Disturbance, usable: float) -> list[str]:
+    """Return what disturbed a round, in words with figures; an empty list if nothing reached its threshold."""
     result = []
     cpus = f"of {usable:g} CPU{'s' if usable != 1 else ''}"
-    if found["other_cpus"] is not None and found["other_cpus"] > OTHERS * usable:
-        result.append(f"other processes used {found['other_cpus']:.2f} {cpus}")
-    if found["stolen_cpus"] is not None and found["stolen_cpus"] > STOLEN * usable:
-        result.append(f"other virtual machines took {found['stolen_cpus']:.2f} {cpus} (steal time)")
-    if found["throttled_seconds"] is not None and found["throttled_seconds"] > THROTTLED * found["seconds"]:
+    if found.other_cpus is not None and found.other_cpus > OTHERS * usable:
+        result.append(f"other processes used {found.other_cpus:.2f} {cpus}")
+    if found.stolen_cpus is not None and found.stolen_cpus > STOLEN * usable:
+        result.append(f"other virtual machines took {found.stolen_cpus:.2f} {cpus} (steal time)")
+    if found.throttled_seconds is not None and found.throttled_seconds > THROTTLED * found.seconds:
         result.append(
-            f"the control group's quota stopped it for {found['throttled_seconds']:.1f} of {found['seconds']:.0f} s"
+            f"the control group's quota stopped it for {found.throttled_seconds:.1f} of {found.seconds:.0f} s"
         )
     return result
-
-
-def warning(scenario: str, rounds: Sequence[Mapping]) -> str | None:
-    """Return the report's warning about a scenario's disturbed rounds (as in results.json); None without any."""
-    marked = [one for one in rounds if one["disturbance"]["marks"]]
-    if not marked:
-        return None
-    worst = max(marked, key=lambda one: one["disturbance"]["other_cpus"] or 0.0)
-    return (
-        f"{scenario}: in {len(marked)} of {len(rounds)} rounds the machine had other work too (round "
-        f"{worst['number']}: {', '.join(worst['disturbance']['marks'])}); the result is that of a machine so loaded"
-    )
 
 
 def about_machine(before: State) -> list[str]:
     """Return the report's warnings about settings of the machine that make figures vary, by a run's first state."""
     result = []
-    if before["governor"] not in (None, "performance"):
+    if before.governor not in (None, "performance"):
         result.append(
-            f"frequency scaling is on (governor {before['governor']}): absolute figures depend on how warm "
+            f"frequency scaling is on (governor {before.governor}): absolute figures depend on how warm "
             "and how busy the CPUs were; cpupower frequency-set -g performance fixes the frequency"
         )
-    if before["quota"] is not None:
+    if before.quota is not None:
         result.append(
-            f"the control group leaves {before['quota']:g} of {before['affinity']} CPUs: more threads than "
+            f"the control group leaves {before.quota:g} of {before.affinity} CPUs: more threads than "
             "that are stopped together for the rest of each period"
         )
     return result

@@ -8,7 +8,7 @@ or Rows.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 # Every 102nd row of measured batches is checked: 4 of 408 rows of an image, about 4 MB of a 400 MB batch, so that the
@@ -44,12 +44,12 @@ class Seen:
         }
 
 
-def by_batch(result: Mapping) -> dict[str, int]:
-    """Return a trial's checksums by batch name; the same batch of every candidate has the same name."""
-    found = {} if result["first_batch"] is None else {"first": result["first_batch"]}
-    # More workers measure more batches a turn, and each turn starts with the first batch.
-    a_turn = max(1, len(result["rows"]) // max(1, len(result.get("turn_seconds", ()))))
-    for number, checksum in enumerate(result["rows"]):
+def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, int]:
+    """Return a trial's checksums by batch, in words: the same batch of every candidate has the same name."""
+    found = {} if first is None else {"first": first}
+    # A trial with more workers measures more batches a turn, and each turn starts again.
+    a_turn = max(1, len(rows) // max(1, turns))
+    for number, checksum in enumerate(rows):
         turn, batch = divmod(number, a_turn)
         found[f"measured batch {batch} of turn {turn + 1}"] = checksum
     return found

@@ -60,11 +60,15 @@ VARIANTS = {
 class Candidate:
     """One thing that is measured: a configuration, a variant of loading, a number of workers and a case."""
 
-    config: str
-    variant: str
-    workers: int
-    case: str = ""
-    """The name of the scenario's case; "" if the scenario has none."""
+    # ftbench.document.model makes the JSON schema of these fields, and of Target's and Pair's.
+    config: Annotated[
+        str,
+        {"enum": [*CONFIGS]},
+        "gil: GIL build; ft-gil: free-threaded build, its GIL forced on; ft: free-threaded build",
+    ]
+    variant: Annotated[str, "the loader (VARIANTS)"]
+    workers: Annotated[int, {"minimum": 0}, "how many; 0 where the training loop loads by itself"]
+    case: Annotated[str, "name of the scenario's case, empty if it has none"] = ""
 
     @property
     def key(self) -> str:
@@ -85,7 +89,6 @@ class Candidate:
 class Target:
     """The project's goal for a ratio."""
 
-    # The field's descriptions are part of the JSON schema of results.json.
     at: Annotated[Literal["least", "most"], "whether the ratio should be at least or at most this"]
     value: Annotated[float, {"exclusiveMinimum": 0}, "the ratio that is wanted"]
 
@@ -94,19 +97,23 @@ class Target:
 class Pair:
     """Two candidates whose ratio is computed: numerator over denominator, by key."""
 
-    kind: str
-    title: str
-    numerator: str
-    denominator: str
-    target: Target | None = None
-    """Goal for the scenario's first metric."""
-    first_only: bool = False
-    """True if only the scenario's first metric is compared."""
-    asked: bool = False
-    """True if the run was made for this question. All other pairs are explored, and corrected for their number.
-
-    Of the scenario's first metric, and for steps of a waterfall of CPU time as well.
-    """
+    kind: Annotated[
+        str,
+        {"pattern": "^[a-z-]+$"},
+        "step and total: of a waterfall; headline: ft threads against gil processes; gil: with and without the GIL in "
+        "the same build; build: the free-threaded build with its GIL on against the GIL build; method: threads "
+        "against processes; scaling: N workers against 1; chosen: named by the scenario; others are its own",
+    ]
+    numerator: Annotated[str, "key of a candidate"]
+    denominator: Annotated[str, "key of a candidate"]
+    why: Annotated[str, "what the comparison is about, in a few words; or empty"] = ""
+    target: Annotated[Target | None, "wanted ratio of the scenario's first metric, null for none"] = None
+    first_only: Annotated[bool, "true if only the scenario's first metric is compared"] = False
+    asked: Annotated[
+        bool,
+        "true if the run was made for it (in the first metric, and in CPU time for steps of a waterfall); all others "
+        "are explored, and corrected for their number",
+    ] = False
 
 
 def plural(variant: str) -> str:

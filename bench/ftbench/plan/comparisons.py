@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from ftbench.plan.candidates import CONFIGS, Candidate, Pair, Target, plural
+from ftbench.plan.candidates import CONFIGS, Candidate, Pair, Target
 from ftbench.plan.case import Case
 
 IMPORTANCE, COUNT, CASE = "importance", "count", "case"
@@ -134,24 +134,9 @@ class ComparisonPlan:
         for comparison in comparisons:
             for count in counts if comparison.every_count else [most]:
                 for a, b in made(comparison, count):
-                    title = self._title(a, b) + (f": {comparison.why}" if comparison.why else "")
-                    target, first_only = comparison.target, comparison.first_only
-                    pair = Pair(comparison.kind, title, a.key, b.key, target, first_only, target is not None)
-                    pairs.setdefault((a.key, b.key), pair)
+                    how = comparison.why, comparison.target, comparison.first_only, comparison.target is not None
+                    pairs.setdefault((a.key, b.key), Pair(comparison.kind, a.key, b.key, *how))
         return list(pairs.values())
-
-    def _title(self, a: Candidate, b: Candidate) -> str:
-        """Return the title of a ratio, which says only once what both have in common."""
-        titles = {case.name: case.title for case in self.cases}
-        of_a, of_b = f"{a.config} {plural(a.variant)}", f"{b.config} {plural(b.variant)}"
-        where = f", {titles.get(a.case, a.case)}" if a.case else ""
-        if (a.workers, a.case) == (b.workers, b.case):
-            return f"{of_a} / {of_b}" + (f", x{a.workers}" if a.workers else "") + where
-        if of_a == of_b and a.case == b.case:
-            return f"{of_a}: {a.workers} workers / {b.workers or 'no'} worker{'s' if b.workers != 1 else ''}{where}"
-        if of_a == of_b and a.workers == b.workers:
-            return f"{of_a} x{a.workers}: {titles.get(a.case, a.case)} / {titles.get(b.case, b.case)}"
-        return f"{a.title} / {b.title}"
 
 
 def _importance(comparison: Comparison, position: int) -> int:

@@ -17,6 +17,8 @@ STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
 PROCESSES, THREADS = "loader-process", "loader-thread"
 REMOVED = "the GIL removed"
+# A run ends once every step is known as precisely as this, up and down.
+PRECISION = 0.05
 CHANGES = {
     ("gil", "ft-gil"): "the free-threaded build, GIL on",
     ("ft-gil", "ft"): REMOVED,
@@ -84,9 +86,9 @@ class WaterfallPlan(ComparisonPlan):
                 if both:
                     both.insert(0, (TOTAL, chain[-1], chain[0]))
                 asked = count == counts[0]
-                result += [Pair(kind, self._title(a, b), a.key, b.key, asked=asked) for kind, a, b in both]
+                result += [Pair(kind, a.key, b.key, asked=asked) for kind, a, b in both]
         for c in there.values():
             one = replace(c, workers=1)
             if c.workers > 1 and one.key in there:
-                result.append(Pair(SCALING, self._title(c, one), c.key, one.key, first_only=True))
+                result.append(Pair(SCALING, c.key, one.key, first_only=True))
         return result

@@ -2,22 +2,23 @@
 
 from collections.abc import Iterator
 
+from ftbench.document.model import Change, Results, Verdict
 from ftbench.plan.metrics import METRICS
 from ftbench.report import phrases
-from ftbench.stats.compare import Change, Comparison
+from ftbench.report.compare import FigureChange, RunComparison
 from ftrun.escape import one_line
 
 
-def _head(name: str, where: str, document: dict) -> Iterator[str]:
+def _head(name: str, where: str, results: Results) -> Iterator[str]:
     yield f"{name}: {where}"
-    yield f"   {document['started']}, revision {phrases.revision(document)}, {document['status']}"
-    yield f"   {phrases.machine(document)}"
-    for line in phrases.builds(document):
+    yield f"   {results.started}, revision {phrases.revision(results)}, {results.status}"
+    yield f"   {phrases.machine(results)}"
+    for line in phrases.builds(results):
         yield f"   {line}"
 
 
-def text(comparison: Comparison, a: tuple[str, dict], b: tuple[str, dict]) -> str:
-    """Everything in words; `a` and `b` are (path, document)."""
+def text(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> str:
+    """Everything in words; `a` and `b` are (path, results)."""
     lines = [*_head("A", *a), *_head("B", *b), ""]
     if comparison.differences:
         lines.append("What differs in the runs themselves:")
@@ -28,7 +29,7 @@ def text(comparison: Comparison, a: tuple[str, dict], b: tuple[str, dict]) -> st
     lines += [f"not compared: {what}: {why}" for what, why in comparison.left_out]
     if comparison.outcomes:
         lines += ["", "thread-safety suite:", *(f"  changed   {each}" for each in comparison.outcomes)]
-    elif a[1].get("stress") and b[1].get("stress"):
+    elif a[1].stress and b[1].stress:
         lines += ["", "thread-safety suite: the same outcome in both of every scenario that ran in both"]
     for scenario in dict.fromkeys(c.scenario for c in comparison.changes):
         of = [c for c in comparison.changes if c.scenario == scenario]
@@ -38,7 +39,7 @@ def text(comparison: Comparison, a: tuple[str, dict], b: tuple[str, dict]) -> st
     return "\n".join(map(one_line, lines))
 
 
-def _block(title: str, changes: list) -> Iterator[str]:
+def _block(title: str, changes: list[FigureChange]) -> Iterator[str]:
     if not changes:
         return
     yield ""
@@ -59,19 +60,18 @@ def _block(title: str, changes: list) -> Iterator[str]:
         )
 
 
-def describe(change: Change) -> str:
+def describe(change: FigureChange) -> str:
     """A change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
     metric = METRICS[change.metric]
-    said = phrases.outcome(
-        metric, {"ratio": change.ratio, "low": change.low, "high": change.high, "verdict": "changed"}
-    )
+    known = Change(ratio=change.ratio, low=change.low, high=change.high, n=1, resolution=None, verdict=Verdict.ABOVE)
+    said = phrases.outcome(metric, known)
     if change.is_ratio:
         return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {said}"
     of = "" if metric.name == "throughput" else f"{metric.noun} "
     return f"{change.what}: {of}{said}: {metric.write(change.a)} {metric.unit} in A, {metric.write(change.b)} in B"
 
 
-def conclusion(comparison: Comparison) -> str:
+def conclusion(comparison: RunComparison) -> str:
     """What came of it, in a sentence."""
     if not comparison.changes:
         return "Nothing could be compared."

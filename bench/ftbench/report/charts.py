@@ -6,14 +6,17 @@ order are distributions, and a few are a measurement like any other.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy
 
+from ftbench.document.model import Distribution, Scenario
+from ftbench.plan.candidates import Candidate
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.report import phrases, tables
+from ftbench.report import phrases, style, tables
 from ftbench.report.draw import MOST_MARKS, Axis, Bars, Boxes, Chart, Curves, Line, Ratios, Row, Rows
 from ftbench.report.tables import Measured, Table
-from ftbench.stats.statistics import median
+from ftbench.stats.analysis import AnalysedScenario
 
 # More candidates of one number of workers than this are named at their bars, not in a legend.
 MOST_SERIES = 6
@@ -48,14 +51,12 @@ TITLES = {
 RANGES = "Bars: median; lines: from the lowest round to the highest."
 
 
-def charts(scenario: dict) -> list[Chart]:
+def charts(scenario: AnalysedScenario) -> list[Chart]:
     """All charts of a scenario: its own metric, the ratios, what trials kept, then whatever else was measured."""
-    first, *others = (METRICS[name] for name in scenario["metrics"])
+    first, *others = (METRICS[name] for name in scenario.metrics)
     found = [*_measured(scenario, first), *_ratios(scenario, first), *_kept(scenario)]
     for metric in others:
         found += _measured(scenario, metric, metric.noun if metric.name in BY_THE_WAY else "")
-    for metric in others:
-        found += _ratios(scenario, metric, metric.noun)
     return found
 
 
@@ -69,7 +70,7 @@ def _name(*parts: object) -> str:
     return phrases.slug("-".join(str(part) for part in parts if part))
 
 
-def _measured(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
+def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
     """Charts of what was measured: curves over an axis of cases or over workers, else bars."""
     found = tables.candidates(scenario, metric.name)
     if not found:
@@ -82,7 +83,7 @@ def _measured(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Char
     def chart(number: int, which: str, caption: str, kind: str, picture: Rows | Curves, own: str = "") -> Chart:
         title = f"{metric.title}{which}: {metric.best} is better"
         return Chart(
-            _name(scenario["name"], metric.name, number), title, caption, kind + alt, picture, table, folded or own
+            _name(scenario.name, metric.name, number), title, caption, kind + alt, picture, table, folded or own
         )
 
     counts = sorted({m.workers for m in found})
@@ -119,7 +120,7 @@ def _by[T](found: Sequence[Measured], key: Callable[[Measured], T]) -> dict[T, l
     return groups
 
 
-def _hover(scenario: dict, metric: Metric, m: Measured) -> str:
+def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
     deviation = f"\nmean {metric.write(m.mean)} ± {metric.write(m.deviation)}" if len(m.values) > 1 else ""
     rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (", ..." if len(m.values) > 8 else "")
     return (
@@ -128,11 +129,11 @@ def _hover(scenario: dict, metric: Metric, m: Measured) -> str:
     )
 
 
-def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> Bars:
+def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Bars:
     counts = {m.workers for m in found}
     named = len({m.series for m in found}) > MOST_SERIES
     groups: dict[str, list[Row]] = {}
-    for m in found if scenario["cases"] else sorted(found, key=lambda m: m.workers):
+    for m in found if scenario.cases else sorted(found, key=lambda m: m.workers):
         workers = "" if named and len(counts) > 1 else phrases.workers(m.workers)
         heading = ", ".join(filter(None, (phrases.case_title(scenario, m.case), workers)))
         label = phrases.own_title(m.candidate) if named else ""
@@ -143,16 +144,21 @@ def _bars(scenario: dict, metric: Metric, found: Sequence[Measured]) -> Bars:
     return Bars(list(groups.items()), metric.unit, ideal)
 
 
-def _on_an_axis(scenario: dict) -> bool:
+def _on_an_axis(scenario: Scenario) -> bool:
     """Whether the cases are values of a quantity, so that a curve can join them."""
-    values = [case["value"] for case in scenario["cases"]]
-    return len(values) > 1 and None not in values and len(set(values)) == len(values)
+    values = _places(scenario).values()
+    return len(scenario.cases) == len(set(values)) > 1
 
 
-def _over_cases(scenario: dict, metric: Metric, found: Sequence[Measured], counts: Sequence[int]) -> Curves:
-    places = {case["name"]: case["value"] for case in scenario["cases"]}
-    unit, title, values = scenario["case_unit"], scenario["case_axis"] or "case", sorted(places.values())
-    wide = min(values) > 0 and (unit in SHORT_UNITS or phrases.far_apart(values))
+def _places(scenario: Scenario) -> dict[str, float]:
+    """Return the places of the cases on their axis, by name."""
+    return {case.name: case.value for case in scenario.cases if case.value is not None}
+
+
+def _over_cases(scenario: Scenario, metric: Metric, found: Sequence[Measured], counts: Sequence[int]) -> Curves:
+    places = _places(scenario)
+    unit, title, values = scenario.case_unit, scenario.case_axis or "case", sorted(places.values())
+    wide = min(values) > 0 and (unit in SHORT_UNITS or style.far_apart(values))
     if unit and unit not in SHORT_UNITS:  # a mark has no room for it
         title, unit = f"{title}, {unit}", ""
     lines = []
@@ -163,12 +169,12 @@ def _over_cases(scenario: dict, metric: Metric, found: Sequence[Measured], count
         x, y, low, high, hover = zip(*points, strict=True)
         lines.append(Line(config, variant, name, x, y, low, high, hover, counts.index(workers)))
     ideal = [(x, 1.0) for x in values] if metric.ideal == "1" else []
-    axis = Axis(title, values, [phrases.quantity(value, unit) for value in values], wide)
-    far = phrases.far_apart([end for m in found for end in (m.low, m.high)])
+    axis = Axis(title, values, [style.quantity(value, unit) for value in values], wide)
+    far = style.far_apart([end for m in found for end in (m.low, m.high)])
     return Curves(lines, axis, metric.unit, far, ideal=ideal)
 
 
-def _over_workers(scenario: dict, metric: Metric, found: Sequence[Measured], counts: Sequence[int]) -> Curves:
+def _over_workers(scenario: Scenario, metric: Metric, found: Sequence[Measured], counts: Sequence[int]) -> Curves:
     lines = []
     for series, own in _by(found, lambda m: m.series).items():
         points = [
@@ -185,34 +191,32 @@ def _over_workers(scenario: dict, metric: Metric, found: Sequence[Measured], cou
     return Curves(lines, axis, metric.unit, ideal=ideal)
 
 
-def _ratios(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]:
-    """The ratios that a picture has room for: of another metric than the scenario's, between the same."""
-    every = phrases.comparisons(scenario, metric.name)
-    pairs = {(c["numerator"], c["denominator"]) for c in phrases.pictured(scenario)}
-    chosen = [c for c in every if (c["numerator"], c["denominator"]) in pairs]
+def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
+    """Yield the chart of the ratios that a picture has room for."""
+    every, chosen = phrases.comparisons(scenario, metric.name), phrases.pictured(scenario)
     if not chosen:
         return
     groups: dict[str, list[Row]] = {}
     for c in chosen:
-        a, b = phrases.pair(scenario, c)
-        title = (phrases.title if a["case"] == b["case"] else phrases.title_with_case)(scenario, c)
-        hover, said = f"{c['title']}\n{phrases.times(c['mean'])} ({phrases.interval(c)})", phrases.short(c)
-        target = None
-        if wanted := phrases.target(c):
-            hover, said, target = f"{hover}\ntarget {wanted}", f"{said}; target {wanted}", c["target"]["value"]
-        shown = phrases.shown(c)
-        row = Row(title, c["mean"], c["low"], c["high"], hover, detail=said, shown=shown, target=target)
-        groups.setdefault(phrases.case_of(scenario, c), []).append(row)
+        title = phrases.title(scenario, c.numerator, c.denominator, with_case=c.numerator.case != c.denominator.case)
+        hover = f"{phrases.title_with_why(scenario, c)}\n{phrases.times(c.ratio)} ({phrases.interval(c)})"
+        said, target = phrases.short(c), None
+        if c.target:
+            wanted = phrases.target(c)
+            hover, said, target = f"{hover}\ntarget {wanted}", f"{said}; target {wanted}", c.target.value
+        row = Row(title, c.ratio, c.low, c.high, hover, detail=said, shown=phrases.shown(c), target=target)
+        groups.setdefault(phrases.case_title(scenario, c.numerator.case), []).append(row)
     about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
     yield Chart(
-        _name(scenario["name"], metric.name, "ratios"),
+        _name(scenario.name, metric.name, "ratios"),
         f"{about}, and is it certain?",
         f"Ratios of {metric.noun} within rounds, with 95% confidence intervals.",
         f"Ratios of {metric.noun}: "
-        + "; ".join(f"{phrases.title_with_case(scenario, c)} {phrases.short(c)}" for c in chosen),
+        + "; ".join(
+            f"{phrases.title(scenario, c.numerator, c.denominator, with_case=True)} {phrases.short(c)}" for c in chosen
+        ),
         Ratios(list(groups.items()), f"ratio of {metric.noun}"),
         tables.ratios(scenario, every),
-        folded,
     )
 
 
@@ -220,50 +224,52 @@ def _ratios(scenario: dict, metric: Metric, folded: str = "") -> Iterator[Chart]
 class Kept:
     """What a candidate's trials kept under one name, by round."""
 
-    candidate: dict
-    rounds: tuple[dict, ...]
+    candidate: Candidate
+    rounds: tuple[Distribution, ...]
 
     @property
     def pooled(self) -> list[float]:
         """The values of all rounds, in order of size."""
-        return sorted(value for kept in self.rounds for value in kept["values"])
+        return sorted(value for kept in self.rounds for value in kept.values)
 
     def curve(self) -> tuple[Sequence[float], list[float], list[float], list[float]]:
         """Places, and of the rounds the median, lowest and highest there, as far as all rounds have it."""
-        at_each = list(zip(*(kept["values"] for kept in self.rounds), strict=False))
-        x = self.rounds[0]["over"]["values"][: len(at_each)]
+        at_each = list(zip(*(kept.values for kept in self.rounds), strict=False))
+        over = self.rounds[0].over
+        x = over.values[: len(at_each)] if over else []
         return x, [median(of) for of in at_each], [min(of) for of in at_each], [max(of) for of in at_each]
 
 
-def kept(scenario: dict) -> dict[tuple[str, bool], list[Kept]]:
+def kept(scenario: Scenario) -> dict[tuple[str, bool], list[Kept]]:
     """What trials kept, by name and whether it is a curve: of each candidate, in the order of the charts."""
-    found: dict[tuple[str, bool], dict[str, list[dict]]] = {}
-    for one in scenario["rounds"]:
-        for trial in one["trials"]:
-            for name, values in trial["distributions"].items():
-                of_name = found.setdefault((name, "over" in values), {})
-                of_name.setdefault(trial["candidate"], []).append(values)
-    order = [m.candidate for m in tables.candidates(scenario, scenario["metrics"][0])]
-    return {what: [Kept(c, tuple(of[c["key"]])) for c in order if c["key"] in of] for what, of in found.items()}
+    found: dict[tuple[str, bool], dict[str, list[Distribution]]] = {}
+    for one in scenario.rounds:
+        for trial in one.trials:
+            for name, values in trial.distributions.items():
+                of_name = found.setdefault((name, values.over is not None), {})
+                of_name.setdefault(trial.candidate, []).append(values)
+    order = [m.candidate for m in tables.candidates(scenario, scenario.metrics[0])]
+    return {what: [Kept(c, tuple(of[c.key])) for c in order if c.key in of] for what, of in found.items()}
 
 
-def _kept(scenario: dict) -> list[Chart]:
+def _kept(scenario: Scenario) -> list[Chart]:
     """The charts of everything that the scenario's trials kept, the most telling first."""
     every = [(name, curves, entries) for (name, curves), entries in kept(scenario).items() if entries]
     found = [c for name, curves, entries in every if curves for c in _courses(scenario, name, entries)]
     for name, curves, entries in every:
-        many = max(len(each.pooled) for each in entries) >= FEWEST * len(scenario["rounds"])
+        many = max(len(each.pooled) for each in entries) >= FEWEST * len(scenario.rounds)
         if not curves and (many or name not in METRICS):
             # One of what the scenario is about is shown, the others on request.
-            about = many and entries[0].rounds[0]["unit"] == phrases.metric(scenario).unit
+            about = many and entries[0].rounds[0].unit == phrases.metric(scenario).unit
             first = about and all(chart.folded for chart in found)
             found.append(_pooled(scenario, name, entries, many, "" if first else _title(name)))
     return found
 
 
-def _courses(scenario: dict, name: str, entries: Sequence[Kept]) -> Iterator[Chart]:
+def _courses(scenario: Scenario, name: str, entries: Sequence[Kept]) -> Iterator[Chart]:
     """Curves over the course of a trial, a chart for each case; one curve if all are the same."""
-    unit, over = entries[0].rounds[0]["unit"], entries[0].rounds[0]["over"]["title"]
+    first = entries[0].rounds[0]
+    unit, over = first.unit, first.over.title if first.over else ""
     label = _title(name)
     titles = [phrases.full_title(scenario, each.candidate) for each in entries]
     curves = [each.curve() for each in entries]
@@ -280,45 +286,43 @@ def _courses(scenario: dict, name: str, entries: Sequence[Kept]) -> Iterator[Cha
     def chart(number: int, title: str, caption: str, lines: Sequence[Line], folded: str = "") -> Chart:
         most = max(value for _, _, _, high in curves for value in high)
         picture = Curves(lines, Axis(over), unit, most=most)
-        return Chart(_name(scenario["name"], name, "curve", number), title, caption, alt, picture, table, folded)
+        return Chart(_name(scenario.name, name, "curve", number), title, caption, alt, picture, table, folded)
 
-    def line(title: str, about: dict, curve: tuple, name: str) -> Line:
+    def line(title: str, config: str, variant: str, curve: tuple, name: str) -> Line:
         x, middle, low, high = curve
         hover = [f"{title}\n{over} {at:,g}\n{y:.4g} {unit}" for at, y in zip(x, middle, strict=True)]
-        return Line(about["config"], about["variant"], name, x, middle, low, high, hover)
+        return Line(config, variant, name, x, middle, low, high, hover)
 
     if len(entries) > 1 and all(curve == curves[0] for curve in curves) and curves[0][2] == curves[0][3]:
         title = f"all {len(entries)} candidates"
         caption = "In every round of every candidate the same values, to the last digit kept."
-        all_of_them = {"config": "", "variant": "loader-thread"}
-        yield chart(0, f"{label}: the same for all", caption, [line(title, all_of_them, curves[0], title)])
+        yield chart(0, f"{label}: the same for all", caption, [line(title, "", "loader-thread", curves[0], title)])
         return
-    several = len({each.candidate["workers"] for each in entries}) > 1
+    several = len({each.candidate.workers for each in entries}) > 1
     how = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
     caption = f"By {over}: medians of the rounds; {how}: from the lowest round to the highest."
-    for number, case in enumerate(dict.fromkeys(each.candidate["case"] for each in entries)):
+    for number, case in enumerate(dict.fromkeys(each.candidate.case for each in entries)):
         own = [
             (title, each.candidate, curve)
             for title, each, curve in zip(titles, entries, curves, strict=True)
-            if each.candidate["case"] == case
+            if each.candidate.case == case
         ]
-        most = max(c["workers"] for _, c, _ in own)
+        most = max(c.workers for _, c, _ in own)
         lines = []
         for title, c, curve in own:
             # With cases, those of the most workers have the picture; the table has all.
-            if not case or c["workers"] == most:
-                count = f", x{c['workers']}" if several and not case and c["workers"] else ""
-                lines.append(line(title, c, curve, phrases.label(c["config"], c["variant"]) + count))
+            if not case or c.workers == most:
+                count = f", x{c.workers}" if several and not case and c.workers else ""
+                lines.append(line(title, c.config, c.variant, curve, phrases.label(c.config, c.variant) + count))
         which = [phrases.case_title(scenario, case), phrases.workers(most) if most else ""] if case else []
         heading = ": ".join(filter(None, (label, ", ".join(filter(None, which)))))
         yield chart(number, heading, caption, lines, "" if number < MOST_FACETS else f"more of {label}")
 
 
-def _pooled(scenario: dict, name: str, entries: Sequence[Kept], many: bool, folded: str) -> Chart:
+def _pooled(scenario: Scenario, name: str, entries: Sequence[Kept], many: bool, folded: str) -> Chart:
     """The values of all rounds together: their median and how far they reach, of many values as boxes."""
-    unit, title = entries[0].rounds[0]["unit"], _title(name)
-    analysed = {c["key"]: c["distributions"].get(name) for c in scenario["analysis"]["candidates"]}
-    most = max(each.candidate["workers"] for each in entries)
+    unit, title = entries[0].rounds[0].unit, _title(name)
+    most = max(each.candidate.workers for each in entries)
     groups: dict[str, list[Row]] = {}
     cells, said = [], []
     for each in entries:
@@ -329,13 +333,13 @@ def _pooled(scenario: dict, name: str, entries: Sequence[Kept], many: bool, fold
         low, first, middle, third, high = map(float, found)
         reach = f"{low:.4g} to {high:.4g}{' (1% to 99%)' if many else ''}"
         said.append(f"{full} median {middle:.4g}, {reach}")
-        cells.append((full, (analysed[c["key"]] or {}).get("percentiles", {}), values))
-        if len(entries) <= MOST_BOXES or c["workers"] == most:
+        cells.append((full, [kept.values for kept in each.rounds]))
+        if len(entries) <= MOST_BOXES or c.workers == most:
             text = f"{middle:.3g} · {high:.3g}" if many else f"{middle:.4g}"
             hover = f"{full}\nmedian {middle:.4g} {unit}\n{reach}"
-            who = phrases.own_title(c), middle, low, high, hover, c["config"], c["variant"]
+            who = phrases.own_title(c), middle, low, high, hover, c.config, c.variant
             row = Row(*who, text=text, quartiles=(first, third))
-            groups.setdefault(phrases.case_title(scenario, c["case"]), []).append(row)
+            groups.setdefault(phrases.case_title(scenario, c.case), []).append(row)
     caption = "Median; lines: from the lowest value to the highest."
     if many:
         caption = (
@@ -343,7 +347,7 @@ def _pooled(scenario: dict, name: str, entries: Sequence[Kept], many: bool, fold
             "99th percentile. The table has each round's own percentiles."
         )
     return Chart(
-        _name(scenario["name"], name),
+        _name(scenario.name, name),
         f"{title}: all of them, not only the median" if many else title,
         f"All rounds together. {caption}",
         f"{title} in {unit}: " + "; ".join(said),

@@ -4,131 +4,137 @@ import math
 import os
 import re
 import shlex
+from dataclasses import replace
+from typing import Any
 
+from ftbench.document.model import Options, Results
 from ftbench.plan.candidates import CONFIGS
+from ftbench.plan.waterfall import PRECISION
 from ftbench.report import phrases
+from ftbench.stats.analysis import Analysis
 from ftbench.stats.statistics import FEWEST_ROUNDS
-from ftbench.stats.waterfall import PRECISION
 from ftrun.escape import one_line
 
 
-def options(document: dict) -> list[str]:
-    """The arguments of `bench` that ask for the same: as few as say it."""
-    given = document["options"]
-    own = given["dataset"] is not None
+def options(given: Options) -> list[str]:
+    """Return the shortest arguments of `bench` that ask for the same."""
+    own = given.dataset is not None
     wanted = {
-        "--dataset": given["dataset"],
-        "--collate-fn": own and given["collate_fn"],
-        "--requirements": own and given["requirements"] and "requirements.txt",
-        "--rounds": given["rounds"],
-        "--budget": given["rounds"] is None and f"{given['budget']:g}",
-        "--precision": given["precision"] != PRECISION and f"{100 * given['precision']:g}%",
-        "--workers": given["workers"] and ",".join(map(str, given["workers"])),
-        "--batch-size": given["batch_size"],
-        "--data": given["data"],
-        "--configs": set(given["configs"]) != set(CONFIGS) and ",".join(given["configs"]),
-        "--stress-minutes": given.get("stress_minutes") and f"{given['stress_minutes']:g}",
+        "--dataset": given.dataset,
+        "--collate-fn": own and given.collate_fn,
+        "--requirements": own and given.requirements and "requirements.txt",
+        "--rounds": given.rounds,
+        "--budget": given.rounds is None and f"{given.budget:g}",
+        "--precision": given.precision != PRECISION and f"{100 * given.precision:g}%",
+        "--workers": given.workers and ",".join(map(str, given.workers)),
+        "--batch-size": given.batch_size,
+        "--data": given.data,
+        "--configs": set(given.configs) != set(CONFIGS) and ",".join(given.configs),
+        "--stress-minutes": given.stress_minutes and f"{given.stress_minutes:g}",
     }
-    arguments = [] if own else list(given["scenarios"])
-    arguments += [f"--{flag}" for flag in ("quick", "stress") if given.get(flag)]
+    arguments = [] if own else list(given.scenarios)
+    arguments += [flag for flag, said in (("--quick", given.quick), ("--stress", given.stress)) if said]
     # Where no scenario is named, the suite is part of a run that is not quick.
-    arguments += ["--no-stress"] if own and not (given["quick"] or given.get("stress")) else []
+    arguments += ["--no-stress"] if own and not (given.quick or given.stress) else []
     for name, value in wanted.items():
         arguments += [name, str(value)] if value else []
     return [one_line(argument) for argument in arguments]
 
 
-def commands(document: dict) -> list[tuple[str, str]]:
-    """(what it does, command line): the same sources, then the same measurement with and without Docker."""
+def commands(run: Analysis) -> list[tuple[str, str]]:
+    """Return (purpose, command line): the same sources, then the same measurement with and without Docker."""
     found = []
-    commit = document["environment"]["revision"]["commit"]
+    results = run.results
+    commit = results.environment.revision.commit
     if commit != "unknown":
         found.append(
             ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(one_line(commit))}")
         )
-    found.append(("The same measurement", _command(document, docker=False)))
-    found.append(("The same with Docker", _command(document, docker=True)))
-    found += longer(document)
+    found.append(("The same measurement", _command(results, results.options, docker=False)))
+    found.append(("The same with Docker", _command(results, results.options, docker=True)))
+    found += longer(run)
     found.append(("This report again, from results.json alone", "./twins bench report results.json"))
     return found
 
 
-def _command(document: dict, docker: bool) -> str:
-    """The command of the run that the document's options ask for, with the user's folders as that way names them."""
-    given, folders = dict(document["options"]), {}
-    if not _in_containers(document):
-        if docker and given["data"] is not None:
-            folders["DATA"], given["data"] = given["data"], "/data"
-        if docker and given["dataset"] is not None:
-            folders["CODE"], given["dataset"] = os.path.split(given["dataset"])
+def _command(results: Results, given: Options, docker: bool) -> str:
+    """Return the command of a run with these options; each way names user-supplied folders as it sees them."""
+    folders: dict[str, str] = {}
+    data, dataset = given.data, given.dataset
+    if not _in_containers(results):
+        if docker and data is not None:
+            folders["DATA"], data = data, "/data"
+        if docker and dataset is not None:
+            folders["CODE"], dataset = os.path.split(dataset)
     else:
-        folders = {**({"DATA": "your/images"} if given["data"] else {}), **given.get("folders", {})}
-        if not docker and given["data"] is not None:
-            given["data"] = re.sub("^/data(?=/|$)", lambda _: folders["DATA"], given["data"])
-        if not docker and given["dataset"] is not None:
-            given["dataset"] = os.path.join(folders.get("CODE", ""), given["dataset"])
-    asked = " ".join(map(_quoted, options({**document, "options": given})))
+        folders = {"DATA": "your/images"} if data else {}
+        folders.update(given.folders)
+        if not docker and data is not None:
+            data = re.sub("^/data(?=/|$)", lambda _: folders["DATA"], data)
+        if not docker and dataset is not None:
+            dataset = os.path.join(folders.get("CODE", ""), dataset)
+    asked = " ".join(map(_quoted, options(replace(given, data=data, dataset=dataset))))
     if not docker:
-        return f"{_series(document)}./twins bench {asked}"
-    # Compose takes a name without a slash for a volume.
+        return f"{_series(results)}./twins bench {asked}"
+    # Compose treats a name without a slash as a volume.
     paths = {name: where if where.startswith("~/") else os.path.join(".", where) for name, where in folders.items()}
     before = "".join(f"{name}={_quoted(one_line(path))} " for name, path in sorted(paths.items()))
-    return f"{before}{_series(document)}docker compose run --rm ft-bench {asked}"
+    return f"{before}{_series(results)}docker compose run --rm ft-bench {asked}"
 
 
 def _quoted(word: str) -> str:
-    """A word for a shell, which replaces the ~ that a file .env gives to Compose as it is."""
+    """Quote a word for a shell that replaces a leading ~, which a file .env gives to Compose as it is."""
     return "~/" + shlex.quote(word[2:]) if word.startswith("~/") else shlex.quote(word)
 
 
-def _in_containers(document: dict) -> bool:
-    return any(where.startswith("unix:") for where in document["options"]["twins"].values())
+def _in_containers(results: Results) -> bool:
+    return any(where.startswith("unix:") for where in results.options.twins.values())
 
 
-def longer(document: dict) -> list[tuple[str, str]]:
-    """(what it does, command line) of runs that would settle what the waterfalls leave open, if any would.
+def longer(run: Analysis) -> list[tuple[str, str]]:
+    """Return (purpose, command line) of runs that would settle open steps of waterfalls, if any would.
 
-    Of the scenarios alone that leave something open, in the way the run was made, and no less precise. A run gives
-    its scenarios equal parts of the time, so each has what the slowest needs.
+    They measure only the scenarios with an open step, in the way the run was made, and no less precisely. A run gives
+    its scenarios equal parts of the time, so each has the time that the slowest needs.
     """
-    given = document["options"]
+    results = run.results
+    given = results.options
     found: list[tuple[str, str]] = []
 
-    def add(what: str, **changed: object) -> None:
-        options = {**given, "rounds": None, **changed}
-        found.append((what, _command({**document, "options": options}, _in_containers(document))))
+    def add(what: str, **changed: Any) -> None:
+        options = replace(given, **{"rounds": None, **changed})
+        found.append((what, _command(results, options, _in_containers(results))))
 
-    if few := [s["name"] for s in document["scenarios"] if len(s["rounds"]) < FEWEST_ROUNDS]:
-        add("A run of enough rounds", scenarios=few)  # unless a number of rounds is given, there are
+    if few := [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]:
+        add("A run of enough rounds", scenarios=few)  # there are enough unless their number is given
     minutes: dict[str, int] = {}
-    precision, what = given["precision"], "what is open"
-    for fall in document["waterfalls"]:
-        scenario = next(s for s in document["scenarios"] if s["name"] == fall["scenario"])
-        for c in (*fall["steps"], fall["total"]):
-            more = phrases.more_minutes(scenario, c)
+    precision, what = given.precision, "what is open"
+    for fall in run.waterfalls:
+        for c in (*fall.steps, fall.total):
+            more = phrases.more_minutes(run.scenario(fall.scenario), c)
             if more == 0:
                 what = "some of what is open"
-            if more:
-                minutes[scenario["name"]] = max(more, minutes.get(scenario["name"], 0))
-                # How narrow the interval is then.
-                narrow = math.log(c["high"] / c["low"]) / 2 * abs(math.log(c["ratio"])) / math.log(c["resolution"])
+            if more and c.low and c.high and c.resolution:
+                minutes[fall.scenario] = max(more, minutes.get(fall.scenario, 0))
+                # The width of the interval after them.
+                narrow = math.log(c.high / c.low) / 2 * abs(math.log(c.ratio)) / math.log(c.resolution)
                 precision = min(precision, narrow)
     if minutes:
-        budget = given["budget"] + 60 * len(minutes) * max(minutes.values())
+        budget = given.budget + 60 * len(minutes) * max(minutes.values())
         precision = int(1000 * precision) / 1000
         add(f"A run that would settle {what}", scenarios=[*minutes], budget=budget, precision=precision)
     return found
 
 
-def stress(document: dict) -> str:
-    """The command that runs the thread-safety suite, after the shortest measurement, in the way the run was made."""
-    bench = "docker compose run --rm ft-bench" if _in_containers(document) else "./twins bench"
-    return f"{_series(document)}{bench} --quick --stress"
+def stress(results: Results) -> str:
+    """Return the command that runs the thread-safety suite after the shortest measurement, in the way of the run."""
+    bench = "docker compose run --rm ft-bench" if _in_containers(results) else "./twins bench"
+    return f"{_series(results)}{bench} --quick --stress"
 
 
-def _series(document: dict) -> str:
-    """The variable that chooses the twins' series, where it is not the usual one."""
-    versions = {t["interpreter"]["version"] for t in document["environment"]["twins"].values()}
+def _series(results: Results) -> str:
+    """Return the variable that chooses the twins' series, where it is not the usual one."""
+    versions = {t.interpreter.version for t in results.environment.twins.values()}
     series = {".".join(version.split(".")[:2]) for version in versions}
     only = one_line(next(iter(series)))
     return f"PYTHON_SERIES={shlex.quote(only)} " if len(series) == 1 and only != "3.13" else ""

@@ -244,7 +244,7 @@ class Boxes(Rows):
 
     def _scale(self, axes: Axes) -> None:
         low, high = min(row.low or 0.0 for row in self.rows), max(row.high or 0.0 for row in self.rows)
-        if low > 0 and phrases.far_apart([low, high]):
+        if low > 0 and style.far_apart([low, high]):
             self._logarithmic(axes, low)
         else:
             self._linear(axes, min(0.0, low))

@@ -18,9 +18,12 @@ import jinja2
 import matplotlib.style
 from matplotlib.figure import Figure
 
-from ftbench.report import charts, commands, conclusions, markdown, phrases, safety, tables
+from ftbench.document.convert import as_json
+from ftbench.document.model import Waterfall
+from ftbench.report import charts, commands, conclusions, markdown, phrases, safety, tables, waterfalls
 from ftbench.report.draw import Chart
 from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
+from ftbench.stats.analysis import AnalysedScenario, Analysis
 from ftrun.escape import terminal
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -41,33 +44,32 @@ FONT = "font-size: 13px; font-family: 'DejaVu Sans', sans-serif; "
 ABOVE = "above"
 
 
-def files(document: dict) -> Iterator[tuple[str, bytes]]:
+def files(run: Analysis) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of the pictures of waterfalls, scenarios and samples, of report.html and summary.md."""
-    yield from _pictures(conclusions.told(document))
-    yield "report.html", page(document)
-    yield "summary.md", markdown.summary(document).encode()
+    yield from _pictures(run)
+    yield "report.html", page(run)
+    yield "summary.md", markdown.summary(run).encode()
 
 
-def _pictures(document: dict) -> Iterator[tuple[str, bytes]]:
-    alarm = document["status"] != "complete"
-    if document["waterfalls"]:
-        falls = [conclusions.waterfall_chart(document, fall) for fall in document["waterfalls"]]
-        yield "waterfall.png", _saved(falls, "png", heading(document), alarm)
-    told = {fall["scenario"] for fall in document["waterfalls"]}
-    for scenario in document["scenarios"]:
+def _pictures(run: Analysis) -> Iterator[tuple[str, bytes]]:
+    alarm = run.results.status != "complete"
+    if run.waterfalls:
+        falls = [waterfalls.chart(run, fall) for fall in run.waterfalls]
+        yield "waterfall.png", _saved(falls, "png", heading(run), alarm)
+    told = {fall.scenario for fall in run.waterfalls}
+    for scenario in run.scenarios:
         # As part of a path a name is not to be trusted: the document may come from elsewhere.
-        name = phrases.slug(scenario["name"])
-        shown = [] if scenario["name"] in told else [c for c in charts.charts(scenario) if not c.folded]
+        name = phrases.slug(scenario.name)
+        shown = [] if scenario.name in told else [c for c in charts.charts(scenario) if not c.folded]
         if shown:
-            yield f"{name}.png", _saved(shown, "png", heading(document, scenario), alarm)
+            yield f"{name}.png", _saved(shown, "png", heading(run, scenario), alarm)
         samples = phrases.picture(scenario)
         if samples is not None:
             yield f"{name}-samples.png", samples
 
 
-def page(document: dict) -> bytes:
+def page(run: Analysis) -> bytes:
     """The complete HTML page, UTF-8."""
-    written, document = document, conclusions.told(document)
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -76,32 +78,33 @@ def page(document: dict) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    scenarios = [_scenario(document, scenario) for scenario in document["scenarios"]]
-    overview = conclusions.overview(document)
+    scenarios = [_scenario(run, scenario) for scenario in run.scenarios]
+    overview = conclusions.overview(run)
+    written = json.dumps(as_json(run.results), separators=(",", ":"), allow_nan=False)
     text = templates.get_template("report.html.jinja").render(
-        document=document,
+        results=run.results,
         scenarios=scenarios,
-        waterfalls=[_waterfall(document, fall) for fall in document["waterfalls"]],
-        overview=_drawn([overview], heading(document)) if overview else [],
-        conclusions=conclusions,
-        commands=commands,
+        waterfalls=[_waterfall(run, fall) for fall in run.waterfalls],
+        overview=_drawn([overview], heading(run)) if overview else [],
         safety=safety,
+        glance=conclusions.glance(run),
+        repeat=commands.commands(run),
         phrases=phrases,
         palette=PALETTE,
-        results=_link("application/json", json.dumps(written, separators=(",", ":"), allow_nan=False).encode()),
+        download=_link("application/json", written.encode()),
     )
     return text.encode()
 
 
-def heading(document: dict, scenario: dict | None = None) -> list[str]:
+def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str]:
     """What is written above pictures that are shown without the page."""
-    machine = phrases.machine(document).split(", Linux")[0]
+    machine = phrases.machine(run.results).split(", Linux")[0]
     if scenario is None:
-        return ["What removing the GIL does to data loading", *filter(None, [phrases.state(document)]), machine]
-    plain = sorted({twin["interpreter"]["build"] for twin in document["environment"]["twins"].values()})
+        return ["What removing the GIL does to data loading", *filter(None, [phrases.state(run.results)]), machine]
+    plain = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})
     return [
-        f"{scenario['name']}: {scenario['description']}",
-        *filter(None, (scenario["note"], phrases.state(document))),
+        f"{scenario.name}: {scenario.description}",
+        *filter(None, (scenario.note, phrases.state(run.results))),
         f"{machine}; {', '.join(plain)}; {phrases.rounds(scenario)}",
     ]
 
@@ -120,19 +123,19 @@ def _drawn(shown: Sequence[Chart], above: Sequence[str], beside: Sequence[str] =
     return found
 
 
-def _waterfall(document: dict, fall: dict) -> dict:
+def _waterfall(run: Analysis, fall: Waterfall) -> dict:
     """What the template says of a waterfall."""
-    advised, code = conclusions.advice(document, fall)
-    chart, beside = conclusions.waterfall_chart(document, fall), conclusions.beside(document, fall)
+    advised, code = waterfalls.advice(run, fall)
+    chart, beside = waterfalls.chart(run, fall), waterfalls.notes(run, fall)
     return {
-        "sentence": phrases.capital(conclusions.sentence(document, fall)),
-        "charts": _drawn([chart], heading(document), beside),
+        "sentence": phrases.capital(waterfalls.sentence(run, fall)),
+        "charts": _drawn([chart], heading(run), beside),
         "advice": advised,
         "code": code,
     }
 
 
-def _scenario(document: dict, scenario: dict) -> dict:
+def _scenario(run: Analysis, scenario: AnalysedScenario) -> dict:
     """What the template says of a scenario."""
     samples = phrases.picture(scenario)
     every = charts.charts(scenario)
@@ -140,11 +143,11 @@ def _scenario(document: dict, scenario: dict) -> dict:
     folded = [chart for chart in every if chart.folded]
     return {
         "data": scenario,
-        "id": "scenario-" + phrases.slug(scenario["name"]),
+        "id": "scenario-" + phrases.slug(scenario.name),
         "verdict": conclusions.verdict(scenario),
         "rounds_table": tables.rounds(scenario),
-        "charts": _drawn(shown, heading(document, scenario)),
-        "folded": _drawn(folded, heading(document, scenario)),
+        "charts": _drawn(shown, heading(run, scenario)),
+        "folded": _drawn(folded, heading(run, scenario)),
         "picture": _link("image/png", samples) if samples else "",
         "more": ", ".join(dict.fromkeys(chart.folded for chart in folded)),
     }

@@ -3,11 +3,16 @@
 import base64
 import math
 import re
-from collections.abc import Iterable
+from dataclasses import replace
 
-from ftbench.plan.candidates import CONFIG_TITLES, plural
+from ftbench.document.model import Change, Failure, Results, Round, Scenario, Verdict
+from ftbench.machine.disturbance import marks
+from ftbench.plan.candidates import Candidate, plural
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.stats.statistics import NEGLIGIBLE, NO_DIFFERENCE, TOO_FEW
+from ftbench.stats.analysis import AnalysedScenario
+from ftbench.stats.comparisons import Comparison
+from ftbench.stats.statistics import NEGLIGIBLE
+from ftrun.configurations import CONFIGURATIONS
 
 # Of more disturbed rounds only so many are told one by one.
 MOST_ROUNDS = 5
@@ -15,10 +20,31 @@ MOST_ROUNDS = 5
 MOST_MORE = 10
 # Nor is more than a day.
 MOST_MINUTES = 24 * 60
-# The verdict on who gave different samples (ftbench.report.conclusions.told): ratios of theirs are not told.
-OTHER_SAMPLES = "other samples"
-# Units of time, in seconds.
-SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+# A metric's words for a ratio above 1 and below 1.
+COMPARED = {
+    "throughput": ("faster", "slower"),
+    "gb_per_s": ("faster", "slower"),
+    "cpu_per_1000": ("more CPU time", "less CPU time"),
+    "overhead_us": ("more overhead", "less overhead"),
+    "time_to_first_batch": ("later", "sooner"),
+    "epoch_gap": ("later", "sooner"),
+    "epoch_gap_persistent": ("later", "sooner"),
+    "worker_setup": ("later", "sooner"),
+    "gpu_mib_per_worker": ("more GPU memory", "less GPU memory"),
+    "pss_mib": ("more memory", "less memory"),
+    "uss_mib": ("more memory of their own", "less memory of their own"),
+    "step_median_ms": ("slower", "faster"),
+    "step_p99_ms": ("slower", "faster"),
+    "epoch_seconds": ("slower", "faster"),
+    "operation_ns": ("longer", "shorter"),
+    "step_over_max": ("worse", "better"),
+    "step_over_sum": ("larger", "smaller"),
+    "scaling": ("better", "worse"),
+    "utilisation": ("busier", "less busy"),
+}
+NOT_COMPARED = "gave other samples: not compared"
+TOO_FEW = "too few rounds to be sure"
+UNCERTAIN = "not certain among so many comparisons"
 
 
 def capital(sentence: str) -> str:
@@ -54,11 +80,11 @@ def probability(value: float) -> str:
     return f"{value:.3f}" if value >= 0.001 else "< 0.001"
 
 
-def interval(comparison: dict) -> str:
+def interval(comparison: Comparison) -> str:
     """A ratio's confidence interval, or a dash where one round gives none."""
-    if comparison["low"] is None:
+    if comparison.low is None or comparison.high is None:
         return "-"
-    return f"{figure(comparison['low'])} to {figure(comparison['high'])}"
+    return f"{figure(comparison.low)} to {figure(comparison.high)}"
 
 
 def change(ratio: float) -> str:
@@ -73,7 +99,8 @@ def change(ratio: float) -> str:
 
 def directed(metric: Metric, ratio: float) -> str:
     """A ratio in words: "57% faster", "14% less memory"."""
-    return f"{change(ratio)} {metric.above if ratio > 1 else metric.below}"
+    above, below = COMPARED[metric.name]
+    return f"{change(ratio)} {above if ratio > 1 else below}"
 
 
 def span(low: float, high: float) -> str:
@@ -82,85 +109,78 @@ def span(low: float, high: float) -> str:
     return f"{change(near)} to {change(far)}"
 
 
-def outcome(metric: Metric, c: dict) -> str:
-    """A ratio's outcome: "57% faster (48% to 66%)", "between 23% slower and 92% faster".
-
-    `c` has mean (or ratio), low, high and verdict, as comparisons and steps of results.json.
-    """
-    mean = c["mean"] if "mean" in c else c["ratio"]
-    if c["verdict"] == OTHER_SAMPLES:
-        return "gave other samples: not compared"
-    if c["verdict"] == TOO_FEW or c["low"] is None:
-        return f"{directed(metric, mean)} (too few rounds to be sure)"
-    low, high = c["low"], c["high"]
-    if c["verdict"] != NO_DIFFERENCE:
-        return f"{directed(metric, mean)} ({span(low, high)})"
+def outcome(metric: Metric, c: Change) -> str:
+    """Word a ratio's outcome: "57% faster (48% to 66%)", "between 23% slower and 92% faster"."""
+    above, below = COMPARED[metric.name]
+    if c.verdict == Verdict.OTHER_SAMPLES:
+        return NOT_COMPARED
+    if c.verdict == Verdict.TOO_FEW or c.low is None or c.high is None:
+        return f"{directed(metric, c.ratio)} ({TOO_FEW})"
+    low, high = c.low, c.high
+    if c.verdict in (Verdict.ABOVE, Verdict.BELOW):
+        return f"{directed(metric, c.ratio)} ({span(low, high)})"
     if low <= 1 <= high and not _negligible(low, high):
-        return f"between {change(low)} {metric.below} and {change(high)} {metric.above}"
-    if _negligible(mean):
+        return f"between {change(low)} {below} and {change(high)} {above}"
+    if _negligible(c.ratio):
         return f"the same within {change(max(high, 1 / low))}"
-    return f"{directed(metric, mean)} ({span(low, high)}), not certain among so many comparisons"
+    return f"{directed(metric, c.ratio)} ({span(low, high)}), {UNCERTAIN}"
 
 
 def _negligible(*ratios: float) -> bool:
     return all(max(ratio, 1 / ratio) <= NEGLIGIBLE for ratio in ratios)
 
 
-def shown(comparison: dict) -> bool:
-    """Whether a difference is shown."""
-    return comparison["verdict"] not in (NO_DIFFERENCE, TOO_FEW)
+def shown(comparison: Comparison) -> bool:
+    """Return True if a difference is shown."""
+    return comparison.verdict in (Verdict.ABOVE, Verdict.BELOW)
 
 
-def short(comparison: dict) -> str:
+def short(comparison: Comparison) -> str:
     """A comparison's outcome: "57% faster (48% to 66%)"; see `outcome`."""
-    return outcome(METRICS[comparison["metric"]], comparison)
+    return outcome(METRICS[comparison.metric], comparison)
 
 
-def more_minutes(scenario: dict, c: dict) -> int | None:
-    """How long a run would settle an undecided comparison; None if nothing is open, 0 if it would take too long.
+def more_minutes(scenario: Scenario, c: Change) -> int | None:
+    """Return how many more minutes would settle an undecided ratio; None if it is settled, 0 if they are too many.
 
-    So many rounds as would show a difference of this size in eight of ten such runs, as `resolution` has it.
+    After them, eight of ten such runs would show a difference of this size, see `resolution`.
     """
-    mean = c["mean"] if "mean" in c else c["ratio"]
-    if c["verdict"] != NO_DIFFERENCE or not c["low"] <= 1 <= c["high"] or _negligible(c["low"], c["high"]):
+    if c.verdict != Verdict.NO_DIFFERENCE or c.low is None or c.high is None or c.resolution is None:
         return None
-    seen, far = math.log(c["resolution"]), abs(math.log(mean))
+    if not c.low <= 1 <= c.high or _negligible(c.low, c.high):
+        return None
+    seen, far = math.log(c.resolution), abs(math.log(c.ratio))
     if far * math.sqrt(MOST_MORE) < seen:
         return 0
-    more = ((seen / far) ** 2 - 1) * sum(one["seconds"] for one in scenario["rounds"]) / 60
+    more = ((seen / far) ** 2 - 1) * sum(one.seconds for one in scenario.rounds) / 60
     return max(1, math.ceil(more)) if more <= MOST_MINUTES else 0
 
 
-def settles(scenario: dict, c: dict) -> str | None:
-    """What would settle an undecided comparison: "5 more minutes would settle it"; None where nothing is open."""
+def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | None:
+    """Word what would settle an undecided ratio: "5 more minutes would settle it"; None if it is settled."""
     minutes = more_minutes(scenario, c)
     if minutes == 0:
-        about, seen = METRICS[c.get("metric", "throughput")], min(c["resolution"], 100.0)
+        about, seen = METRICS[metric], min(c.resolution or 1.0, 100.0)
         return f"less than {directed(about, seen)} or {directed(about, 1 / seen)} cannot be seen in {rounds(scenario)}"
     return f"{count(minutes, 'more minute')} would settle it" if minutes else None
 
 
-def comparisons(scenario: dict, metric: str) -> list[dict]:
-    """The scenario's comparisons of one metric, of candidates that gave the same samples."""
-    every = scenario["analysis"]["comparisons"]
-    return [c for c in every if c["metric"] == metric and c["verdict"] != OTHER_SAMPLES]
+def comparisons(scenario: AnalysedScenario, metric: str) -> list[Comparison]:
+    """Return the scenario's comparisons of one metric, of candidates that loaded the same samples."""
+    return [c for c in scenario.comparisons if c.metric == metric and c.verdict != Verdict.OTHER_SAMPLES]
 
 
-def metric(scenario: dict) -> Metric:
+def metric(scenario: Scenario) -> Metric:
     """The metric that the scenario is about."""
-    return METRICS[scenario["metrics"][0]]
-
-
-# For legends, which a phone has little room for.
-SHORT_TITLES = {"gil": "GIL build", "ft-gil": "free-threaded, GIL on", "ft": "free-threaded"}
+    return METRICS[scenario.metrics[0]]
 
 
 def label(config: str, variant: str) -> str:
-    """A series of a chart: "free-threaded, GIL on: loader threads"."""
-    return f"{SHORT_TITLES[config]}: {plural(variant)}"
+    """Name a series of a chart: "free-threaded, GIL on: loader threads"."""
+    return f"{CONFIGURATIONS[config].short}: {plural(variant)}"
 
 
-def pictured(scenario: dict) -> list[dict]:
+def pictured(scenario: AnalysedScenario) -> list[Comparison]:
     """The comparisons of the scenario's metric that a picture has room for.
 
     Those with targets; the headline and chosen ones for every number of workers; the GIL's effect, the
@@ -168,85 +188,52 @@ def pictured(scenario: dict) -> list[dict]:
     headline and chosen ones too are those of the most workers, and stand for threads against processes.
     """
     found = comparisons(scenario, metric(scenario).name)
-    workers = {c["numerator"]: candidate(scenario, c["numerator"])["workers"] for c in found}
-    most = max(workers.values(), default=0)
+    most = max((c.numerator.workers for c in found), default=0)
     at_most = {"gil", "build", "method", "interference"}
     left_out = {"scaling"}
-    if scenario["cases"]:
+    if scenario.cases:
         at_most |= {"headline", "chosen"}
-        if any(c["kind"] == "headline" for c in found):
+        if any(c.kind == "headline" for c in found):
             left_out.add("method")
     return [
         c
         for c in found
-        if c["target"] or c["kind"] not in left_out and (c["kind"] not in at_most or workers[c["numerator"]] == most)
+        if c.target or c.kind not in left_out and (c.kind not in at_most or c.numerator.workers == most)
     ]
 
 
-def title(scenario: dict, comparison: dict) -> str:
-    """Who is compared, without the remark why and without the case: "ft threads / gil processes, x2"."""
-    text = comparison["title"].split(":")[0]
-    for case in scenario["cases"]:
-        for end in (f", {case['title']}", f" ({case['name']})"):
-            text = text.replace(end, "")
-    return text
+def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
+    """Name who is compared: "ft loader threads / gil loader processes, x2"; what both have in common is said once."""
+    of_a, of_b = (f"{each.config} {plural(each.variant)}" for each in (a, b))
+    cases = [case_title(scenario, each.case) for each in (a, b)]
+    where = f", {cases[0]}" if a.case and with_case else ""
+    if (a.workers, a.case) == (b.workers, b.case):
+        return f"{of_a} / {of_b}" + (f", x{a.workers}" if a.workers else "") + where
+    if of_a == of_b and a.case == b.case:
+        return f"{of_a}: {workers(a.workers)} / {workers(b.workers)}{where}"
+    if of_a == of_b and a.workers == b.workers:
+        return f"{of_a} x{a.workers}: {cases[0]} / {cases[1]}"
+    return f"{full_title(scenario, a)} / {full_title(scenario, b)}"
 
 
-def title_with_case(scenario: dict, comparison: dict) -> str:
-    """Who is compared in which case, without the remark why."""
-    a, b = pair(scenario, comparison)
-    if a["case"] != b["case"]:
-        return comparison["title"]  # what follows a colon may say which cases
-    return ", ".join(filter(None, (title(scenario, comparison), case_of(scenario, comparison))))
+def title_with_why(scenario: Scenario, c: Comparison) -> str:
+    """Name who is compared in which case, and why."""
+    return ": ".join(filter(None, (title(scenario, c.numerator, c.denominator, with_case=True), c.why)))
 
 
-def case_of(scenario: dict, comparison: dict) -> str:
-    """The case of a comparison's first candidate in words, "" for none."""
-    return case_title(scenario, candidate(scenario, comparison["numerator"])["case"])
-
-
-def case_title(scenario: dict, name: str) -> str:
+def case_title(scenario: Scenario, name: str) -> str:
     """A case in words, "" for no case."""
-    return next((case["title"] for case in scenario["cases"] if case["name"] == name), name)
+    return next((case.title for case in scenario.cases if case.name == name), name)
 
 
-def own_title(candidate: dict) -> str:
-    """A candidate's title without its case, which is told beside it, in its own words."""
-    return candidate["title"].replace(f" ({candidate['case']})", "")
+def own_title(c: Candidate) -> str:
+    """Name a candidate without its case."""
+    return replace(c, case="").title
 
 
-def full_title(scenario: dict, candidate: dict) -> str:
+def full_title(scenario: Scenario, candidate: Candidate) -> str:
     """A candidate's title with its case in words."""
-    return ", ".join(filter(None, (own_title(candidate), case_title(scenario, candidate["case"]))))
-
-
-def far_apart(values: Iterable[float]) -> bool:
-    """Whether values are so far apart that only a logarithmic axis shows them all."""
-    values = list(values)
-    return min(values) > 0 and max(values) / min(values) >= 10
-
-
-def quantity(value: float, unit: str) -> str:
-    """A value of the axis of cases: "64 KiB", "4 MiB", "5 ms", "1,000 names"."""
-    if unit in ("bytes", "B"):
-        binary = value and value % 1024 == 0
-        step, units = (1024, ("B", "KiB", "MiB", "GiB", "TiB")) if binary else (1000, ("B", "kB", "MB", "GB", "TB"))
-        power = 0
-        while value and value % step == 0 and power < 4:
-            value, power = value / step, power + 1
-        return f"{value:,.0f} {units[power]}"
-    return amount(value, "s") if unit in ("seconds", "s") else f"{value:,g} {unit}".strip()
-
-
-def amount(value: float, unit: str) -> str:
-    """A round value on an axis: times and bytes in the prefix that suits them, else the figure alone."""
-    if unit in SECONDS:
-        seconds = value * SECONDS[unit]
-        name = next((name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)), "ns" if value else "s")
-        return f"{seconds / SECONDS[name]:,.3g} {name}"
-    if unit == "MiB" and value >= 1024 and value % 1024 == 0:
-        return f"{value / 1024:g} GiB"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+    return ", ".join(filter(None, (own_title(candidate), case_title(scenario, candidate.case))))
 
 
 def workers(number: int) -> str:
@@ -254,123 +241,143 @@ def workers(number: int) -> str:
     return count(number, "worker") if number else "no workers"
 
 
-def candidate(scenario: dict, key: str) -> dict:
-    """A candidate of the scenario by its key."""
-    return next(c for c in scenario["candidates"] if c["key"] == key)
+def describe(scenario: Scenario, c: Candidate, with_workers: bool = False, with_case: bool = True) -> str:
+    """Word a candidate: "loader threads in the free-threaded build"."""
+    number = f" x{c.workers}" if with_workers and c.workers else ""
+    case = case_title(scenario, c.case) if with_case else ""
+    return f"{plural(c.variant)}{number} in the {CONFIGURATIONS[c.config].title}{f' ({case})' if case else ''}"
 
 
-def pair(scenario: dict, comparison: dict) -> tuple[dict, dict]:
-    """Who is compared with whom."""
-    return candidate(scenario, comparison["numerator"]), candidate(scenario, comparison["denominator"])
-
-
-def describe(scenario: dict, key: str, with_workers: bool = False, with_case: bool = True) -> str:
-    """A candidate in words: "loader threads in the free-threaded build"."""
-    c = candidate(scenario, key)
-    number = f" x{c['workers']}" if with_workers and c["workers"] else ""
-    case = case_title(scenario, c["case"]) if with_case else ""
-    return f"{plural(c['variant'])}{number} in the {CONFIG_TITLES[c['config']]}{f' ({case})' if case else ''}"
-
-
-def target(comparison: dict) -> str:
-    """What was wanted of a ratio and what came of it: ">= 1.9x: met"; "" where nothing was wanted."""
-    wanted = comparison["target"]
-    if wanted is None:
+def target(c: Comparison) -> str:
+    """Word what a ratio should be and whether it is: ">= 1.9x: met"; an empty string without a target."""
+    if c.target is None:
         return ""
-    return f"{'>=' if wanted['at'] == 'least' else '<='} {wanted['value']:.3g}x: {wanted['verdict']}"
+    return f"{'>=' if c.target.at == 'least' else '<='} {c.target.value:.3g}x: {c.reached}"
 
 
-def resolution(scenario: dict) -> str:
+def resolution(scenario: AnalysedScenario) -> str:
     """What the run could have seen, in a sentence."""
     of = metric(scenario).name
-    found = [c["resolution"] for c in scenario["analysis"]["comparisons"] if c["metric"] == of and c["resolution"]]
+    found = [c.resolution for c in scenario.comparisons if c.metric == of and c.resolution]
     if not found:
         return "One round cannot tell a difference from noise."
     ends = dict.fromkeys((change(min(found)), change(max(found))))
     return (
-        f"The smallest difference that these {len(scenario['rounds'])} rounds could have shown is "
+        f"The smallest difference that these {len(scenario.rounds)} rounds could have shown is "
         f"{' to '.join(ends)}{', depending on the comparison' if len(ends) > 1 else ''}."
     )
 
 
-def state(document: dict) -> str | None:
+def state(results: Results) -> str | None:
     """What is to be said of a run that did not end as planned."""
-    if document["status"] == "complete":
+    if results.status == "complete":
         return None
-    rounds = sum(len(s["rounds"]) for s in document["scenarios"])
-    return f"INCOMPLETE: {document['reason']}; {count(rounds, 'finished round')} reported"
+    rounds = sum(len(s.rounds) for s in results.scenarios)
+    return f"INCOMPLETE: {results.reason}; {count(rounds, 'finished round')} reported"
 
 
-def builds(document: dict) -> list[str]:
+def builds(results: Results) -> list[str]:
     """Each twin's interpreter on a line."""
     lines = []
-    for twin, e in document["environment"]["twins"].items():
-        python = e["interpreter"]
-        kind = "free-threaded" if python["free_threaded"] else "with the GIL"
-        lines.append(f"{twin}: Python {python['version']} {kind}, {python['build']}, {python['compiler']}")
+    for twin, e in results.environment.twins.items():
+        python = e.interpreter
+        kind = "free-threaded" if python.free_threaded else "with the GIL"
+        lines.append(f"{twin}: Python {python.version} {kind}, {python.build}, {python.compiler}")
     return lines
 
 
-def picture(scenario: dict) -> bytes | None:
+def picture(scenario: Scenario) -> bytes | None:
     """The scenario's picture of some samples as PNG, None if it has none."""
     try:
-        content = base64.b64decode(scenario.get("picture") or "", validate=True)
+        content = base64.b64decode(scenario.picture or "", validate=True)
     except ValueError:
         return None
     return content if content.startswith(b"\x89PNG\r\n\x1a\n") else None
 
 
-def usable(document: dict) -> int:
+def usable(results: Results) -> int:
     """How many CPUs a run could use."""
-    return min(twin["cpu"]["usable"] for twin in document["environment"]["twins"].values())
+    return min(twin.cpu.usable for twin in results.environment.twins.values())
 
 
-def machine(document: dict) -> str:
+def machine(results: Results) -> str:
     """Processor, memory, system, in a line. Twins share a machine; the first one speaks."""
-    e = next(iter(document["environment"]["twins"].values()))
-    where = f"{e['os']['container']} container" if e["os"]["container"] else "no container"
+    e = next(iter(results.environment.twins.values()))
+    where = f"{e.os.container} container" if e.os.container else "no container"
     return (
-        f"{e['cpu']['model']}, {usable(document)} of {e['cpu']['count']} CPUs usable, "
-        f"{e['memory']['total'] / 2**30:.0f} GiB, {e['os']['name']}, Linux {e['os']['kernel']}, {where}"
+        f"{e.cpu.model}, {usable(results)} of {e.cpu.count} CPUs usable, "
+        f"{e.memory.total / 2**30:.0f} GiB, {e.os.name}, Linux {e.os.kernel}, {where}"
     )
 
 
-def revision(document: dict) -> str:
+def revision(results: Results) -> str:
     """The source's commit."""
-    r = document["environment"]["revision"]
-    return r["commit"][:12] + (" with changes" if r["dirty"] else "")
+    r = results.environment.revision
+    return r.commit[:12] + (" with changes" if r.dirty else "")
 
 
-def work(scenario: dict) -> str:
+def work(scenario: Scenario) -> str:
     """What was measured, in a line."""
-    data = scenario["dataset"]
-    parts = [scenario["description"]]
-    if scenario["cases"]:
-        parts.append(f"{scenario['case_axis']}: {' · '.join(case['title'] for case in scenario['cases'])}")
+    data = scenario.dataset
+    parts = [scenario.description]
+    if scenario.cases:
+        parts.append(f"{scenario.case_axis}: {' · '.join(case.title for case in scenario.cases)}")
     else:
         parts.append(
-            f"batches of {scenario['batch_size']}, {scenario['batches_per_worker']} for each worker in a "
-            + (f"turn, {scenario['turns']} turns in a trial" if scenario["turns"] > 1 else "trial")
+            f"batches of {scenario.batch_size}, {scenario.batches_per_worker} for each worker in a "
+            + (f"turn, {scenario.turns} turns in a trial" if scenario.turns > 1 else "trial")
         )
-    if data["source"] != "none":
-        source = (
-            f"generated {data['kind']}" if data["source"] == "generated" else f"{data['kind']} of {data['directory']}"
-        )
-        parts.append(f"{data['files']} {source}, {data['mean_bytes'] / 1000:.0f} kB on average")
+    if data.source != "none":
+        source = f"generated {data.kind}" if data.source == "generated" else f"{data.kind} of {data.directory}"
+        parts.append(f"{data.files} {source}, {data.mean_bytes / 1000:.0f} kB on average")
     return "; ".join([*parts, rounds(scenario)])
 
 
-def rounds(scenario: dict) -> str:
+def rounds(scenario: Scenario) -> str:
     """How often everything was measured: "5 rounds"."""
-    return count(len(scenario["rounds"]), "round")
+    return count(len(scenario.rounds), "round")
 
 
-def disturbed(scenario: dict) -> list[str]:
-    """Which rounds something else disturbed and how, in a sentence; none if none was."""
-    found = [one for one in scenario["rounds"] if one["disturbance"]["marks"]]
+def marked(one: Round) -> list[str]:
+    """Word what else disturbed a round; an empty list for nothing."""
+    return marks(one.disturbance, one.disturbance.before.affinity)
+
+
+def disturbed(scenario: Scenario) -> list[str]:
+    """Word which rounds other load disturbed and how, in one sentence; an empty list for none."""
+    found = [one for one in scenario.rounds if marked(one)]
     if not found:
         return []
-    number = len(scenario["rounds"])
-    which = "; ".join(f"round {one['number']}: {', '.join(one['disturbance']['marks'])}" for one in found[:MOST_ROUNDS])
+    number = len(scenario.rounds)
+    which = "; ".join(f"round {one.number}: {', '.join(marked(one))}" for one in found[:MOST_ROUNDS])
     more = f"; and {len(found) - MOST_ROUNDS} more" if len(found) > MOST_ROUNDS else ""
     return [f"{len(found)} of {number} rounds {'was' if len(found) == 1 else 'were'} disturbed ({which}{more})."]
+
+
+def failed(scenario: Scenario, failure: Failure) -> str:
+    """Word why a candidate could not be measured."""
+    return f"the trial of {scenario.candidate(failure.candidate).title} failed: {failure.reason}"
+
+
+def left_out(results: Results) -> list[str]:
+    """Word everything that was not measured, and why."""
+    found = [f"{each.what}: {each.why}" for each in results.skipped]
+    return found + [f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures]
+
+
+def warnings(results: Results) -> list[str]:
+    """Word what a reader needs to know before the figures."""
+    found = [warning for scenario in results.scenarios if (warning := disturbance_warning(scenario))]
+    return [*results.warnings, *found]
+
+
+def disturbance_warning(scenario: Scenario) -> str | None:
+    """Word that a scenario's rounds were disturbed, with the worst of them; None if none was."""
+    found = [one for one in scenario.rounds if marked(one)]
+    if not found:
+        return None
+    worst = max(found, key=lambda one: one.disturbance.other_cpus or 0.0)
+    return (
+        f"{scenario.name}: in {len(found)} of {len(scenario.rounds)} rounds the machine had other work too (round "
+        f"{worst.number}: {', '.join(marked(worst))}); the result is that of a machine so loaded"
+    )

@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from matplotlib.artist import Artist
@@ -16,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ftbench.report import phrases
 from ftrun.escape import one_line
 
 # Of the page and of what is no configuration's in charts: for light and for dark.
@@ -51,6 +50,8 @@ RATIO_MARKS = (
     (0.95, 1, 1.05),
     (0.99, 1, 1.01),
 )
+# Units of time, in seconds.
+SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 Legend = Sequence[tuple[str, Artist]]
 """Names and samples."""
 
@@ -105,6 +106,35 @@ def place(figure: Figure, left: float, top: float, width: float, height: float) 
     return axes
 
 
+def far_apart(values: Iterable[float]) -> bool:
+    """Whether values are so far apart that only a logarithmic axis shows them all."""
+    values = list(values)
+    return min(values) > 0 and max(values) / min(values) >= 10
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value of the axis of cases: "64 KiB", "4 MiB", "5 ms", "1,000 names"."""
+    if unit in ("bytes", "B"):
+        binary = value and value % 1024 == 0
+        step, units = (1024, ("B", "KiB", "MiB", "GiB", "TiB")) if binary else (1000, ("B", "kB", "MB", "GB", "TB"))
+        power = 0
+        while value and value % step == 0 and power < 4:
+            value, power = value / step, power + 1
+        return f"{value:,.0f} {units[power]}"
+    return amount(value, "s") if unit in ("seconds", "s") else f"{value:,g} {unit}".strip()
+
+
+def amount(value: float, unit: str) -> str:
+    """A round value on an axis: times and bytes in the prefix that suits them, else the figure alone."""
+    if unit in SECONDS:
+        seconds = value * SECONDS[unit]
+        name = next((name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)), "ns" if value else "s")
+        return f"{seconds / SECONDS[name]:,.3g} {name}"
+    if unit == "MiB" and value >= 1024 and value % 1024 == 0:
+        return f"{value / 1024:g} GiB"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+
+
 def round_marks(low: float, high: float, most: int = 5) -> tuple[list[float], list[str]]:
     """Marks of an axis at round figures, and their texts."""
     marks = [float(mark) for mark in MaxNLocator(most).tick_values(low, high) if low <= mark <= high]
@@ -120,7 +150,7 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
         if len(marks) <= most:
             break
     marks = marks[:: math.ceil(len(marks) / most) or 1]
-    return marks, [phrases.amount(mark, unit) for mark in marks]
+    return marks, [amount(mark, unit) for mark in marks]
 
 
 def ratio_marks(least: float, most: float) -> Sequence[float]:

@@ -4,10 +4,12 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ftbench.plan.candidates import CONFIGS, VARIANTS
+from ftbench.document.model import Round, Scenario
+from ftbench.plan.candidates import CONFIGS, VARIANTS, Candidate
 from ftbench.plan.metrics import Metric
 from ftbench.report import phrases
-from ftbench.stats.waterfall import in_each_process
+from ftbench.stats.comparisons import Comparison
+from ftbench.stats.statistics import percentiles
 
 
 @dataclass(frozen=True)
@@ -35,26 +37,38 @@ def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> 
 class Measured:
     """One candidate's values of one metric, in the metric's unit, one for each round."""
 
-    candidate: dict
+    candidate: Candidate
     values: tuple[float, ...]
-    median: float
-    low: float
-    high: float
 
     @property
     def series(self) -> tuple[str, str]:
         """Configuration and variant: what has a colour and a hatching of its own."""
-        return self.candidate["config"], self.candidate["variant"]
+        return self.candidate.config, self.candidate.variant
 
     @property
     def case(self) -> str:
         """The name of the condition it ran under, "" where the scenario has none."""
-        return self.candidate["case"]
+        return self.candidate.case
 
     @property
     def workers(self) -> int:
         """How many it had."""
-        return self.candidate["workers"]
+        return self.candidate.workers
+
+    @property
+    def median(self) -> float:
+        """The middle round."""
+        return statistics.median(self.values)
+
+    @property
+    def low(self) -> float:
+        """The lowest round."""
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        """The highest round."""
+        return max(self.values)
 
     @property
     def mean(self) -> float:
@@ -67,29 +81,23 @@ class Measured:
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
 
-def candidates(scenario: dict, metric: str) -> list[Measured]:
-    """Whoever took part in all rounds, in the order of cases, configurations, variants and workers."""
-    spreads = {c["key"]: c["metrics"].get(metric) for c in scenario["analysis"]["candidates"]}
-    found = [
-        Measured(c, tuple(in_each_process(scenario, c["key"], metric)), spread["median"], spread["min"], spread["max"])
-        for c in scenario["candidates"]
-        if (spread := spreads.get(c["key"]))
-    ]
-    cases, variants = ["", *(case["name"] for case in scenario["cases"])], [*VARIANTS]
+def candidates(scenario: Scenario, metric: str) -> list[Measured]:
+    """Return the candidates of all rounds, in the order of cases, configurations, loaders and workers."""
+    cases, variants = ["", *(case.name for case in scenario.cases)], [*VARIANTS]
 
-    def place(m: Measured) -> tuple:
-        config, variant = m.series
-        return cases.index(m.case), CONFIGS.index(config), variants.index(variant), m.workers
+    def place(c: Candidate) -> tuple:
+        return cases.index(c.case), CONFIGS.index(c.config), variants.index(c.variant), c.workers
 
-    return sorted(found, key=place)
+    found = sorted(scenario.whole, key=place)
+    return [Measured(c, tuple(scenario.in_each_process(c.key, metric))) for c in found]
 
 
-def measured(scenario: dict, metric: Metric) -> Table:
+def measured(scenario: Scenario, metric: Metric) -> Table:
     """What candidates measured of a metric."""
     write = metric.write
     return _table(
         [
-            (scenario["case_axis"] or "case", False, lambda m: phrases.case_title(scenario, m.case)),
+            (scenario.case_axis or "case", False, lambda m: phrases.case_title(scenario, m.case)),
             ("candidate", False, lambda m: phrases.own_title(m.candidate)),
             (f"median, {metric.unit}", True, lambda m: write(m.median)),
             ("lowest", True, lambda m: write(m.low)),
@@ -102,86 +110,86 @@ def measured(scenario: dict, metric: Metric) -> Table:
     )
 
 
-def ratios(scenario: dict, comparisons: Sequence[dict]) -> Table:
-    """Comparisons with their intervals and verdicts."""
+def ratios(scenario: Scenario, comparisons: Sequence[Comparison]) -> Table:
+    """Tabulate comparisons with their intervals and verdicts."""
     return _table(
         [
-            (scenario["case_axis"] or "case", False, lambda c: phrases.case_of(scenario, c)),
-            ("comparison", False, lambda c: c["title"]),
-            ("ratio", True, lambda c: phrases.times(c["mean"])),
+            (scenario.case_axis or "case", False, lambda c: phrases.case_title(scenario, c.numerator.case)),
+            ("comparison", False, lambda c: phrases.title_with_why(scenario, c)),
+            ("ratio", True, lambda c: phrases.times(c.ratio)),
             ("95% CI", True, phrases.interval),
-            ("could have seen", True, lambda c: phrases.change(c["resolution"]) if c["resolution"] else ""),
-            ("p, adjusted", True, lambda c: "" if c["q"] is None else phrases.probability(c["q"])),
-            ("verdict", False, lambda c: phrases.short(c)),
+            ("could have seen", True, lambda c: phrases.change(c.resolution) if c.resolution else ""),
+            ("p, adjusted", True, lambda c: "" if c.q is None else phrases.probability(c.q)),
+            ("verdict", False, phrases.short),
             ("target", False, phrases.target),
         ],
         comparisons,
     )
 
 
-def outcomes(scenario: dict, comparisons: Sequence[dict]) -> Table:
-    """Comparisons in words."""
+def outcomes(scenario: Scenario, comparisons: Sequence[Comparison]) -> Table:
+    """Tabulate comparisons in words."""
     return _table(
         [
-            ("comparison", False, lambda c: phrases.title_with_case(scenario, c)),
-            (f"{phrases.metric(scenario).noun} (95% confidence interval)", False, lambda c: phrases.short(c)),
+            ("comparison", False, lambda c: phrases.title(scenario, c.numerator, c.denominator, with_case=True)),
+            (f"{phrases.metric(scenario).noun} (95% confidence interval)", False, phrases.short),
             ("target", False, phrases.target),
         ],
         comparisons,
     )
 
 
-def pooled(unit: str, entries: Sequence[tuple[str, dict, Sequence[float]]]) -> Table:
-    """Values of all rounds: `entries` are (name, percentiles as the analysis has them, values in order of size).
+def pooled(unit: str, entries: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Table:
+    """Tabulate the values of all rounds; `entries` are (name, values of each round).
 
-    Percentiles are those of each round: their median, and from the lowest round to the highest.
+    Percentiles are taken within rounds: their median, and from the lowest round to the highest.
     """
 
-    def percentile(which: str) -> Callable[[tuple], str]:
+    def percentile(which: int) -> Callable[[tuple], str]:
         def write(entry: tuple) -> str:
-            found = entry[1].get(which)
-            return f"{found['median']:.4g} ({found['min']:.4g} to {found['max']:.4g})" if found else ""
+            middle, low, high = percentiles(entry[1])[which]
+            return f"{middle:.4g} ({low:.4g} to {high:.4g})"
 
         return write
 
     return _table(
         [
             ("candidate", False, lambda e: e[0]),
-            ("values", True, lambda e: f"{len(e[2]):,}"),
-            (f"median, {unit}", True, percentile("50")),
-            ("90%", True, percentile("90")),
-            ("99%", True, percentile("99")),
-            ("smallest", True, lambda e: f"{e[2][0]:.4g}"),
-            ("largest", True, lambda e: f"{e[2][-1]:.4g}"),
+            ("values", True, lambda e: f"{sum(map(len, e[1])):,}"),
+            (f"median, {unit}", True, percentile(50)),
+            ("90%", True, percentile(90)),
+            ("99%", True, percentile(99)),
+            ("smallest", True, lambda e: f"{min(map(min, e[1])):.4g}"),
+            ("largest", True, lambda e: f"{max(map(max, e[1])):.4g}"),
         ],
         entries,
     )
 
 
-def rounds(scenario: dict) -> Table:
-    """What else the machine did in each round, as far as it could be read."""
+def rounds(scenario: Scenario) -> Table:
+    """Tabulate the machine's other load in each round, as far as it is known."""
 
-    def figure(name: str) -> Callable[[dict], str]:
-        def write(one: dict) -> str:
-            value = one["disturbance"][name]
+    def figure(name: str) -> Callable[[Round], str]:
+        def write(one: Round) -> str:
+            value = getattr(one.disturbance, name)
             return "" if value is None else f"{value:.2f}"
 
         return write
 
-    def load(one: dict) -> str:
-        values = one["disturbance"]["before"]["load"]
+    def load(one: Round) -> str:
+        values = one.disturbance.before.load
         return f"{values[0]:.2f}" if values else ""
 
     return _table(
         [
-            ("round", True, lambda one: str(one["number"])),
-            ("seconds", True, lambda one: f"{one['seconds']:.0f}"),
+            ("round", True, lambda one: str(one.number)),
+            ("seconds", True, lambda one: f"{one.seconds:.0f}"),
             ("load before", True, load),
             ("CPUs used", True, figure("own_cpus")),
             ("by others", True, figure("other_cpus")),
             ("stolen", True, figure("stolen_cpus")),
             ("throttled, s", True, figure("throttled_seconds")),
-            ("disturbed by", False, lambda one: ", ".join(one["disturbance"]["marks"])),
+            ("disturbed by", False, lambda one: ", ".join(phrases.marked(one))),
         ],
-        scenario["rounds"],
+        scenario.rounds,
     )

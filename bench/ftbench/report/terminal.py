@@ -8,45 +8,46 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ftbench.report import commands, conclusions, phrases, safety, tables
+from ftbench.document.model import Results
+from ftbench.report import commands, conclusions, phrases, safety, tables, waterfalls
+from ftbench.stats.analysis import AnalysedScenario, Analysis
 from ftrun.escape import one_line
 
 # A pipe has no width; tables need this much not to break their lines.
 PLAIN_WIDTH = 120
 
 
-def show(document: dict, page: Path | None) -> None:
+def show(run: Analysis, page: Path | None) -> None:
     """Print everything on stdout, and where the page is, if it could be written."""
-    document = conclusions.told(document)
-    # What is shown is text, whatever rich could make of it.
+    results = run.results
+    # Only plain text is shown: rich must not interpret it.
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     console.print()
-    for fall in document["waterfalls"]:
-        chart = conclusions.waterfall_chart(document, fall)
+    for fall in run.waterfalls:
+        chart = waterfalls.chart(run, fall)
         console.print(_table(chart.title, chart.table, chain=True))
-        _say(console, conclusions.beside(document, fall))
+        _say(console, waterfalls.notes(run, fall))
         console.print()
-    _say(console, map(phrases.capital, conclusions.sentences(document)), "bold")
-    told = {fall["scenario"]: len(fall["steps"]) + 1 for fall in document["waterfalls"]}
-    for scenario in document["scenarios"]:
+    _say(console, map(phrases.capital, conclusions.sentences(run)), "bold")
+    told = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
+    for scenario in run.scenarios:
         # What the waterfall says is said.
-        if len(scenario["candidates"]) > told.get(scenario["name"], 0):
-            _scenario(console, scenario, detailed=scenario["name"] not in told)
-    _safety(console, document)
+        if len(scenario.candidates) > told.get(scenario.name, 0):
+            _scenario(console, scenario, detailed=scenario.name not in told)
+    _safety(console, results)
     console.print()
-    _say(console, [*phrases.builds(document), phrases.machine(document), f"revision {phrases.revision(document)}"])
-    for each in document["skipped"]:
-        console.print(Text.assemble(("left out:", "yellow"), one_line(f" {each['what']}: {each['why']}")))
-    for warning in document["warnings"]:
-        console.print(Text.assemble(("note:", "yellow"), one_line(f" {warning}")))
-    _say(console, filter(None, [phrases.state(document)]), "bold red")
+    _say(console, [*phrases.builds(results), phrases.machine(results), f"revision {phrases.revision(results)}"])
+    for title, lines in (("left out:", phrases.left_out(results)), ("note:", phrases.warnings(results))):
+        for line in lines:
+            console.print(Text.assemble((title, "yellow"), one_line(f" {line}")))
+    _say(console, filter(None, [phrases.state(results)]), "bold red")
     # soft_wrap: what a person copies must not be broken.
     if page:
         console.print(f"report: {page}", soft_wrap=True)
-    for what, line in commands.longer(document):
+    for what, line in commands.longer(run):
         console.print(f"{what}: {one_line(line)}", soft_wrap=True)
-    for fall in document["waterfalls"]:
-        text, code = conclusions.advice(document, fall)
+    for fall in run.waterfalls:
+        text, code = waterfalls.advice(run, fall)
         _say(console, [text], "bold")
         if code:
             console.print(f"  {one_line(code)}", soft_wrap=True)
@@ -57,35 +58,35 @@ def _say(console: Console, lines: Iterable[str], style: str | None = None) -> No
         console.print(one_line(line), style=style)
 
 
-def _scenario(console: Console, scenario: dict, detailed: bool) -> None:
+def _scenario(console: Console, scenario: AnalysedScenario, detailed: bool) -> None:
     console.print()
-    console.print(Text.assemble((one_line(scenario["name"]), "bold"), one_line(f": {phrases.work(scenario)}")))
-    _say(console, filter(None, [scenario["question"]]), "italic")
-    _say(console, filter(None, [scenario["note"]]), "bold yellow")
+    console.print(Text.assemble((one_line(scenario.name), "bold"), one_line(f": {phrases.work(scenario)}")))
+    _say(console, filter(None, [scenario.question]), "italic")
+    _say(console, filter(None, [scenario.note]), "bold yellow")
     metric = phrases.metric(scenario)
     measured = tables.measured(scenario, metric)
     console.print(_table(f"{metric.title}: {metric.best} is better", measured))
     if not detailed:
         return
     # Of a scenario with cases, the page has the rest.
-    found = phrases.pictured(scenario) if scenario["cases"] else phrases.comparisons(scenario, metric.name)
+    found = phrases.pictured(scenario) if scenario.cases else phrases.comparisons(scenario, metric.name)
     if found:
         console.print(_table(f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found)))
     _say(console, [phrases.resolution(scenario), *phrases.disturbed(scenario)])
     _say(console, conclusions.verdict(scenario), "bold")
 
 
-def _safety(console: Console, document: dict) -> None:
+def _safety(console: Console, results: Results) -> None:
     """What the thread-safety suite found."""
     console.print()
-    if safety.ran(document):
-        console.print(_table("Thread safety: scenarios of tests/stress", safety.table(document)))
-        _say(console, safety.known(document))
-        for title, text in safety.failures(document):
+    if (part := results.stress) and part.results:
+        console.print(_table("Thread safety: scenarios of tests/stress", safety.table(results, part)))
+        _say(console, safety.known(part))
+        for title, text in safety.failures(part):
             console.print(one_line(title), style="bold red", soft_wrap=True)
             console.print("\n".join(map(one_line, safety.beginning(text).splitlines())), soft_wrap=True)
-    style = "bold" if safety.passed(document) or "stress" not in document else "bold red"
-    _say(console, safety.sentences(document), style)
+    style = "bold" if safety.passed(results) or part is None else "bold red"
+    _say(console, safety.sentences(results), style)
 
 
 def _table(title: str, content: tables.Table, chain: bool = False) -> Table:

@@ -11,9 +11,10 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
+from ftbench.document.model import Failure, FailureKind
 from ftbench.machine.disturbance import State, state
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import VARIANTS, Candidate, reduce
@@ -53,7 +54,7 @@ def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mappin
 
     `seen` is added to: by batch, in words, who had it first, and its checksum.
     """
-    for name, checksum in by_batch(result).items():
+    for name, checksum in by_batch(result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))).items():
         who, wanted = seen.setdefault(name, (title, checksum))
         if checksum != wanted:
             raise WorkDiffers(
@@ -64,7 +65,7 @@ def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mappin
 
 
 @dataclass
-class Round:
+class FinishedRound:
     """A finished round: results by candidate key, in the order they were measured."""
 
     number: int
@@ -99,19 +100,17 @@ class Controller:
         """The checksums of each case (check_same_work)."""
         self.differences: list[str] = []
         """Who gave other samples than others, where the scenario lets that pass."""
-        self.failed: dict[str, str] = {}
+        self.failed: dict[str, Failure] = {}
         """Why candidates could not be measured, by key; they are left out from then on."""
-        self.repeated: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
+        """The titles of candidates that failed, by key."""
+        self.repeated: dict[str, Failure] = {}
         """Why trials were run a second time in a round, by the candidate's key: nobody has a third one."""
-        self._hung: set[str] = set()
-        """The keys of those that failed because they hang."""
 
     def _start(self, candidate: Candidate, draw: bool = False) -> Trial:
         self._interruption.check()
-        request = self.work.request(candidate)
-        if draw:
-            request["draw"] = True
-        return self._endpoints[TWIN[candidate.config]].start(candidate.config, request)
+        request = replace(self.work.request(candidate), draw=draw)
+        return self._endpoints[TWIN[candidate.config]].start(request)
 
     def _checked(self, candidate: Candidate, result: dict) -> dict:
         """A trial's result; raises Unavailable or WorkDiffers."""
@@ -157,26 +156,46 @@ class Controller:
                 turn += 1
         return results, seconds
 
+    def _measure_groups(self, groups: list[list[Candidate]]) -> tuple[dict[str, dict], dict[str, float]]:
+        """Return (results, the longest that each took) by key of one round, with second tries."""
+        results: dict[str, dict] = {}
+        longest: dict[str, float] = {}
+        for group in groups:
+            self._order.shuffle(group)
+            found, took = self._measure_group(group)
+            results |= found
+            longest |= {key: max(seconds, longest.get(key, 0.0)) for key, seconds in took.items()}
+            if again := self._again(group):
+                groups.append(again)
+        return results, longest
+
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
         """What `act` gives; None if the candidate fails in it, and has failed from then on."""
         try:
             return act()
         except TrialFailed as error:
-            why = f"the trial of {candidate.title} failed: {error.why}"
-            # What it said the first time is known.
-            known = self.repeated.get(candidate.key) == why
-            self._observer.note(why if known else f"the trial of {candidate.title} failed: {error}")
-            self.failed[candidate.key] = why
-            if error.hangs:
-                self._hung.add(candidate.key)
+            failure = Failure(FailureKind.HUNG if error.hung else FailureKind.FAILED, candidate.key, error.why)
+            # The last words of a first failure are known.
+            known = self.repeated.get(candidate.key) == failure
+            self._observer.note(f"the trial of {candidate.title} failed: {error.why if known else error}")
+            self.failed[candidate.key], self._titles[candidate.key] = failure, candidate.title
             return None
+
+    def _hung(self, candidate: Candidate) -> bool:
+        """Return True if the candidate failed because it hangs."""
+        failure = self.failed.get(candidate.key)
+        return failure is not None and failure.kind == FailureKind.HUNG
+
+    def why(self, failure: Failure) -> str:
+        """Word a failure, for messages while the run goes on."""
+        return f"the trial of {self._titles[failure.candidate]} failed: {failure.reason}"
 
     def _again(self, group: Sequence[Candidate]) -> list[Candidate]:
         """Who failed in this group and has another try in the same round; those that hang take too long for one.
 
         So a round is complete if what went wrong was a matter of chance, such as another process's need of memory.
         """
-        again = [c for c in group if c.key in self.failed and c.key not in self._hung | self.repeated.keys()]
+        again = [c for c in group if c.key in self.failed and not self._hung(c) and c.key not in self.repeated]
         for candidate in again:
             self.repeated[candidate.key] = self.failed.pop(candidate.key)
         return again
@@ -197,17 +216,17 @@ class Controller:
             for candidate in sorted(of_twin, key=lambda c: -c.workers):
                 processes = VARIANTS[candidate.variant].processes
                 if processes in hung and not found:
-                    continue  # its like hang, and nobody does not: nobody has to wait for this one too
+                    continue  # others of its kind hung and none has succeeded: skip it
                 self._observer.warm_up(candidate)
                 costs = self._try(candidate, functools.partial(self._costs, candidate))
                 if costs is not None:
                     found.append(costs)
                     self._again(of_twin)
                     break
-                if candidate.key in self._hung:
+                if self._hung(candidate):
                     hung.add(processes)
         if not found:
-            raise TrialFailed(next(iter(self.failed.values())))
+            raise TrialFailed(self.why(next(iter(self.failed.values()))))
         return Costs(min(c.imports for c in found), min(c.warm_up for c in found), fmean(c.turn for c in found))
 
     def _costs(self, candidate: Candidate) -> Costs:
@@ -247,7 +266,7 @@ class Controller:
         trial_seconds: float,
         most: int | None,
         enough: Callable[[], bool] = lambda: False,
-    ) -> Iterator[Round]:
+    ) -> Iterator[FinishedRound]:
         """Yield finished rounds of the ranked candidates (ComparisonPlan.ranked).
 
         With `most`, that many rounds. Without, until the fewest that were asked for are done and either what they
@@ -264,7 +283,7 @@ class Controller:
         number = 0
 
         def left(now: float) -> tuple[float, int]:
-            """(seconds that the next round will take, how many are to come, as far as can be told)."""
+            """Return the expected seconds of the next round, and the expected number of rounds to come."""
             expected = sum(longest[c.key] for _, c in ranked)
             fitting = int(max(0.0, deadline - now) // max(expected, 1e-3))
             return expected, (max(fewest - number, fitting) if most is None else most - number)
@@ -277,31 +296,24 @@ class Controller:
             number += 1
             before = state()
             candidates = [c for _, c in ranked]
-            # Who is alive together does not change from round to round, who comes first does.
+            # Groups stay the same in every round; their order is shuffled.
             groups = self.work.groups(candidates)
             self._order.shuffle(groups)
             turns = {c.key: self.work.cases[c.case].turns for c in candidates}
             self._observer.round(number, number - 1 + to_come, turns, begin + to_come * expected)
-            results: dict[str, dict] = {}
-            for group in groups:
-                self._order.shuffle(group)
-                found, took = self._measure_group(group)
-                results |= found
-                if again := self._again(group):
-                    groups.append(again)
-                for key, seconds in took.items():
-                    longest[key] = seconds if number == 1 else max(longest[key], seconds)
+            results, took = self._measure_groups(groups)
+            longest |= {key: s if number == 1 else max(longest[key], s) for key, s in took.items()}
             if not results:
-                raise TrialFailed(next(iter(self.failed.values())))
+                raise TrialFailed(self.why(next(iter(self.failed.values()))))
             ranked = [(rank, c) for rank, c in ranked if c.key in results]
             now = time.monotonic()
             if most is None and number < fewest:
                 kept, _ = reduce(ranked, (deadline - now) / (fewest - number), lambda c: longest[c.key])
-                # Who has missed a round has no more to say in the others.
+                # A candidate that missed a round is not compared: more rounds of it would tell nothing.
                 ranked = [(rank, c) for rank, c in ranked if c in kept]
             expected, to_come = left(now)
             self._observer.round_done(number, number + to_come, now - begin, to_come * expected)
-            yield Round(number, now - begin, results, before, state())
+            yield FinishedRound(number, now - begin, results, before, state())
 
 
 def choose(

@@ -4,29 +4,32 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from ftbench.arguments import Options
 from ftbench.data.sources import Sources
+from ftbench.document import model as record
+from ftbench.document.convert import from_json
 from ftbench.machine import disturbance
 from ftbench.plan import sizing
 from ftbench.plan.candidates import VARIANTS, Candidate
 from ftbench.plan.case import Case
 from ftbench.plan.scenario import OWN, Scenario
-from ftbench.rounds.controller import Controller, Round
+from ftbench.rounds.controller import Controller, FinishedRound
 from ftbench.rounds.progress import Display, Notes
 from ftbench.rounds.twins import Twins
 from ftbench.rounds.work import PREFETCH_FACTOR, CaseWork, Work, warmup_batches
 from ftbench.scenarios import own
 from ftbench.stats import statistics
-from ftbench.stats.waterfall import in_each_process, precise, trials_of
+from ftbench.stats.waterfall import precise
 from ftbench.trial.process import TrialFailed
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
 
 # More workers than this for each CPU make sense only where a scenario is about waiting.
 WORKERS_PER_CPU = 4
+# Fields of a scenario that its record has too.
+COPIED = ("name", "group", "question", "description", "sample", "case_axis", "case_unit")
 
 
 class Measurement:
@@ -48,8 +51,8 @@ class Measurement:
 
     def rounds(
         self, sources: Sources, display: Display, interruption: Interruption, share: Callable[[], float]
-    ) -> Iterator[dict]:
-        """Yield the scenario's entry in results.json after every round; none if nobody can be measured here.
+    ) -> Iterator[record.Scenario]:
+        """Yield the scenario's record after every round; none if no candidate can be measured here.
 
         `share` says how many seconds there are for it. Raises what Controller.rounds does, and TrialFailed in the end
         if some candidates could not be measured; sizing.DoesNotFit.
@@ -65,71 +68,64 @@ class Measurement:
             self._notes.skip(scenario.name, "none of its candidates can be measured here")
             return
         work, fitting = self.work([c for _, c in ranked], sources)
-        ranked = [(rank, c) for rank, c in ranked if c in fitting]
-        seed = secrets.randbits(32)
+        ranked, seed = [(rank, c) for rank, c in ranked if c in fitting], secrets.randbits(32)
         # A quick run has its three rounds, whatever a full one repeats.
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
         controller = Controller(work, self._twins.endpoints, display, interruption, seed, fewest)
         costs = controller.warm_up([c for _, c in ranked])
-        seconds = share()
-        deadline = time.monotonic() + seconds
-        ranked, dropped, trial_seconds = controller.plan(
-            ranked, costs, seconds, self._twins.usable_cpus(), everybody=options.rounds is not None
-        )
+        seconds, cpus = share(), self._twins.usable_cpus()
+        deadline, everybody = time.monotonic() + seconds, options.rounds is not None
+        ranked, dropped, trial_seconds = controller.plan(ranked, costs, seconds, cpus, everybody)
         fit = f"fit into {options.budget:.0f} s"
         if dropped:
             self._skip(_titles(dropped), f"enough rounds with them would not {fit} (--budget gives more)")
-        entry: dict[str, Any] = {
-            "name": scenario.name,
-            "group": scenario.group,
-            "question": scenario.question,
-            "description": scenario.description,
-            "note": "",
-            "sample": scenario.sample,
-            **controller.work.document({c.case for _, c in ranked}),
-            "prefetch_factor": PREFETCH_FACTOR,
-            "seed": seed,
-            "metrics": list(scenario.metrics),
-            "case_axis": scenario.case_axis,
-            "case_unit": scenario.case_unit,
-            "picture": controller.picture,
-            "candidates": [{"key": c.key, "title": c.title, **asdict(c)} for _, c in ranked],
-            "rounds": [],
-            "analysis": None,
-        }
+        candidates = [c for _, c in ranked]
+        entry = self._record(controller, candidates, seed)
 
         def enough() -> bool:
-            return precise(entry["analysis"], options.precision)
+            return precise(entry, options.precision)
 
-        candidates = [c for _, c in ranked]
         told: set[str] = set()
-        notes: dict[str, None] = {}  # in the order in which trials had them
+        notes: dict[str, None] = {}  # in the order of the trials
         for finished in controller.rounds(ranked, deadline, trial_seconds, options.rounds, enough):
             self._tell_of_differences(controller)
             for key in sorted(controller.repeated.keys() & finished.results.keys() - told):
                 told.add(key)
-                why, number = controller.repeated[key], finished.number
+                why, number = controller.why(controller.repeated[key]), finished.number
                 self._notes.warn(f"{scenario.name}: {why}; in round {number} a second one took its place")
             notes.update(dict.fromkeys(result.pop("note") for result in finished.results.values()))
-            entry["note"] = joined(notes)
-            entry["rounds"].append(_document(finished))
-            self._notes.mark(scenario.name, entry["rounds"])
-            # Comparisons are among those who took part in every round.
+            entry.note = joined(notes)
+            entry.rounds.append(_round(finished))
+            self._notes.mark(scenario.name, entry.rounds[-1])
             late = [c for c in candidates if c.key not in finished.results and c.key not in controller.failed]
             if late:
                 self._skip(_titles(late), f"given up in round {finished.number}: not all would {fit}")
+            # Only candidates of every round are compared.
             candidates = [c for c in candidates if c.key in finished.results]
-            entry["analysis"] = statistics.analyse(
-                {m: {c.key: in_each_process(entry, c.key, m) for c in candidates} for m in scenario.metrics},
-                scenario.plan.pairs(candidates),
-                {c.key: [trial["distributions"] for trial in trials_of(entry, c.key)] for c in candidates},
-            )
+            entry.pairs = scenario.plan.pairs(candidates)
+            entry.failures = [controller.failed[c.key] for c in entry.candidates if c.key in controller.failed]
             yield entry
         if controller.failed:
-            # What the others have measured stands.
-            for why in controller.failed.values():
-                self._notes.skip(scenario.name, why)
-            raise TrialFailed("; ".join(controller.failed.values()))
+            # The measurements of the others stand.
+            raise TrialFailed("; ".join(map(controller.why, controller.failed.values())))
+
+    def _record(self, controller: Controller, candidates: list[Candidate], seed: int) -> record.Scenario:
+        """Return the scenario's record before its first round."""
+        load, cases = controller.work.loads({c.case for c in candidates})
+        return record.Scenario(
+            **vars(load),
+            **{name: getattr(self.scenario, name) for name in COPIED},
+            note="",
+            prefetch_factor=PREFETCH_FACTOR,
+            seed=seed,
+            metrics=list(self.scenario.metrics),
+            cases=cases,
+            picture=controller.picture,
+            candidates=candidates,
+            pairs=[],
+            failures=[],
+            rounds=[],
+        )
 
     def _tell_of_differences(self, controller: Controller) -> None:
         if controller.differences and self._repeats:
@@ -150,9 +146,9 @@ class Measurement:
         work = Work(own.LOOK, {"": CaseWork([], batch_size=1, batches_per_worker=1)})
         found, failed = [], {twin: TrialFailed(why) for twin, why in self._twins.lacking.items()}
         for twin in sorted(self._twins.endpoints.keys() - failed.keys()):
-            request = {**work.request(Candidate(twin, "serial", 0)), "parameters": parameters}
+            request = replace(work.request(Candidate(twin, "serial", 0)), parameters=parameters)
             try:
-                with contextlib.closing(self._twins.endpoints[twin].start(twin, request)) as trial:
+                with contextlib.closing(self._twins.endpoints[twin].start(request)) as trial:
                     while (result := trial.go_on()) is None:
                         pass
                 found.append(result["look"])
@@ -281,7 +277,7 @@ class Measurement:
             sample_bytes,
             case.dataset_bytes,
             requested,
-            dataset,
+            from_json(record.Dataset, dataset),
         )
 
 
@@ -294,15 +290,12 @@ def _titles(candidates: Iterable[Candidate]) -> str:
     return ", ".join(c.title for c in candidates)
 
 
-def _document(finished: Round) -> dict:
-    """A round as results.json has it."""
-    disturbed = {key: result["disturbance"] for key, result in finished.results.items()}
-    return {
-        "number": finished.number,
-        "seconds": round(finished.seconds, 2),
-        "disturbance": disturbance.of_round(finished.before, finished.after, disturbed),
-        "trials": [{"candidate": key, **result} for key, result in finished.results.items()],
-    }
+def _round(finished: FinishedRound) -> record.Round:
+    """Return the record of a round."""
+    found = disturbance.together([result["disturbance"] for result in finished.results.values()])
+    trials = [from_json(record.Trial, {"candidate": key, **result}) for key, result in finished.results.items()]
+    disturbed = record.RoundDisturbance(**found, before=finished.before, after=finished.after)
+    return record.Round(finished.number, round(finished.seconds, 2), trials, disturbed)
 
 
 def joined(notes: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ftbench.document.model import Results, Round, Skipped
 from ftbench.machine import disturbance
 from ftbench.plan.candidates import Candidate
 from ftrun.escape import terminal
@@ -125,33 +126,30 @@ class Display:
 
 
 class Notes:
-    """What a reader has to know beside the figures: told at once, and kept in the document's `warnings` and `skipped`.
+    """What a reader needs beside the figures: shown at once, and kept in the run's `warnings` and `skipped`.
 
     Owned by the main thread.
     """
 
-    def __init__(self, document: dict, display: Display):
-        self._document, self._display = document, display
+    def __init__(self, results: Results, display: Display):
+        self._results, self._display = results, display
 
     def tell(self, text: str) -> None:
-        """Say what the document need not keep."""
+        """Show what the results need not keep."""
         self._display.note(text)
 
     def skip(self, what: str, why: str) -> None:
         """Note what is not measured."""
-        self._document["skipped"].append({"what": what, "why": why})
+        self._results.skipped.append(Skipped(what, why))
         self._display.note(f"left out: {what}: {why}")
 
     def warn(self, text: str) -> None:
         """Note what makes figures mean less."""
-        self._document["warnings"].append(text)
+        self._results.warnings.append(text)
         self._display.note(f"warning: {text}")
 
-    def mark(self, scenario: str, rounds: list[dict]) -> None:
-        """Tell of a round that was disturbed; all of a scenario's are one warning of the document."""
-        latest = rounds[-1]["disturbance"]["marks"]
-        if latest:
-            self._display.note(f"disturbed: {scenario}, round {rounds[-1]['number']}: {', '.join(latest)}")
-        before, now = disturbance.warning(scenario, rounds[:-1]), disturbance.warning(scenario, rounds)
-        if now:
-            self._document["warnings"] = [*(text for text in self._document["warnings"] if text != before), now]
+    def mark(self, scenario: str, latest: Round) -> None:
+        """Show that a round was disturbed, which its record says."""
+        found = disturbance.marks(latest.disturbance, latest.disturbance.before.affinity)
+        if found:
+            self._display.note(f"disturbed: {scenario}, round {latest.number}: {', '.join(found)}")

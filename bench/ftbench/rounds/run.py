@@ -1,29 +1,32 @@
 """A run of the benchmark: from the options to results on disk, whatever happens on the way.
 
-The states of a run are those of its document's `status`: "incomplete" from the first finished
+The states of a run are those of its record's `status`: "incomplete" from the first finished
 round on, "complete" once all rounds of all scenarios are done. Every finished round is written
 before the next one begins.
 """
 
 import functools
+import os
 import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from ftbench.arguments import Options
 from ftbench.data import images
 from ftbench.data.sources import Sources
-from ftbench.document.store import SCHEMA_VERSION, Results
+from ftbench.document import model
+from ftbench.document.convert import from_json
+from ftbench.document.environment import Environment
+from ftbench.document.store import RunDirectory
 from ftbench.machine import disturbance
 from ftbench.plan import sizing
-from ftbench.rounds import stress
 from ftbench.rounds.controller import Unavailable, WorkDiffers
 from ftbench.rounds.measurement import Measurement, source
 from ftbench.rounds.progress import Display, Notes
 from ftbench.rounds.twins import Twins
-from ftbench.stats import statistics, waterfall
+from ftbench.stats.analysis import Analysis, analyse
+from ftbench.trial import stress
 from ftbench.trial.process import TrialFailed
 from ftrun import environment
 from ftrun.configurations import TWIN
@@ -41,27 +44,15 @@ class RunFailed(Exception):
 class Run:
     """One run. Owned by the main thread."""
 
-    def __init__(self, options: Options, results: Results, interruption: Interruption, display: Display):
+    def __init__(self, options: Options, directory: RunDirectory, interruption: Interruption, display: Display):
         self._options = options
-        self._results = results
+        self._directory = directory
         self._interruption = interruption
         self._display = display
         self._begin = time.monotonic()
         self._ended: set[str] = set()
-        self.document: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
-            "status": "incomplete",
-            "reason": "the run has not ended, or was killed",
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": 0.0,
-            "options": options.document(),
-            "environment": {},
-            "warnings": [],
-            "skipped": [],
-            "scenarios": [],
-            "waterfalls": [],
-        }
-        self.notes = Notes(self.document, display)
+        self.results = model.Results(_options(options), started=datetime.now(UTC).isoformat(timespec="seconds"))
+        self.notes = Notes(self.results, display)
 
     def measure(self) -> None:
         """Run all scenarios. Raises what stops it; finished rounds are on disk by then."""
@@ -69,11 +60,12 @@ class Run:
             for name, where in self._options.twins.items():
                 twins.add(name, where, self._interruption)
             twins.check_source(environment.source_hash())
-            self.document["environment"] = {
+            found = {
                 "revision": environment.revision(),
                 "source": environment.source_hash(),
                 "twins": twins.environments,
             }
+            self.results.environment = from_json(Environment, found)
             for warning in (*twins.differences(), *disturbance.about_machine(disturbance.state())):
                 self.notes.warn(warning)
             if self._options.requirements:
@@ -103,23 +95,23 @@ class Run:
                     self.notes.warn(f"stopped: {failed[-1]}")
                 self._ended.add(scenario.name)
             if not failed:
-                self.document["status"], self.document["reason"] = "complete", None
-            if self._options.stress and self.document["scenarios"]:
+                self.results.status, self.results.reason = "complete", None
+            if self._options.stress and self.results.scenarios:
                 self._stress(twins)
             if failed:
                 raise RunFailed("; ".join(failed))
-        problem = stress.problem(self.document.get("stress"))
+        problem = stress.problem(self.results.stress)
         if problem:
             raise RunFailed(problem)
 
     def stop(self, reason: str) -> None:
         """Note why the measurement ended early, and what it did not come to; one that is complete stays so."""
-        if self.document["status"] == "complete":
+        if self.results.status == "complete":
             return
-        self.document["reason"] = reason
-        reached = self._ended | {entry["name"] for entry in self.document["scenarios"]}
-        self.document["skipped"] += [
-            {"what": s.name, "why": f"the run ended before its first round had: {reason}"}
+        self.results.reason = reason
+        reached = self._ended | {entry.name for entry in self.results.scenarios}
+        self.results.skipped += [
+            model.Skipped(s.name, f"the run ended before its first round had: {reason}")
             for s in self._options.scenarios
             if s.name not in reached
         ]
@@ -136,13 +128,18 @@ class Run:
         """Seconds that the scenarios after this one are given; 0 where rounds are counted and not time."""
         return 0.0 if self._options.rounds is not None else max(0.0, self._share(position, later=True))
 
-    def _take_up(self, entry: dict) -> None:
-        """Save a scenario's finished round, with what that says of the whole run."""
-        if len(entry["rounds"]) == 1:
-            self.document["scenarios"].append(entry)
-        statistics.adjust(each["analysis"] for each in self.document["scenarios"])
-        self.document["waterfalls"] = waterfall.waterfalls(self.document["scenarios"])
+    def _take_up(self, entry: model.Scenario) -> None:
+        """Save a scenario's finished round."""
+        if len(entry.rounds) == 1:
+            self.results.scenarios.append(entry)
         self.save()
+
+    def finish(self) -> Analysis:
+        """Analyse the finished rounds, and save them with the waterfalls; raises ResultsError."""
+        analysis = analyse(self.results)
+        self.results.waterfalls = analysis.waterfalls
+        self.save()
+        return analysis
 
     def warn_of_options(self) -> None:
         """Say which scenarios cannot do anything with an option that others of the run can."""
@@ -156,24 +153,24 @@ class Run:
 
     def save(self) -> None:
         """Write the document; raises ResultsError."""
-        self.document["seconds"] = round(time.monotonic() - self._begin, 1)
-        self._results.save(self.document)
+        self.results.seconds = round(time.monotonic() - self._begin, 1)
+        self._directory.save(self.results)
 
     def _step(self, title: str) -> images.Progress:
         return self._interruption.checked(self._display.step(title))
 
     def _stress(self, twins: Twins) -> None:
         """Run the thread-safety suite in every configuration. What was measured is not touched by its outcome."""
-        part = self.document["stress"] = stress.begin(self._options.stress_minutes)
+        part = self.results.stress = stress.begin(self._options.stress_minutes)
         self.save()
-        request = {"minutes": part["minutes"], "seed": part["seed"]}
+        request = {"minutes": part.minutes, "seed": part.seed}
         problems = []
         for config in self._options.configs:
             collector = stress.Collector(part, config, self._step(f"thread-safety suite, {config}"), self._display.note)
             try:
                 twins.endpoints[TWIN[config]].stress(config, request, collector.take)
             except Interrupted as error:
-                part["reason"] = f"interrupted ({error}) in {config}"
+                part.reason = f"interrupted ({error}) in {config}"
                 raise
             except (TrialFailed, TwinError) as error:
                 problems.append(f"{config}: {error}")
@@ -182,5 +179,21 @@ class Run:
                 if collector.missing():
                     problems.append(f"{config}: {collector.missing()} scenarios did not run")
             self.save()
-        part["reason"] = "; ".join(problems) or None
-        part["status"] = "incomplete" if problems else "complete"
+        part.reason = "; ".join(problems) or None
+        part.status = "incomplete" if problems else "complete"
+
+
+def _options(given: Options) -> model.Options:
+    """Return the record of the options."""
+    found = dict(vars(given))
+    found.update(
+        scenarios=[s.name for s in given.scenarios],
+        out=str(given.out),
+        data=str(given.data) if given.data else None,
+        cache=str(given.cache) if given.cache else None,
+        requirements=list(given.requirements),
+        configs=list(given.configs),
+        workers=list(given.workers) if given.workers else None,
+        folders={name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")},
+    )
+    return model.Options(**found)

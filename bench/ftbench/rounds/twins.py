@@ -129,8 +129,8 @@ class Twins:
         return {twin: e["memory"] for twin, e in self.environments.items()}
 
 
-def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[list[str], list[dict]]:
-    """(measurable configurations, skipped ones with the reason)."""
+def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the measurable configurations, and (what, why) of the others."""
     kept, skipped = [], []
     for config in configs:
         twin = TWIN[config]
@@ -139,5 +139,5 @@ def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[lis
             continue
         kind = "free-threaded interpreter" if twin == "ft" else "interpreter with the GIL"
         why = f"no {kind} was given (--twin {twin}=...; ./twins bench and the images give both)"
-        skipped.append({"what": f"configuration {config}", "why": why})
+        skipped.append((f"configuration {config}", why))
     return kept, skipped

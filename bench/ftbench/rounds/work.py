@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
+from ftbench.document.model import Dataset, Load, MeasuredCase
 from ftbench.plan import sizing
 from ftbench.plan.candidates import VARIANTS, Candidate
 from ftbench.plan.scenario import Scenario
+from ftbench.trial.request import Request
 
 PREFETCH_FACTOR = 2
 
 
 @dataclass(frozen=True)
 class CaseWork:
-    """What the trials of one case have to do."""
+    """Work of the trials of one case."""
 
     paths: list[str]
     batch_size: int
@@ -24,12 +27,12 @@ class CaseWork:
     dataset_bytes: int = 0
     requested_batch_size: int = 0
     """Before it was made smaller to fit into memory."""
-    dataset: dict = field(default_factory=dict)
-    """What the samples are read from, as results.json has it."""
+    dataset: Dataset | None = None
+    """The source of the samples."""
 
-    def document(self) -> dict:
-        """The same as results.json has it."""
-        return {name: value for name, value in asdict(self).items() if name not in ("paths", "dataset_bytes")}
+    def load(self) -> dict[str, Any]:
+        """Return the fields of ftbench.document.model.Load."""
+        return {each.name: getattr(self, each.name) for each in fields(Load)}
 
 
 @dataclass
@@ -72,46 +75,43 @@ class Work:
         cases = {name: replace(work, turns=turns) if work.turns > 1 else work for name, work in self.cases.items()}
         return replace(self, cases=cases)
 
-    def request(self, candidate: Candidate) -> dict:
-        """The trial's request (ftbench.trial.child)."""
+    def request(self, candidate: Candidate) -> Request:
+        """Return the request for a candidate's trial."""
         # Batches per worker, not per candidate: a trial then takes about as long with one worker
         # as with many, and no worker is left without a batch at the end.
         work = self.cases[candidate.case]
         share = max(1, candidate.workers)  # without workers the consumer does one worker's work
-        return {
-            "scenario": self.scenario.name,
-            "case": candidate.case,
-            "parameters": dict(self.scenario.case(candidate.case).parameters),
-            "paths": work.paths,
-            "config": candidate.config,
-            "variant": candidate.variant,
-            "workers": candidate.workers,
-            "batch_size": work.batch_size,
-            "warmup_batches": warmup_batches(candidate.workers),
-            "batches": work.batches_per_worker * share,
-            "prefetch_factor": PREFETCH_FACTOR,
-            "turns": work.turns,
-            "patience": self.scenario.patience,
-        }
+        return Request(
+            scenario=self.scenario.name,
+            config=candidate.config,
+            variant=candidate.variant,
+            workers=candidate.workers,
+            batch_size=work.batch_size,
+            warmup_batches=warmup_batches(candidate.workers),
+            batches=work.batches_per_worker * share,
+            prefetch_factor=PREFETCH_FACTOR,
+            paths=work.paths,
+            case=candidate.case,
+            parameters=dict(self.scenario.case(candidate.case).parameters),
+            turns=work.turns,
+            patience=self.scenario.patience,
+        )
 
-    def document(self, cases: set[str]) -> dict:
-        """The same of these cases, as results.json has it; beside a scenario's cases stands what its first one does."""
+    def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
+        """Return the work of these cases, for results.json: the first one's for the scenario, and each case's."""
         found = {name: work for name, work in self.cases.items() if name in cases}
-        # The first case alone is as good as none if it has no name.
+        # The first case alone counts as none if it has no name.
         about = [self.scenario.case(name) for name in found] if any(found) else []
-        return {
-            **next(iter(found.values())).document(),
-            "cases": [
-                {
-                    "name": case.name,
-                    "title": case.title,
-                    "parameters": dict(case.parameters),
-                    "value": case.value,
-                    **found[case.name].document(),
-                }
-                for case in about
-            ],
-        }
+        return Load(**next(iter(found.values())).load()), [
+            MeasuredCase(
+                name=case.name,
+                title=case.title,
+                parameters=dict(case.parameters),
+                value=case.value,
+                **found[case.name].load(),
+            )
+            for case in about
+        ]
 
 
 def warmup_batches(workers: int) -> int:

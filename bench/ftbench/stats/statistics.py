@@ -22,14 +22,13 @@ on the other, and unclear if it lies on both.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from statistics import fmean, geometric_mean, median, quantiles, stdev
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, median, quantiles, stdev
 
-from ftbench.plan.candidates import Pair, Target
-from ftbench.plan.metrics import METRICS, Metric
-from ftbench.plan.waterfall import STEP, TOTAL
+from ftbench.document.model import Verdict
+from ftbench.plan.candidates import Target
 
 CONFIDENCE = 0.95
 # The probability that a difference of `resolution` would have been shown.
@@ -39,41 +38,28 @@ PERCENTILES = (50, 90, 99)
 # Memory repeats to a tenth of a percent, and a difference of as little, however certain, is none to people.
 NEGLIGIBLE = 1.01
 
-# What the waterfall is of beside the first metric.
-WITNESS = "cpu_per_1000"
 
-NO_DIFFERENCE = "no difference shown"
-TOO_FEW = "too few rounds"
+class Reached(StrEnum):
+    """Conclusion about a target. Only ftbench.report.phrases puts it in words."""
 
-MET, MISSED, UNCLEAR = "met", "missed", "unclear"
+    MET = "met"
+    MISSED = "missed"
+    UNCLEAR = "unclear"
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio's geometric mean over n rounds and its confidence interval (None for n < 2)."""
+    """A ratio over n rounds with its confidence interval; None for what one round cannot tell."""
 
-    # What is said of each field stands in the JSON schema of results.json (ftbench.document.model).
-    mean: Annotated[float, {"exclusiveMinimum": 0}, "geometric mean of the rounds' ratios"]
-    low: Annotated[float | None, "lower end of the 95% confidence interval, null for one round"]
-    high: Annotated[float | None, "upper end of the interval"]
-    n: Annotated[int, {"minimum": 1}, "rounds"]
-    p: Annotated[
-        float | None, {"minimum": 0, "maximum": 1}, "two-sided p-value of no difference, on its own; null for one round"
-    ] = None
-    resolution: Annotated[
-        float | None,
-        {"minimum": 1},
-        "the smallest factor that would have been shown in eight of ten such runs (POWER); null for one round",
-    ] = None
-
-
-def typical(seconds: Sequence[float]) -> float:
-    """The geometric mean of the faster half of a process's turns (seconds); of at least one positive value.
-
-    What else a machine does makes turns longer and never shorter (Chen and Revels, "Robust benchmarking in noisy
-    environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest would be a matter of luck.
-    """
-    return geometric_mean(sorted(seconds)[: (len(seconds) + 1) // 2])
+    ratio: float
+    """The geometric mean of the rounds' ratios."""
+    low: float | None
+    high: float | None
+    n: int
+    p: float | None = None
+    """The two-sided p-value of no difference."""
+    resolution: float | None = None
+    """The smallest factor that eight of ten such runs would show (POWER)."""
 
 
 def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
@@ -116,108 +102,31 @@ def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else float(next(found)) for p in p_values]
 
 
-def verdict(r: Ratio, metric: Metric, q: float | None = None) -> str:
-    """What the ratio shows, in words; `q` is its adjusted p-value (its own if it was asked for)."""
+def verdict(r: Ratio, q: float | None = None) -> Verdict:
+    """Return what the ratio shows; `q` is its adjusted p-value (its own if the run was made for the question)."""
     q = r.p if q is None else q
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
-        return TOO_FEW
+        return Verdict.TOO_FEW
     certain = (r.low > 1 or r.high < 1) and (q is None or q < 1 - CONFIDENCE)
-    if certain and max(r.mean, 1 / r.mean) > NEGLIGIBLE:
-        return metric.above if r.mean > 1 else metric.below
-    return NO_DIFFERENCE
+    if certain and max(r.ratio, 1 / r.ratio) > NEGLIGIBLE:
+        return Verdict.ABOVE if r.ratio > 1 else Verdict.BELOW
+    return Verdict.NO_DIFFERENCE
 
 
-def reached(r: Ratio, target: Target) -> str:
-    """Whether the ratio shows that a target is met."""
+def reached(r: Ratio, target: Target) -> Reached:
+    """Return whether the ratio shows that a target is met."""
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
-        return UNCLEAR
+        return Reached.UNCLEAR
     if target.at == "least":
-        return MET if r.low >= target.value else MISSED if r.high < target.value else UNCLEAR
-    return MET if r.high <= target.value else MISSED if r.low > target.value else UNCLEAR
+        return Reached.MET if r.low >= target.value else Reached.MISSED if r.high < target.value else Reached.UNCLEAR
+    return Reached.MET if r.high <= target.value else Reached.MISSED if r.low > target.value else Reached.UNCLEAR
 
 
-def spread(values: Sequence[float]) -> dict:
-    """The median and the ends of a candidate's rounds."""
-    return {"median": median(values), "min": min(values), "max": max(values)}
+def percentiles(rounds: Sequence[Sequence[float]]) -> dict[int, tuple[float, float, float]]:
+    """Return the median, lowest and highest round for each of PERCENTILES, each taken within a round.
 
-
-def distributions(rounds: Sequence[Mapping[str, dict]]) -> dict:
-    """Percentiles of a candidate's distributions: of each round its own, then their median, min and max.
-
-    Curves, whose values follow something, have none. Values of one trial are not independent of each other (a
-    slow second slows many steps), so that only the rounds tell how certain a percentile is. `rounds` holds the
-    distributions of the candidate's trials.
+    Values of one trial depend on each other (a slow second slows many steps). So only the rounds tell how certain a
+    percentile is.
     """
-    found = {}
-    for name in dict.fromkeys(name for of in rounds for name in of):
-        having = [of[name] for of in rounds if name in of]
-        if "over" in having[0]:
-            continue
-        cuts = [quantiles(of["values"], n=100, method="inclusive") for of in having]
-        found[name] = {
-            "unit": having[0]["unit"],
-            "values": sum(len(of["values"]) for of in having),
-            "percentiles": {f"{p}": spread([of[p - 1] for of in cuts]) for p in PERCENTILES},
-        }
-    return found
-
-
-def analyse(
-    measured: Mapping[str, Mapping[str, Sequence[float]]],
-    pairs: Sequence[Pair],
-    trials: Mapping[str, Sequence[Mapping]] | None = None,
-) -> dict:
-    """Summarise a scenario's rounds.
-
-    `measured[metric][key]` holds a candidate's values, one per finished round, in the rounds'
-    order; targets are of the first metric. `trials[key]` are the candidate's distributions by round.
-    Returns {"candidates": [...], "comparisons": [...]}, as ftbench.document.model describes them. Verdicts are
-    those of the scenario alone: `adjust` makes those of a run.
-    """
-    first = next(iter(measured))
-    comparisons = []
-    for metric, values in measured.items():
-        for pair in pairs:
-            if pair.first_only and metric != first:
-                continue
-            r = ratio(values[pair.numerator], values[pair.denominator])
-            target = pair.target if metric == first else None
-            comparisons.append(
-                {
-                    "kind": pair.kind,
-                    "title": pair.title,
-                    "asked": pair.asked and (metric == first or metric == WITNESS and pair.kind in (STEP, TOTAL)),
-                    "numerator": pair.numerator,
-                    "denominator": pair.denominator,
-                    "metric": metric,
-                    **asdict(r),
-                    "target": target and {**asdict(target), "verdict": reached(r, target)},
-                }
-            )
-    candidates = [
-        {
-            "key": key,
-            "n": len(rounds),
-            "metrics": {metric: spread(values[key]) for metric, values in measured.items()},
-            "distributions": distributions(trials[key]) if trials else {},
-        }
-        for key, rounds in measured[first].items()
-    ]
-    found = {"candidates": candidates, "comparisons": comparisons}
-    adjust([found])
-    return found
-
-
-def adjust(analyses: Iterable[dict]) -> None:
-    """Write the adjusted p-values (q) of all comparisons of these analyses, and the verdicts with them.
-
-    What was asked keeps its own p-value; explored comparisons are adjusted together, but for those of fewer than
-    FEWEST_ROUNDS rounds, which show nothing anyway.
-    """
-    comparisons = [c for analysis in analyses for c in analysis["comparisons"]]
-    explored = [c for c in comparisons if not c["asked"]]
-    found = iter(adjusted([c["p"] if c["n"] >= FEWEST_ROUNDS else None for c in explored]))
-    for c in comparisons:
-        c["q"] = c["p"] if c["asked"] else next(found)
-        r = Ratio(c["mean"], c["low"], c["high"], c["n"], c["p"], c["resolution"])
-        c["verdict"] = verdict(r, METRICS[c["metric"]], c["q"])
+    cuts = [quantiles(of, n=100, method="inclusive") for of in rounds]
+    return {p: (median(at := [of[p - 1] for of in cuts]), min(at), max(at)) for p in PERCENTILES}

@@ -1,114 +1,129 @@
 """The waterfall: a chain's figures, from what people run today to threads without the GIL, one change at a time.
 
-Made of the comparisons of ftbench.plan.waterfall, whose steps multiply to the whole, since each is a difference of the
-same logarithms. Times and CPU times have a waterfall of their own each.
+It is made of the comparisons of ftbench.plan.waterfall. The steps multiply to the total, since each is a difference of
+the same logarithms. Throughput and CPU time have a waterfall each.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from statistics import geometric_mean
+from collections.abc import Iterable
+from statistics import median
 
-from ftbench.plan.candidates import CONFIG_TITLES, CONFIGS, Candidate, plural
+from ftbench.document.model import Change, Scenario, Start, Step, Steps, Waterfall
+from ftbench.measure.checksums import by_batch
+from ftbench.plan.candidates import CONFIGS, Candidate, plural
 from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
+from ftbench.stats.comparisons import CPU, Comparison
+from ftbench.stats.statistics import ratio
+from ftrun.configurations import CONFIGURATIONS
 
-# What a run stops at: every step known to so much, up and down.
-PRECISION = 0.05
-# With fewer rounds, how wide an interval is depends on luck too much to stop at it.
+# With fewer rounds, the width of an interval depends too much on luck to stop at it.
 FEWEST_TO_STOP = 5
-# Told of both ends of the chain, beside it.
+# Metrics that are given for both ends of the chain.
 ENDS = ("time_to_first_batch", "pss_mib")
 
-
-def waterfalls(scenarios: Sequence[dict]) -> list[dict]:
-    """Of each scenario and case with a chain, as results.json has it; the most workers' alone."""
-    whole = [{"name": "", "title": ""}]
-    found = (_of_case(scenario, case) for scenario in scenarios for case in scenario["cases"] or whole)
-    return [one for one in found if one]
+Chain = list[tuple[str, Candidate]]
+"""Names of the changes and the candidates that they lead to, after a start's name and the start."""
 
 
-def _of_case(scenario: dict, case: dict) -> dict | None:
-    analysis = scenario["analysis"]
-    keys = {c["key"] for c in analysis["candidates"]}
-    there = [c for c in scenario["candidates"] if c["case"] == case["name"] and c["key"] in keys]
-    steps = {(c["numerator"], c["metric"]): c for c in analysis["comparisons"] if c["kind"] == STEP}
-    totals = {(c["numerator"], c["metric"]): c for c in analysis["comparisons"] if c["kind"] == TOTAL}
-    most = max((c["workers"] for c in there if c["variant"] in (TODAY, PROCESSES, THREADS)), default=None)
-    if most is None or not totals:
-        return None
-    configs = [config for config in CONFIGS if any(c["config"] == config for c in there)]
-    chain = [(cell, Candidate(cell.config, cell.variant, most, case["name"]).key) for cell in cells(configs)]
-    medians = {c["key"]: c["metrics"] for c in analysis["candidates"]}
-    # A change whose end could not be measured is part of the next one.
-    named: list[tuple[str, str]] = []
+def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
+    """Return the chain of a case at the most workers, and what it lacks; an empty chain if it has no step."""
+    there = {c.key: c for c in scenario.whole if c.case == case}
+    most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
+    configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]
+    missing = [config for config in CONFIGS if config not in configs]
+    found: Chain = []
     before = ""
-    for cell, key in chain:
-        if key in keys:
-            # What a chain begins with is no change.
-            whole = f"{plural(cell.variant)}, {CONFIG_TITLES[cell.config]}"
-            named.append((before + cell.change if named or cell.variant == TODAY else whole, key))
+    for cell in cells(configs) if configs else ():
+        reached = there.get(Candidate(cell.config, cell.variant, most, case).key)
+        if reached:
+            # The start of a chain is no change.
+            whole = f"{plural(cell.variant)}, {CONFIGURATIONS[cell.config].title}"
+            found.append((before + cell.change if found or cell.variant == TODAY else whole, reached))
             before = ""
-        elif named:
-            before += f"{cell.change}; "
-    (first, start), *others = named or [("", "")]
-    if not others or (others[-1][1], "throughput") not in totals:
+        else:
+            missing.append(plural(cell.variant))
+            # A change whose end could not be measured is part of the next one.
+            before += f"{cell.change}; " if found else ""
+    if len(found) < 2 or not any(
+        (p.kind, p.numerator, p.denominator) == (TOTAL, found[-1][1].key, found[0][1].key) for p in scenario.pairs
+    ):
+        return [], []
+    return found, missing
+
+
+def cases(scenario: Scenario) -> list[str]:
+    """Return the names of the cases that a scenario may have a waterfall of."""
+    return [case.name for case in scenario.cases] or [""]
+
+
+def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
+    """Return the candidates, two by two and either way, of the start's case that loaded different samples.
+
+    None if the start itself loads other samples in every round: then none can be checked.
+    """
+    seen: dict[str, dict[str, set[int]]] = {c.key: {} for c in scenario.candidates if c.case == start.case}
+    for one in scenario.rounds:
+        for trial in one.trials:
+            if trial.candidate in seen:
+                for name, checksum in by_batch(trial.first_batch, trial.rows, len(trial.turn_seconds)).items():
+                    seen[trial.candidate].setdefault(name, set()).add(checksum)
+    if any(len(checksums) > 1 for checksums in seen[start.key].values()):
+        return set()
+    return {
+        (a, b)
+        for a, b in itertools.permutations(seen, 2)
+        if any(len(seen[a][name] | seen[b][name]) > 1 for name in seen[a].keys() & seen[b].keys())
+    }
+
+
+def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) -> Waterfall | None:
+    """Return the waterfall of a case; None if it has no chain."""
+    links, missing = chain(scenario, case)
+    if not links:
         return None
+    by_place = {(c.kind, c.numerator.key, c.metric): c for c in comparisons if c.kind in (STEP, TOTAL)}
+    (name, start), *others = links
     end = others[-1][1]
 
-    def of(metric: str) -> dict:
-        return {
-            "start": {"name": first, "candidate": start, "value": typical_of(scenario, start, metric)},
-            "steps": [{"name": name, "candidate": key, **_ratio(steps[key, metric])} for name, key in others],
-            "total": _ratio(totals[end, metric]),
-            "end": typical_of(scenario, end, metric),
-        }
+    def steps(metric: str) -> Steps:
+        return Steps(
+            start=Start(name, start.key, scenario.typical(start.key, metric)),
+            steps=[Step(name=name, candidate=c.key, **_change(by_place[STEP, c.key, metric])) for name, c in others],
+            total=Change(**_change(by_place[TOTAL, end.key, metric])),
+            end=scenario.typical(end.key, metric),
+        )
 
-    return {
-        "workload": case["title"] and f"{scenario['name']}: {case['title']}" or scenario["name"],
-        "scenario": scenario["name"],
-        "case": case["name"],
-        "workers": most,
-        **of("throughput"),
-        "cpu_per_1000": of("cpu_per_1000"),
-        "ends": {name: [medians[key][name]["median"] for key in (start, end)] for name in ENDS},
-        "missing": [
-            *(config for config in CONFIGS if config not in configs),
-            *(plural(cell.variant) for cell, key in chain if key not in keys),
-        ],
-    }
-
-
-def trials_of(scenario: dict, key: str) -> list[dict]:
-    """A candidate's trials, one a round that it took part in."""
-    return [trial for one in scenario["rounds"] for trial in one["trials"] if trial["candidate"] == key]
+    title = next((each.title for each in scenario.cases if each.name == case), "")
+    different = apart(scenario, start)
+    return Waterfall(
+        **vars(steps("throughput")),
+        workload=f"{scenario.name}: {title}" if title else scenario.name,
+        scenario=scenario.name,
+        case=case,
+        workers=start.workers,
+        cpu_per_1000=steps(CPU),
+        ends={name: [median(scenario.in_each_process(c.key, name)) for c in (start, end)] for name in ENDS},
+        missing=missing,
+        others=[c.key for c in scenario.candidates if (start.key, c.key) in different],
+    )
 
 
-def in_each_process(scenario: dict, key: str, metric: str) -> list[float]:
-    """What a candidate measured in each of its processes."""
-    return [trial["metrics"][metric] for trial in trials_of(scenario, key)]
+def _change(c: Comparison) -> dict:
+    return {name: getattr(c, name) for name in ("ratio", "low", "high", "n", "resolution", "verdict")}
 
 
-def typical_of(scenario: dict, key: str, metric: str) -> float:
-    """The geometric mean of a candidate's processes: ratios are means of logarithms, so a chain's lead there."""
-    return geometric_mean(in_each_process(scenario, key, metric))
+def precise(scenario: Scenario, precision: float) -> bool:
+    """Return True if the throughput of every step is known as precisely as asked; False where there is no chain.
 
-
-def _ratio(comparison: dict) -> dict:
-    return {
-        "ratio": comparison["mean"],
-        **{name: comparison[name] for name in ("low", "high", "n", "resolution", "verdict")},
-    }
-
-
-def precise(analysis: dict, precision: float) -> bool:
-    """Whether every question of throughput that was asked is answered as precisely; never where none is asked.
-
-    Only how wide the intervals are is looked at, never on which side of 1 they lie.
+    Only the width of the intervals counts, never on which side of 1 they lie.
     """
-    asked = [
-        c for c in analysis["comparisons"] if c["asked"] and c["metric"] == "throughput" and c["kind"] in (STEP, TOTAL)
-    ]
-    if not asked or min(c["n"] for c in asked) < FEWEST_TO_STOP:
+    asked = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
+    if not asked or len(scenario.rounds) < FEWEST_TO_STOP:
         return False
-    return max(math.log(c["high"] / c["low"]) / 2 for c in asked) <= math.log1p(precision)
+    found = [
+        ratio(*(scenario.in_each_process(key, "throughput") for key in (p.numerator, p.denominator))) for p in asked
+    ]
+    return max(math.log((r.high or 0) / (r.low or 1)) / 2 for r in found) <= math.log1p(precision)

@@ -5,10 +5,8 @@ to stdout. It first imports what all trials need, while others do the same. Then
 trials have their turns, it says so ({"waiting": true}) and stands still until it is sent a line. It measures and
 reports; what is compared with what is the controller's.
 
-The request: the fields of ftbench.plan.scenario.Task, with the scenario's name, config, parent (the id of the
-process that started it), patience (which is the starter's own) and draw (whether the scenario's picture is wanted
-too). The result: see `measure`.
-While it waits, it says how much CPU time it has used with its children so far: own_seconds.
+The request is a ftbench.trial.request.Request, and "parent": the id of the process that started the trial. The result
+is that of `measure`. While the trial waits, it reports how much CPU time it and its children have used: own_seconds.
 """
 
 import base64
@@ -20,10 +18,10 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
-from dataclasses import fields
 
 from ftbench.machine.usage import cpu_seconds
-from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Task, TrialError, Turns
+from ftbench.plan.scenario import DISTRIBUTION_LIMIT, TrialError, Turns
+from ftbench.trial.request import Request
 from ftrun.parent_death import die_with_parent
 
 
@@ -41,7 +39,7 @@ def check_configuration(config: str) -> dict:
     return {"free_threaded": free_threaded, "gil_enabled": gil_enabled}
 
 
-def measure(request: dict) -> Turns:
+def measure(request: Request) -> Turns:
     """Do the task that the request describes; it yields wherever other trials may have a turn.
 
     Returns metrics (by name, those of the scenario), samples, batches, first_batch and rows
@@ -56,12 +54,11 @@ def measure(request: dict) -> Turns:
     # torch gives each worker process one thread; thread workers would share the process's pool of
     # as many as there are CPUs. One thread for all: candidates differ in their workers alone.
     torch.set_num_threads(1)
-    scenario = find(request["scenario"])
+    scenario = find(request.scenario)
     why = scenario.unavailable()
     if why:
         return {"unavailable": why}
-    names = {field.name for field in fields(Task)} - {"scenario"}
-    task = Task(scenario, **{name: value for name, value in request.items() if name in names})
+    task = request.task(scenario)
     measured = scenario.measure(task)
     result = measured if isinstance(measured, dict) else (yield from measured)
     last = result.pop("last_batch", None)
@@ -72,7 +69,7 @@ def measure(request: dict) -> Turns:
             f"{batches} of {task.batch_size} were asked for"
         )
     note = scenario.note() if callable(scenario.note) else scenario.note
-    draw = scenario.picture if request.get("draw") else None
+    draw = scenario.picture if request.draw else None
     drawn = {"picture": base64.b64encode(draw(task)).decode()} if draw else {}
     return {
         "batches": 0,
@@ -124,8 +121,9 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line:
         return 1  # whoever started it has gone
-    request = json.loads(line)
-    die_with_parent(request["parent"])
+    found = json.loads(line)
+    die_with_parent(found.pop("parent"))
+    request = Request.from_json(found)
 
     def tell(message: dict) -> None:
         answer.write(json.dumps(message) + "\n")
@@ -145,7 +143,7 @@ def main() -> int:
                 raise TrialError("whoever asked for it does not want it any more")
         # At the end: any import or first use on the way could have turned the GIL on.
         if "unavailable" not in result:
-            result.update(check_configuration(request["config"]))
+            result.update(check_configuration(request.config))
     except TrialError as error:
         print(f"trial: {error}", file=sys.stderr)
         return 1

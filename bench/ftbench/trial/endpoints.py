@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ftbench.plan.scenario import PATIENCE
-from ftbench.rounds import stress
+from ftbench.trial import stress
 from ftbench.trial.process import TrialFailed, TrialProcess
+from ftbench.trial.request import Request
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
 
@@ -28,16 +28,16 @@ class LocalEndpoint(LocalTwin):
         self._interruption.check()
         return False
 
-    def start(self, config: str, request: dict) -> TrialProcess:
+    def start(self, request: Request) -> TrialProcess:
         """A trial that imports what it needs and waits; raises TwinError."""
         watch = {self._interruption.fileno(): self._interrupted}
         try:
-            return TrialProcess(self.name, config, request, watch, self.packages)
+            return TrialProcess(self.name, request, watch, self.packages)
         except OSError as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
-        """Run the stress suite (ftbench.rounds.stress); `tell` is called with each line as it comes.
+        """Run the stress suite (ftbench.trial.stress); `tell` is called with each line as it comes.
 
         Raises TrialFailed, TwinError, Interrupted, or what `tell` raises.
         """
@@ -50,9 +50,9 @@ class LocalEndpoint(LocalTwin):
 class RemoteEndpoint(RemoteTwin):
     """Trials of a `ftbench.trial.server`, asked for over its socket."""
 
-    def start(self, config: str, request: dict) -> RemoteTrial:
+    def start(self, request: Request) -> RemoteTrial:
         """A trial there that imports what it needs and waits; raises TwinError or TrialFailed."""
-        return RemoteTrial(self, {"op": "trial", "config": config, "request": request})
+        return RemoteTrial(self, request)
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
         """As LocalEndpoint's."""
@@ -70,18 +70,18 @@ class RemoteEndpoint(RemoteTwin):
 class RemoteTrial:
     """A trial of a server."""
 
-    def __init__(self, endpoint: RemoteEndpoint, request: dict):
+    def __init__(self, endpoint: RemoteEndpoint, request: Request):
         self._endpoint = endpoint
-        self._patience = request["request"].get("patience", PATIENCE)
+        self._patience = request.patience
         self._number: int | None = None
-        self._number = self._exchange(request).get("waiting")
+        self._number = self._exchange({"op": "trial", "request": request.as_json()}).get("waiting")
 
     def _exchange(self, request: dict) -> dict:
         # The server has the same limit; the margin lets it say so itself.
         answer = self._endpoint.exchange(request, self._patience + 30)
         if "error" in answer:
             self._number = None
-            raise TrialFailed(answer["error"])
+            raise TrialFailed(answer["error"], answer.get("hung", False))
         return answer
 
     def go_on(self) -> dict | None:

@@ -4,24 +4,23 @@ import json
 import os
 
 from ftbench.machine.disturbance import between, counters, together
-from ftbench.plan.scenario import PATIENCE
+from ftbench.trial.request import Request
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.supervise import Child, Completed, TimedOut, Watch
-
-HANGS = "it hangs, or "
 
 
 class TrialFailed(Exception):
     """A trial did not measure; the message's first line says why, the others quote its last words."""
 
+    def __init__(self, message: str, hung: bool = False):
+        super().__init__(message)
+        self.hung = hung
+        """True if the trial took longer than its patience."""
+
     @property
     def why(self) -> str:
         """The first line."""
         return str(self).partition("\n")[0]
-
-    @property
-    def hangs(self) -> bool:
-        return str(self).startswith(HANGS)
 
 
 def how_it_ended(outcome: Completed) -> str:
@@ -47,9 +46,9 @@ def last_words(outcome: Completed) -> str:
     return why.removeprefix("trial: ") + (quoted if len(lines) > 1 else "")
 
 
-def encode(request: dict) -> bytes:
+def encode(request: Request) -> bytes:
     """The first line of a trial's stdin. The parent's id lets the trial die with the process that started it."""
-    return json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
+    return json.dumps({**request.as_json(), "parent": os.getpid()}).encode() + b"\n"
 
 
 def _decode(line: bytes) -> dict:
@@ -66,15 +65,15 @@ class TrialProcess:
     measures. How others run while it stands still is nothing to it.
     """
 
-    def __init__(self, python: str, config: str, request: dict, watch: Watch, packages: str | None = None):
+    def __init__(self, python: str, request: Request, watch: Watch, packages: str | None = None):
         self._watch = watch
         self._next = encode(request)
-        self._patience = request.get("patience", PATIENCE)
+        self._patience = request.patience
         self._own_seconds = 0.0
         self._disturbed: list[dict] = []
         self._measures = False
         more = [packages] if packages else []
-        self._child = Child(command(python, "ftbench.trial.child"), child_environment(config, paths=more))
+        self._child = Child(command(python, "ftbench.trial.child"), child_environment(request.config, paths=more))
 
     def go_on(self) -> dict | None:
         """Let it run; its result with what disturbed it (disturbance.together), None once it waits again.
@@ -95,7 +94,7 @@ class TrialProcess:
                 return None
             outcome = self._child.finish(b"", self._watch, self._patience)
         except TimedOut as error:
-            raise TrialFailed(f"{HANGS}{error}{last_lines(error.stderr)}") from error
+            raise TrialFailed(f"it hangs, or {error}{last_lines(error.stderr)}", hung=True) from error
         if outcome.returncode != 0 or answer is None:
             no_result = f"no result on its stdout{last_lines(outcome.stderr)}"
             raise TrialFailed(last_words(outcome) if outcome.returncode else no_result)

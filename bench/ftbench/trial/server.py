@@ -5,8 +5,9 @@ import itertools
 import socket
 import sys
 
-from ftbench.rounds import stress
+from ftbench.trial import stress
 from ftbench.trial.process import TrialFailed, TrialProcess
+from ftbench.trial.request import Request
 from ftrun import environment, server
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.interruption import Interruption
@@ -53,16 +54,15 @@ class TrialServer(server.Server):
         try:
             if request["op"] == "describe":
                 return {"result": environment.describe()}
-            if request["op"] in ("trial", "stress"):
-                config = request["config"]
-                if config not in CONFIGURATIONS:
-                    return {"error": f"unknown configuration {config!r}"}
             if request["op"] == "stress":
+                config = _known(request["config"])
                 stress.run(sys.executable, config, request["request"], lambda line: channel.send({"line": line}), watch)
                 return {"result": {}}
             if request["op"] == "trial":
+                wanted = Request.from_json(request["request"])
+                _known(wanted.config)
                 number = next(self._numbers)
-                self._waiting[number] = TrialProcess(sys.executable, config, request["request"], watch)
+                self._waiting[number] = TrialProcess(sys.executable, wanted, watch)
                 return {"waiting": number}
             if request["op"] in ("turn", "end"):
                 trial = self._waiting.pop(request["trial"], None)
@@ -72,11 +72,22 @@ class TrialServer(server.Server):
                     return self._turn(request["trial"], trial)
                 trial.close()
                 return {"result": {}}
-        except (TrialFailed, OSError) as error:
+        except TrialFailed as error:
+            return {"error": str(error), "hung": error.hung}
+        except OSError as error:
             return {"error": str(error)}
         except KeyError as error:
             return {"error": f"the request lacks {error}"}
+        except TypeError as error:
+            return {"error": f"no request of this version: {error}"}
         return {"error": f"unknown request {request['op']!r}"}
+
+
+def _known(config: str) -> str:
+    """Return the configuration; raises TrialFailed if there is none of this name."""
+    if config not in CONFIGURATIONS:
+        raise TrialFailed(f"unknown configuration {config!r}")
+    return config
 
 
 def main(arguments: list[str] | None = None) -> int:

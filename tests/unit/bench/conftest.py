@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import uuid
@@ -15,12 +14,14 @@ import pytest
 
 from ftbench import cli
 from ftbench.data import synthesis
+from ftbench.document.model import Results, Scenario
 from ftbench.document.store import load
 from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import ComparisonPlan
 from ftbench.scenarios import SCENARIOS
 from ftbench.trial.process import TrialProcess
+from ftbench.trial.request import Request
 from tests.unit.bench.turns import to_its_end
 
 
@@ -67,9 +68,9 @@ def finished_run(run_bench, tiny, tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture
-def document(finished_run) -> dict:
-    """The results.json of the complete run."""
-    return json.loads((finished_run[1] / "results.json").read_text())
+def document(finished_run) -> Results:
+    """The record of the complete run."""
+    return load(finished_run[1] / "results.json")
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,10 @@ class Few:
 def run_few(monkeypatch, tmp_path, twin, photos, capsys):
     """Runs the command, in this process, with some candidates of a scenario, once each; nothing is left running.
 
-    Returns the scenario's entry in results.json and what was printed.
+    Returns the scenario's record and what was printed.
     """
 
-    def run(name: str, candidates: Iterable[Candidate], *more: object) -> tuple[dict, str]:
+    def run(name: str, candidates: Iterable[Candidate], *more: object) -> tuple[Scenario, str]:
         scenario, mark = SCENARIOS[name], uuid.uuid4().hex
         monkeypatch.setitem(SCENARIOS, name, replace(scenario, plan=Few(scenario.plan, tuple(candidates))))
         monkeypatch.setenv("FT_BENCH_TEST_RUN", mark)
@@ -110,8 +111,8 @@ def run_few(monkeypatch, tmp_path, twin, photos, capsys):
         _, left = psutil.wait_procs(marked(mark), timeout=60)
         assert not left
         document = load(tmp_path / "out/latest/results.json")
-        assert document["status"] == "complete" and document["skipped"] == []
-        (entry,) = document["scenarios"]
+        assert document.status == "complete" and document.skipped == []
+        (entry,) = document.scenarios
         return entry, capsys.readouterr().out
 
     return run
@@ -122,19 +123,10 @@ def run_trial(twin):
     """Runs one trial in a process of its own, as an endpoint does; returns its result."""
 
     def run(scenario: str, variant: str, case: str = "", workers: int = 1, **more: object) -> dict:
-        request = {
-            "scenario": scenario,
-            "case": case,
-            "parameters": dict(SCENARIOS[scenario].case(case).parameters),
-            "paths": [],
-            "config": twin,
-            "variant": variant,
-            "workers": workers,
-            "warmup_batches": 1,
-            "prefetch_factor": 2,
-            **more,
-        }
-        return to_its_end(TrialProcess(sys.executable, twin, request, {}))
+        parameters = dict(SCENARIOS[scenario].case(case).parameters)
+        usual = {"warmup_batches": 1, "prefetch_factor": 2, "parameters": parameters}
+        request = Request(scenario, twin, variant, workers, case=case, **{**usual, **more})
+        return to_its_end(TrialProcess(sys.executable, request, {}))
 
     return run
 

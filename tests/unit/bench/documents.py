@@ -1,4 +1,4 @@
-"""results.json documents of more kinds than one short run gives, grown from that of a real run.
+"""Records of more kinds of runs than one short run gives, grown from that of a real run.
 
 The figures are drawn from known distributions; plan.comparisons and stats.statistics choose and compare, as in a run.
 """
@@ -8,17 +8,28 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import fields, replace
 
-from ftbench.document.check import seal
+from ftbench.document.model import (
+    Failure,
+    FailureKind,
+    Load,
+    MeasuredCase,
+    Results,
+    Round,
+    Scenario,
+    Skipped,
+    Stress,
+    StressResult,
+)
 from ftbench.measure import epochs
 from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import ComparisonPlan, grid
 from ftbench.plan.waterfall import WaterfallPlan
-from ftbench.stats.statistics import adjust, analyse
-from ftbench.stats.waterfall import waterfalls
+from ftbench.stats.analysis import analyse
 from tests.hostile_text import HOSTILE_TEXTS
+from tests.unit.bench import simulated
 
 ROUNDS = 5
 SIZES = tuple(Case(f"{kib}-KiB", f"{kib} KiB samples", value=kib * 1024) for kib in (64, 512, 4096))
@@ -33,7 +44,7 @@ def throughput(candidate: Candidate) -> float:
 
 
 def scenario(
-    like: dict,
+    like: Scenario,
     name: str,
     cases: Sequence[Case] = (),
     axis: str = "",
@@ -45,22 +56,13 @@ def scenario(
     value: Callable[[Candidate], float] = throughput,
     noise: float = 0.01,
     plan: ComparisonPlan | None = None,
-) -> dict:
-    """A scenario's entry of all candidates; the metrics beyond the first are about memory."""
+) -> Scenario:
+    """A scenario of all candidates; the metrics beyond the first are about memory."""
     draw = random.Random(name)
-    entry = copy.deepcopy(like)
-    shared = {
-        key: entry[key]
-        for key in ("sample_bytes", "dataset", "batch_size", "requested_batch_size", "batches_per_worker", "turns")
-    }
-    entry.update(name=name, question=f"What does {name} answer?", case_axis=axis, case_unit=unit, metrics=list(metrics))
-    entry["cases"] = [{"name": c.name, "title": c.title, "parameters": {}, "value": c.value, **shared} for c in cases]
     plan = plan or grid(tuple(cases))
     candidates = [c for _, c in plan.ranked(CONFIGS, workers, quick=False)]
-    entry["candidates"] = [{"key": c.key, "title": c.title, **asdict(c)} for c in candidates]
-    trial, disturbance = entry["rounds"][0]["trials"][0], {**entry["rounds"][0]["disturbance"], "marks": []}
-    entry["rounds"] = []
-    values: dict[str, dict[str, list[float]]] = {metric: {c.key: [] for c in candidates} for metric in metrics}
+    load = {each.name: getattr(like, each.name) for each in fields(Load)}
+    rounds = []
     for number in range(1, ROUNDS + 1):
         trials = []
         for c in candidates:
@@ -68,8 +70,6 @@ def scenario(
                 metric: (value(c) if place == 0 else 300.0) * draw.lognormvariate(0, noise)
                 for place, metric in enumerate(metrics)
             }
-            for metric in metrics:
-                values[metric][c.key].append(found[metric])
             inside = (
                 {"step-times": {"unit": "ms", "values": [draw.lognormvariate(2, 0.6) for _ in range(50)]}}
                 if steps
@@ -77,44 +77,35 @@ def scenario(
                 if kept
                 else {}
             )
-            trials.append({**trial, "candidate": c.key, "metrics": found, "distributions": inside})
-        entry["rounds"].append({"number": number, "seconds": 10.0, "disturbance": disturbance, "trials": trials})
-    entry["analysis"] = analyse(
-        values,
-        plan.pairs(candidates),
-        {
-            c.key: [
-                trial["distributions"]
-                for one in entry["rounds"]
-                for trial in one["trials"]
-                if trial["candidate"] == c.key
-            ]
-            for c in candidates
-        },
+            trials.append(simulated.trial(c, found, distributions=inside))
+        rounds.append(Round(number, 10.0, trials, simulated.quiet()))
+    return replace(
+        like,
+        name=name,
+        question=f"What does {name} answer?",
+        case_axis=axis,
+        case_unit=unit,
+        metrics=list(metrics),
+        cases=[MeasuredCase(name=c.name, title=c.title, parameters={}, value=c.value, **load) for c in cases],
+        candidates=candidates,
+        pairs=plan.pairs(candidates),
+        rounds=rounds,
     )
-    return entry
 
 
-def finished(document: dict) -> dict:
-    """The document with what a run makes of all its scenarios together."""
-    adjust(each["analysis"] for each in document["scenarios"])
-    document["waterfalls"] = waterfalls(document["scenarios"])
-    document["seal"] = seal(document)
-    return document
-
-
-def many(document: dict) -> dict:
+def many(document: Results) -> Results:
     """The run's document with a scenario of each kind: cases on an axis or by name, workers, distributions, a chain."""
     grown = copy.deepcopy(document)
-    like = grown["scenarios"][0]
-    grown["scenarios"] += [
+    like = grown.scenarios[0]
+    grown.scenarios += [
         scenario(like, "sizes", SIZES, "sample size", "bytes"),
         scenario(like, "kinds", WORK, "work"),
         scenario(like, "workers", workers=(1, 2, 4, 8)),
         scenario(like, "steps", WORK, "work", workers=(2,), metrics=("throughput",), steps=True),
         scenario(like, "chain", metrics=epochs.METRICS, plan=WaterfallPlan()),
     ]
-    return finished(grown)
+    grown.waterfalls = analyse(grown).waterfalls
+    return grown
 
 
 def inside(candidate: Candidate, draw: random.Random) -> dict:
@@ -139,83 +130,64 @@ def inside(candidate: Candidate, draw: random.Random) -> dict:
     }
 
 
-def with_inside(document: dict) -> dict:
+def with_inside(document: Results) -> Results:
     """The document with one more scenario, whose trials kept all that."""
     grown = copy.deepcopy(document)
-    first = grown["scenarios"][0]
-    grown["scenarios"].append(scenario(first, "inside", WORK, "work", metrics=("throughput",), kept=inside))
-    return finished(grown)
+    first = grown.scenarios[0]
+    grown.scenarios.append(scenario(first, "inside", WORK, "work", metrics=("throughput",), kept=inside))
+    grown.waterfalls = analyse(grown).waterfalls
+    return grown
 
 
 # What is no text is refused when a document is loaded.
 HOSTILE = " ".join(HOSTILE_TEXTS).encode(errors="ignore").decode()
 
 
-def hostile(document: dict) -> dict:
-    """The document with every text that is free to choose ending in HOSTILE."""
+def hostile(document: Results) -> Results:
+    """The run with every string that is free to choose ending in HOSTILE."""
     spoilt = with_stress(document, failing=True)
-    spoilt["stress"].update(
-        status="incomplete", reason=HOSTILE, scenarios=[name + HOSTILE for name in spoilt["stress"]["scenarios"]]
-    )
-    for result in spoilt["stress"]["results"]:
-        result.update(
-            scenario=result["scenario"] + HOSTILE,
-            known=HOSTILE,
-            failures=[text + HOSTILE for text in result["failures"]],
-        )
-    spoilt.update(
-        reason=HOSTILE,
-        status="incomplete",
-        started=HOSTILE,
-        warnings=[HOSTILE],
-        skipped=[{"what": HOSTILE, "why": HOSTILE}],
-    )
-    spoilt["options"].update(data=HOSTILE, out=HOSTILE, scenarios=[HOSTILE])
-    spoilt["environment"]["revision"]["commit"] = HOSTILE
-    spoilt["environment"]["source"] = HOSTILE
-    for twin in spoilt["environment"]["twins"].values():
+    part = spoilt.stress
+    part.status, part.reason = "incomplete", HOSTILE
+    part.scenarios = [name + HOSTILE for name in part.scenarios]
+    for result in part.results:
+        result.scenario += HOSTILE
+        result.known = HOSTILE
+        result.failures = [text + HOSTILE for text in result.failures]
+    spoilt.reason = spoilt.started = HOSTILE
+    spoilt.status, spoilt.warnings, spoilt.skipped = "incomplete", [HOSTILE], [Skipped(HOSTILE, HOSTILE)]
+    spoilt.options = replace(spoilt.options, data=HOSTILE, out=HOSTILE, scenarios=[HOSTILE])
+    spoilt.environment.revision.commit = spoilt.environment.source = HOSTILE
+    for twin in spoilt.environment.twins.values():
         for part, names in (
-            ("interpreter", ("version", "executable", "build", "config_args", "cflags", "compiler")),
-            ("cpu", ("model",)),
-            ("os", ("name", "kernel", "container")),
-            ("gpu", ("reason",)),
+            (twin.interpreter, ("version", "executable", "build", "config_args", "cflags", "compiler")),
+            (twin.cpu, ("model",)),
+            (twin.os, ("name", "kernel", "container")),
+            (twin.gpu, ("reason",)),
         ):
-            twin[part].update(dict.fromkeys(names, HOSTILE))
-        twin["packages"] = {HOSTILE: HOSTILE}
-    for entry in spoilt["scenarios"]:
-        for key in ("name", "description", "sample", "question", "note", "case_axis", "case_unit"):
-            entry[key] += HOSTILE
-        entry["dataset"].update(source="own", directory=HOSTILE)
-        for each in (*entry["cases"], *entry["candidates"], *entry["analysis"]["comparisons"]):
-            each["title"] += HOSTILE
-        for one in entry["rounds"]:
-            for trial in one["trials"]:
-                for distribution in trial["distributions"].values():
-                    distribution["unit"] += HOSTILE
-    spoilt["waterfalls"] = waterfalls(spoilt["scenarios"])
-    for fall in spoilt["waterfalls"]:
-        for step in (fall["start"], *fall["steps"]):
-            step["name"] += HOSTILE
+            for name in names:
+                setattr(part, name, HOSTILE)
+        twin.packages = {HOSTILE: HOSTILE}
+    for entry in spoilt.scenarios:
+        for name in ("name", "description", "sample", "question", "note", "case_axis", "case_unit"):
+            setattr(entry, name, getattr(entry, name) + HOSTILE)
+        entry.dataset = replace(entry.dataset, source="own", directory=HOSTILE)
+        entry.failures = [Failure(FailureKind.FAILED, entry.candidates[0].key, HOSTILE)]
+        entry.pairs = [replace(pair, why=HOSTILE) for pair in entry.pairs]
+        for case in entry.cases:
+            case.title += HOSTILE
+        for one in entry.rounds:
+            for trial in one.trials:
+                for distribution in trial.distributions.values():
+                    distribution.unit += HOSTILE
     return spoilt
 
 
-def with_stress(document: dict, failing: bool = False) -> dict:
-    """The document with an outcome of the thread-safety suite in every configuration, `failing` in the last of them."""
+def with_stress(document: Results, failing: bool = False) -> Results:
+    """The run with an outcome of the thread-safety suite in every configuration, `failing` in the last of them."""
     grown = copy.deepcopy(document)
-    configs = grown["options"]["configs"]
     results = [
-        {
-            "scenario": scenario,
-            "configuration": config,
-            "threads": 4,
-            "seed": 0,
-            "known": known,
-            "iterations": 1234,
-            "seconds": 0.5,
-            "failures": [],
-            "outcome": "passed",
-        }
-        for config in configs
+        StressResult(scenario, config, 4, 0, known, 1234, 0.5, [], "passed")
+        for config in grown.options.configs
         for scenario, known in (
             ("containers.Slots", ""),
             ("files.SharedZip", "no lock, https://github.com/python/cpython/issues/86535"),
@@ -223,17 +195,10 @@ def with_stress(document: dict, failing: bool = False) -> dict:
         )
     ]
     if failing:
-        results[-2].update(failures=["round 7, thread 1:\nBadZipFile"], outcome="failed")
-        results[-1].update(failures=["crashed: SIGSEGV\nin step"], outcome="crashed", iterations=None)
-    grown["stress"] = {
-        "status": "complete",
-        "reason": None,
-        "minutes": None,
-        "seed": 0,
-        "source": "0" * 64,
-        "scenarios": ["containers.Slots", "files.SharedZip", "loaders.Left"],
-        "results": results,
-    }
-    grown["options"].update(stress=True, stress_minutes=None)
-    grown["seal"] = seal(grown)
+        results[-2] = replace(results[-2], failures=["round 7, thread 1:\nBadZipFile"], outcome="failed")
+        crashed = {"failures": ["crashed: SIGSEGV\nin step"], "outcome": "crashed", "iterations": None}
+        results[-1] = replace(results[-1], **crashed)
+    names = ["containers.Slots", "files.SharedZip", "loaders.Left"]
+    grown.stress = Stress("complete", None, None, 0, "0" * 64, names, results)
+    grown.options.stress = True
     return grown

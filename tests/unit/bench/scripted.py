@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 
+from ftbench.trial.request import Request
+
 
 class Script(ABC):
     """An endpoint whose trials give what `run` returns once they have had the turns that they were asked for."""
@@ -18,8 +20,8 @@ class Script(ABC):
         """(what a trial did, which in the order of imports): "import", "begin" (its warm-up), "turn" or "close"."""
         self.imported = itertools.count()
 
-    def start(self, config: str, request: dict) -> ScriptedTrial:
-        return ScriptedTrial(self, {**request, "config": config})
+    def start(self, request: Request) -> ScriptedTrial:
+        return ScriptedTrial(self, request.as_json())
 
     @abstractmethod
     def run(self, request: dict) -> dict:

@@ -1,21 +1,22 @@
-"""Runs whose true speeds are known: documents as a run writes them, with simulated figures."""
+"""Runs whose true speeds are known: records as a run makes them, with simulated figures."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import replace
 
-from ftbench.document.check import seal
-from ftbench.document.store import SCHEMA_VERSION
+from ftbench.document import model
+from ftbench.document.convert import from_json
+from ftbench.document.environment import Environment
 from ftbench.machine import disturbance
 from ftbench.measure import epochs
-from ftbench.plan.candidates import Candidate
+from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.waterfall import WaterfallPlan
-from ftbench.stats import statistics
-from ftbench.stats.waterfall import waterfalls
+from ftbench.stats.analysis import analyse
 from ftrun import environment
 
 # A round has a mood that all of its trials share, and every trial one of its own: log-normal both, with
@@ -34,115 +35,127 @@ def values(
     }
 
 
-def blank(twin: str = "ft") -> dict:
-    """A results.json of this interpreter without rounds: a twin's chain with one worker."""
+described = functools.cache(environment.describe)
+
+
+def blank(twin: str = "ft") -> model.Results:
+    """Return the record of a run of this interpreter without rounds: a twin's chain with one worker."""
     candidates = [c for _, c in WaterfallPlan().ranked((twin,), [1], quick=True)]
-    environment_ = {"endpoint": "python", **environment.describe()}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "status": "complete",
-        "reason": None,
-        "started": "2026-11-21T12:00:00+00:00",
-        "seconds": 60.0,
-        "options": {
-            "scenarios": ["pillow"],
-            "quick": True,
-            "out": "results",
-            "data": None,
-            "rounds": None,
-            "budget": 60.0,
-            "workers": [1],
-            "batch_size": None,
-            "configs": [twin],
-            "twins": {twin: "python"},
-            "precision": 0.05,
-            "dataset": None,
-            "collate_fn": None,
-            "requirements": [],
-            "cache": None,
-        },
-        "environment": {
-            "revision": environment.revision(),
-            "source": environment_["source"],
-            "twins": {twin: environment_},
-        },
-        "warnings": [],
-        "skipped": [],
-        "scenarios": [
-            {
-                "name": "pillow",
-                "group": "",
-                "question": "",
-                "description": "JPEG decoding",
-                "note": "",
-                "sample": "one JPEG",
-                "sample_bytes": 783360,
-                "batch_size": 8,
-                "requested_batch_size": 8,
-                "batches_per_worker": 4,
-                "turns": 1,
-                "prefetch_factor": 2,
-                "seed": 1,
-                "metrics": list(epochs.METRICS),
-                "case_axis": "",
-                "case_unit": "",
-                "cases": [],
-                "dataset": {
-                    "source": "generated",
-                    "kind": "images",
-                    "directory": "/images",
-                    "files": 256,
-                    "resized": 0,
-                    "mean_bytes": 70000,
-                    "version": 1,
-                },
-                "candidates": [{"key": c.key, "title": c.title, **asdict(c)} for c in candidates],
-                "rounds": [],
-                "analysis": None,
-            }
-        ],
-        "waterfalls": [],
+    found = {"endpoint": "python", **described()}
+    options = model.Options(
+        scenarios=["pillow"],
+        quick=True,
+        out="results",
+        data=None,
+        rounds=None,
+        budget=60.0,
+        workers=[1],
+        batch_size=None,
+        configs=[twin],
+        twins={twin: "python"},
+        precision=0.05,
+        requirements=[],
+        cache=None,
+        dataset=None,
+        collate_fn=None,
+        stress=False,
+        stress_minutes=None,
+        folders={},
+    )
+    scenario = model.Scenario(
+        name="pillow",
+        group="",
+        question="",
+        description="JPEG decoding",
+        note="",
+        sample="one JPEG",
+        sample_bytes=783360,
+        batch_size=8,
+        requested_batch_size=8,
+        batches_per_worker=4,
+        turns=1,
+        prefetch_factor=2,
+        seed=1,
+        metrics=list(epochs.METRICS),
+        case_axis="",
+        case_unit="",
+        cases=[],
+        dataset=model.Dataset("generated", "images", "/images", 256, 0, 70000, 1),
+        picture=None,
+        candidates=candidates,
+        pairs=WaterfallPlan().pairs(candidates),
+        failures=[],
+        rounds=[],
+    )
+    about = {"revision": environment.revision(), "source": found["source"], "twins": {twin: found}}
+    return model.Results(
+        options,
+        from_json(Environment, about),
+        started="2026-11-21T12:00:00+00:00",
+        status="complete",
+        reason=None,
+        seconds=60.0,
+        scenarios=[scenario],
+    )
+
+
+def trial(candidate: Candidate, metrics: dict[str, float], **more: object) -> model.Trial:
+    """Return the record of a quiet trial."""
+    found = {
+        "samples": 32,
+        "batches": 4,
+        "first_batch": 1,
+        "rows": [1, 2, 3, 4],
+        "turn_seconds": [0.1],
+        "turn_began": [1e9],
+        "distributions": {},
+        "disturbance": QUIET,
+        "torch": "2",
+        "free_threaded": True,
+        "gil_enabled": False,
     }
+    return from_json(model.Trial, {"candidate": candidate.key, "metrics": metrics, **found, **more})
 
 
-def document(real: dict, seed: int, rounds: int = 5, speed: Mapping[str, float] | None = None) -> dict:
-    """`real`, a results.json, with so many simulated rounds; `speed` as above, for every metric."""
+QUIET = {"seconds": 1.0, "own_cpus": 1.0, "other_cpus": 0.0, "stolen_cpus": None, "throttled_seconds": 0.0}
+
+
+def quiet() -> model.RoundDisturbance:
+    """Return the record of a round without other load."""
+    return model.RoundDisturbance(**QUIET, before=disturbance.state(), after=disturbance.state())
+
+
+def document(
+    real: model.Results, seed: int, rounds: int = 5, speed: Mapping[str, float] | None = None
+) -> model.Results:
+    """Return `real` with N simulated rounds; `speed` as above, for every metric."""
     rng = random.Random(seed)
     result = copy.deepcopy(real)
-    quiet = {"seconds": 1.0, "own_cpus": 1.0, "other_cpus": 0.0, "stolen_cpus": None, "throttled_seconds": 0.0}
-    for scenario in result["scenarios"]:
-        candidates = [
-            Candidate(*(c[n] for n in ("config", "variant", "workers", "case"))) for c in scenario["candidates"]
-        ]
-        measured = {metric: values(rng, candidates, rounds, speed or {}) for metric in scenario["metrics"]}
-        state = disturbance.state()
-        scenario["rounds"] = [
-            {
-                "number": number + 1,
-                "seconds": 4.0,
-                "disturbance": disturbance.of_round(state, state, {c.key: quiet for c in candidates}),
-                "trials": [
-                    {
-                        "candidate": c.key,
-                        "metrics": {metric: measured[metric][c.key][number] for metric in measured},
-                        "samples": 32,
-                        "batches": 4,
-                        "first_batch": 1,
-                        "rows": [1, 2, 3, 4],
-                        "turn_seconds": [0.1],
-                        "turn_began": [1e9],
-                        "distributions": {},
-                        "disturbance": quiet,
-                        "torch": "2",
-                        "free_threaded": True,
-                        "gil_enabled": False,
-                    }
-                    for c in candidates
+    for scenario in result.scenarios:
+        measured = {metric: values(rng, scenario.candidates, rounds, speed or {}) for metric in scenario.metrics}
+        scenario.rounds = [
+            model.Round(
+                number + 1,
+                4.0,
+                [
+                    trial(c, {metric: measured[metric][c.key][number] for metric in measured})
+                    for c in scenario.candidates
                 ],
-            }
+                quiet(),
+            )
             for number in range(rounds)
         ]
-        scenario["analysis"] = statistics.analyse(measured, WaterfallPlan().pairs(candidates))
-    result["waterfalls"] = waterfalls(result["scenarios"])
-    result["seal"] = seal(result)
+    result.waterfalls = analyse(result).waterfalls
     return result
+
+
+def measured(values: dict[str, dict[str, list[float]]], pairs: list[Pair]) -> model.Scenario:
+    """A scenario's record: by metric and candidate's key, a value for each round."""
+    (like,) = blank().scenarios
+    first = next(iter(values.values()))
+    candidates = [Candidate(*key.split("/")[:2], int(key.split("/")[2])) for key in first]
+    rounds = []
+    for number in range(len(next(iter(first.values())))):
+        of = {c: {metric: by_key[c.key][number] for metric, by_key in values.items()} for c in candidates}
+        rounds.append(model.Round(number + 1, 1.0, [trial(c, of[c]) for c in candidates], quiet()))
+    return replace(like, metrics=[*values], candidates=candidates, pairs=pairs, rounds=rounds)

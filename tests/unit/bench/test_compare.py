@@ -14,21 +14,22 @@ import pytest
 from scipy import stats
 
 from ftbench import cli
-from ftbench.document.check import seal
+from ftbench.document.convert import as_json
+from ftbench.document.model import Results
 from ftbench.report.changes import conclusion, describe, text
-from ftbench.stats.compare import compare, welch
+from ftbench.report.compare import compare, welch
 from tests.unit.bench.simulated import blank
 from tests.unit.bench.simulated import document as simulated
 
 
 @pytest.fixture(scope="module")
-def document() -> dict:
+def document() -> Results:
     """Two simulated rounds."""
     return simulated(blank(), 0, rounds=2)
 
 
-def thread(real: dict) -> str:
-    return next(c["key"] for c in real["scenarios"][0]["candidates"] if c["variant"] == "loader-thread")
+def thread(real: Results) -> str:
+    return next(c.key for c in real.scenarios[0].candidates if c.variant == "loader-thread")
 
 
 def test_the_same_run_again_has_not_changed(document):
@@ -84,48 +85,48 @@ def test_welch_is_scipys():
 
 def test_what_differs_is_said_and_other_work_is_not_compared(document):
     a, b = simulated(document, 1), simulated(document, 2)
-    other = b["environment"]["twins"][next(iter(b["environment"]["twins"]))]
-    other["cpu"]["model"] = "Another Processor"
-    other["packages"]["numpy"] = "9.9"
-    b["status"], b["reason"] = "incomplete", "interrupted (SIGINT)"
-    b["scenarios"][0]["rounds"][1]["disturbance"]["marks"] = ["other processes used 1.00 of 2 CPUs"]
-    b["scenarios"][0]["batch_size"] = 77
+    other = b.environment.twins[next(iter(b.environment.twins))]
+    other.cpu.model = "Another Processor"
+    other.packages["numpy"] = "9.9"
+    b.status, b.reason = "incomplete", "interrupted (SIGINT)"
+    b.scenarios[0].rounds[1].disturbance.other_cpus = 2.0
+    b.scenarios[0].batch_size = 77
     comparison = compare(a, b)
     assert (
         "processor",
-        a["environment"]["twins"][next(iter(other and b["environment"]["twins"]))]["cpu"]["model"],
+        a.environment.twins[next(iter(other and b.environment.twins))].cpu.model,
         "Another Processor",
     ) in comparison.differences
     assert any(what.endswith(": numpy") and y == "9.9" for what, _, y in comparison.differences)
     said = text(comparison, ("a", a), ("b", b))
     assert "B is incomplete: interrupted" in said and "1 of 5 rounds were disturbed" in said
     assert "different machines" in said
-    assert f"not the same work: batch size is {a['scenarios'][0]['batch_size']} in A and 77 in B" in said
+    assert f"not the same work: batch size is {a.scenarios[0].batch_size} in A and 77 in B" in said
     assert comparison.changes == [] and "Nothing could be compared" in said
 
 
 def test_what_is_planned_from_measured_times_forbids_nothing(document):
     a, b = simulated(document, 1), simulated(document, 2)
-    in_a, in_b = a["scenarios"][0], b["scenarios"][0]
-    in_a["turns"], in_b["turns"] = 8, 11
+    in_a, in_b = a.scenarios[0], b.scenarios[0]
+    in_a.turns, in_b.turns = 8, 11
     usual = compare(a, b)
     assert usual.changes and usual.left_out == [] and usual.cautions == []
     # Of an own dataset the batches are planned, too; of all others they are given.
-    in_b["batches_per_worker"] = in_a["batches_per_worker"] + 3
+    in_b.batches_per_worker = in_a.batches_per_worker + 3
     assert compare(a, b).changes == []
     for one, where in ((in_a, "/here"), (in_b, "/there")):
-        one.update(name="dataset", description=f"samples of {where}/mine.py:train")
+        one.name, one.description = "dataset", f"samples of {where}/mine.py:train"
     own = compare(a, b)
     assert len(own.changes) == len(usual.changes) and own.left_out == []
     (caution,) = own.cautions
     assert "batches a worker" in caution
     other = copy.deepcopy(b)
-    other["options"]["collate_fn"] = "padded"
+    other.options.collate_fn = "padded"
     refused = compare(a, other)
     assert refused.changes == [] and "collate_fn is torch's in A and padded in B" in refused.left_out[0][1]
     for key, value, word in (("batch_size", 77, "batch size"), ("description", "samples of /x/b.py:train", "dataset")):
         changed = copy.deepcopy(b)
-        changed["scenarios"][0][key] = value
+        setattr(changed.scenarios[0], key, value)
         refused = compare(a, changed)
         assert refused.changes == [] and f"not the same work: {word} is" in refused.left_out[0][1]
 
@@ -142,7 +143,7 @@ def test_what_is_planned_from_measured_times_forbids_nothing(document):
 )
 def test_what_was_asked_for_differently_is_named(document, option, value, said):
     a, b = simulated(document, 1), simulated(document, 2)
-    b["options"][option] = value
+    setattr(b.options, option, value)
     comparison = compare(a, b)
     assert said in text(comparison, ("a", a), ("b", b)) and comparison.changes
 
@@ -151,7 +152,7 @@ def test_what_was_asked_for_differently_is_named(document, option, value, said):
 def test_many_times_the_turns_are_told(document, turns, more):
     a, b = simulated(document, 1), simulated(document, 2)
     for one, number in zip((a, b), turns, strict=True):
-        one["scenarios"][0]["turns"] = number
+        one.scenarios[0].turns = number
     comparison = compare(a, b)
     assert comparison.changes and comparison.left_out == [] and len(comparison.cautions) == (more is not None)
     if more:
@@ -162,13 +163,13 @@ def test_many_times_the_turns_are_told(document, turns, more):
 
 def test_scenarios_and_candidates_of_one_run_alone(document):
     a, b = simulated(document, 1), simulated(document, 2)
-    extra = copy.deepcopy(b["scenarios"][0])
-    extra["name"] = "another"
-    b["scenarios"].append(extra)
+    extra = copy.deepcopy(b.scenarios[0])
+    extra.name = "another"
+    b.scenarios.append(extra)
     gone = thread(b)
-    analysis = b["scenarios"][0]["analysis"]
-    analysis["candidates"] = [c for c in analysis["candidates"] if c["key"] != gone]
-    analysis["comparisons"] = [c for c in analysis["comparisons"] if gone not in (c["numerator"], c["denominator"])]
+    mine = b.scenarios[0]
+    mine.rounds[0].trials = [t for t in mine.rounds[0].trials if t.candidate != gone]
+    mine.pairs = [p for p in mine.pairs if gone not in (p.numerator, p.denominator)]
     comparison = compare(a, b)
     assert ("another", "measured in B alone") in comparison.left_out
     assert any("loader threads" in what and why == "measured in A alone" for what, why in comparison.left_out)
@@ -184,10 +185,9 @@ def test_too_few_rounds_show_nothing(document):
 
 @pytest.fixture
 def save(tmp_path):
-    def write(name: str, content: dict) -> object:
+    def write(name: str, content: Results) -> object:
         (tmp_path / name).mkdir()
-        content["seal"] = seal(content)
-        (tmp_path / name / "results.json").write_text(json.dumps(content))
+        (tmp_path / name / "results.json").write_text(json.dumps(as_json(content)))
         return tmp_path / name
 
     return write

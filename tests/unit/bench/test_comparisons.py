@@ -45,7 +45,7 @@ def test_every_count_if_asked_for_and_the_ends_of_the_curve_longest():
     kept, _ = reduce(ranked, 4)
     assert {c.workers for c in kept} == {2, 64}
     assert {c.workers for _, c in plan.ranked(CONFIGS, [2, 8, 64], quick=True)} == {2, 64}
-    assert [p.title.split(", ")[1] for p in plan.pairs(c for _, c in ranked)] == ["x64", "x8", "x2"]
+    assert [p.numerator.rpartition("/")[2] for p in plan.pairs(c for _, c in ranked)] == ["64", "8", "2"]
 
 
 @pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil",), ("ft-gil", "ft")])
@@ -62,7 +62,7 @@ def test_pairs_are_within_a_case_and_the_first_comparison_comes_first():
     assert len(pairs) == 4 * 3 and [p.kind for p in pairs[:4]] == ["headline"] * 3 + ["gil"]
     for pair in pairs:
         assert pair.numerator.partition("@")[2] == pair.denominator.partition("@")[2] != ""
-    assert "first: threads without the GIL" in pairs[0].title
+    assert "threads without the GIL" in pairs[0].why
 
 
 def test_nothing_for_configurations_of_nothing():

@@ -15,7 +15,8 @@ from ftbench.rounds.controller import Controller, WorkDiffers, check_same_work, 
 from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.allocation import Costs
-from ftbench.trial.process import HANGS, TrialFailed
+from ftbench.trial.process import TrialFailed
+from ftbench.trial.request import Request
 from ftrun.interruption import Interrupted, Interruption
 from tests.unit.bench.scripted import Script, Silent
 
@@ -159,7 +160,7 @@ def test_nobody_waits_for_the_like_of_those_that_hang(make):
     class Hanging(Scripted):
         def run(self, request: dict) -> dict:
             if all_of_them or len(self.ran) == 1:
-                raise TrialFailed(f"{HANGS}did not end within 60 s")
+                raise TrialFailed("it hangs, or did not end within 60 s", hung=True)
             return RESULT
 
     all_of_them, endpoint = True, Hanging()
@@ -306,12 +307,12 @@ def test_warm_up_runs_one_trial_of_each_twin_and_tells_what_it_cost(make, monkey
         def run(self, request: dict) -> dict:
             return RESULT
 
-        def start(self, config: str, request: dict):
-            trial, steps = super().start(config, request), itertools.count()
+        def start(self, request: Request):
+            trial, steps = super().start(request), itertools.count()
             go_on = trial.go_on
 
             def timed() -> dict | None:
-                now[0] += self.seconds[config][min(next(steps), 2)]
+                now[0] += self.seconds[request.config][min(next(steps), 2)]
                 return go_on()
 
             trial.go_on = timed

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ftbench.machine.disturbance import (
     Counters,
-    State,
+    Disturbance,
     about_machine,
     between,
     counters,
     cpu_times,
     marks,
-    of_round,
     state,
-    warning,
+    together,
 )
 from ftrun import cgroup
 
@@ -102,40 +102,30 @@ def test_real_counters_see_a_real_child_as_own(tmp_path):
 
 
 def test_marks_have_thresholds():
-    quiet = {"seconds": 100.0, "own_cpus": 1.9, "other_cpus": 0.1, "stolen_cpus": 0.04, "throttled_seconds": 1.0}
+    quiet = Disturbance(100.0, own_cpus=1.9, other_cpus=0.1, stolen_cpus=0.04, throttled_seconds=1.0)
     assert marks(quiet, 2) == []
-    assert marks({**quiet, "other_cpus": 0.11}, 2) == ["other processes used 0.11 of 2 CPUs"]
-    assert marks({**quiet, "stolen_cpus": 0.05}, 2) == ["other virtual machines took 0.05 of 2 CPUs (steal time)"]
-    assert marks({**quiet, "throttled_seconds": 12.0}, 1) == [
+    assert marks(replace(quiet, other_cpus=0.11), 2) == ["other processes used 0.11 of 2 CPUs"]
+    assert marks(replace(quiet, stolen_cpus=0.05), 2) == ["other virtual machines took 0.05 of 2 CPUs (steal time)"]
+    assert marks(replace(quiet, throttled_seconds=12.0), 1) == [
         "other processes used 0.10 of 1 CPU",
         "other virtual machines took 0.04 of 1 CPU (steal time)",
         "the control group's quota stopped it for 12.0 of 100 s",
     ]
 
 
-def test_a_round_is_the_mean_of_its_trials_and_the_warning_names_it():
-    now = State(load=[0.5, 0.4, 0.3], affinity=2, quota=None, frequency_mhz=2600.0, governor=None, turbo=None)
+def test_a_round_is_the_mean_of_its_trials():
     unseen = {"stolen_cpus": None, "throttled_seconds": None}
-    trials = {
-        "a": {"seconds": 30.0, "own_cpus": 1.0, "other_cpus": 0.0, **unseen},
-        "b": {"seconds": 10.0, "own_cpus": 2.0, "other_cpus": 1.0, **unseen},
-    }
-    found = of_round(now, now, trials)
-    assert (found["seconds"], found["own_cpus"], found["other_cpus"]) == (40, 1.25, 0.25)
-    assert found["stolen_cpus"] is None and found["marks"] == ["other processes used 0.25 of 2 CPUs"]
-    assert found["before"]["load"] == [0.5, 0.4, 0.3]
-    quiet = of_round(now, now, {"a": trials["a"]})
-    rounds = [{"number": 1, "disturbance": quiet}, {"number": 2, "disturbance": found}]
-    assert warning("pillow", rounds[:1]) is None
-    assert warning("pillow", rounds).startswith(
-        "pillow: in 1 of 2 rounds the machine had other work too (round 2: other processes used 0.25 of 2 CPUs)"
-    )
+    trials = [
+        {"seconds": 30.0, "own_cpus": 1.0, "other_cpus": 0.0, **unseen},
+        {"seconds": 10.0, "own_cpus": 2.0, "other_cpus": 1.0, **unseen},
+    ]
+    assert together(trials) == {"seconds": 40, "own_cpus": 1.25, "other_cpus": 0.25, **unseen}
 
 
 def test_the_state_of_this_machine_and_of_others(tmp_path):
     here = state()
-    assert here["affinity"] == len(os.sched_getaffinity(0)) and len(here["load"]) == 3
-    assert here["frequency_mhz"] is None or 100 < here["frequency_mhz"] < 10_000
+    assert here.affinity == len(os.sched_getaffinity(0)) and len(here.load) == 3
+    assert here.frequency_mhz is None or 100 < here.frequency_mhz < 10_000
     laptop = state(
         write(
             tmp_path / "laptop",
@@ -143,21 +133,19 @@ def test_the_state_of_this_machine_and_of_others(tmp_path):
             | {"intel_pstate/no_turbo": "0\n"},
         )
     )
-    assert (laptop["governor"], laptop["turbo"]) == ("powersave", True)
+    assert (laptop.governor, laptop.turbo) == ("powersave", True)
     virtual = state(write(tmp_path / "virtual", {"cpufreq/boost": "0\n"}))
-    assert (virtual["governor"], virtual["turbo"]) == (None, False)
+    assert (virtual.governor, virtual.turbo) == (None, False)
     assert any("governor powersave" in text for text in about_machine(laptop))
-    assert about_machine({**virtual, "quota": 1.5, "affinity": 8}) == [
+    assert about_machine(replace(virtual, quota=1.5, affinity=8)) == [
         "the control group leaves 1.5 of 8 CPUs: more threads than that are stopped together for the rest of each "
         "period"
     ]
-    assert about_machine({**virtual, "quota": None}) == []
+    assert about_machine(replace(virtual, quota=None)) == []
 
 
 def test_a_run_records_it(document):
-    for one in document["scenarios"][0]["rounds"]:
-        assert one["disturbance"]["before"]["affinity"] >= 1 and one["disturbance"]["seconds"] > 0
-        for trial in one["trials"]:
-            assert trial["disturbance"]["own_cpus"] > 0
-    marked = any(one["disturbance"]["marks"] for one in document["scenarios"][0]["rounds"])
-    assert marked == any("had other work too" in text for text in document["warnings"])
+    for one in document.scenarios[0].rounds:
+        assert one.disturbance.before.affinity >= 1 and one.disturbance.seconds > 0
+        for trial in one.trials:
+            assert trial.disturbance.own_cpus > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from statistics import median
 from types import SimpleNamespace
 
 import numpy
@@ -11,7 +12,7 @@ import pytest
 
 from ftbench.measure import epochs
 from ftbench.plan.scenario import Task
-from ftbench.stats.statistics import median, typical
+from ftbench.stats.typical import typical
 from tests.unit.bench.turns import without_pause
 
 pytestmark = [

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ftbench.arguments import Options, choose_scenarios
-from ftbench.document.schema import schema
+from ftbench.document.model import Verdict
 from ftbench.document.store import load
 from ftbench.plan.candidates import CONFIGS, VARIANTS
-from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side, at_most
+from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side, at_least, at_most
 from ftbench.report import conclusions, phrases
 from ftbench.rounds import run as runs
 from ftbench.rounds.controller import ESSENTIAL
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
+from ftbench.stats.analysis import analyse
+from ftbench.stats.statistics import Reached
 from ftbench.trial.process import encode
+from ftbench.trial.request import Request
 from tests.unit.bench.scripted import Noted
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
@@ -50,10 +53,10 @@ def test_one_worker_is_compared_with_many_and_not_with_itself():
     plan = SCENARIOS["peers-memory"].plan
     many = [c for _, c in plan.ranked(CONFIGS, [2, 4], quick=False)]
     assert {c.workers for c in many} == {1, 4}
-    assert plan.pairs(many)[0].title.startswith("ft loader threads: 4 workers / 1 worker")
+    assert plan.pairs(many)[0].denominator == "ft/loader-thread/1"
     one = [c for _, c in plan.ranked(CONFIGS, [1], quick=False)]
     assert len({c.key for c in one}) == len(one)
-    assert [p.title for p in plan.pairs(one)] == ["ft loader threads / gil torch DataLoader processes, x1"]
+    assert [(p.numerator, p.denominator) for p in plan.pairs(one)] == [("ft/loader-thread/1", "gil/torch-process/1")]
 
 
 def test_without_a_target_quick_leaves_it_out():
@@ -64,8 +67,6 @@ def test_without_a_target_quick_leaves_it_out():
 
 
 def test_names_agree_everywhere():
-    candidate = schema()["definitions"]["Candidate"]["properties"]
-    assert all(re.search(candidate["variant"]["pattern"], name) for name in VARIANTS)
     for scenario in SCENARIOS.values():
         for _, c in scenario.plan.ranked(CONFIGS, [2], quick=False):
             assert c.variant in VARIANTS and VARIANTS[c.variant].title in c.title
@@ -105,10 +106,10 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
     ranked = Measurement(SCENARIOS["peers-pillow-128"], options(CONFIGS), twins, this.notes).ranked()
     keys = {c.key for _, c in ranked}
     assert "ft/nodes-thread/2" not in keys and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
-    (left_out,) = this.document["skipped"]
-    assert left_out["what"] == "peers-pillow-128: ft torchdata.nodes threads x2"
-    assert "torchdata not installed in the ft twin" in left_out["why"] and "requirements.lock" in left_out["why"]
-    assert display.notes == [f"left out: {left_out['what']}: {left_out['why']}"]
+    (left_out,) = this.results.skipped
+    assert left_out.what == "peers-pillow-128: ft torchdata.nodes threads x2"
+    assert "torchdata not installed in the ft twin" in left_out.why and "requirements.lock" in left_out.why
+    assert display.notes == [f"left out: {left_out.what}: {left_out.why}"]
     # Its comparison is gone with it, the others stay.
     pairs = SCENARIOS["peers-pillow-128"].plan.pairs(c for _, c in ranked)
     assert len(pairs) == len(SCENARIOS["peers-pillow-128"].plan.comparisons) - 1
@@ -142,22 +143,21 @@ def peers_run(run_bench, photos, twin, tmp_path_factory):
 @pytest.mark.timeout(400)
 def test_a_run_of_peers(peers_run, twin):
     done, document, directory = peers_run
-    assert document["schema_version"] == 6
-    (scenario,) = document["scenarios"]
-    assert (scenario["group"], scenario["metrics"][0]) == ("peers", "throughput")
-    (only,) = scenario["rounds"]
+    (scenario,) = document.scenarios
+    assert (scenario.group, scenario.metrics[0]) == ("peers", "throughput")
+    (only,) = scenario.rounds
     wanted = {c.key for _, c in SCENARIOS["peers-pillow-128"].plan.ranked((twin,), [2], quick=True)}
     lacking = {
         c
         for c in wanted
-        for each in document["skipped"]
-        if "not installed" in each["why"] and VARIANTS[c.split("/")[1]].title in each["what"]
+        for each in document.skipped
+        if "not installed" in each.why and VARIANTS[c.split("/")[1]].title in each.what
     }
-    assert {trial["candidate"] for trial in only["trials"]} == wanted - lacking
+    assert {trial.candidate for trial in only.trials} == wanted - lacking
     # All decoded the same pixels, the loop without a loader included.
-    assert len({(t["first_batch"], tuple(t["rows"])) for t in only["trials"]}) == 1
-    assert all(t["metrics"]["throughput"] > 0 for t in only["trials"])
-    titles = {c["variant"]: c["title"] for c in scenario["candidates"]}
+    assert len({(t.first_batch, tuple(t.rows)) for t in only.trials}) == 1
+    assert all(t.metrics["throughput"] > 0 for t in only.trials)
+    titles = {c.variant: c.title for c in scenario.candidates}
     for variant, title in titles.items():
         assert VARIANTS[variant].title in title and VARIANTS[variant].title in done.stdout
     assert (directory / "peers-pillow-128.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
@@ -166,26 +166,22 @@ def test_a_run_of_peers(peers_run, twin):
 @pytest.mark.timeout(400)
 def test_targets_are_printed_with_what_came_of_them(peers_run):
     done, document, directory = peers_run
-    (scenario,) = document["scenarios"]
-    wanted = [c for c in scenario["analysis"]["comparisons"] if c["target"]]
-    assert wanted and all(c["target"]["verdict"] == "unclear" for c in wanted)  # one round shows nothing
+    (scenario,) = analyse(document).scenarios
+    wanted = [c for c in scenario.comparisons if c.target]
+    assert wanted and all(c.reached == Reached.UNCLEAR for c in wanted)  # one round shows nothing
     page = (directory / "report.html").read_text()
     for c in wanted:
         assert phrases.target(c) in done.stdout and phrases.target(c).replace(">", "&gt;") in page
-    assert all(c["metric"] == "throughput" for c in wanted)
+    assert all(c.metric == "throughput" for c in wanted)
     # Told without a target too: memory and the first batch.
-    assert {c["metric"] for c in scenario["analysis"]["comparisons"]} == {
-        "throughput",
-        "time_to_first_batch",
-        "pss_mib",
-    }
+    assert {c.metric for c in scenario.comparisons} == {"throughput", "time_to_first_batch", "pss_mib"}
 
 
 def trial(command, environment, twin: str, **request: object) -> dict:
     """One trial's result, as an endpoint gets it."""
     done = subprocess.run(
         command(module="ftbench.trial.child"),
-        input=encode({"paths": [], "config": twin, "prefetch_factor": 2, **request}) + b"\n\n",
+        input=encode(Request(config=twin, prefetch_factor=2, **request)) + b"\n\n",
         capture_output=True,
         timeout=200,
         env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
@@ -226,12 +222,12 @@ def test_trials_of_the_other_measurements(command, environment, twin, photos, na
 
 def test_words_for_targets(peers_run):
     _, document, _ = peers_run
-    comparison = dict(next(c for c in document["scenarios"][0]["analysis"]["comparisons"] if c["target"]))
-    comparison.update(
-        n=5, mean=2.0, low=1.95, high=2.05, verdict="faster", target={"at": "least", "value": 1.9, "verdict": "met"}
-    )
+    (scenario,) = analyse(document).scenarios
+    one = next(c for c in scenario.comparisons if c.target)
+    figures = {"ratio": 2.0, "low": 1.95, "high": 2.05, "n": 5, "verdict": Verdict.ABOVE}
+    comparison = replace(one, **figures, target=at_least(1.9), reached=Reached.MET)
     assert phrases.target(comparison) == ">= 1.9x: met"
-    sentence = conclusions.conclusion(document["scenarios"][0], comparison)
+    sentence = conclusions.conclusion(scenario, comparison)
     assert ": 100% faster (95% to 105%); target >= 1.9x: met." in sentence
 
 
@@ -253,17 +249,7 @@ runpy.run_module("ftbench.trial.child", run_name="__main__")
 
 def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
     """CPython 3.13 unwinds daemon threads at its end, which aborts a process that is in C++ code."""
-    request = {
-        "scenario": "peers-overhead-tensor",
-        "paths": [],
-        "config": twin,
-        "variant": "loader-thread",
-        "workers": 1,
-        "batch_size": 4,
-        "warmup_batches": 1,
-        "batches": 2,
-        "prefetch_factor": 2,
-    }
+    request = Request("peers-overhead-tensor", twin, "loader-thread", 1, 4, 1, 2, 2)
     done = subprocess.run(
         [sys.executable, "-P", "-c", WITH_DAEMON_THREADS],
         input=encode(request) + b"\n\n",

@@ -12,10 +12,11 @@ import math
 import re
 import shlex
 import statistics
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from html.parser import HTMLParser
 from statistics import geometric_mean
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -23,14 +24,30 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ftbench import arguments
-from ftbench.document.check import check
+from ftbench.document.convert import as_json
+from ftbench.document.model import (
+    Change,
+    Distribution,
+    Failure,
+    FailureKind,
+    Over,
+    Results,
+    Round,
+    RoundDisturbance,
+    Scenario,
+    Trial,
+    Verdict,
+)
 from ftbench.document.store import load
+from ftbench.machine.disturbance import State
 from ftbench.plan.comparisons import ComparisonPlan
 from ftbench.plan.metrics import METRICS
-from ftbench.report import charts, commands, conclusions, markdown, phrases, style, tables, terminal
+from ftbench.plan.waterfall import WaterfallPlan
+from ftbench.report import charts, commands, conclusions, markdown, phrases, style, tables, terminal, waterfalls
 from ftbench.report import page as pages
 from ftbench.scenarios import training
-from ftbench.stats.waterfall import waterfalls
+from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
+from ftbench.stats.statistics import percentiles
 from ftrun import escape
 from tests.unit.bench import documents
 from tests.unit.bench.simulated import blank
@@ -39,11 +56,9 @@ pytestmark = pytest.mark.thread_unsafe(reason="matplotlib's settings are the pro
 
 
 @pytest.fixture(scope="module")
-def many(finished_run) -> dict:
-    """A document with a scenario of each kind, as consistent as a run's."""
-    document = documents.many(load(finished_run[1] / "results.json"))
-    check(document)
-    return document
+def many(finished_run) -> Analysis:
+    """A run with a scenario of each kind."""
+    return analyse(documents.many(load(finished_run[1] / "results.json")))
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +66,23 @@ def page(many) -> Page:
     return Page(pages.page(many).decode())
 
 
-def entry(document: dict, name: str) -> dict:
-    return next(s for s in document["scenarios"] if s["name"] == name)
+def changed(run: Analysis, change: Callable[[Results], object]) -> Analysis:
+    """The analysis of a run whose record was changed."""
+    results = copy.deepcopy(run.results)
+    change(results)
+    return analyse(results)
 
 
-def alone(document: dict, *scenarios: dict) -> dict:
-    """The document of a run of these scenarios alone."""
-    return {**document, "scenarios": [*scenarios], "waterfalls": waterfalls(scenarios)}
+def trials(results: Results, name: str) -> Iterator[Trial]:
+    """All trials of a scenario."""
+    (scenario,) = [s for s in results.scenarios if s.name == name]
+    return (trial for one in scenario.rounds for trial in one.trials)
+
+
+def alone(run: Analysis, *scenarios: Scenario) -> Analysis:
+    """The analysis of a run of these scenarios alone."""
+    kept = [Scenario(**{each.name: getattr(s, each.name) for each in fields(Scenario)}) for s in scenarios]
+    return analyse(replace(run.results, scenarios=kept))
 
 
 @dataclass(frozen=True)
@@ -101,13 +126,13 @@ def held(link: str) -> bytes:
 
 
 def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
-    (sentence,) = conclusions.sentences(alone(many, entry(many, "workers")))
+    (sentence,) = conclusions.sentences(alone(many, many.scenario("workers")))
     assert re.match(
         r"workers: With 8 workers, loader threads in the free-threaded build against loader processes in the GIL "
         r"build: (9\d|10\d)% faster \(\d+% to \d+%\)\.$",
         sentence,
     )
-    (sentence,) = conclusions.sentences(alone(many, entry(many, "sizes")))
+    (sentence,) = conclusions.sentences(alone(many, many.scenario("sizes")))
     assert re.match(
         r"sizes: With 2 workers, of 3 comparisons with .* did better in all \(typically \d+% faster, most", sentence
     )
@@ -121,41 +146,57 @@ def test_the_waterfalls_sentence_comes_first(many):
         r"\(\d+% to \d+%\), \d+ against \d+ samples/s; removing the GIL by itself: ",
         second,
     )
-    # What could not be measured on the way is part of the last step, which is not the GIL's by itself.
-    fall = json.loads(json.dumps(many["waterfalls"][1]))
-    fall["steps"][-1]["name"] = "the free-threaded build, GIL on; the GIL removed"
-    assert "by itself" not in conclusions.sentence(many, {**fall, "missing": ["loader threads"]})
-    # It says what that is and why; one that fails in threads alone is the audit's to look at.
-    why = "the trial of ft loader threads x2 failed: RuntimeError: not thread-safe"
-    failed = {**many, "skipped": [{"what": "chain", "why": why}], "options": {**many["options"], "dataset": "my.py:x"}}
-    said = " ".join(conclusions.beside(failed, {**fall, "missing": ["ft"]}))
-    assert "Missing here: threads without the GIL. " in said and "The trial of ft loader threads x2 failed: " in said
-    assert "./twins audit my.py:x " in said
     # Each step with its factor and in words, then the whole, in every output.
-    steps = conclusions.steps(many, many["waterfalls"][1])
+    fall = many.waterfalls[1]
+    steps = waterfalls.steps(many, fall)
     assert [row.name for row in steps][-2:] == ["the GIL removed", "in all"] and len(steps) == 6
     assert all(row.before == before.value for before, row in zip(steps[:4], steps[1:5], strict=True))
     assert (steps[-1].before, steps[-1].value) == (0, steps[-2].value)
-    measured = tables.candidates(entry(many, "chain"), "throughput")
-    values = [m.values for m in measured if m.candidate["key"] == "ft/loader-thread/2"]
-    assert [steps[-2].dots] == values and steps[-2].value == pytest.approx(geometric_mean(values[0]))
+    values = tuple(many.scenario("chain").in_each_process("ft/loader-thread/2", "throughput"))
+    assert steps[-2].dots == values and steps[-2].value == pytest.approx(geometric_mean(values))
+
+
+def test_a_missing_step_is_named_with_its_reason(many):
+    """It is part of the last step, which is then not the GIL's by itself; the audit looks at failing threads."""
+    missing = "ft-gil/loader-thread/2"
+
+    def fail(results: Results) -> None:
+        scenario = results.scenarios[-1]
+        for one in scenario.rounds:
+            one.trials = [trial for trial in one.trials if trial.candidate != missing]
+        left = [c for c in scenario.candidates if c.key != missing]
+        scenario.pairs = WaterfallPlan().pairs(left)
+        scenario.failures = [Failure(FailureKind.FAILED, missing, "RuntimeError: not thread-safe")]
+        results.options.dataset = "my.py:x"
+
+    failed = changed(many, fail)
+    fall = failed.waterfalls[1]
+    assert "by itself" not in waterfalls.sentence(failed, fall)
+    said = " ".join(waterfalls.notes(failed, fall))
+    assert "Missing here: free-threaded build with GIL on" in said or "Missing here: loader threads" in said
+    assert "The trial of ft-gil loader threads x2 failed: RuntimeError: not thread-safe." in said
+    assert "./twins audit my.py:x " in said
+
+
+def decided(run: Analysis, **undecided: float) -> Analysis:
+    """The run with the chain's waterfall alone, whose last step is undecided as given."""
+    run = copy.deepcopy(alone(run, run.scenario("chain")))
+    (fall,) = run.waterfalls
+    for one in (*fall.steps, fall.total):
+        one.verdict = Verdict.ABOVE
+    if undecided:
+        fall.steps[-1] = replace(fall.steps[-1], **undecided, verdict=Verdict.NO_DIFFERENCE)
+    return run
 
 
 def test_every_output_says_what_would_settle_a_step(many, tmp_path, capsys):
-    document = json.loads(json.dumps({**many, "waterfalls": many["waterfalls"][1:]}))
-    fall = document["waterfalls"][0]
-    for one in (*fall["steps"], fall["total"]):
-        one.update(verdict="faster")
-    assert len(conclusions.beside(document, fall)) == 1
-    fall["steps"][-1].update(ratio=1.1, low=1.0, high=1.21, resolution=1.21, verdict=phrases.NO_DIFFERENCE)
+    run = decided(many)
+    assert len(waterfalls.notes(run, run.waterfalls[0])) == 1
+    run = decided(many, ratio=1.1, low=1.0, high=1.21, resolution=1.21)
     said = "Undecided: the GIL removed: 3 more minutes would settle it."
-    assert "settle" not in conclusions.sentence(document, fall)  # which stands beside it
-    terminal.show(document, tmp_path / "report.html")
-    for output in (
-        capsys.readouterr().out,
-        markdown.summary(document),
-        "".join(Page(pages.page(document).decode()).shown),
-    ):
+    assert "settle" not in waterfalls.sentence(run, run.waterfalls[0])  # which stands beside it
+    terminal.show(run, tmp_path / "report.html")
+    for output in (capsys.readouterr().out, markdown.summary(run), "".join(Page(pages.page(run).decode()).shown)):
         assert said in " ".join(output.split())
 
 
@@ -170,96 +211,100 @@ def test_every_output_says_what_would_settle_a_step(many, tmp_path, capsys):
     ],
 )
 def test_what_is_advised_is_the_fastest_that_was_measured(many, fastest, text, code):
-    document = json.loads(json.dumps(many))
-    for one in entry(document, "chain")["rounds"]:
-        for trial in one["trials"]:
-            if trial["candidate"] == fastest:
-                trial["metrics"]["throughput"] = 1e6
-    advised, line = conclusions.advice(document, document["waterfalls"][1])
+    run = with_throughput(many, fastest, [1e6] * 5)
+    advised, line = waterfalls.advice(run, run.waterfalls[1])
     assert text in advised and line.endswith(code)
     assert f"from {'torch.utils.data' if 'torch' in fastest else 'ftloader'} import DataLoader; " in line
     assert "batch_size" not in line  # which is the bench's own
 
 
-def with_throughput(document: dict, key: str, values: list[float]) -> dict:
-    grown = copy.deepcopy(document)
-    for one, value in zip(entry(grown, "chain")["rounds"], values, strict=True):
-        for trial in one["trials"]:
-            if trial["candidate"] == key:
-                trial["metrics"]["throughput"] = value
-    return grown
+def with_throughput(run: Analysis, key: str, values: list[float]) -> Analysis:
+    def change(results: Results) -> None:
+        own = [trial for trial in trials(results, "chain") if trial.candidate == key]
+        for trial, value in zip(own, values, strict=True):
+            trial.metrics["throughput"] = value
+
+    return changed(run, change)
 
 
 def test_what_is_not_told_apart_is_no_reason_to_change(many):
     noisy = [9000.0, 100.0, 9000.0, 100.0, 90000.0]
-    document = with_throughput(many, "gil/loader-thread/2", noisy)
-    advised, line = conclusions.advice(document, document["waterfalls"][1])
+    run = with_throughput(many, "gil/loader-thread/2", noisy)
+    advised, line = waterfalls.advice(run, run.waterfalls[1])
     # It hides nobody who is surely faster.
     assert advised.startswith("Best measured here for chain: loader threads in free-threaded Python")
     for workers in (1, 2):
-        document = with_throughput(document, f"ft/loader-thread/{workers}", [each / 2 for each in noisy])
-    advised, line = conclusions.advice(document, document["waterfalls"][1])
+        run = with_throughput(run, f"ft/loader-thread/{workers}", [each / 2 for each in noisy])
+    advised, line = waterfalls.advice(run, run.waterfalls[1])
     assert advised.startswith("Keep torch DataLoader processes in ordinary Python") and "from torch." in line
     assert "loader threads in ordinary Python (gil)" in advised and "is not told apart from it (between" in advised
 
 
+def with_other_samples(run: Analysis, key: str) -> Analysis:
+    def change(results: Results) -> None:
+        for trial in trials(results, "chain"):
+            if trial.candidate == key:
+                trial.rows = [*trial.rows[:-1], trial.rows[-1] ^ 1]
+
+    return changed(run, change)
+
+
 @pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-thread/2"])
 def test_who_gave_other_samples_is_not_advised(many, wrong):
-    document = with_throughput(many, wrong, [1e6] * 5)
-    fall, last = document["waterfalls"][1], wrong == "ft/loader-thread/2"
-    trials = [t for one in entry(document, "chain")["rounds"] for t in one["trials"]]
-    assert conclusions.told(document) is document
-    for trial in trials:
-        if trial["candidate"] == wrong:
-            trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
-    told = conclusions.told(document)
-    fall = told["waterfalls"][1]
-    advised, _ = conclusions.advice(told, fall)
-    title = phrases.candidate(entry(document, "chain"), wrong)["title"]
+    run, last = with_throughput(many, wrong, [1e6] * 5), wrong == "ft/loader-thread/2"
+    assert run.waterfalls[1].others == []
+    told = with_other_samples(run, wrong)
+    fall = told.waterfalls[1]
+    advised, _ = waterfalls.advice(told, fall)
+    title = told.scenario("chain").candidate(wrong).title
     assert "1000000" not in advised and f"Left out, for they gave other samples: {title}." in advised
-    said = conclusions.sentence(told, fall)
+    said = waterfalls.sentence(told, fall)
     assert ("gave other samples than torch's DataLoader" in said) is last and ("%" in said) is not last
-    # Where the reference draws anew each time, nobody can be checked.
-    for number, trial in enumerate(t for t in trials if t["candidate"] == fall["start"]["candidate"]):
-        trial["rows"] = [number] * len(trial["rows"])
-    assert conclusions.told(document) is document
+
+    def draw(results: Results) -> None:
+        own = (trial for trial in trials(results, "chain") if trial.candidate == fall.start.candidate)
+        for number, trial in enumerate(own):
+            trial.rows = [number] * len(trial.rows)
+
+    # Where the reference draws again each time, no candidate can be checked.
+    assert changed(told, draw).waterfalls[1].others == []
 
 
 @pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-process/2"])
 def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
-    document = copy.deepcopy(many)
-    for trial in (t for one in entry(document, "chain")["rounds"] for t in one["trials"]):
-        if trial["candidate"] == wrong:
-            trial["rows"] = [*trial["rows"][:-1], trial["rows"][-1] ^ 1]
-    told = conclusions.told(document)
+    told = with_other_samples(many, wrong)
     # Neither the step that leads to them nor the one that leads on, in throughput as in CPU time.
     apart = {"ft/loader-thread/2": {4, 5}, "gil/loader-process/2": {1, 2}}[wrong]
-    chart = conclusions.waterfall_chart(told, told["waterfalls"][1])
+    fall = told.waterfalls[1]
+    chart = waterfalls.chart(told, fall)
     for place, (row, cells) in enumerate(zip(chart.picture.rows, chart.table.rows, strict=True)):
         factor, _, throughput, cpu = cells[1:]
         assert row.detail == throughput and bool(factor) == ("x " in row.text)
         if place in apart:
-            assert (factor, throughput, cpu) == ("", "gave other samples: not compared", "")
+            assert (factor, throughput, cpu) == ("", phrases.NOT_COMPARED, "")
         else:
             assert bool(factor) == bool(place) and "other samples" not in throughput
     # More time would not settle it; and it is in no picture of ratios.
-    fall = told["waterfalls"][1]
-    changes = [*fall["steps"], fall["total"]]
-    assert {n for n, c in enumerate(changes, 1) if c["verdict"] == phrases.OTHER_SAMPLES} == apart
-    assert all(phrases.more_minutes(entry(told, "chain"), changes[n - 1]) is None for n in apart)
+    changes = [*fall.steps, fall.total]
+    assert {n for n, c in enumerate(changes, 1) if c.verdict == Verdict.OTHER_SAMPLES} == apart
+    assert all(phrases.more_minutes(told.scenario("chain"), changes[n - 1]) is None for n in apart)
+    titles = {
+        phrases.title_with_why(told.scenario("chain"), c)
+        for c in told.scenario("chain").comparisons
+        if c.verdict == Verdict.OTHER_SAMPLES
+    }
     before, after = (
-        {row.hover for found in charts.charts(entry(d, "chain")) for row in getattr(found.picture, "rows", ())}
-        for d in (document, told)
+        {row.hover for found in charts.charts(run.scenario("chain")) for row in getattr(found.picture, "rows", ())}
+        for run in (many, told)
     )
-    titles = [c["title"] for c in entry(document, "chain")["analysis"]["comparisons"] if wrong in c.values()]
     assert any(hover.split("\n")[0] in titles for hover in before)
     assert not any(hover.split("\n")[0] in titles for hover in after)
-    terminal.show(document, None)
-    page = Page(pages.page(document).decode())
-    for said in (capsys.readouterr().out, markdown.summary(document), " ".join(page.shown)):
-        assert said.count("gave other samples: not compared") >= 2
+    terminal.show(told, None)
+    page = Page(pages.page(told).decode())
+    for said in (capsys.readouterr().out, markdown.summary(told), " ".join(page.shown)):
+        assert said.count(phrases.NOT_COMPARED) >= 2
     # The document that the page hands out is as it was written.
-    assert page.results() == document
+    assert page.results() == as_json(told.results)
 
 
 THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["pss_mib"]
@@ -289,87 +334,90 @@ def test_a_ratio_in_words(metric, ratio, wanted):
 @pytest.mark.parametrize(
     "change, wanted",
     [
-        ({"mean": 1.57, "low": 1.48, "high": 1.66, "verdict": "faster"}, "57% faster (48% to 66%)"),
-        ({"mean": 0.86, "low": 0.80, "high": 0.92, "verdict": "slower"}, "14% slower (8% to 20%)"),
+        ({"ratio": 1.57, "low": 1.48, "high": 1.66, "verdict": Verdict.ABOVE}, "57% faster (48% to 66%)"),
+        ({"ratio": 0.86, "low": 0.80, "high": 0.92, "verdict": Verdict.BELOW}, "14% slower (8% to 20%)"),
         (
-            {"mean": 1.21, "low": 0.77, "high": 1.92, "verdict": phrases.NO_DIFFERENCE},
+            {"ratio": 1.21, "low": 0.77, "high": 1.92, "verdict": Verdict.NO_DIFFERENCE},
             "between 23% slower and 92% faster",
         ),
         # The smaller first, whichever way.
-        ({"mean": 0.41, "low": 0.30, "high": 0.56, "verdict": "slower"}, "59% slower (44% to 70%)"),
-        ({"mean": 3.1, "low": 2.0, "high": 4.0, "verdict": "faster"}, "210% faster (100% to 300%)"),
+        ({"ratio": 0.41, "low": 0.30, "high": 0.56, "verdict": Verdict.BELOW}, "59% slower (44% to 70%)"),
+        ({"ratio": 3.1, "low": 2.0, "high": 4.0, "verdict": Verdict.ABOVE}, "210% faster (100% to 300%)"),
         (
-            {"mean": 1.1, "low": 0.3, "high": 4.0, "verdict": phrases.NO_DIFFERENCE},
+            {"ratio": 1.1, "low": 0.3, "high": 4.0, "verdict": Verdict.NO_DIFFERENCE},
             "between 70% slower and 300% faster",
         ),
         (
-            {"mean": 0.5, "low": 0.004, "high": 60, "verdict": phrases.NO_DIFFERENCE},
+            {"ratio": 0.5, "low": 0.004, "high": 60, "verdict": Verdict.NO_DIFFERENCE},
             "between more than 99% slower and 5,900% faster",
         ),
         (
-            {"mean": 1.2, "low": 1.01, "high": 1.4, "verdict": phrases.NO_DIFFERENCE},
+            {"ratio": 1.2, "low": 1.01, "high": 1.4, "verdict": Verdict.NO_DIFFERENCE},
             "20% faster (1% to 40%), not certain among so many comparisons",
         ),
-        ({"mean": 1.002, "low": 1.001, "high": 1.003, "verdict": phrases.NO_DIFFERENCE}, "the same within 0.3%"),
-        ({"mean": 1.002, "low": 0.998, "high": 1.006, "verdict": phrases.NO_DIFFERENCE}, "the same within 0.6%"),
+        ({"ratio": 1.002, "low": 1.001, "high": 1.003, "verdict": Verdict.NO_DIFFERENCE}, "the same within 0.3%"),
+        ({"ratio": 1.002, "low": 0.998, "high": 1.006, "verdict": Verdict.NO_DIFFERENCE}, "the same within 0.6%"),
         (
-            {"mean": 1.2, "low": None, "high": None, "n": 1, "verdict": phrases.TOO_FEW},
+            {"ratio": 1.2, "low": None, "high": None, "n": 1, "verdict": Verdict.TOO_FEW},
             "20% faster (too few rounds to be sure)",
         ),
         (
-            {"mean": 1.2, "low": 1.1, "high": 1.3, "n": 2, "verdict": phrases.TOO_FEW},
+            {"ratio": 1.2, "low": 1.1, "high": 1.3, "n": 2, "verdict": Verdict.TOO_FEW},
             "20% faster (too few rounds to be sure)",
         ),
     ],
 )
 def test_outcomes_in_words(change, wanted):
-    assert phrases.short({"metric": "throughput", "n": 5, **change}) == wanted
-    # Of steps of waterfalls, too.
-    step = {"ratio": change["mean"], **{name: change[name] for name in ("low", "high", "verdict")}}
-    assert phrases.outcome(THROUGHPUT, step) == wanted
+    assert phrases.outcome(THROUGHPUT, Change(**{"n": 5, "resolution": None, **change})) == wanted
 
 
 @pytest.mark.parametrize(
     "change, wanted",
     [
         # What is seen half as well takes four times as long: three times 200 s more.
-        ({"mean": 1.1, "low": 1.0, "high": 1.21, "resolution": 1.21}, "10 more minutes would settle it"),
-        ({"mean": 1.1, "low": 0.9999, "high": 1.1 * 1.1001, "resolution": 1.11}, "1 more minute would settle it"),
+        ({"ratio": 1.1, "low": 1.0, "high": 1.21, "resolution": 1.21}, "10 more minutes would settle it"),
+        ({"ratio": 1.1, "low": 0.9999, "high": 1.1 * 1.1001, "resolution": 1.11}, "1 more minute would settle it"),
         # What would take ten times as long is no advice.
-        ({"mean": 1.01, "low": 0.8, "high": 1.28}, "less than 40% faster or 29% slower cannot be seen in 4 rounds"),
+        ({"ratio": 1.01, "low": 0.8, "high": 1.28}, "less than 40% faster or 29% slower cannot be seen in 4 rounds"),
         (
-            {"mean": 1.1, "low": 0.01, "high": 100.0, "resolution": math.exp(math.log(100))},
+            {"ratio": 1.1, "low": 0.01, "high": 100.0, "resolution": math.exp(math.log(100))},
             "less than 9,900% faster or 99% slower cannot be seen in 4 rounds",
         ),
         (
-            {"metric": "pss_mib", "mean": 1.01, "low": 0.8, "high": 1.28},
+            {"metric": "pss_mib", "ratio": 1.01, "low": 0.8, "high": 1.28},
             "less than 40% more memory or 29% less memory cannot be seen in 4 rounds",
         ),
-        ({"mean": 1.3, "low": 1.2, "high": 1.4}, None),
+        ({"ratio": 1.3, "low": 1.2, "high": 1.4}, None),
         # A difference below 1% is none.
-        ({"mean": 1.002, "low": 0.998, "high": 1.006}, None),
-        ({"mean": 1.0, "low": 1.0, "high": 1.0}, None),
-        ({"mean": 1.3, "low": 1.2, "high": 1.4, "verdict": "faster"}, None),
-        ({"mean": 1.3, "low": None, "high": None, "verdict": phrases.TOO_FEW}, None),
+        ({"ratio": 1.002, "low": 0.998, "high": 1.006}, None),
+        ({"ratio": 1.0, "low": 1.0, "high": 1.0}, None),
+        ({"ratio": 1.3, "low": 1.2, "high": 1.4, "verdict": Verdict.ABOVE}, None),
+        ({"ratio": 1.3, "low": None, "high": None, "verdict": Verdict.TOO_FEW}, None),
     ],
 )
 def test_what_would_settle_it(change, wanted):
-    scenario = {"rounds": [{"seconds": 50.0}] * 4}
-    assert phrases.settles(scenario, {"verdict": phrases.NO_DIFFERENCE, "resolution": 1.4, **change}) == wanted
+    figures = {"n": 4, "verdict": Verdict.NO_DIFFERENCE, "resolution": 1.4, **change}
+    metric = figures.pop("metric", "throughput")
+    assert phrases.settles(rounds_of(50.0), Change(**figures), metric) == wanted
+
+
+def rounds_of(seconds: float) -> SimpleNamespace:
+    """A scenario of four rounds that took as long."""
+    return SimpleNamespace(rounds=[SimpleNamespace(seconds=seconds)] * 4)
 
 
 @pytest.mark.parametrize("seconds", [1e6, 1e308])
 def test_what_would_take_days_settles_nothing(seconds):
-    change = {"mean": 1.1, "low": 1.0, "high": 1.21, "resolution": 1.21, "verdict": phrases.NO_DIFFERENCE}
+    change = Change(ratio=1.1, low=1.0, high=1.21, n=4, resolution=1.21, verdict=Verdict.NO_DIFFERENCE)
     said = "less than 21% faster or 17% slower cannot be seen in 4 rounds"
-    assert phrases.settles({"rounds": [{"seconds": seconds}] * 4}, change) == said
+    assert phrases.settles(rounds_of(seconds), change) == said
 
 
 def test_the_resolution_in_words():
-    def scenario(*found: float | None) -> dict:
-        comparisons = [{"metric": "pss_mib", "resolution": each} for each in found]
-        comparisons.append({"metric": "throughput", "resolution": 9.0})
-        return {"metrics": ["pss_mib"], "rounds": [{}] * 7, "analysis": {"comparisons": comparisons}}
+    def scenario(*found: float | None) -> SimpleNamespace:
+        comparisons = [SimpleNamespace(metric="pss_mib", resolution=each) for each in found]
+        comparisons.append(SimpleNamespace(metric="throughput", resolution=9.0))
+        return SimpleNamespace(metrics=["pss_mib"], rounds=[None] * 7, comparisons=comparisons)
 
     assert phrases.resolution(scenario(1.04, 1.21, None)) == (
         "The smallest difference that these 7 rounds could have shown is 4% to 21%, depending on the comparison."
@@ -379,27 +427,18 @@ def test_the_resolution_in_words():
 
 
 def test_disturbed_rounds_are_told():
-    def one(number: int, *marks: str) -> dict:
-        return {
-            "number": number,
-            "seconds": 3.0,
-            "disturbance": {
-                "marks": list(marks),
-                "own_cpus": 1.9,
-                "other_cpus": 0.25,
-                "stolen_cpus": None,
-                "throttled_seconds": None,
-                "before": {"load": [1.5, 1.0, 0.5]},
-            },
-        }
+    state = State([1.5, 1.0, 0.5], 2, None, None, None, None)
 
-    # Where the system tells nothing of others.
-    nothing = {**one(3)["disturbance"], "other_cpus": None, "before": {"load": None}}
-    scenario = {"rounds": [one(1), one(2, "other processes used 0.25 of 2 CPUs"), {**one(3), "disturbance": nothing}]}
+    def one(number: int, others: float | None, before: State = state) -> Round:
+        return Round(number, 3.0, [], RoundDisturbance(3.0, 1.9, others, None, None, before, before))
+
+    # The last one's system tells nothing of others.
+    rounds = [one(1, 0.0), one(2, 0.25), one(3, None, replace(state, load=None))]
+    scenario = SimpleNamespace(name="pillow", rounds=rounds)
     assert phrases.disturbed(scenario) == [
         "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."
     ]
-    assert phrases.disturbed({"rounds": [one(1)]}) == []
+    assert "in 1 of 3 rounds" in phrases.disturbance_warning(scenario)
     table = tables.rounds(scenario)
     assert table.head == ("round", "seconds", "load before", "CPUs used", "by others", "disturbed by")
     assert table.rows[1] == ("2", "3", "1.50", "1.90", "0.25", "other processes used 0.25 of 2 CPUs")
@@ -408,14 +447,13 @@ def test_disturbed_rounds_are_told():
 
 def test_every_chart_has_its_figures_in_its_table(many):
     """Of each scenario's own metric: a row for each candidate, and the chart's values among those of the document."""
-    for scenario in many["scenarios"]:
+    for scenario in many.scenarios:
         first = phrases.metric(scenario)
         found = charts.charts(scenario)
-        assert found[0].name == phrases.slug(f"{scenario['name']}-{first.name}")
-        analysed = scenario["analysis"]["candidates"]
+        assert found[0].name == phrases.slug(f"{scenario.name}-{first.name}")
         place = found[0].table.head.index(f"median, {first.unit}")
         assert sorted(row[place] for row in found[0].table.rows) == sorted(
-            first.write(c["metrics"][first.name]["median"]) for c in analysed
+            first.write(m.median) for m in tables.candidates(scenario, first.name)
         )
         assert all(chart.alt and chart.caption and chart.table.rows for chart in found)
         ratios = next(c for c in found if c.name.endswith("-ratios"))
@@ -424,10 +462,10 @@ def test_every_chart_has_its_figures_in_its_table(many):
 
 
 def test_cases_on_an_axis_become_curves(many):
-    scenario = entry(many, "sizes")
+    scenario = many.scenario("sizes")
     measured = charts.charts(scenario)[0].picture
     assert measured.axis.logarithmic and measured.axis.texts == ["64 KiB", "512 KiB", "4 MiB"]
-    medians = {c["key"]: c["metrics"]["throughput"]["median"] for c in scenario["analysis"]["candidates"]}
+    medians = {m.candidate.key: m.median for m in tables.candidates(scenario, "throughput")}
     (line,) = [line for line in measured.lines if line.label == "free-threaded: loader threads, x2"]
     assert list(line.x) == [64 * 1024, 512 * 1024, 4096 * 1024]
     assert list(line.y) == [medians[f"ft/loader-thread/2@{case.name}"] for case in documents.SIZES]
@@ -437,7 +475,7 @@ def test_cases_on_an_axis_become_curves(many):
 
 
 def test_cases_by_name_become_groups_of_bars(many):
-    picture = charts.charts(entry(many, "kinds"))[0].picture
+    picture = charts.charts(many.scenario("kinds"))[0].picture
     assert [title for title, _ in picture.groups] == [
         f"{case.title}, {n} worker{'s' * (n > 1)}" for case in documents.WORK for n in (1, 2)
     ]
@@ -445,7 +483,7 @@ def test_cases_by_name_become_groups_of_bars(many):
 
 
 def test_many_numbers_of_workers_become_curves_with_deviations(many):
-    scenario = entry(many, "workers")
+    scenario = many.scenario("workers")
     (line,) = [
         line for line in charts.charts(scenario)[0].picture.lines if line.label == "free-threaded: loader threads"
     ]
@@ -456,8 +494,14 @@ def test_many_numbers_of_workers_become_curves_with_deviations(many):
         assert high - y == pytest.approx(statistics.stdev(m.values)) == pytest.approx(y - low)
 
 
+def analysed(run: Analysis, scenario: Scenario) -> AnalysedScenario:
+    """A scenario of another run like this one."""
+    return analyse(replace(run.results, scenarios=[scenario])).scenarios[0]
+
+
 def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
-    scenario = documents.scenario(many["scenarios"][0], "scaling", documents.WORK, "work", workers=(1, 2, 4))
+    like = many.results.scenarios[0]
+    scenario = analysed(many, documents.scenario(like, "scaling", documents.WORK, "work", workers=(1, 2, 4)))
     first, *found = [c for c in charts.charts(scenario) if re.fullmatch(r"scaling-throughput(-\d)?", c.name)]
     assert first.title == "Throughput with 4 workers: higher is better"  # all cases in one chart
     assert len(first.picture.rows) == len(documents.WORK) * 6
@@ -471,7 +515,7 @@ def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
 
 
 def test_distributions_are_kept_with_their_tails(many):
-    scenario = entry(many, "steps")
+    scenario = many.scenario("steps")
     (values,) = [
         kept.pooled
         for kept in charts.kept(scenario)["step-times", False]
@@ -480,23 +524,21 @@ def test_distributions_are_kept_with_their_tails(many):
     assert len(values) == 50 * documents.ROUNDS and values == sorted(values)
     (box,) = [c for c in charts.charts(scenario) if c.name == "steps-step-times"]
     row = next(r for r in box.table.rows if r[0] == "ft loader threads x2, decode only")
-    (own,) = [
-        c["distributions"]["step-times"]["percentiles"]["99"]
-        for c in scenario["analysis"]["candidates"]
-        if c["key"] == "ft/loader-thread/2@decode"
-    ]
+    rounds = [t.distributions["step-times"].values for t in scenario.trials_of("ft/loader-thread/2@decode")]
+    middle, low, high = percentiles(rounds)[99]
     assert box.table.head == ("candidate", "values", "median, ms", "90%", "99%", "smallest", "largest")
     assert row[1] == "250" and row[5:] == (f"{values[0]:.4g}", f"{values[-1]:.4g}")
-    assert row[4] == f"{own['median']:.4g} ({own['min']:.4g} to {own['max']:.4g})"
+    assert row[4] == f"{middle:.4g} ({low:.4g} to {high:.4g})"
 
 
 @pytest.mark.parametrize("values", [[float(n) for n in range(1, 101)], [3.0]])
 def test_quantiles_are_values_that_were_measured(many, values):
-    document = copy.deepcopy(many)
-    for one in entry(document, "steps")["rounds"]:
-        for trial in one["trials"]:
-            trial["distributions"]["step-times"]["values"] = values
-    (box,) = [c for c in charts.charts(entry(document, "steps")) if c.name == "steps-step-times"]
+    def change(results: Results) -> None:
+        for trial in trials(results, "steps"):
+            trial.distributions["step-times"].values = values
+
+    run = changed(many, change)
+    (box,) = [c for c in charts.charts(run.scenario("steps")) if c.name == "steps-step-times"]
     wanted = (1, 25, 50, 75, 99) if len(values) > 1 else (3, 0, 3, 0, 3)
     for row in box.picture.rows:
         low, high = row.quartiles if len(values) > 1 else (0, 0)
@@ -520,30 +562,29 @@ def test_quantiles_are_values_that_were_measured(many, values):
     ],
 )
 def test_values_of_an_axis(value, unit, wanted):
-    assert phrases.quantity(value, unit) == wanted
+    assert style.quantity(value, unit) == wanted
 
 
 def test_overview_turns_what_should_be_small(many):
     chart = conclusions.overview(many)
     # One for each size, kind of work and so on: 3 + 2 + 1 + 2. The waterfalls speak for themselves.
     assert len(chart.table.rows) == 8
-    flipped = json.loads(json.dumps(many))
-    for scenario in flipped["scenarios"]:
-        for c in scenario["analysis"]["comparisons"]:
-            if c["metric"] == "pss_mib":
-                c.update(mean=0.5, low=0.4, high=0.6, verdict="less memory")
-        scenario["metrics"].sort(key=lambda name: name != "pss_mib")
+    flipped = copy.deepcopy(many)
+    less = {"ratio": 0.5, "low": 0.4, "high": 0.6, "verdict": Verdict.BELOW}
+    for scenario in flipped.scenarios:
+        scenario.comparisons = [replace(c, **less) if c.metric == "pss_mib" else c for c in scenario.comparisons]
+        scenario.metrics.sort(key=lambda name: name != "pss_mib")
     assert conclusions.overview(flipped).table.rows[0][2:] == ("2.00x", "50% less memory (40% to 60%)")
     first = conclusions.overview(flipped).picture.rows[0]
     assert (first.value, first.low, first.high) == pytest.approx((2.0, 1 / 0.6, 2.5))
 
 
 def test_page_holds_everything_and_names_no_address(many, page):
-    assert page.results() == many
+    assert page.results() == as_json(many.results)
     ids = [attributes["id"].removeprefix("chart-") for attributes in page.having("class", "chart")]
     # The waterfalls before all others, then the overview.
     assert ids[:3] == ["waterfall-pillow", "waterfall-chain", "overview"]
-    assert len(ids) == 3 + sum(len(charts.charts(s)) for s in many["scenarios"])
+    assert len(ids) == 3 + sum(len(charts.charts(s)) for s in many.scenarios)
     assert sum(tag == "svg" for tag, _ in page.elements) == len(ids)
     files = [attributes for _, attributes in page.elements if attributes.get("download", "").endswith(".svg")]
     assert [attributes["download"] for attributes in files] == [f"{name}.svg" for name in ids]
@@ -563,7 +604,7 @@ def test_nothing_in_the_page_has_the_id_of_another(page):
 
 
 def test_a_chart_has_the_pages_colours_and_alone_its_own(many):
-    chart = charts.charts(entry(many, "kinds"))[0]
+    chart = charts.charts(many.scenario("kinds"))[0]
     drawn, alone = pages.svg(chart, ["what was measured"])
     assert "var(--text)" in drawn and style.TEXT not in drawn
     assert "var(--" not in alone and style.TEXT in alone
@@ -579,16 +620,16 @@ def test_a_chart_has_the_pages_colours_and_alone_its_own(many):
 def test_picture_of_samples(many, tmp_path):
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(buffer, "PNG")
-    png, entry = buffer.getvalue(), many["scenarios"][0]
-    other = next(scenario for scenario in many["scenarios"] if scenario["name"] == "workers")
-    document = alone(many, {**entry, "picture": base64.b64encode(png).decode()}, other)
+    png, entry = buffer.getvalue(), many.scenarios[0]
+    other = next(scenario for scenario in many.scenarios if scenario.name == "workers")
+    document = alone(many, replace(entry, picture=base64.b64encode(png).decode()), other)
     text = pages.page(document).decode()
     assert "<p>Workers: With 8 workers, " in text  # which is not what the waterfall's sentence above it is about
     (source,) = [a["src"] for tag, a in Page(text).elements if tag == "img"]
     assert base64.b64decode(source.removeprefix("data:image/png;base64,")) == png
     assert dict(pages.files(document))["pillow-samples.png"] == png
     for nonsense in ('"><script>', base64.b64encode(b"<svg/>").decode(), None):
-        assert phrases.picture({**entry, "picture": nonsense}) is None
+        assert phrases.picture(replace(entry, picture=nonsense)) is None
 
 
 def test_page_has_no_script_and_allows_none(page):
@@ -608,18 +649,18 @@ def test_what_a_screen_reader_finds(many, page):
             assert "SVG" in attributes.get("aria-label", "") or attributes["id"] == "save-results"
     assert ("html", {"lang": "en"}) in page.elements
     links = {a["href"] for tag, a in page.elements if tag == "a" and "download" not in a}
-    assert links >= {f"#scenario-{phrases.slug(s['name'])}" for s in many["scenarios"]}
+    assert links >= {f"#scenario-{phrases.slug(s.name)}" for s in many.scenarios}
     assert links <= {f"#{a['id']}" for _, a in page.elements if "id" in a}
 
 
 def test_commands_ask_for_the_same(document):
     """What the page says to repeat a run is understood, and means the options that it was run with."""
-    found = {what: shlex.split(line) for what, line in commands.commands(document)}
+    found = {what: shlex.split(line) for what, line in commands.commands(analyse(document))}
     line = found["The same measurement"]
     start = line.index("./twins")
     assert line[start : start + 2] == ["./twins", "bench"]
-    given, said = arguments.parse(line[start + 2 :]), document["options"]
-    assert [s.name for s in given.scenarios] == said["scenarios"]
+    given, said = arguments.parse(line[start + 2 :]), document.options
+    assert [s.name for s in given.scenarios] == said.scenarios
     assert (
         given.quick,
         given.rounds,
@@ -627,9 +668,9 @@ def test_commands_ask_for_the_same(document):
         given.batch_size,
         str(given.data),
         list(given.configs),
-    ) == tuple(said[key] for key in ("quick", "rounds", "workers", "batch_size", "data", "configs"))
+    ) == tuple(getattr(said, key) for key in ("quick", "rounds", "workers", "batch_size", "data", "configs"))
     docker = found["The same with Docker"]
-    assert docker[0] == f"DATA={said['data']}" and docker[docker.index("--data") + 1] == "/data"
+    assert docker[0] == f"DATA={said.data}" and docker[docker.index("--data") + 1] == "/data"
 
 
 @pytest.mark.parametrize(
@@ -661,8 +702,8 @@ def test_commands_ask_for_the_same(document):
 )
 def test_commands_name_the_users_own_folders(where, given, native, docker):
     document = blank()
-    document["options"].update(twins={"ft": where}, **given)
-    found = dict(commands.commands(document))
+    document.options = replace(document.options, twins={"ft": where}, **given)
+    found = dict(commands.commands(Analysis(document, [], [])))
     assert native in found["The same measurement"] and "/data" not in found["The same measurement"]
     assert fnmatch.fnmatchcase(found["The same with Docker"], f"{docker} *")
 
@@ -678,79 +719,75 @@ def test_commands_name_the_users_own_folders(where, given, native, docker):
 )
 @pytest.mark.parametrize("where", ["/usr/bin/python3", "unix:/run/ft"], ids=["native", "docker"])
 def test_a_run_that_would_settle_it_is_a_longer_one(many, place, ratio, half, precision, where):
-    document = json.loads(json.dumps({**many, "waterfalls": many["waterfalls"][1:]}))
-    options, (fall,) = document["options"], document["waterfalls"]
-    options.update(twins={"ft": where}, data=None, scenarios=["text", "pillow"])
-    entry(document, "chain")["name"] = fall["scenario"] = "text"
-    for one in (*fall["steps"], fall["total"]):
-        one.update(verdict="faster")
-    document = {**document, "scenarios": [entry(document, "text")]}
-    assert commands.longer(document) == []
-    one = fall["total"] if place == "total" else fall["steps"][1]
-    one.update(ratio=ratio, low=ratio / math.exp(half), high=ratio * math.exp(half), verdict=phrases.NO_DIFFERENCE)
-    one.update(resolution=math.exp(1.4 * half))
-    ((what, line),) = commands.longer(document)
+    run = renamed(decided(many), "text")
+    options = run.results.options = replace(
+        run.results.options, twins={"ft": where}, data=None, scenarios=["text", "pillow"]
+    )
+    assert commands.longer(run) == []
+    (fall,) = run.waterfalls
+    one = fall.total if place == "total" else fall.steps[1]
+    one.ratio, one.low, one.high = ratio, ratio / math.exp(half), ratio * math.exp(half)
+    one.verdict, one.resolution = Verdict.NO_DIFFERENCE, math.exp(1.4 * half)
+    ((what, line),) = commands.longer(run)
     assert what == "A run that would settle what is open"
     line = shlex.split(line)
     given = arguments.parse(line[line.index("ft-bench" if where.startswith("unix:") else "bench") + 1 :])
-    assert given.rounds is None and given.budget > options["budget"] and given.precision == pytest.approx(precision)
+    assert given.rounds is None and given.budget > options.budget and given.precision == pytest.approx(precision)
     assert [scenario.name for scenario in given.scenarios] == ["text"]
 
 
-def settled(document: dict, name: str, half: float, resolution: float, mean: float = 1.04) -> dict:
-    """A waterfall of a scenario of one round more, of whose steps one is undecided."""
-    fall = copy.deepcopy(document["waterfalls"][-1])
-    like = copy.deepcopy(entry(document, fall["scenario"]))
-    like["name"] = fall["scenario"] = name
-    for one in (*fall["steps"], fall["total"]):
-        one.update(verdict="faster")
-    undecided = {"ratio": mean, "low": mean / math.exp(half), "high": mean * math.exp(half), "resolution": resolution}
-    fall["steps"][0].update(undecided, verdict=phrases.NO_DIFFERENCE)
-    return {"fall": fall, "scenario": like}
+def renamed(run: Analysis, name: str) -> Analysis:
+    """A run of one scenario, under another name."""
+    run.scenarios[0].name = run.waterfalls[0].scenario = name
+    return run
 
 
 def test_a_run_that_would_settle_it_has_enough_for_the_slowest_scenario(many):
-    both = [settled(many, "pillow", 0.06, 1.08), settled(many, "text", 0.06, 1.11)]
-    document = {**many, "waterfalls": [b["fall"] for b in both], "scenarios": [b["scenario"] for b in both]}
-    document["options"] = {**many["options"], "data": None, "scenarios": ["pillow", "text"], "budget": 300.0}
-    minutes = [phrases.more_minutes(b["scenario"], b["fall"]["steps"][0]) for b in both]
+    narrow = {"ratio": 1.04, "low": 1.04 / math.exp(0.06), "high": 1.04 * math.exp(0.06)}
+    both = [
+        renamed(decided(many, **narrow, resolution=seen), name) for name, seen in (("pillow", 1.08), ("text", 1.11))
+    ]
+    run = Analysis(both[0].results, [each.scenarios[0] for each in both], [each.waterfalls[0] for each in both])
+    run.results.options = replace(run.results.options, data=None, scenarios=["pillow", "text"], budget=300.0)
+    minutes = [phrases.more_minutes(each.scenarios[0], each.waterfalls[0].steps[-1]) for each in both]
     assert minutes[0] < minutes[1]
-    ((_, line),) = commands.longer(document)
+    ((_, line),) = commands.longer(run)
     given = arguments.parse(shlex.split(line)[2:])
     # As rounds.run shares a budget out.
     first, second = (s.share(given.quick) for s in given.scenarios)
     for part in (first, second):
         assert given.budget * part / (first + second) >= 300 / 2 + 60 * max(minutes)
     # What cannot be settled is not promised.
-    both[1]["fall"]["steps"][1].update(ratio=1.001, low=0.5, high=2.0, resolution=3.0, verdict=phrases.NO_DIFFERENCE)
-    assert [what for what, _ in commands.longer(document)] == ["A run that would settle some of what is open"]
+    steps = run.waterfalls[1].steps
+    steps[1] = replace(steps[1], ratio=1.001, low=0.5, high=2.0, resolution=3.0, verdict=Verdict.NO_DIFFERENCE)
+    assert [what for what, _ in commands.longer(run)] == ["A run that would settle some of what is open"]
 
 
 @pytest.mark.parametrize("rounds, status", [(1, "complete"), (2, "incomplete")])
-def test_too_little_is_no_advice(many, rounds, status, tmp_path, capsys):
-    document = copy.deepcopy({**many, "waterfalls": many["waterfalls"][1:], "status": status, "reason": "ended"})
-    document["options"].update(data=None, rounds=rounds, scenarios=["text"])
-    document["scenarios"] = [entry(document, "chain")]
-    (fall,), (scenario,) = document["waterfalls"], document["scenarios"]
-    scenario["name"] = fall["scenario"] = "text"
-    del scenario["rounds"][rounds:]
-    assert conclusions.advice(document, fall)[1] == ""
-    terminal.show(document, None)
+def test_too_little_is_no_advice(many, rounds, status, capsys):
+    def cut(results: Results) -> None:
+        results.scenarios = results.scenarios[-1:]
+        results.status, results.reason = status, "ended"
+        results.options = replace(results.options, data=None, rounds=rounds, scenarios=["text"])
+        results.scenarios[0].name = "text"
+        del results.scenarios[0].rounds[rounds:]
+
+    run = changed(many, cut)
+    assert waterfalls.advice(run, run.waterfalls[0])[1] == ""
+    terminal.show(run, None)
     said = capsys.readouterr().out
-    assert "Too little was measured to advise" in said and "import DataLoader" not in said and "report:" not in said
-    assert "Too little was measured to advise" in markdown.summary(
-        document
-    ) and "import DataLoader" not in markdown.summary(document)
-    assert "import DataLoader" not in "".join(Page(pages.page(document).decode()).shown)
-    line = dict(commands.commands(document))["A run of enough rounds"]
+    assert "report:" not in said
+    for text in (said, markdown.summary(run), "".join(Page(pages.page(run).decode()).shown)):
+        assert "Too little was measured to advise" in text and "import DataLoader" not in text
+    line = dict(commands.commands(run))["A run of enough rounds"]
     assert line in said and "--rounds" not in line and "text" in line
 
 
 def test_a_run_without_the_suite_is_repeated_without_it():
-    document = blank()
+    options = blank().options
     for quick, stress, expected in ((False, False, True), (False, True, False), (True, False, False)):
-        document["options"].update(dataset="fine:x", quick=quick, stress=stress)
-        assert ("--no-stress" in commands.options(document)) is expected
+        given = replace(options, dataset="fine:x", quick=quick, stress=stress)
+        assert ("--no-stress" in commands.options(given)) is expected
 
 
 def test_summary_in_markdown(many):
@@ -761,12 +798,12 @@ def test_summary_in_markdown(many):
     assert "\\`" not in text  # commands are no markup
     assert "\n# The same with Docker\nDATA=" in text  # a block says of each of its commands what it does
     # What to use comes last.
-    assert text.rstrip().splitlines()[-2] == conclusions.advice(many, many["waterfalls"][1])[1]
+    assert text.rstrip().splitlines()[-2] == waterfalls.advice(many, many.waterfalls[1])[1]
     assert "./twins bench" in text and "The smallest difference that these" in text
     # Every row has as many cells as its head: five of a waterfall, two of comparisons.
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert {line.count(" | ") for line in table.splitlines()} in ({4}, {1}), table
-    assert all(row.name in text and row.throughput in text for row in conclusions.steps(many, many["waterfalls"][1]))
+    assert all(row.name in text and row.throughput in text for row in waterfalls.steps(many, many.waterfalls[1]))
 
 
 def test_report_prints_the_summary_and_writes_nothing(finished_run, run_bench, tmp_path):
@@ -779,9 +816,8 @@ def test_report_prints_the_summary_and_writes_nothing(finished_run, run_bench, t
 
 def test_pictures_of_every_kind(many):
     """A waterfall's picture, and of each scenario without one all charts that its page shows without being asked."""
-    told = {fall["scenario"] for fall in many["waterfalls"]}
     pictures = dict(itertools.takewhile(lambda file: file[0].endswith(".png"), pages.files(many)))
-    names = [s["name"] for s in many["scenarios"] if s["name"] not in told]
+    names = [s.name for s in many.others]
     assert list(pictures) == ["waterfall.png", *(f"{name}.png" for name in names)]
     for content in pictures.values():
         with Image.open(io.BytesIO(content)) as picture:
@@ -790,12 +826,12 @@ def test_pictures_of_every_kind(many):
 
 
 def test_a_picture_has_the_course_of_trials(many):
-    scenario = copy.deepcopy(entry(many, "workers"))
+    scenario = copy.deepcopy(many.scenario("workers"))
     before = [chart.name for chart in charts.charts(scenario) if not chart.folded]
-    for one in scenario["rounds"]:
-        for trial in one["trials"]:
-            over = {"title": "seconds", "values": [1.0, 2.0, 4.0]}
-            trial["distributions"]["out-of-it"] = {"unit": "MB/s", "values": [1.0, 3.0, 2.0], "over": over}
+    for one in scenario.rounds:
+        for trial in one.trials:
+            over = Over("seconds", [1.0, 2.0, 4.0])
+            trial.distributions["out-of-it"] = Distribution("MB/s", [1.0, 3.0, 2.0], over)
     after = [chart.name for chart in charts.charts(scenario) if not chart.folded]
     assert after == [*before, "workers-out-of-it-curve"]
 
@@ -812,9 +848,14 @@ def test_curves_are_told_apart(many, count):
         }
 
     scenario = documents.scenario(
-        many["scenarios"][0], "own", workers=(2,), metrics=("epoch_seconds",), plan=training.SCENARIO.plan, kept=kept
+        many.results.scenarios[0],
+        "own",
+        workers=(2,),
+        metrics=("epoch_seconds",),
+        plan=training.SCENARIO.plan,
+        kept=kept,
     )
-    (chart,) = [chart for chart in charts.charts(scenario) if chart.name == "own-loss-curve"]
+    (chart,) = [chart for chart in charts.charts(analysed(many, scenario)) if chart.name == "own-loss-curve"]
     figure = Figure(figsize=(4, 6), dpi=72)
     chart.picture.draw(figure, 0, 0)
     (axes,) = figure.axes
@@ -826,9 +867,9 @@ def test_curves_are_told_apart(many, count):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
 def test_hostile_text_stays_text_in_the_page(many):
-    spoilt = documents.hostile(many)
+    spoilt = analyse(documents.hostile(many.results))
     page = Page(pages.page(spoilt).decode())
-    assert page.results() == spoilt
+    assert page.results() == as_json(spoilt.results)
     assert not [tag for tag, _ in page.elements if tag in ("img", "script", "iframe", "object", "foreignobject")]
     assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
     assert "{{ 7*7 }}" in "".join(page.shown)
@@ -844,17 +885,17 @@ def test_hostile_text_stays_text_in_the_page(many):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
 def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(many, tmp_path, capsys):
-    spoilt = documents.hostile(many)
+    spoilt = analyse(documents.hostile(many.results))
     terminal.show(spoilt, tmp_path / "report.html")
     out = capsys.readouterr().out
     assert "\x1b" not in out and "[bold red]" in out and ":boom:" in out
     # One is enough of the pictures.
-    names = [name for name, _ in pages.files(alone(spoilt, spoilt["scenarios"][0], spoilt["scenarios"][1]))]
+    names = [name for name, _ in pages.files(alone(spoilt, *spoilt.scenarios[:2]))]
     assert len(names) == 4 and all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names), names
 
 
 def test_hostile_text_stays_text_in_markdown(many):
-    text = markdown.summary(documents.hostile(many))
+    text = markdown.summary(analyse(documents.hostile(many.results)))
     assert "\x1b" not in text
     # The commands, the advice and two failures of the suite are blocks of code, which nothing in them ends.
     block = re.compile(r"^(`{3,})(?:console|python)\n.*?\n\1$", re.DOTALL | re.MULTILINE)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from statistics import median
 
 import pytest
 
-from ftbench.document.check import check
+from ftbench.document.model import Distribution
 from ftbench.document.store import load
 from ftbench.report import charts, conclusions, phrases
-from ftbench.stats.statistics import median
+from ftbench.stats.analysis import AnalysedScenario, analyse
 from ftbench.trial import child
 from tests.unit.bench import documents
 
@@ -19,11 +20,9 @@ pytestmark = pytest.mark.thread_unsafe(reason="they share a document")
 
 
 @pytest.fixture(scope="module")
-def scenario(finished_run) -> dict:
+def scenario(finished_run) -> AnalysedScenario:
     """A scenario whose trials kept curves, a step with its parts, and a single value."""
-    document = documents.with_inside(load(finished_run[1] / "results.json"))
-    check(document)
-    return document["scenarios"][-1]
+    return analyse(documents.with_inside(load(finished_run[1] / "results.json"))).scenarios[-1]
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +31,16 @@ def drawn(scenario) -> dict:
     return {chart.name: chart for chart in charts.charts(scenario)}
 
 
-def kept(scenario: dict, key: str, name: str) -> list[dict]:
+def kept(scenario: AnalysedScenario, key: str, name: str) -> list[Distribution]:
     """What a candidate kept under a name, by round."""
-    return [t["distributions"][name] for one in scenario["rounds"] for t in one["trials"] if t["candidate"] == key]
+    return [t.distributions[name] for one in scenario.rounds for t in one.trials if t.candidate == key]
 
 
 def test_a_curve_is_the_median_of_the_rounds_within_their_range(scenario, drawn):
-    rounds = [one["values"] for one in kept(scenario, KEY, "pss_mib")]
+    rounds = [one.values for one in kept(scenario, KEY, "pss_mib")]
     picture = drawn["inside-pss-mib-curve"].picture
     (line,) = [line for line in picture.lines if line.label == "free-threaded: loader threads"]
-    assert list(line.x) == kept(scenario, KEY, "pss_mib")[0]["over"]["values"]
+    assert list(line.x) == kept(scenario, KEY, "pss_mib")[0].over.values
     assert list(line.y) == [median(at) for at in zip(*rounds, strict=True)]
     assert list(line.high) == [*map(max, zip(*rounds, strict=True))]
     assert list(line.low) == [*map(min, zip(*rounds, strict=True))]
@@ -54,21 +53,19 @@ def test_curves_that_are_all_the_same_are_one(scenario, drawn):
     chart = drawn["inside-loss-curve"]
     (line,) = chart.picture.lines
     assert line.label == "all 24 candidates" and chart.title == "Loss of the training: the same for all"
-    assert list(line.y) == kept(scenario, KEY, "loss")[0]["values"]
+    assert list(line.y) == kept(scenario, KEY, "loss")[0].values
 
 
 def test_what_is_a_curve_of_some_candidates_alone_is_drawn_as_both(scenario):
     mixed = copy.deepcopy(scenario)
     for one in kept(mixed, KEY, "loss"):
-        del one["over"]
+        one.over = None
     names = {chart.name for chart in charts.charts(mixed)}
     assert {"inside-loss", "inside-loss-curve"} <= names
 
 
 def test_a_curve_is_no_distribution(scenario, drawn):
     assert not {"inside-pss-mib", "inside-loss"} & set(drawn)
-    (own,) = [c for c in scenario["analysis"]["candidates"] if c["key"] == KEY]
-    assert set(own["distributions"]) == {"step", "load", "train", "rate"}
 
 
 def test_single_values_are_bars_on_request(scenario, drawn):
@@ -90,7 +87,7 @@ def test_verdict_tells_cases_in_one_sentence(scenario):
         "With 2 workers, of 2 comparisons with loader processes in the GIL build, loader threads "
         "in the free-threaded build did better in all (most "
     )
-    told = {phrases.short(c) for c in scenario["analysis"]["comparisons"]}
+    told = {phrases.short(c) for c in scenario.comparisons}
     assert sum(outcome in first and "faster" in outcome for outcome in told) == 1
 
 

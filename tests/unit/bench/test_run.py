@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,33 +16,33 @@ from ftbench.document.store import load
 
 def test_complete_run(finished_run, document, twin):
     done, directory = finished_run
-    assert load(directory / "results.json")["status"] == "complete"
+    assert load(directory / "results.json").status == "complete"
     assert sorted(p.name for p in directory.iterdir()) == ["report.html", "results.json", "summary.md", "waterfall.png"]
     assert os.readlink(directory.parent / "latest") == directory.name
-    (scenario,) = document["scenarios"]
-    assert len(scenario["rounds"]) == 2
+    (scenario,) = document.scenarios
+    assert len(scenario.rounds) == 2
     keys = {f"{twin}/{variant}/1" for variant in ("torch-process", "loader-process", "loader-thread")}
-    for one in scenario["rounds"]:
-        assert {trial["candidate"] for trial in one["trials"]} == keys
-        for trial in one["trials"]:
+    for one in scenario.rounds:
+        assert {trial.candidate for trial in one.trials} == keys
+        for trial in one.trials:
             # The workers' start, the measured epoch and memory are real figures of real processes.
-            turns = scenario["turns"]
-            assert turns > 1 and len(trial["turn_seconds"]) == len(trial["turn_began"]) == turns
-            assert sorted(trial["turn_began"]) == trial["turn_began"]
-            assert trial["samples"] == 12 * turns and trial["batches"] == 6 * turns
-            metrics = trial["metrics"]
+            turns = scenario.turns
+            assert turns > 1 and len(trial.turn_seconds) == len(trial.turn_began) == turns
+            assert sorted(trial.turn_began) == trial.turn_began
+            assert trial.samples == 12 * turns and trial.batches == 6 * turns
+            metrics = trial.metrics
             assert metrics["throughput"] > 0 and metrics["time_to_first_batch"] > 0 and metrics["pss_mib"] > 50
             assert 0.1 < metrics["cpu_per_1000"] < 1000
-            assert trial["gil_enabled"] == (twin == "gil")
-    checksums = {(t["first_batch"], tuple(t["rows"])) for r in scenario["rounds"] for t in r["trials"]}
+            assert trial.gil_enabled == (twin == "gil")
+    checksums = {(t.first_batch, tuple(t.rows)) for r in scenario.rounds for t in r.trials}
     assert len(checksums) == 1
     # Everybody's turns alternate: nobody has two before all have had one.
-    began = sorted((at, trial["candidate"]) for trial in scenario["rounds"][0]["trials"] for at in trial["turn_began"])
+    began = sorted((at, trial.candidate) for trial in scenario.rounds[0].trials for at in trial.turn_began)
     assert all({who for _, who in began[n : n + 3]} == keys for n in range(0, len(began), 3))
-    (fall,) = document["waterfalls"]
-    assert [step["candidate"] for step in fall["steps"]] == [f"{twin}/loader-process/1", f"{twin}/loader-thread/1"]
-    python = document["environment"]["twins"][twin]["interpreter"]
-    assert python["twin"] == twin and python["config_args"]
+    (fall,) = document.waterfalls
+    assert [step.candidate for step in fall.steps] == [f"{twin}/loader-process/1", f"{twin}/loader-thread/1"]
+    python = document.environment.twins[twin].interpreter
+    assert python.twin == twin and python.config_args
 
 
 def test_what_a_person_reads(finished_run, document):
@@ -53,7 +52,7 @@ def test_what_a_person_reads(finished_run, document):
     assert said.index("what changes factor samples/s") < said.index(" in all x ") < said.index("revision ")
     assert said.index("Too little was measured to advise for pillow") > said.index("report: ")
     assert f"report: {directory / 'report.html'}" in done.stdout
-    build = next(iter(document["environment"]["twins"].values()))["interpreter"]["build"]
+    build = next(iter(document.environment.twins.values())).interpreter.build
     assert build in done.stdout and build in (directory / "report.html").read_text()
     # No control codes where nobody looks at a terminal, and a line for each round.
     assert "\x1b" not in done.stdout + done.stderr
@@ -139,7 +138,7 @@ def test_interrupted_run_keeps_and_reports_its_finished_rounds(started, tmp_path
     assert "INCOMPLETE: interrupted (SIGINT)" in output
     directory = (tmp_path / "out/latest").resolve()
     saved = load(directory / "results.json")
-    assert saved["status"] == "incomplete" and len(saved["scenarios"][0]["rounds"]) >= 1
+    assert saved.status == "incomplete" and len(saved.scenarios[0].rounds) >= 1
     assert "INCOMPLETE" in (directory / "report.html").read_text()
     assert (directory / "waterfall.png").exists()
 
@@ -166,8 +165,8 @@ def test_killed_run_leaves_no_process_and_what_was_finished(started, tmp_path):
     run.process.wait()
     assert_gone(processes)
     (directory,) = [p for p in (tmp_path / "out").iterdir() if not p.is_symlink()]
-    saved = json.loads((directory / "results.json").read_text())
-    assert saved["status"] == "incomplete" and len(saved["scenarios"][0]["rounds"]) >= 1
+    saved = load(directory / "results.json")
+    assert saved.status == "incomplete" and len(saved.scenarios[0].rounds) >= 1
 
 
 def test_a_failing_trial_is_named_with_its_last_words(started, photos, tmp_path):

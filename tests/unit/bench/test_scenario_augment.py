@@ -122,8 +122,8 @@ def test_loading_without_workers_is_as_much_as_one_worker_does():
         work.request(Candidate("ft", variant, n))
         for variant, n in (("serial", 0), ("loader-thread", 1), ("loader-thread", 2))
     )
-    assert (none["workers"], none["batches"], none["warmup_batches"]) == (0, 5, 2)
-    assert (one["batches"], two["batches"]) == (5, 10)
+    assert (none.workers, none.batches, none.warmup_batches) == (0, 5, 2)
+    assert (one.batches, two.batches) == (5, 10)
     assert Candidate("ft", "serial", 0).title == "ft serial loading"
 
 
@@ -180,21 +180,21 @@ def test_a_run_with_a_picture_of_its_samples(run_bench, photos, twin, tmp_path):
     assert done.returncode == 0, done.stderr
     directory = tmp_path / "out/latest"
     document = load(directory / "results.json")
-    (scenario,) = document["scenarios"]
-    trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
+    (scenario,) = document.scenarios
+    trials = [trial for one in scenario.rounds for trial in one.trials]
     # Of a single configuration the curve of the headline.
     workers = "thread" if twin == "ft" else "process"
-    assert {t["candidate"] for t in trials} == {
+    assert {t.candidate for t in trials} == {
         f"{twin}/{variant}" for variant in ("serial/0", f"loader-{workers}/1", f"loader-{workers}/2")
     }
     # Who has two workers measures twice as many batches a turn; the turns have other random numbers.
-    batches = {t["batches"] for t in trials}
-    assert scenario["turns"] > 1 and max(batches) == 2 * min(batches)
-    for length in {len(t["rows"]) for t in trials}:
-        assert len({(t["first_batch"], tuple(t["rows"])) for t in trials if len(t["rows"]) == length}) == 1
+    batches = {t.batches for t in trials}
+    assert scenario.turns > 1 and max(batches) == 2 * min(batches)
+    for length in {len(t.rows) for t in trials}:
+        assert len({(t.first_batch, tuple(t.rows)) for t in trials if len(t.rows) == length}) == 1
     assert not any("picture" in t for t in trials)
     content = (directory / "augment-heavy-samples.png").read_bytes()
-    assert base64.b64decode(scenario["picture"]) == content and len(content) < 400_000
+    assert base64.b64decode(scenario.picture) == content and len(content) < 400_000
     check_picture(content)
     # Made again from results.json alone.
     (tmp_path / "results.json").write_bytes((directory / "results.json").read_bytes())

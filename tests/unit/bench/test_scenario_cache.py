@@ -52,7 +52,7 @@ def test_epochs_of_what_is_there(shards, variant, tmp_path, monkeypatch):
     assert result["metrics"]["gb_per_s"] > 240 * cache.SAMPLE_BYTES / seconds / 1e9
     assert 0 < result["metrics"]["time_to_first_batch"] < seconds and result["metrics"]["pss_mib"] > 50
     curves = result["distributions"]
-    (times,) = {tuple(curve["over"]["values"]) for curve in curves.values()}
+    (times,) = {tuple(curve.over.values) for curve in curves.values()}
     assert list(times) == sorted(times) and times[-1] < seconds
     sizes = curves["samples-of-an-epoch"]["values"]
     # It grows, to half of the budget at most.
@@ -81,6 +81,6 @@ def test_what_a_killed_trial_left_is_removed(tmp_path, monkeypatch):
 
 def test_a_run(run_few, twin, tmp_path):
     entry, _ = run_few("cache", [Candidate(twin, "loader-thread", 1)], "--workers", 1, "--batch-size", 4)
-    (trial,) = entry["rounds"][0]["trials"]
-    assert trial["distributions"]["samples-of-an-epoch"]["over"]["values"]
+    (trial,) = entry.rounds[0].trials
+    assert trial.distributions["samples-of-an-epoch"].over.values
     assert "samples" in (tmp_path / "out/latest/report.html").read_text()

@@ -26,7 +26,7 @@ def test_who_is_compared():
     assert len(pairs) == len(KINDS) * 2 * 3  # in 2 and 4 workers: against processes, with the GIL on, in the GIL build
     for pair in pairs:
         assert pair.numerator.split("/")[2] == pair.denominator.split("/")[2]
-    assert pairs[0].kind == "method" and pairs[0].title.startswith("ft bare threads / ft bare processes, x")
+    assert pairs[0].kind == "method" and pairs[0].numerator.startswith("ft/bare-thread/")
 
 
 @pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil",), ("gil", "ft-gil")])
@@ -92,11 +92,9 @@ def test_a_run(run_few, twin):
     ]
     entry, printed = run_few("contention", candidates, "--workers", 2)
     assert KINDS["pages"].title in printed
-    for trial in entry["rounds"][0]["trials"]:
-        assert len(trial["distributions"]["operation"]["values"]) == 2 * len(
-            trial["distributions"]["operation-alone"]["values"]
-        )
-        assert trial["metrics"]["scaling"] > 0 and trial["metrics"]["operation_ns"] > 0
+    for trial in entry.rounds[0].trials:
+        assert len(trial.distributions["operation"].values) == 2 * len(trial.distributions["operation-alone"].values)
+        assert trial.metrics["scaling"] > 0 and trial.metrics["operation_ns"] > 0
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")

@@ -76,12 +76,12 @@ def test_as_many_workers_as_cpus_are_told():
 def test_a_run(run_few, twin):
     candidates = [Candidate(twin, "loader-thread", 1, case=case.name) for case in (FULL, IDLE)]
     entry, printed = run_few("interference", candidates, "--workers", 1, "--batch-size", 4)
-    assert SCENARIO.plan.cases[0].title in printed and entry["case_axis"] == "loading rate"
+    assert SCENARIO.plan.cases[0].title in printed and entry.case_axis == "loading rate"
     steps = STEPS_PER_BATCH * SCENARIO.quick.batches_per_worker
-    for trial in entry["rounds"][0]["trials"]:
-        found = {name: of["values"] for name, of in trial["distributions"].items()}
+    for trial in entry.rounds[0].trials:
+        found = {name: of.values for name, of in trial.distributions.items()}
         assert len(found["step"]) == len(found["step-alone"]) == steps
-        assert trial["metrics"]["step_median_ms"] == pytest.approx(median(found["step"]), rel=1e-4)
-        assert min(found["step"]) <= trial["metrics"]["step_median_ms"] <= trial["metrics"]["step_p99_ms"]
-        (rate,), case = found["rate"], trial["candidate"].partition("@")[2]
+        assert trial.metrics["step_median_ms"] == pytest.approx(median(found["step"]), rel=1e-4)
+        assert min(found["step"]) <= trial.metrics["step_median_ms"] <= trial.metrics["step_p99_ms"]
+        (rate,), case = found["rate"], trial.candidate.partition("@")[2]
         assert (rate > 0) == ("taking" in found) == (case != IDLE.name)

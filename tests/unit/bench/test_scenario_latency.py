@@ -12,6 +12,7 @@ import pytest
 
 from ftbench.data.images import cache_directory
 from ftbench.data.slow_server import content, slow_server
+from ftbench.document.model import Skipped
 from ftbench.document.store import load
 from ftbench.machine import page_cache
 from ftbench.plan.scenario import Task
@@ -85,18 +86,18 @@ def test_real_runs_agree_and_leave_nothing_running(run_bench, environment, twin,
     _, left = psutil.wait_procs(marked(mark), timeout=30)
     assert not left
     document = load(tmp_path / "latest/results.json")
-    found = {scenario["name"]: scenario for scenario in document["scenarios"]}
+    found = {scenario.name: scenario for scenario in document.scenarios}
     if why := page_cache.why_not_droppable(cache_directory()):
-        assert "raw-cache" not in found and {"what": "raw-cache", "why": why} in document["skipped"]
+        assert "raw-cache" not in found and Skipped("raw-cache", why) in document.skipped
     else:
-        assert found["raw-cache"]["note"].startswith("cold is this kernel's page cache")
-    assert {c["name"] for c in found["latency"]["cases"]} == {"5-ms", "50-ms", "200-ms"}
+        assert found["raw-cache"].note.startswith("cold is this kernel's page cache")
+    assert {c.name for c in found["latency"].cases} == {"5-ms", "50-ms", "200-ms"}
     for scenario in found.values():
-        (only,) = scenario["rounds"]
-        cases = {c["key"]: c["case"] for c in scenario["candidates"]}
+        (only,) = scenario.rounds
+        cases = {c.key: c.case for c in scenario.candidates}
         for case in {*cases.values()}:
-            sums = {(t["first_batch"], tuple(t["rows"])) for t in only["trials"] if cases[t["candidate"]] == case}
+            sums = {(t.first_batch, tuple(t.rows)) for t in only.trials if cases[t.candidate] == case}
             assert len(sums) == 1
         assert {key.split("/")[1] for key in cases} == {"loader-thread", "loader-process"}
-        for case in scenario["cases"]:
-            assert case["title"] in done.stdout
+        for case in scenario.cases:
+            assert case.title in done.stdout

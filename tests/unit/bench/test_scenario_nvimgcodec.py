@@ -124,18 +124,18 @@ def test_a_run_says_what_it_measured_and_what_it_could_not(run_bench, photos, tw
     )
     assert done.returncode == 0, done.stderr
     document = load(tmp_path / "out/latest/results.json")
-    (scenario,) = document["scenarios"]
-    assert scenario["name"] == "nvimgcodec-decode" and document["status"] == "complete"
-    trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
-    assert len({(t["first_batch"], tuple(t["rows"])) for t in trials}) == 1
-    assert {t["candidate"] for t in trials} == {f"{twin}/loader-{method}/1" for method in ("thread", "process")}
-    assert all(t["gil_enabled"] == (twin == "gil") for t in trials)
+    (scenario,) = document.scenarios
+    assert scenario.name == "nvimgcodec-decode" and document.status == "complete"
+    trials = [trial for one in scenario.rounds for trial in one.trials]
+    assert len({(t.first_batch, tuple(t.rows)) for t in trials}) == 1
+    assert {t.candidate for t in trials} == {f"{twin}/loader-{method}/1" for method in ("thread", "process")}
+    assert all(t.gil_enabled == (twin == "gil") for t in trials)
     # Labelled in every output, and what needs a GPU is named with the reason.
     page = (tmp_path / "out/latest/report.html").read_text()
-    for output in (scenario["note"], " ".join(done.stdout.split()), page.replace("&#39;", "'")):
+    for output in (scenario.note, " ".join(done.stdout.split()), page.replace("&#39;", "'")):
         assert "nvImageCodec's CPU backend" in output
-    (left_out,) = [each for each in document["skipped"] if each["what"] == "nvimgcodec-memory"]
-    assert left_out["why"] == gpu.why_none()
+    (left_out,) = [each for each in document.skipped if each.what == "nvimgcodec-memory"]
+    assert left_out.why == gpu.why_none()
     assert "nvimgcodec-memory" in done.stdout
 
 

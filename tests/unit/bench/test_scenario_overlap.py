@@ -82,12 +82,12 @@ def test_a_run(run_few, twin):
         Candidate(twin, variant, 1, case=EQUAL.name) for variant in ("loader-thread", "loader-process", "serial")
     ]
     entry, printed = run_few("overlap", candidates, "--workers", 1, "--batch-size", 2)
-    assert "serial loading" in printed and entry["note"] in printed
-    assert entry["note"].startswith("trained on the GPU" if torch.cuda.is_available() else "trained on one CPU core")
-    for trial in entry["rounds"][0]["trials"]:
-        step, load, train = (trial["distributions"][name]["values"] for name in ("step", "load", "train"))
+    assert "serial loading" in printed and entry.note in printed
+    assert entry.note.startswith("trained on the GPU" if torch.cuda.is_available() else "trained on one CPU core")
+    for trial in entry.rounds[0].trials:
+        step, load, train = (trial.distributions[name].values for name in ("step", "load", "train"))
         most = sorted(s / max(a, b) for s, a, b in zip(step, load, train, strict=True))
         least = sorted(s / (a + b) for s, a, b in zip(step, load, train, strict=True))
-        assert trial["metrics"]["step_over_max"] == pytest.approx(most[1], rel=1e-3)
-        assert trial["metrics"]["step_over_sum"] == pytest.approx(least[1], rel=1e-3)
-    assert len({tuple(trial["rows"]) for trial in entry["rounds"][0]["trials"]}) == 1
+        assert trial.metrics["step_over_max"] == pytest.approx(most[1], rel=1e-3)
+        assert trial.metrics["step_over_sum"] == pytest.approx(least[1], rel=1e-3)
+    assert len({tuple(trial.rows) for trial in entry.rounds[0].trials}) == 1

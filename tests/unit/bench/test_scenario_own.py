@@ -13,16 +13,19 @@ import pytest
 import torch
 
 from ftbench.arguments import Options, UsageError, parse
+from ftbench.document.model import FailureKind, Skipped
 from ftbench.document.store import load
 from ftbench.measure import checksums
-from ftbench.plan.scenario import Task, TrialError
+from ftbench.plan.scenario import TrialError
 from ftbench.plan.waterfall import cells
 from ftbench.report import commands
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Notes
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import own
-from ftbench.trial.process import HANGS, TrialFailed
+from ftbench.stats.analysis import analyse
+from ftbench.trial.process import TrialFailed
+from ftbench.trial.request import Request
 from tests.unit.bench.scripted import Noted
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and imports users' files")
@@ -195,25 +198,25 @@ def finished(run_own, files):
 @pytest.mark.timeout(400)
 def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     done, directory, document = finished
-    (fall,) = document["waterfalls"]
+    (fall,) = document.waterfalls
     chain = [f"{cell.config}/{cell.variant}/2" for cell in cells((twin,))]
-    assert [fall["start"]["candidate"], *(step["candidate"] for step in fall["steps"])] == chain
-    assert all(step["n"] == 3 and step["low"] < step["ratio"] < step["high"] for step in fall["steps"])
-    (scenario,) = document["scenarios"]
-    assert (scenario["name"], scenario["batch_size"], len(scenario["rounds"])) == ("dataset", 8, 3)
+    assert [fall.start.candidate, *(step.candidate for step in fall.steps)] == chain
+    assert all(step.n == 3 and step.low < step.ratio < step.high for step in fall.steps)
+    (scenario,) = document.scenarios
+    assert (scenario.name, scenario.batch_size, len(scenario.rounds)) == ("dataset", 8, 3)
     # What a sample takes in a batch was found out by a look: a number and three squares, int64.
-    assert scenario["sample_bytes"] == 8 + 3 * 8
+    assert scenario.sample_bytes == 8 + 3 * 8
     # All loaded the same, and nothing is held against the dataset.
-    assert len({(t["first_batch"], tuple(t["rows"])) for one in scenario["rounds"] for t in one["trials"]}) == 1
-    assert not any("audit" in warning for warning in document["warnings"]) and document["skipped"] == []
-    assert scenario["description"] == f"samples of {files['fine_data']}:train_set, which has 5000"
+    assert len({(t.first_batch, tuple(t.rows)) for one in scenario.rounds for t in one.trials}) == 1
+    assert not any("audit" in warning for warning in document.warnings) and document.skipped == []
+    assert scenario.description == f"samples of {files['fine_data']}:train_set, which has 5000"
     # In every output, with the advice and its line of code.
     assert str(files["fine_data"]) in done.stdout.replace("\n", "") and "in all" in done.stdout
     assert "DataLoader(dataset, ..., num_workers=2" in done.stdout
     assert {p.name for p in directory.iterdir()} >= {"waterfall.png", "report.html", "summary.md"}
     assert (directory / "waterfall.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     # And what the page says to repeat it asks for the same.
-    line = shlex.split(dict(commands.commands(document))["The same measurement"])
+    line = shlex.split(dict(commands.commands(analyse(document)))["The same measurement"])
     again = parse(line[line.index("./twins") + 2 :])
     assert again.scenarios[0].case("").parameters["target"] == f"{files['fine_data']}:train_set"
     assert (again.rounds, again.batch_size, again.workers, again.quick) == (3, 8, (2,), True)
@@ -224,8 +227,8 @@ def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(run_own, 
     done, directory = run_own(f"{files['racing_data']}:train_set", "--rounds", 1, "--batch-size", 8)
     assert done.returncode == 0, done.stderr
     document = load(directory / "results.json")
-    assert len(document["waterfalls"]) == 1
-    (warning,) = [warning for warning in document["warnings"] if "not all candidates gave the same samples" in warning]
+    assert len(document.waterfalls) == 1
+    (warning,) = [warning for warning in document.warnings if "not all candidates gave the same samples" in warning]
     assert f"./twins audit {files['racing_data']}:train_set" in warning
     said = " ".join(done.stdout.split())
     assert "not safe under threads" in said and "gave other samples than torch's DataLoader with processes" in said
@@ -236,8 +239,8 @@ def test_packages_of_the_files_inline_metadata_are_installed(run_own, files, tmp
     done, directory = run_own(f"{files['needy_data']}:train_set", "--rounds", 1, "--batch-size", 8)
     assert done.returncode == 0, done.stderr
     document = load(directory / "results.json")
-    assert document["options"]["requirements"][:2] == ["torch", "xmltodict==1.0.4"]
-    assert len(document["waterfalls"]) == 1
+    assert document.options.requirements[:2] == ["torch", "xmltodict==1.0.4"]
+    assert len(document.waterfalls) == 1
     # A file of requirements comes in their place.
     (tmp_path / "none.txt").write_text("# nothing\n")
     done, _ = run_own(f"{files['needy_data']}:train_set", "--requirements", tmp_path / "none.txt")
@@ -253,10 +256,10 @@ def test_batches_that_cannot_be_sent_leave_threads(run_own, files):
     done, directory = run_own(f"{files['fine_data']}:train_set", *more)
     assert done.returncode == 0, done.stderr
     document = load(directory / "results.json")
-    (left_out,) = [each for each in document["skipped"] if each["what"] == "dataset: worker processes"]
-    assert "cannot be sent from a worker process: " in left_out["why"]
-    (scenario,) = document["scenarios"]
-    assert {who["variant"] for who in scenario["candidates"]} == {"loader-thread"}
+    (left_out,) = [each for each in document.skipped if each.what == "dataset: worker processes"]
+    assert "cannot be sent from a worker process: " in left_out.why
+    (scenario,) = document.scenarios
+    assert {who.variant for who in scenario.candidates} == {"loader-thread"}
 
 
 def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
@@ -272,9 +275,10 @@ def test_a_dataset_that_raises_in_threads_is_told_once_and_the_rest_stands(run_o
     done, directory = run_own(f"{files['bad_data']}:unsafe", "--rounds", 1, "--batch-size", 8)
     assert done.returncode == 1
     document = load(directory / "results.json")
-    (left_out,) = document["skipped"]
-    assert left_out["why"].endswith(" loader threads x2 failed: RuntimeError: not thread-safe")
-    assert document["reason"] == left_out["why"]
+    (scenario,) = document.scenarios
+    (failure,) = scenario.failures
+    assert (failure.kind, failure.reason) == (FailureKind.FAILED, "RuntimeError: not thread-safe")
+    assert document.reason.endswith(" loader threads x2 failed: RuntimeError: not thread-safe")
     assert done.stderr.count(f'{files["bad_data"]}", line') == 1 and "Traceback" not in done.stdout
     said = " ".join(done.stdout.split())
     assert "loader threads. The steps that need them" in said and "failed: RuntimeError: not thread-safe." in said
@@ -286,9 +290,9 @@ def test_who_is_killed_once_keeps_its_place_and_it_is_told(run_own, files, twin)
     done, directory = run_own(f"{files['bad_data']}:killed", "--rounds", 1, "--batch-size", 8)
     assert done.returncode == 0, done.stderr
     document = load(directory / "results.json")
-    (fall,) = document["waterfalls"]
-    assert fall["steps"][-1]["candidate"] == f"{twin}/loader-thread/2" and document["skipped"] == []
-    (warning,) = [warning for warning in document["warnings"] if "a second one took its place" in warning]
+    (fall,) = document.waterfalls
+    assert fall.steps[-1].candidate == f"{twin}/loader-thread/2" and document.skipped == []
+    (warning,) = [warning for warning in document.warnings if "a second one took its place" in warning]
     assert f"the trial of {twin} loader threads x2 failed: killed by signal 9" in warning
 
 
@@ -300,16 +304,16 @@ def test_sys_exit_of_a_dataset_is_told(run_own, files):
 class Here:
     """An endpoint that has the trial's process in this one."""
 
-    def start(self, config: str, request: dict):
+    def start(self, request: Request):
         return self.Trial(request)
 
     class Trial:
-        def __init__(self, request: dict):
-            self.request = {name: request[name] for name in request if name not in ("scenario", "config", "patience")}
+        def __init__(self, request: Request):
+            self.request = request
 
         def go_on(self) -> dict:
             try:
-                return own.LOOK.measure(Task(own.LOOK, **self.request))
+                return own.LOOK.measure(self.request.task(own.LOOK))
             except TrialError as error:
                 raise TrialFailed(str(error)) from error
 
@@ -318,11 +322,11 @@ class Here:
 
 
 def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None = None):
-    scenario, noted = own.scenario(target, collate_fn), {"skipped": [], "warnings": []}
+    scenario, noted = own.scenario(target, collate_fn), SimpleNamespace(skipped=[], warnings=[])
     options = Options((scenario,), True, Path(), None, None, 60.0, (2,), batch_size, ("ft",), {})
     measurement = Measurement(scenario, options, Twins({"ft": Here()}), Notes(noted, Noted()))
     measurement.look()
-    return SimpleNamespace(scenario=measurement.scenario, **noted)
+    return SimpleNamespace(scenario=measurement.scenario, **vars(noted))
 
 
 @pytest.mark.parametrize(
@@ -349,15 +353,15 @@ class Stuck:
     def __init__(self):
         self.patience = []
 
-    def start(self, config: str, request: dict):
-        self.patience.append(request["patience"])
-        raise TrialFailed(f"{HANGS}did not end within {request['patience']:.0f} s")
+    def start(self, request: Request):
+        self.patience.append(request.patience)
+        raise TrialFailed(f"it hangs, or did not end within {request.patience:.0f} s", hung=True)
 
 
 def test_a_dataset_that_hangs_is_waited_for_in_each_twin():
     stuck, scenario = Stuck(), own.scenario("my.py:x")
     options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
-    notes = Notes({"skipped": [], "warnings": []}, Noted())
+    notes = Notes(SimpleNamespace(skipped=[], warnings=[]), Noted())
     measurement = Measurement(scenario, options, Twins({"ft": stuck, "gil": stuck}), notes)
     with pytest.raises(TrialFailed, match="it hangs"):
         measurement.look()
@@ -366,12 +370,12 @@ def test_a_dataset_that_hangs_is_waited_for_in_each_twin():
 
 def test_two_twins_that_say_the_same_are_heard_once():
     class Broken:
-        def start(self, config: str, request: dict):
-            raise TrialFailed(f"OSError: no disc\n    in {config}")
+        def start(self, request: Request):
+            raise TrialFailed(f"OSError: no disc\n    in {request.config}")
 
     scenario = own.scenario("my.py:x")
     options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
-    notes = Notes({"skipped": [], "warnings": []}, Noted())
+    notes = Notes(SimpleNamespace(skipped=[], warnings=[]), Noted())
     with pytest.raises(TrialFailed) as caught:
         Measurement(scenario, options, Twins({"ft": Broken(), "gil": Broken()}), notes).look()
     assert str(caught.value).count("OSError: no disc") == 1
@@ -379,14 +383,14 @@ def test_two_twins_that_say_the_same_are_heard_once():
 
 def test_a_twin_that_cannot_load_it_is_left_out_in_a_line(files):
     class Broken:
-        def start(self, config: str, request: dict):
+        def start(self, request: Request):
             raise TrialFailed("OSError: no disc\n    in drive A")
 
-    display, noted = Noted(), {"skipped": [], "warnings": []}
+    display, noted = Noted(), SimpleNamespace(skipped=[], warnings=[])
     scenario = own.scenario(f"{files['fine_data']}:train_set")
     options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
     Measurement(scenario, options, Twins({"ft": Broken(), "gil": Here()}), Notes(noted, display)).look()
-    assert noted["skipped"] == [{"what": "dataset: the ft twin", "why": "OSError: no disc"}]
+    assert noted.skipped == [Skipped("dataset: the ft twin", "OSError: no disc")]
     assert display.notes == ["OSError: no disc\n    in drive A", "left out: dataset: the ft twin: OSError: no disc"]
 
 

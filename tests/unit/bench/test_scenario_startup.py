@@ -21,6 +21,7 @@ from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.startup import Table
 from ftbench.trial.process import encode
+from ftbench.trial.request import Request
 from ftrun.environment import MIB
 from tests.unit.bench.scripted import Noted
 
@@ -66,19 +67,7 @@ def group_ends(group: int) -> bool:
 @pytest.mark.parametrize("variant", ["loader-spawn", "loader-forkserver"])
 def test_processes_that_are_not_forked(command, environment, twin, variant):
     """A real trial, whose workers, server and resource tracker go with it."""
-    request = {
-        "scenario": "startup",
-        "case": "1-MiB",
-        "parameters": {"bytes": MIB},
-        "paths": [],
-        "config": twin,
-        "variant": variant,
-        "workers": 1,
-        "batch_size": 4,
-        "warmup_batches": 1,
-        "batches": 4,
-        "prefetch_factor": 2,
-    }
+    request = Request("startup", twin, variant, 1, 4, 1, 4, 2, case="1-MiB", parameters={"bytes": MIB})
     with subprocess.Popen(
         command(module="ftbench.trial.child"),
         stdin=subprocess.PIPE,
@@ -106,7 +95,7 @@ def test_datasets_that_do_not_fit_are_left_out_and_said(tmp_path):
     sources = Sources(None, lambda title: lambda done, total: None, print)
     work, found = Measurement(SCENARIO, options, twins, this.notes).work(candidates, sources)
     assert set(work.cases) == {c.case for c in found} == {"1-MiB", "32-MiB", "256-MiB"}
-    (left_out,) = this.document["skipped"]
+    (left_out,) = this.document.skipped
     assert left_out["what"] == "startup: a dataset of 1 GiB"
     assert "MiB of memory free, 4 workers need" in left_out["why"] and "--workers" in left_out["why"]
     assert display.notes == [f"left out: {left_out['what']}: {left_out['why']}"]

@@ -118,11 +118,11 @@ def test_a_run(run_few, twin):
     variants = {"gil": ["loader-thread", "loader-process", "torch-process"], "ft": ["loader-thread"]}[twin]
     candidates = [Candidate(twin, variant, 2) for variant in variants] + [Candidate(twin, "serial", 1)]
     entry, printed = run_few("training", candidates, "--workers", 2, "--batch-size", 2)
-    trials = entry["rounds"][0]["trials"]
-    assert len({tuple(trial["rows"]) for trial in trials}) == 1
+    trials = entry.rounds[0].trials
+    assert len({tuple(trial.rows) for trial in trials}) == 1
     steps = EPOCHS * SCENARIO.quick.batches_per_worker
     for trial in trials:
-        assert len(trial["distributions"]["loss"]["values"]) == trial["batches"] == steps
-        assert len(trial["distributions"]["epoch"]["values"]) == EPOCHS
-        assert trial["distributions"]["loss"] == trials[0]["distributions"]["loss"]
-    assert "equal bit for bit" in entry["note"] and entry["note"] in printed
+        assert len(trial.distributions["loss"].values) == trial.batches == steps
+        assert len(trial.distributions["epoch"].values) == EPOCHS
+        assert trial.distributions["loss"] == trials[0].distributions["loss"]
+    assert "equal bit for bit" in entry.note and entry.note in printed

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ftbench.arguments import Options
-from ftbench.document.store import Results
+from ftbench.document.model import Skipped
+from ftbench.document.store import RunDirectory
 from ftbench.rounds import measurement, progress, run
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
@@ -32,7 +34,7 @@ def suite(tmp_path: Path):
             **options,
         }
         with Interruption() as interruption:
-            return run.Run(Options(chosen, **given), Results(tmp_path), interruption, progress.Display())
+            return run.Run(Options(chosen, **given), RunDirectory(tmp_path), interruption, progress.Display())
 
     return build
 
@@ -40,11 +42,9 @@ def suite(tmp_path: Path):
 def test_what_a_run_did_not_come_to_is_said(suite):
     this = suite()
     this._ended.add("pillow")  # it was not available, say
-    this.document["scenarios"].append({"name": "contention"})  # some of its rounds are there
+    this.results.scenarios.append(SimpleNamespace(name="contention"))  # some of its rounds are there
     this.stop("interrupted (SIGINT)")
-    assert this.document["skipped"] == [
-        {"what": "memory", "why": "the run ended before its first round had: interrupted (SIGINT)"}
-    ]
+    assert this.results.skipped == [Skipped("memory", "the run ended before its first round had: interrupted (SIGINT)")]
 
 
 def test_options_that_mean_nothing_to_a_scenario_are_named(suite, capsys):

@@ -8,18 +8,21 @@ import random
 import pytest
 from scipy import stats
 
-from ftbench.plan.candidates import Pair, Target
+from ftbench.document.model import Verdict
+from ftbench.plan.candidates import Candidate, Pair, Target
 from ftbench.plan.comparisons import grid
 from ftbench.plan.metrics import METRICS
+from ftbench.report import phrases
 from ftbench.stats import statistics
-from ftbench.stats.statistics import NO_DIFFERENCE, TOO_FEW, Ratio, ratio, reached, typical, verdict
-
-THROUGHPUT = METRICS["throughput"]
+from ftbench.stats.comparisons import Comparison, compared, judge
+from ftbench.stats.statistics import Ratio, Reached, ratio, reached, verdict
+from ftbench.stats.typical import typical
+from tests.unit.bench import simulated
 
 
 def test_ratio_of_known_values():
     r = ratio([2.0, 8.0, 4.0], [1.0, 1.0, 1.0])
-    assert r.mean == pytest.approx(4.0)
+    assert r.ratio == pytest.approx(4.0)
     logs = [math.log(2), math.log(8), math.log(4)]
     low, high = stats.t.interval(0.95, 2, loc=math.log(4), scale=stats.sem(logs))
     assert (r.low, r.high) == (pytest.approx(math.exp(low)), pytest.approx(math.exp(high)))
@@ -29,7 +32,7 @@ def test_ratio_of_known_values():
 def test_ratio_is_symmetric():
     a, b = [100.0, 120.0, 90.0, 111.0], [80.0, 83.0, 95.0, 70.0]
     r, inverse = ratio(a, b), ratio(b, a)
-    assert r.mean == pytest.approx(1 / inverse.mean)
+    assert r.ratio == pytest.approx(1 / inverse.ratio)
     assert r.low == pytest.approx(1 / inverse.high)
 
 
@@ -81,7 +84,7 @@ def test_a_machine_that_is_disturbed_in_a_third_of_the_turns_gives_the_same_rati
     def process(seconds: float) -> float:
         return typical([seconds * rng.gauss(1, 0.02) * rng.choice([1, 1, 1.8]) for _ in range(12)])
 
-    assert ratio([process(1.1) for _ in range(40)], [process(1.0) for _ in range(40)]).mean == pytest.approx(
+    assert ratio([process(1.1) for _ in range(40)], [process(1.0) for _ in range(40)]).ratio == pytest.approx(
         1.1, abs=0.02
     )
 
@@ -100,7 +103,7 @@ def test_the_resolution_is_what_would_have_been_shown_in_eight_of_ten_runs():
     shown = 0
     for _ in range(1000):
         r = ratio([true * math.exp(rng.gauss(0, error)) for _ in range(rounds)], [1.0] * rounds)
-        shown += verdict(r, THROUGHPUT) == "faster"
+        shown += verdict(r) == Verdict.ABOVE
     assert 0.76 <= shown / 1000 <= 0.84
 
 
@@ -117,69 +120,52 @@ def test_p_values_are_adjusted_over_a_whole_run():
     assert q == [pytest.approx(0.004), pytest.approx(0.04), None, pytest.approx(0.04), pytest.approx(0.5)]
     assert statistics.adjusted([]) == [] and statistics.adjusted([None]) == [None]
 
-    def analysis(*p_values: float, n: int = 3, asked: bool = False) -> dict:
-        return {
-            "comparisons": [
-                {
-                    "mean": 1.5,
-                    "low": 1.2,
-                    "high": 1.9,
-                    "n": n,
-                    "p": p,
-                    "q": p,
-                    "resolution": 1.2,
-                    "metric": "throughput",
-                    "asked": asked,
-                    "verdict": "faster",
-                }
-                for p in p_values
-            ]
-        }
 
-    alone, others = analysis(0.02), analysis(*[0.9] * 9)
-    statistics.adjust([alone])
-    assert alone["comparisons"][0]["verdict"] == "faster"
+def comparisons(*p_values: float, n: int = 3, asked: bool = False) -> list[Comparison]:
+    """Ratios that differ in their p-values alone."""
+    a, b = Candidate("ft", "loader-thread", 1), Candidate("gil", "loader-thread", 1)
+    who = {"kind": "chosen", "why": "", "numerator": a, "denominator": b, "metric": "throughput", "asked": asked}
+    figures = {"ratio": 1.5, "low": 1.2, "high": 1.9, "n": n, "resolution": 1.2, "verdict": Verdict.ABOVE}
+    return [Comparison(**who, **figures, p=p) for p in p_values]
+
+
+def test_verdicts_hold_over_a_whole_run():
+    alone, others = comparisons(0.02), comparisons(*[0.9] * 9)
+    judge(alone)
+    assert alone[0].verdict == Verdict.ABOVE
     # Among ten, one of p = 0.02 is what chance gives.
-    statistics.adjust([alone, others])
-    assert alone["comparisons"][0]["verdict"] == NO_DIFFERENCE and alone["comparisons"][0]["q"] == pytest.approx(0.2)
+    judge(alone + others)
+    assert alone[0].verdict == Verdict.NO_DIFFERENCE and alone[0].q == pytest.approx(0.2)
     # What the run was made for is judged by itself, and does not make the others more certain either.
-    asked = analysis(0.02, 0.001, asked=True)
-    statistics.adjust([asked, alone, others])
-    assert [(c["verdict"], c["q"]) for c in asked["comparisons"]] == [("faster", 0.02), ("faster", 0.001)]
-    assert alone["comparisons"][0]["verdict"] == NO_DIFFERENCE and alone["comparisons"][0]["q"] == pytest.approx(0.2)
-    too_few = analysis(0.0001, n=2)
-    statistics.adjust([alone, too_few])
-    assert too_few["comparisons"][0]["verdict"] == TOO_FEW and alone["comparisons"][0]["verdict"] == "faster"
+    asked = comparisons(0.02, 0.001, asked=True)
+    judge(asked + alone + others)
+    assert [(c.verdict, c.q) for c in asked] == [(Verdict.ABOVE, 0.02), (Verdict.ABOVE, 0.001)]
+    assert alone[0].verdict == Verdict.NO_DIFFERENCE and alone[0].q == pytest.approx(0.2)
+    too_few = comparisons(0.0001, n=2)
+    judge(alone + too_few)
+    assert too_few[0].verdict == Verdict.TOO_FEW and alone[0].verdict == Verdict.ABOVE
 
 
 def test_percentiles_are_taken_within_rounds():
-    rounds = [
-        {"step": {"unit": "ms", "values": [float(v) for v in range(101)]}},
-        {"step": {"unit": "ms", "values": [10.0]}},
-        {},
-        {"step": {"unit": "ms", "values": [2.0, 1.0]}},
-    ]
-    found = statistics.distributions(rounds)
-    assert found["step"]["unit"] == "ms" and found["step"]["values"] == 104
+    found = statistics.percentiles([[float(v) for v in range(101)], [10.0], [2.0, 1.0]])
     # Between two values linearly.
-    assert found["step"]["percentiles"]["50"] == {"median": 10, "min": 1.5, "max": 50}
-    assert found["step"]["percentiles"]["99"] == {"median": 10, "min": 1.99, "max": 99}
+    assert found[50] == (10, 1.5, 50) and found[99] == (10, 1.99, 99)
 
 
 @pytest.mark.parametrize(
     "r, q, expected",
     [
-        (Ratio(1.5, 1.4, 1.6, 3, 0.001), None, "faster"),
-        (Ratio(0.5, 0.4, 0.6, 3, 0.001), 0.01, "slower"),
-        (Ratio(1.5, 0.9, 2.5, 3, 0.2), None, NO_DIFFERENCE),  # the interval holds 1
-        (Ratio(1.5, 1.4, 1.6, 3, 0.001), 0.06, NO_DIFFERENCE),  # not certain among so many
-        (Ratio(1.009, 1.008, 1.0095, 9, 0.001), None, NO_DIFFERENCE),  # certain and negligible
-        (Ratio(1.5, 1.4, 1.6, 2, 0.001), None, TOO_FEW),
-        (Ratio(1.5, None, None, 1), None, TOO_FEW),
+        (Ratio(1.5, 1.4, 1.6, 3, 0.001), None, Verdict.ABOVE),
+        (Ratio(0.5, 0.4, 0.6, 3, 0.001), 0.01, Verdict.BELOW),
+        (Ratio(1.5, 0.9, 2.5, 3, 0.2), None, Verdict.NO_DIFFERENCE),  # the interval holds 1
+        (Ratio(1.5, 1.4, 1.6, 3, 0.001), 0.06, Verdict.NO_DIFFERENCE),  # not certain among so many
+        (Ratio(1.009, 1.008, 1.0095, 9, 0.001), None, Verdict.NO_DIFFERENCE),  # certain and negligible
+        (Ratio(1.5, 1.4, 1.6, 2, 0.001), None, Verdict.TOO_FEW),
+        (Ratio(1.5, None, None, 1), None, Verdict.TOO_FEW),
     ],
 )
 def test_verdict(r, q, expected):
-    assert verdict(r, THROUGHPUT, q) == expected
+    assert verdict(r, q) == expected
 
 
 @pytest.mark.parametrize(
@@ -199,54 +185,48 @@ def test_a_target_is_met_or_missed_by_the_whole_interval(r, target, expected):
     assert reached(r, target) == expected
 
 
+A, B = "ft/loader-thread/1", "gil/loader-thread/1"
+
+
 def test_targets_and_questions_are_of_the_first_metric_and_some_pairs_too():
     values = {
-        "overhead_us": {"a": [1.0, 1.1, 0.9], "b": [4.0, 4.1, 4.2]},
-        "pss_mib": {"a": [5.0, 5.0, 5.0], "b": [5.0, 5.0, 5.0]},
+        "overhead_us": {A: [1.0, 1.1, 0.9], B: [4.0, 4.1, 4.2]},
+        "pss_mib": {A: [5.0, 5.0, 5.0], B: [5.0, 5.0, 5.0]},
     }
-    pairs = [
-        Pair("peer", "a / b", "a", "b", target=Target("most", 0.5), asked=True),
-        Pair("scaling", "b / a once", "b", "a", first_only=True),
-    ]
-    found = statistics.analyse(values, pairs)
-    told = [(c["title"], c["metric"], c["asked"], c["target"] and c["target"]["verdict"]) for c in found["comparisons"]]
+    pairs = [Pair("peer", A, B, target=Target("most", 0.5), asked=True), Pair("scaling", B, A, first_only=True)]
+    told = [(c.kind, c.metric, c.asked, c.reached) for c in compared(simulated.measured(values, pairs))]
     assert told == [
-        ("a / b", "overhead_us", True, "met"),
-        ("b / a once", "overhead_us", False, None),
-        ("a / b", "pss_mib", False, None),
+        ("peer", "overhead_us", True, Reached.MET),
+        ("scaling", "overhead_us", False, None),
+        ("peer", "pss_mib", False, None),
     ]
-    assert set(found["candidates"][0]["metrics"]) == {"overhead_us", "pss_mib"}
 
 
 def test_a_difference_of_a_tenth_of_a_percent_is_none_however_certain():
     """Memory repeats as well as this; the report would say "0.1% more memory"."""
-    values = {"pss_mib": {"a": [620.1, 620.0, 620.2], "b": [619.4, 619.4, 619.5]}}
-    (comparison,) = statistics.analyse(values, [Pair("chosen", "a / b", "a", "b")])["comparisons"]
-    assert comparison["low"] > 1 and comparison["q"] < 0.05
-    assert comparison["verdict"] == NO_DIFFERENCE
+    values = {"pss_mib": {A: [620.1, 620.0, 620.2], B: [619.4, 619.4, 619.5]}}
+    (comparison,) = found = compared(simulated.measured(values, [Pair("chosen", A, B)]))
+    judge(found)
+    assert comparison.low > 1 and comparison.q < 0.05
+    assert comparison.verdict == Verdict.NO_DIFFERENCE
 
 
-def test_words_follow_the_metric():
-    clear = Ratio(1.5, 1.4, 1.6, 3)
-    assert verdict(clear, METRICS["time_to_first_batch"]) == "later"
-    assert verdict(clear, METRICS["cpu_per_1000"]) == "more CPU time"
-
-
-def test_analyse_compares_and_summarises():
+def test_a_plan_of_comparisons_is_analysed():
     ranked = grid().ranked(("gil", "ft"), [1], quick=False)
-    all_of_them = [c for _, c in ranked]
     speed = {
         "gil/loader-thread/1": 50,
         "gil/loader-process/1": 100,
         "ft/loader-thread/1": 200,
         "ft/loader-process/1": 90,
     }
-    measured = {name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()} for name in METRICS}
-    found = statistics.analyse(measured, grid().pairs(all_of_them))
-    headline = found["comparisons"][0]
-    assert (headline["kind"], headline["metric"]) == ("headline", "throughput")
-    assert headline["mean"] == pytest.approx(2.0)
-    assert headline["verdict"] == "faster"
-    assert all(0 <= c["p"] <= c["q"] <= 1 for c in found["comparisons"])
-    one = next(c for c in found["candidates"] if c["key"] == "gil/loader-thread/1")
-    assert one["metrics"]["throughput"] == {"median": 50, "min": 45, "max": pytest.approx(55)}
+    values = {name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()} for name in METRICS}
+    found = compared(simulated.measured(values, grid().pairs([c for _, c in ranked])))
+    judge(found)
+    headline = found[0]
+    assert (headline.kind, headline.metric, headline.verdict) == ("headline", "throughput", Verdict.ABOVE)
+    assert headline.ratio == pytest.approx(2.0)
+    assert all(0 <= c.p <= c.q <= 1 for c in found)
+
+
+def test_every_metric_has_words():
+    assert phrases.COMPARED.keys() == METRICS.keys()

@@ -7,16 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields, replace
 
 import psutil
 import pytest
 
 from ftbench import arguments
-from ftbench.document.check import Inconsistent, check, seal
+from ftbench.document.check import Inconsistent, check_form, check_keys
+from ftbench.document.convert import as_json
+from ftbench.document.model import Results, Stress, StressResult
 from ftbench.document.store import load
 from ftbench.report import changes, markdown, page, safety, terminal
-from ftbench.rounds import stress
-from ftbench.stats.compare import compare
+from ftbench.report.compare import compare
+from ftbench.stats.analysis import analyse
+from ftbench.trial import stress
 from ftbench.trial.endpoints import RemoteEndpoint
 from ftbench.trial.process import TrialFailed
 from ftrun.configurations import child_environment, command
@@ -29,12 +33,12 @@ pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and looks at wh
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict:
+def measured() -> Results:
     """A run without the suite."""
     return simulated.document(simulated.blank(), 0, rounds=3)
 
 
-def collector(part: dict, config: str) -> tuple[stress.Collector, list]:
+def collector(part: Stress, config: str) -> tuple[stress.Collector, list]:
     said: list = []
     return stress.Collector(part, config, lambda done, of: said.append((done, of)), said.append), said
 
@@ -55,11 +59,11 @@ def test_its_lines_become_results(twin):
     taker, said = collector(part, twin)
     for line in b"".join(lines).splitlines():
         taker.take(json.loads(line))
-    assert part["scenarios"] == ["containers.ListAsResults", "containers.Slots"] and said == [(1, 2), (2, 2)]
-    assert taker.missing() == 0 and len(part["source"]) == 64
-    for result in part["results"]:
-        assert (result["outcome"], result["failures"], result["configuration"]) == ("passed", [], twin)
-        assert result["iterations"] >= 1 and result["threads"] == 4 and result["seed"] == 5
+    assert part.scenarios == ["containers.ListAsResults", "containers.Slots"] and said == [(1, 2), (2, 2)]
+    assert taker.missing() == 0 and len(part.source) == 64
+    for result in part.results:
+        assert (result.outcome, result.failures, result.configuration) == ("passed", [], twin)
+        assert result.iterations >= 1 and result.threads == 4 and result.seed == 5
 
 
 class Enough(Exception):
@@ -84,7 +88,7 @@ def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command
     def take(line: dict) -> None:
         taker.take(line)
         running[:] = descendants(server.pid)
-        if len(part["results"]) == 2:
+        if len(part.results) == 2:
             raise Enough
 
     try:
@@ -99,7 +103,7 @@ def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command
     finally:
         server.kill()
         server.wait()
-    assert taker.missing() == len(part["scenarios"]) - 2 > 30
+    assert taker.missing() == len(part.scenarios) - 2 > 30
 
 
 def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, tiny, twin, tmp_path):
@@ -128,9 +132,9 @@ def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, 
     assert run.returncode == 130, log.read_text()
     assert_gone(processes)
     saved = load(tmp_path / "out")
-    assert (saved["status"], saved["reason"]) == ("complete", None) and len(saved["scenarios"][0]["rounds"]) == 1
-    assert saved["stress"]["status"] == "incomplete"
-    assert saved["stress"]["reason"] == f"interrupted (SIGINT) in {twin}"
+    assert (saved.status, saved.reason) == ("complete", None) and len(saved.scenarios[0].rounds) == 1
+    assert saved.stress.status == "incomplete"
+    assert saved.stress.reason == f"interrupted (SIGINT) in {twin}"
     page = (tmp_path / "out/latest/report.html").read_text()
     for text in (output, page, (tmp_path / "out/latest/summary.md").read_text()):
         assert "did not come to its end" in text and "bench --quick --stress" in " ".join(text.split())
@@ -141,11 +145,11 @@ def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, 
     [
         ({"scenario": "files.SharedZip"}, "lacks 'configuration'"),
         ({"source": "b" * 64, "scenarios": []}, "another version"),
-        ({name: [] for name in stress.FIELDS} | {"configuration": "gil"}, "ran as gil, not as ft"),
+        ({each.name: [] for each in fields(StressResult)} | {"configuration": "gil"}, "ran as gil, not as ft"),
     ],
 )
 def test_lines_that_cannot_be_taken(line, message):
-    taker, _ = collector({**stress.begin(None), "source": "a" * 64}, "ft")
+    taker, _ = collector(replace(stress.begin(None), source="a" * 64), "ft")
     with pytest.raises(TrialFailed, match=message):
         taker.take(line)
 
@@ -176,48 +180,41 @@ def test_what_makes_no_sense(given):
 
 
 def test_documents_with_and_without_it_pass(measured):
-    check(measured)
-    check(documents.with_stress(measured))
-    check(documents.with_stress(measured, failing=True))
+    for document in (measured, documents.with_stress(measured), documents.with_stress(measured, failing=True)):
+        check_form(as_json(document))
+        check_keys(document)
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda part: part["results"].pop(), "are complete"),
-        (lambda part: part["results"].append(part["results"][0]), "two results"),
-        (lambda part: part["results"][0].update(failures=["x"]), "has passed, and 1 failures"),
-        (lambda part: part["results"][0].update(scenario="files.Other"), "was not to be run"),
-        (lambda part: part["results"][0].update(outcome="fine"), "breaks the schema"),
-        (lambda part: part["results"][0].update(iterations=99), "written: stress$"),
+        (lambda part: part.results.pop(), "are complete"),
+        (lambda part: part.results.append(part.results[0]), "two results"),
+        (lambda part: part.results[0].failures.append("x"), "has passed, and 1 failures"),
+        (lambda part: setattr(part.results[0], "scenario", "files.Other"), "was not to be run"),
     ],
 )
 def test_an_edit_is_noticed(measured, change, message):
     edited = documents.with_stress(measured)
-    change(edited["stress"])
-    if "written" not in message:
-        edited["seal"] = seal(edited)  # by somebody who wants to deceive
+    change(edited.stress)
     with pytest.raises(Inconsistent, match=message):
-        check(edited)
+        check_keys(edited)
 
 
-def outputs(document: dict, directory, capsys) -> list[str]:
+def outputs(document: Results, directory, capsys) -> list[str]:
     """The report in all its forms, on one line each."""
-    terminal.show(document, directory / "report.html")
+    run = analyse(document)
+    terminal.show(run, directory / "report.html")
     return [
         " ".join(text.split())
-        for text in (
-            capsys.readouterr().out,
-            page.page(document).decode(),
-            markdown.summary(document).replace("\\", ""),
-        )
+        for text in (capsys.readouterr().out, page.page(run).decode(), markdown.summary(run).replace("\\", ""))
     ]
 
 
 def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys):
     failing = documents.with_stress(measured, failing=True)
-    (config,) = failing["options"]["configs"]
-    table = safety.table(failing)
+    (config,) = failing.options.configs
+    table = safety.table(failing, failing.stress)
     assert table.head == ("scenario", "threads", f"{config}: iterations", f"{config}: failures")
     assert table.rows == (
         ("containers.Slots", "4", "1,234", "0"),
@@ -228,7 +225,7 @@ def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys
         assert "2 did not pass: files.SharedZip failed, loaders.Left crashed" in text
         assert "BadZipFile" in text and "crashed: SIGSEGV" in text and "tests/stress/test_scenarios.py -k Left" in text
         assert "cpython/issues/86535" in text
-    assert stress.problem(failing["stress"]) == (
+    assert stress.problem(failing.stress) == (
         f"thread-safety suite: files.SharedZip failed in {config}; loaders.Left crashed in {config}"
     )
     for text in outputs(documents.with_stress(measured), tmp_path, capsys):
@@ -238,14 +235,14 @@ def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys
 def test_report_says_that_it_was_not_run(measured, tmp_path, capsys):
     for text in outputs(measured, tmp_path, capsys):
         assert "was not part of this run. To run it: ./twins bench --quick --stress" in text
-    asked = {**measured, "options": {**measured["options"], "stress": True}}
+    asked = replace(measured, options=replace(measured.options, stress=True))
     for text in outputs(asked, tmp_path, capsys):
         assert "was not run, since the measurement did not come to its end" in text
 
 
 def test_compare_tells_changed_outcomes(measured):
     passing, failing = documents.with_stress(measured), documents.with_stress(measured, failing=True)
-    (config,) = passing["options"]["configs"]
+    (config,) = passing.options.configs
     found = compare(passing, failing)
     assert found.outcomes == [
         f"files.SharedZip in {config}: passed in A, failed in B",

@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from multiprocessing import resource_tracker
 
 import psutil
 import pytest
 
 from ftbench.trial.process import TrialFailed, TrialProcess
+from ftbench.trial.request import Request
 from ftrun.supervise import Stopped
 from tests.unit.bench.turns import to_its_end
 
@@ -25,20 +27,9 @@ def start(photos, twin):
     with contextlib.ExitStack() as stack:
 
         def build(turns: int, variant: str = "loader-process", watch=None, **more: object) -> TrialProcess:
-            request = {
-                "scenario": "pillow",
-                "paths": sorted(map(str, photos.iterdir())),
-                "config": twin,
-                "variant": variant,
-                "workers": 1,
-                "batch_size": 2,
-                "warmup_batches": 1,
-                "batches": 2,
-                "prefetch_factor": 2,
-                "turns": turns,
-                **more,
-            }
-            return stack.enter_context(contextlib.closing(TrialProcess(sys.executable, twin, request, watch or {})))
+            paths = sorted(map(str, photos.iterdir()))
+            request = replace(Request("pillow", twin, variant, 1, 2, 1, 2, 2, paths, turns=turns), **more)
+            return stack.enter_context(contextlib.closing(TrialProcess(sys.executable, request, watch or {})))
 
         yield build
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ import pytest
 from ftbench.document.store import load
 from ftbench.trial.endpoints import RemoteEndpoint
 from ftbench.trial.process import TrialFailed
+from ftbench.trial.request import Request
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
 from ftrun.twin import TwinError
@@ -55,32 +57,22 @@ def interruption():
 def request_of(photos, twin):
     """Builds a trial's request."""
 
-    def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1) -> dict:
-        return {
-            "scenario": scenario,
-            "paths": sorted(map(str, photos.iterdir())),
-            "config": twin,
-            "variant": variant,
-            "workers": 1,
-            "batch_size": 2,
-            "warmup_batches": 1,
-            "batches": batches,
-            "prefetch_factor": 2,
-            "turns": turns,
-        }
+    def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1) -> Request:
+        paths = sorted(map(str, photos.iterdir()))
+        return Request(scenario, twin, variant, 1, 2, 1, batches, 2, paths=paths, turns=turns)
 
     return build
 
 
-def run(endpoint: RemoteEndpoint, config: str, request: dict) -> dict:
-    return to_its_end(endpoint.start(config, request))
+def run(endpoint: RemoteEndpoint, request: Request) -> dict:
+    return to_its_end(endpoint.start(request))
 
 
 def test_describes_and_runs_trials_until_its_client_leaves(server, interruption, request_of, twin, tmp_path):
     process = server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)  # waits for the server to come up
     assert endpoint.describe()["interpreter"]["twin"] == twin
-    result = run(endpoint, twin, request_of())
+    result = run(endpoint, request_of())
     assert result["samples"] == 4 and result["metrics"]["throughput"] > 0
     endpoint.close()
     assert process.wait(timeout=60) == 0
@@ -98,7 +90,7 @@ def test_describes_and_runs_trials_until_its_client_leaves(server, interruption,
 def test_runs_the_trials_of_peers(server, interruption, request_of, twin, tmp_path, scenario, variant, metric):
     server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
-    result = run(endpoint, twin, request_of(3, scenario, variant))
+    result = run(endpoint, request_of(3, scenario, variant))
     assert result["batches"] == 3 and result["metrics"][metric] > 0
     endpoint.close()
 
@@ -106,7 +98,7 @@ def test_runs_the_trials_of_peers(server, interruption, request_of, twin, tmp_pa
 def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of, twin, tmp_path):
     process = server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
-    first, second, third = (endpoint.start(twin, request_of(turns=turns)) for turns in (2, 1, 9))
+    first, second, third = (endpoint.start(request_of(turns=turns)) for turns in (2, 1, 9))
     # All three are started at once, and import at the same time.
     assert len(wait_for_children(process.pid, at_least=3)) == 3
     assert [trial.go_on() for trial in 2 * [first, second, third]] == [None] * 6
@@ -127,7 +119,7 @@ def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of,
 def test_trials_that_wait_end_with_their_client(server, interruption, request_of, twin, tmp_path):
     process = server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
-    trial = endpoint.start(twin, request_of(turns=2))
+    trial = endpoint.start(request_of(turns=2))
     assert [trial.go_on(), trial.go_on()] == [None] * 2
     trials = wait_for_children(process.pid, at_least=1)
     endpoint.close()
@@ -140,9 +132,9 @@ def test_failed_trials_and_bad_requests_are_answered(server, interruption, reque
     server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     with pytest.raises(TrialFailed, match="^FileNotFoundError: .*\\n    "):
-        run(endpoint, twin, {**request_of(), "paths": ["/no/such.jpg"]})
+        run(endpoint, replace(request_of(), paths=["/no/such.jpg"]))
     with pytest.raises(TrialFailed, match="unknown configuration 'nogil'"):
-        run(endpoint, "nogil", request_of())
+        run(endpoint, replace(request_of(), config="nogil"))
     assert endpoint.describe()["cpu"]["usable"] >= 1
     endpoint.close()
 
@@ -152,7 +144,7 @@ def test_the_wrong_configuration_fails_the_trial(server, interruption, request_o
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     other = "gil" if twin == "ft" else "ft-gil"
     with pytest.raises(TrialFailed, match=f"not the configuration '{other}'"):
-        run(endpoint, other, {**request_of(), "config": other})
+        run(endpoint, replace(request_of(), config=other))
     endpoint.close()
 
 
@@ -161,7 +153,7 @@ def test_a_second_client_is_told_even_while_a_trial_runs(server, interruption, r
     first = RemoteEndpoint(tmp_path / "s", interruption)
     with pytest.raises(TwinError, match="it serves another client"):
         RemoteEndpoint(tmp_path / "s", interruption)
-    trial = first.start(twin, request_of(50_000))
+    trial = first.start(request_of(50_000))
     assert [trial.go_on(), trial.go_on()] == [None] * 2
     first._channel.send({"op": "turn", "trial": 1})
     wait_for_children(process.pid, at_least=2)
@@ -192,7 +184,7 @@ def test_nothing_runs_on(server, request_of, twin, tmp_path, how):
     client.connect(str(tmp_path / "s"))
     channel = Channel(client)
     # It is started, imports, warms up, and then has its long turn.
-    for request in ({"op": "trial", "config": twin, "request": request_of(50_000)}, *[{"op": "turn", "trial": 1}] * 3):
+    for request in ({"op": "trial", "request": request_of(50_000).as_json()}, *[{"op": "turn", "trial": 1}] * 3):
         assert "error" not in channel.receive({})
         channel.send(request)
     trial_and_worker = wait_for_children(process.pid, at_least=2)

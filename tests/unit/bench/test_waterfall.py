@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from statistics import geometric_mean
+from dataclasses import replace
+from statistics import geometric_mean, median
 
 import pytest
 
-from ftbench.document.check import Inconsistent, check, seal
+from ftbench.document.model import Round, Scenario
 from ftbench.measure import epochs
-from ftbench.plan.candidates import Candidate
+from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.case import Case
 from ftbench.plan.waterfall import STEP, TOTAL, WaterfallPlan
-from ftbench.stats.statistics import analyse
-from ftbench.stats.waterfall import ENDS, precise, waterfalls
+from ftbench.stats.analysis import Analysis, analyse
+from ftbench.stats.waterfall import ENDS, precise
 from tests.unit.bench import documents, simulated
 
 CASES = (Case("", "whole"), Case("half", "half of it"))
 
 
 @pytest.fixture(scope="module")
-def document() -> dict:
+def run() -> Analysis:
     """Of one configuration and of all three, the latter under two cases."""
     grown = simulated.document(simulated.blank(), 1)
-    like = grown["scenarios"][0]
-    grown["scenarios"].append(
+    like = grown.scenarios[0]
+    grown.scenarios.append(
         documents.scenario(like, "chain", CASES, "work", metrics=epochs.METRICS, plan=WaterfallPlan(CASES))
     )
-    grown = documents.finished(grown)
-    check(grown)
-    return grown
+    return analyse(grown)
 
 
-def test_every_chain_is_there_with_all_its_steps(document):
-    alone, whole, half = document["waterfalls"]
-    assert [fall["workload"] for fall in (alone, whole, half)] == ["pillow", "chain: whole", "chain: half of it"]
-    assert len(alone["steps"]) == 2 and len(alone["missing"]) == 2
+def test_every_chain_is_there_with_all_its_steps(run):
+    alone, whole, half = run.waterfalls
+    assert [fall.workload for fall in (alone, whole, half)] == ["pillow", "chain: whole", "chain: half of it"]
+    assert len(alone.steps) == 2 and len(alone.missing) == 2
     for fall in (whole, half):
         at = "@half" if fall is half else ""
-        assert fall["workers"] == 2 and fall["missing"] == []
-        assert [fall["start"]["candidate"], *(s["candidate"] for s in fall["steps"])] == [
+        assert fall.workers == 2 and fall.missing == []
+        assert [fall.start.candidate, *(step.candidate for step in fall.steps)] == [
             f"{who}/2{at}"
             for who in (
                 "gil/torch-process",
@@ -50,36 +48,35 @@ def test_every_chain_is_there_with_all_its_steps(document):
                 "ft/loader-thread",
             )
         ]
-        assert [s["name"] for s in fall["steps"]][-2:] == ["the free-threaded build, GIL on", "the GIL removed"]
+        assert [step.name for step in fall.steps][-2:] == ["the free-threaded build, GIL on", "the GIL removed"]
 
 
-def test_figures_are_those_of_the_comparisons(document):
-    scenario = document["scenarios"][1]
-    fall = document["waterfalls"][1]
-    values = {c["key"]: c["metrics"] for c in scenario["analysis"]["candidates"]}
-    first, last = fall["start"]["candidate"], fall["steps"][-1]["candidate"]
-    for metric, of in (("throughput", fall), ("cpu_per_1000", fall["cpu_per_1000"])):
-        mine = [c for c in scenario["analysis"]["comparisons"] if c["metric"] == metric]
-        for step in of["steps"]:
-            (c,) = [c for c in mine if c["kind"] == STEP and c["numerator"] == step["candidate"]]
-            assert [step[name] for name in ("ratio", "low", "high", "n", "resolution", "verdict")] == [
-                c[name] for name in ("mean", "low", "high", "n", "resolution", "verdict")
-            ]
-        assert math.prod(s["ratio"] for s in of["steps"]) == pytest.approx(of["total"]["ratio"], rel=1e-12)
-        trials = [trial for one in scenario["rounds"] for trial in one["trials"]]
-        assert [of["start"]["value"], of["end"]] == [
-            geometric_mean(trial["metrics"][metric] for trial in trials if trial["candidate"] == key)
-            for key in (first, last)
+def test_figures_are_those_of_the_comparisons(run):
+    scenario, fall = run.scenarios[1], run.waterfalls[1]
+    first, last = fall.start.candidate, fall.steps[-1].candidate
+    for metric, of in (("throughput", fall), ("cpu_per_1000", fall.cpu_per_1000)):
+        mine = [c for c in scenario.comparisons if c.metric == metric]
+        for step in of.steps:
+            (c,) = [c for c in mine if c.kind == STEP and c.numerator.key == step.candidate]
+            for name in ("ratio", "low", "high", "n", "resolution", "verdict"):
+                assert getattr(step, name) == getattr(c, name)
+        assert math.prod(step.ratio for step in of.steps) == pytest.approx(of.total.ratio, rel=1e-12)
+        assert [of.start.value, of.end] == [
+            geometric_mean(scenario.in_each_process(key, metric)) for key in (first, last)
         ]
-    assert fall["ends"] == {name: [values[first][name]["median"], values[last][name]["median"]] for name in ENDS}
+    assert fall.ends == {name: [median(scenario.in_each_process(key, name)) for key in (first, last)] for name in ENDS}
     # As planted: the build costs a fifth, removing the GIL makes 2.5 times as much.
-    assert [s["ratio"] for s in fall["steps"]] == pytest.approx([1.0, 1.0, 0.8, 2.5], rel=0.03)
-    assert fall["total"]["ratio"] == pytest.approx(2.0, rel=0.03) and fall["total"]["verdict"] == "faster"
+    assert [step.ratio for step in fall.steps] == pytest.approx([1.0, 1.0, 0.8, 2.5], rel=0.03)
+    assert fall.total.ratio == pytest.approx(2.0, rel=0.03) and fall.total.verdict == "above"
 
 
-def test_scenarios_without_a_chain_have_none(document):
-    like = document["scenarios"][0]
-    assert waterfalls([documents.scenario(like, "grid"), documents.scenario(like, "cases", documents.WORK)]) == []
+def test_scenarios_without_a_chain_have_none(run):
+    like = run.scenarios[0]
+    of = [
+        documents.scenario(run.results.scenarios[0], "grid"),
+        documents.scenario(run.results.scenarios[0], "c", documents.WORK),
+    ]
+    assert like.name == "pillow" and analyse(replace(run.results, scenarios=of)).waterfalls == []
 
 
 @pytest.mark.parametrize(
@@ -102,58 +99,39 @@ def test_scenarios_without_a_chain_have_none(document):
         ("gil/torch-process", "loader processes, GIL build", {"the GIL removed": 2.5}, ["torch DataLoader processes"]),
     ],
 )
-def test_who_failed_is_left_out_of_the_chain(document, failed, start, steps, missing):
-    scenario = copy.deepcopy(document["scenarios"][1])
-    values = {
-        metric: {
-            c["key"]: [
-                t["metrics"][metric] for one in scenario["rounds"] for t in one["trials"] if t["candidate"] == c["key"]
-            ]
-            for c in scenario["candidates"]
-            if not c["key"].startswith(failed)
-        }
-        for metric in scenario["metrics"]
-    }
-    candidates = [
-        Candidate(*(c[n] for n in ("config", "variant", "workers", "case")))
-        for c in scenario["candidates"]
-        if c["key"] in values["throughput"]
+def test_failed_candidates_are_left_out_of_the_chain(run, failed, start, steps, missing):
+    scenario = run.results.scenarios[1]
+    left = [c for c in scenario.candidates if not c.key.startswith(failed)]
+    rounds = [
+        replace(one, trials=[t for t in one.trials if not t.candidate.startswith(failed)]) for one in scenario.rounds
     ]
-    scenario["analysis"] = analyse(values, WaterfallPlan(CASES).pairs(candidates))
-    whole, _ = waterfalls([scenario])
-    ratios = {step["name"]: step["ratio"] for step in whole["steps"]}
-    assert whole["start"]["name"] == start and whole["missing"] == missing
+    without = replace(scenario, rounds=rounds, pairs=WaterfallPlan(CASES).pairs(left))
+    whole, _ = analyse(replace(run.results, scenarios=[without])).waterfalls
+    ratios = {step.name: step.ratio for step in whole.steps}
+    assert whole.start.name == start and whole.missing == missing
     assert {name: ratios.get(name) for name in steps} == pytest.approx(steps, rel=0.03)
-    assert math.prod(ratios.values()) == pytest.approx(whole["total"]["ratio"], rel=1e-12)
+    assert math.prod(ratios.values()) == pytest.approx(whole.total.ratio, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda falls: falls[1]["steps"][0].update(ratio=9.0),
-        lambda falls: falls[1]["total"].update(low=1.9),
-        lambda falls: falls[1]["cpu_per_1000"]["start"].update(value=1.0),
-        lambda falls: falls.pop(),
-        lambda falls: falls[1]["ends"].update(pss_mib=[1.0, 1.0]),
-    ],
-)
-def test_a_changed_waterfall_is_noticed_even_with_a_new_seal(document, change):
-    edited = copy.deepcopy(document)
-    change(edited["waterfalls"])
-    edited["seal"] = seal(edited)
-    with pytest.raises(Inconsistent, match="its waterfalls are not those of its scenarios"):
-        check(edited)
+def known(*halves: float, n: int = 6, kinds: tuple[str, ...] = (), at: float = 1.0) -> Scenario:
+    """A scenario whose pairs are known to factors' logarithms of *halves*, around the ratio *at*."""
+    from scipy.stats import t
 
-
-def known(*halves: float, n: int = 6, kinds: tuple[str, ...] = (), metric: str = "throughput") -> dict:
-    """An analysis whose steps are known to so much, as factors' logarithms either way."""
-    return {
-        "comparisons": [
-            {"asked": True, "kind": kind, "metric": metric, "n": n, "mean": 1.0}
-            | {"low": math.exp(-half), "high": math.exp(half)}
-            for half, kind in zip(halves, kinds or (TOTAL, *[STEP] * 9), strict=False)
-        ]
-    }
+    (like,) = simulated.blank().scenarios
+    start = Candidate("gil", "loader-thread", 0)
+    others = [Candidate("ft", "loader-thread", number) for number in range(1, len(halves) + 1)]
+    # Rounds that differ by one standard deviation either way, as wide as the interval is to be.
+    wide = [half / (t.ppf(0.975, n - 1) * math.sqrt(1 / (n - 1))) for half in halves]
+    rounds = []
+    for number in range(n):
+        side = 1 if number % 2 else -1
+        of = {start: 100.0, **{c: 100.0 * at * math.exp(side * each) for c, each in zip(others, wide, strict=True)}}
+        trials = [simulated.trial(c, dict.fromkeys(like.metrics, value)) for c, value in of.items()]
+        rounds.append(Round(number + 1, 1.0, trials, simulated.quiet()))
+    pairs = [
+        Pair(kind, c.key, start.key, asked=True) for c, kind in zip(others, kinds or (TOTAL, *[STEP] * 9), strict=False)
+    ]
+    return replace(like, candidates=[start, *others], pairs=pairs, rounds=rounds)
 
 
 def test_enough_is_known_once_every_interval_is_as_narrow():
@@ -161,18 +139,12 @@ def test_enough_is_known_once_every_interval_is_as_narrow():
     assert not precise(known(0.03, 0.06, 0.03), 0.05) and precise(known(0.03, 0.06, 0.03), 0.07)
     # Too few rounds to stop, and nothing that was asked.
     assert not precise(known(0.001, 0.001, n=4), 0.05)
-    assert not precise({"comparisons": []}, 0.05)
-    # CPU time is asked as well, and nothing waits for it.
-    wide = known(0.2, metric="cpu_per_1000")["comparisons"]
-    assert precise({"comparisons": [*known(0.03)["comparisons"], *wide]}, 0.05)
+    assert not precise(replace(known(0.001), pairs=[]), 0.05)
     assert not precise(known(0.001, kinds=("chosen",)), 0.05)
 
 
 def test_stopping_looks_at_widths_alone():
-    """Where the intervals lie, on which side of 1 and what their verdicts say, changes nothing."""
+    """Where the intervals lie, and on which side of 1, changes nothing."""
     for half, expected in ((0.04, True), (0.06, False)):
-        for mean in (0.1, 0.95, 1.0, 1.001, 7.0):
-            analysis = known(half, half, half)
-            for c in analysis["comparisons"]:
-                c.update(mean=mean, low=c["low"] * mean, high=c["high"] * mean, verdict="whatever")
-            assert precise(analysis, 0.05) is expected
+        for at in (0.1, 0.95, 1.0, 1.001, 7.0):
+            assert precise(known(half, half, half, at=at), 0.05) is expected

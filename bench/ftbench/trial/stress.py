@@ -6,8 +6,10 @@ that a scenario's crash or hang is that scenario's alone.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import fields
 
+from ftbench.document.model import Stress, StressResult
 from ftbench.trial.process import TrialFailed, how_it_ended
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.project import ROOT
@@ -22,7 +24,6 @@ SOME_FAILED = 1
 MOST_CHARACTERS = 20_000
 
 KILLED = "the run has not ended, or was killed"
-FIELDS = ("scenario", "configuration", "threads", "seed", "known", "iterations", "seconds", "failures", "outcome")
 
 
 def seconds(request: dict) -> float:
@@ -66,23 +67,15 @@ def run(python: str, config: str, request: dict, tell: Callable[[dict], None], w
         raise TrialFailed(how_it_ended(outcome) + last_lines(outcome.stderr))
 
 
-def begin(minutes: float | None, seed: int = 0) -> dict:
-    """The part of results.json, before anything has run."""
-    return {
-        "status": "incomplete",
-        "reason": KILLED,
-        "minutes": minutes,
-        "seed": seed,
-        "source": None,
-        "scenarios": [],
-        "results": [],
-    }
+def begin(minutes: float | None, seed: int = 0) -> Stress:
+    """Return the record of the suite before anything has run."""
+    return Stress("incomplete", KILLED, minutes, seed, None, [], [])
 
 
 class Collector:
     """Puts one configuration's lines into the part of results.json; owned by the controller's thread."""
 
-    def __init__(self, part: dict, config: str, progress: Callable[[int, int], None], note: Callable[[str], None]):
+    def __init__(self, part: Stress, config: str, progress: Callable[[int, int], None], note: Callable[[str], None]):
         self._part = part
         self._config = config
         self._progress = progress
@@ -94,40 +87,35 @@ class Collector:
         part = self._part
         try:
             if "source" in line:
-                if part["source"] not in (None, line["source"]):
+                if part.source not in (None, line["source"]):
                     raise TrialFailed(
                         "tests/stress is another version there than in the configurations before: "
                         "rebuild the images, or use the same checkout for both twins"
                     )
-                part.update(source=line["source"], scenarios=line["scenarios"])
+                part.source, part.scenarios = line["source"], line["scenarios"]
                 return
-            result = {name: line[name] for name in FIELDS}
+            result = StressResult(**{each.name: line[each.name] for each in fields(StressResult)})
         except KeyError as error:
             raise TrialFailed(f"a result of tests/stress lacks {error}") from error
-        if result["configuration"] != self._config:
-            raise TrialFailed(f"it ran as {result['configuration']}, not as {self._config}")
-        result["failures"] = [text[:MOST_CHARACTERS] for text in result["failures"]]
-        part["results"].append(result)
-        if result["outcome"] != "passed":
-            self._note(f"thread-safety suite, {self._config}: {result['scenario']} {result['outcome']}")
+        if result.configuration != self._config:
+            raise TrialFailed(f"it ran as {result.configuration}, not as {self._config}")
+        result.failures = [text[:MOST_CHARACTERS] for text in result.failures]
+        part.results.append(result)
+        if result.outcome != "passed":
+            self._note(f"thread-safety suite, {self._config}: {result.scenario} {result.outcome}")
         self._done += 1
-        self._progress(self._done, len(part["scenarios"]))
+        self._progress(self._done, len(part.scenarios))
 
     def missing(self) -> int:
         """How many scenarios have not told what they did."""
-        return len(self._part["scenarios"]) - self._done
+        return len(self._part.scenarios) - self._done
 
 
-def failed(results: Sequence[dict]) -> list[dict]:
-    """The results of scenarios that did not pass."""
-    return [result for result in results if result["outcome"] != "passed"]
-
-
-def problem(part: dict | None) -> str | None:
-    """What is wrong with the part of results.json, None if nothing is."""
+def problem(part: Stress | None) -> str | None:
+    """Word what is wrong with the outcome; None if nothing is."""
     if part is None:
         return None
-    found = [f"{each['scenario']} {each['outcome']} in {each['configuration']}" for each in failed(part["results"])]
-    if part["status"] != "complete":
-        found.append(f"incomplete: {part['reason']}")
+    found = [f"{each.scenario} {each.outcome} in {each.configuration}" for each in part.failed]
+    if part.status != "complete":
+        found.append(f"incomplete: {part.reason}")
     return "thread-safety suite: " + "; ".join(found) if found else None

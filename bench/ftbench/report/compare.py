@@ -16,11 +16,14 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, geometric_mean
+from typing import Any
 
+from ftbench.document.environment import Twin
+from ftbench.document.model import Results, Scenario, Stress
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
+from ftbench.report import phrases
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, NEGLIGIBLE, adjusted, logarithms
-from ftbench.stats.waterfall import in_each_process
 
 # What a comparison of values supposes to be the same in both runs, with its name for people. Not the turns: they are
 # planned from what the machine cost meanwhile, and each is measured for itself.
@@ -45,7 +48,7 @@ MANY_TIMES = 2
 
 
 @dataclass(frozen=True)
-class Change:
+class FigureChange:
     """One figure in both runs."""
 
     scenario: str
@@ -78,7 +81,7 @@ class Change:
 
 
 @dataclass
-class Comparison:
+class RunComparison:
     """Everything that there is to say of two runs."""
 
     differences: list[tuple[str, str, str]] = field(default_factory=list)
@@ -86,38 +89,33 @@ class Comparison:
     cautions: list[str] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     """(what, why): not in both runs, or not the same work."""
-    changes: list[Change] = field(default_factory=list)
+    changes: list[FigureChange] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     """Scenarios of the thread-safety suite whose outcome changed, in words."""
 
     @property
-    def beyond_noise(self) -> list[Change]:
+    def beyond_noise(self) -> list[FigureChange]:
         """The changes that are more than noise, the largest first."""
         return sorted((c for c in self.changes if c.beyond_noise), key=lambda c: -abs(math.log(c.ratio)))
 
 
-def compare(a: dict, b: dict) -> Comparison:
-    """Compare two documents (ftbench.document.store.load)."""
-    result = Comparison(_differences(a, b), [*_cautions("A", a), *_cautions("B", b)])
+def compare(a: Results, b: Results) -> RunComparison:
+    """Compare two runs."""
+    result = RunComparison(_differences(a, b), [*_cautions("A", a), *_cautions("B", b)])
     if any(what in ("processor", "CPUs usable", "memory") for what, _, _ in result.differences):
         result.cautions.append("A and B ran on different machines: values compare these, and only ratios the software")
-    scenarios = [
-        {
-            s["name"]: {**s, "collate_fn": document["options"]["collate_fn"] or USUAL_COLLATE}
-            for s in document["scenarios"]
-        }
-        for document in (a, b)
-    ]
+    scenarios = [{s.name: s for s in run.scenarios} for run in (a, b)]
+    collate_fns = a.options.collate_fn or USUAL_COLLATE, b.options.collate_fn or USUAL_COLLATE
     for name in _in_both(result, "", "measured", scenarios):
-        _scenario(result, *(of[name] for of in scenarios))
-    _stress(result, a.get("stress"), b.get("stress"))
+        _scenario(result, scenarios[0][name], scenarios[1][name], collate_fns)
+    _stress(result, a.stress, b.stress)
     for position, q in enumerate(adjusted([c.p for c in result.changes])):
         result.changes[position] = replace(result.changes[position], q=q)
     return result
 
 
 def _in_both(
-    result: Comparison, where: str, done: str, both: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
+    result: RunComparison, where: str, done: str, both: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
 ) -> list[str]:
     """The keys that A and B have; notes those of one run alone, after the words of `where`."""
     a, b = both
@@ -128,72 +126,73 @@ def _in_both(
     return [key for key in a if key in b]
 
 
-def _stress(result: Comparison, a: dict | None, b: dict | None) -> None:
+def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
     """What the thread-safety suites of two runs, as far as they ran, found that the other did not."""
     if a is None or b is None:
         if a or b:
             result.left_out.append(("thread-safety suite", f"run in {'A' if a else 'B'} alone"))
         return
-    outcomes = [{f"{r['scenario']} in {r['configuration']}": r["outcome"] for r in of["results"]} for of in (a, b)]
+    outcomes = [{f"{r.scenario} in {r.configuration}": r.outcome for r in of.results} for of in (a, b)]
     for key in _in_both(result, "thread-safety suite", "run", outcomes):
         in_a, in_b = (of[key] for of in outcomes)
         if in_a != in_b:
             result.outcomes.append(f"{key}: {in_a} in A, {in_b} in B")
     for name, part in (("A", a), ("B", b)):
-        if part["status"] != "complete":
-            result.cautions.append(f"{name}'s thread-safety suite is incomplete: {part['reason']}")
+        if part.status != "complete":
+            result.cautions.append(f"{name}'s thread-safety suite is incomplete: {part.reason}")
 
 
-def _scenario(result: Comparison, a: dict, b: dict) -> None:
-    name, both = a["name"], (a, b)
-    few, many = sorted(s["turns"] for s in both)
+def _scenario(result: RunComparison, a: Scenario, b: Scenario, collate_fns: tuple[str, str]) -> None:
+    name, both = a.name, (a, b)
+    few, many = sorted(s.turns for s in both)
     if many >= MANY_TIMES * few:
-        more = "A" if a["turns"] == many else "B"
+        more = "A" if a.turns == many else "B"
         result.cautions.append(
-            f"{name}: turns in a process are {a['turns']} in A and {b['turns']} in B: the faster half of more turns is "
+            f"{name}: turns in a process are {a.turns} in A and {b.turns} in B: the faster half of more turns is "
             f"a little faster, so throughput in {more} may read up to 3% higher; ratios hardly change by that"
         )
-    cases = _comparable_cases(result, a, b)
-    titles = {c["key"]: c["title"] for s in (b, a) for c in s["candidates"]}
-    of_case = {c["key"] for c in a["candidates"] if c["case"] in cases}
-    measured = [{c["key"]: c for c in s["analysis"]["candidates"]} for s in both]
-    keys = _in_both(result, name, "measured", measured, titles)
-    pairs = [{(c["metric"], c["numerator"], c["denominator"]): c for c in s["analysis"]["comparisons"]} for s in both]
-    for metric in (m for m in a["metrics"] if m in b["metrics"]):
-        values = [{key: in_each_process(s, key, metric) for key in keys} for s in both]
-        for pair, in_a in pairs[0].items():
-            of_metric, numerator, denominator = pair
-            in_b = pairs[1].get(pair)
-            if in_b and of_metric == metric and numerator in of_case:
-                logs = [logarithms(of[numerator], of[denominator]) for of in values]
-                title = in_a["title"].split(":")[0]
-                result.changes.append(Change(name, title, metric, True, in_a["mean"], in_b["mean"], *welch(*logs)))
+    cases = _comparable_cases(result, a, b, collate_fns)
+    titles = {c.key: c.title for s in (b, a) for c in s.candidates}
+    of_case = {c.key for c in a.candidates if c.case in cases}
+    keys = _in_both(result, name, "measured", [{c.key: c for c in s.whole} for s in both], titles)
+    in_b = {(p.numerator, p.denominator) for p in b.pairs}
+    pairs = [p for p in a.pairs if (p.numerator, p.denominator) in in_b and p.numerator in of_case]
+    for metric in (m for m in a.metrics if m in b.metrics):
+        values = [{key: s.in_each_process(key, metric) for key in keys} for s in both]
+        for pair in pairs:
+            if not pair.first_only or metric == a.metrics[0]:
+                logs = [logarithms(of[pair.numerator], of[pair.denominator]) for of in values]
+                title = phrases.title(a, a.candidate(pair.numerator), a.candidate(pair.denominator), with_case=True)
+                x, y = (math.exp(fmean(of)) for of in logs)
+                result.changes.append(FigureChange(name, title, metric, True, x, y, *welch(*logs)))
         for key in keys:
             if key in of_case:
                 logs = [[math.log(value) for value in of[key]] for of in values]
                 x, y = (geometric_mean(of[key]) for of in values)
-                result.changes.append(Change(name, titles[key], metric, False, x, y, *welch(*logs)))
+                result.changes.append(FigureChange(name, titles[key], metric, False, x, y, *welch(*logs)))
 
 
-def _comparable_cases(result: Comparison, a: dict, b: dict) -> set[str]:
-    """The names of the cases whose work is the same in both; notes why the others are left out."""
-    cases = [{case["name"]: case for case in s["cases"]} or {"": s} for s in (a, b)]
+def _comparable_cases(result: RunComparison, a: Scenario, b: Scenario, collate_fns: tuple[str, str]) -> set[str]:
+    """Return the names of the cases whose work is the same in both; note why the others are left out."""
+    cases: list[dict[str, Any]] = [{case.name: case for case in s.cases} or {"": s} for s in (a, b)]
     same = set()
-    for name in _in_both(result, a["name"], "measured", cases):
+    for name in _in_both(result, a.name, "measured", cases):
         x, y = (of[name] for of in cases)
-        work = dict(WORK)
-        if a["name"] == OWN:  # whose batches are as many as a time that was measured asks for
-            work["collate_fn"], title = "collate_fn", work.pop("batches_per_worker")
-            if x["batches_per_worker"] != y["batches_per_worker"]:
-                in_each = f"{x['batches_per_worker']} in A and {y['batches_per_worker']} in B"
-                result.cautions.append(f"{OWN}: {title} in a turn are {in_each}, chosen from measured times")
-        other = [(title, x.get(key), y.get(key)) for key, title in work.items()]
-        if a["name"] == OWN:  # wherever the files lie
-            other.append(("dataset", *(s["description"].rpartition("/")[2] for s in (a, b))))
-        other += [(title, x["dataset"][key], y["dataset"][key]) for key, title in DATA.items()]
+        other: list[tuple] = [(title, getattr(x, key, None), getattr(y, key, None)) for key, title in WORK.items()]
+        if a.name == OWN:  # whose turns are as long as a measured time asks for
+            other = [each for each in other if each[0] != WORK["batches_per_worker"]]
+            if x.batches_per_worker != y.batches_per_worker:
+                in_each = f"{x.batches_per_worker} in A and {y.batches_per_worker} in B"
+                result.cautions.append(
+                    f"{OWN}: {WORK['batches_per_worker']} in a turn are {in_each}, chosen from measured times"
+                )
+            # Its files may have moved.
+            other += [("collate_fn", *collate_fns)]
+            other += [("dataset", *(s.description.rpartition("/")[2] for s in (a, b)))]
+        other += [(title, getattr(x.dataset, key), getattr(y.dataset, key)) for key, title in DATA.items()]
         different = [f"{title} is {u} in A and {v} in B" for title, u, v in other if u != v]
         if different:
-            where = f"{a['name']}: {name}" if name else a["name"]
+            where = f"{a.name}: {name}" if name else a.name
             result.left_out.append((where, f"not the same work: {'; '.join(different)}"))
         else:
             same.add(name)
@@ -219,11 +218,11 @@ def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, 
     return ratio, low, high, float(found.pvalue)
 
 
-def _differences(a: dict, b: dict) -> list[tuple[str, str, str]]:
+def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
     """What differs in the environments and options of two runs."""
     in_a, in_b = _described(a), _described(b)
     found = [(what, in_a[what], in_b[what]) for what in in_a if in_a[what] != in_b[what]]
-    twins_a, twins_b = a["environment"]["twins"], b["environment"]["twins"]
+    twins_a, twins_b = a.environment.twins, b.environment.twins
     for twin in sorted({*twins_a, *twins_b}):
         if twin not in twins_a or twin not in twins_b:
             where = ("measured", "not measured") if twin in twins_a else ("not measured", "measured")
@@ -233,50 +232,51 @@ def _differences(a: dict, b: dict) -> list[tuple[str, str, str]]:
     return found
 
 
-def _described(document: dict) -> dict[str, str]:
+def _described(results: Results) -> dict[str, str]:
     """What a run ran on and was asked for, in words."""
-    environment, options = document["environment"], document["options"]
-    revision, twins = environment["revision"], list(environment["twins"].values())
+    environment, options = results.environment, results.options
+    revision, twins = environment.revision, list(environment.twins.values())
     first = twins[0]
-    system = first["os"]
+    system = first.os
     return {
-        "commit": revision["commit"][:12] + (" with changes" if revision["dirty"] else ""),
-        "sources of loader and bench": environment["source"][:12],
-        "processor": first["cpu"]["model"],
-        "CPUs usable": str(min(twin["cpu"]["usable"] for twin in twins)),
+        "commit": revision.commit[:12] + (" with changes" if revision.dirty else ""),
+        "sources of loader and bench": environment.source[:12],
+        "processor": first.cpu.model,
+        "CPUs usable": str(min(twin.cpu.usable for twin in twins)),
         # The kernel keeps some memory for itself, not always as much.
-        "memory": f"{first['memory']['total'] / 2**30:.0f} GiB",
-        "system": f"{system['name']}, Linux {system['kernel']}, container: {system['container'] or 'none'}",
-        "GPU": ", ".join(first["gpu"]["devices"]) or "none",
-        "--quick": "yes" if options["quick"] else "no",
-        "--data": options["data"] or "generated",
-        "--collate-fn": options["collate_fn"] or USUAL_COLLATE,
-        "--requirements": ", ".join(options["requirements"]) or "none",
-        "--batch-size": str(options["batch_size"] or "the scenarios'"),
-        "--workers": ", ".join(map(str, options["workers"] or ())) or "the scenarios'",
+        "memory": f"{first.memory.total / 2**30:.0f} GiB",
+        "system": f"{system.name}, Linux {system.kernel}, container: {system.container or 'none'}",
+        "GPU": ", ".join(first.gpu.devices) or "none",
+        "--quick": "yes" if options.quick else "no",
+        "--data": options.data or "generated",
+        "--collate-fn": options.collate_fn or USUAL_COLLATE,
+        "--requirements": ", ".join(options.requirements) or "none",
+        "--batch-size": str(options.batch_size or "the scenarios'"),
+        "--workers": ", ".join(map(str, options.workers or ())) or "the scenarios'",
     }
 
 
-def _twin_differences(twin: str, a: dict, b: dict) -> Iterator[tuple[str, str, str]]:
+def _twin_differences(twin: str, a: Twin, b: Twin) -> Iterator[tuple[str, str, str]]:
     for what in ("version", "build", "compiler"):
-        if a["interpreter"][what] != b["interpreter"][what]:
-            yield f"{twin}: Python's {what}", a["interpreter"][what], b["interpreter"][what]
-    for name in sorted({*a["packages"], *b["packages"]}):
-        x, y = a["packages"].get(name, "none"), b["packages"].get(name, "none")
+        x, y = getattr(a.interpreter, what), getattr(b.interpreter, what)
+        if x != y:
+            yield f"{twin}: Python's {what}", x, y
+    for name in sorted({*a.packages, *b.packages}):
+        x, y = a.packages.get(name, "none"), b.packages.get(name, "none")
         if x != y:
             yield f"{twin}: {name}", x, y
 
 
-def _cautions(name: str, document: dict) -> Iterator[str]:
-    if document["status"] != "complete":
-        yield f"{name} is incomplete: {document['reason']}"
-    for scenario in document["scenarios"]:
-        rounds = scenario["rounds"]
-        marked = sum(bool(one["disturbance"]["marks"]) for one in rounds)
+def _cautions(name: str, results: Results) -> Iterator[str]:
+    if results.status != "complete":
+        yield f"{name} is incomplete: {results.reason}"
+    for scenario in results.scenarios:
+        rounds = scenario.rounds
+        marked = sum(bool(phrases.marked(one)) for one in rounds)
         if marked:
-            yield f"{name}: {scenario['name']}: {marked} of {len(rounds)} rounds were disturbed by other load"
+            yield f"{name}: {scenario.name}: {marked} of {len(rounds)} rounds were disturbed by other load"
         if len(rounds) < FEWEST_ROUNDS:
             yield (
-                f"{name}: {scenario['name']} has {len(rounds)} round{'s' if len(rounds) != 1 else ''}: "
+                f"{name}: {scenario.name} has {len(rounds)} round{'s' if len(rounds) != 1 else ''}: "
                 f"{FEWEST_ROUNDS} are needed to tell a change from noise"
             )

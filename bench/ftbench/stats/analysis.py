@@ -1,0 +1,48 @@
+"""All statistics of a run, computed once from its rounds; every report reads them here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ftbench.document.model import Results, Scenario, Waterfall
+from ftbench.stats.comparisons import Comparison, compared, judge, mark_apart
+from ftbench.stats.waterfall import apart, cases, chain, waterfall
+
+
+@dataclass(kw_only=True)
+class AnalysedScenario(Scenario):
+    """A scenario's record with its comparisons."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+
+
+@dataclass
+class Analysis:
+    """A run's record, and what follows from its rounds."""
+
+    results: Results
+    scenarios: list[AnalysedScenario]
+    waterfalls: list[Waterfall]
+
+    def scenario(self, name: str) -> AnalysedScenario:
+        """Return the scenario of this name."""
+        return next(s for s in self.scenarios if s.name == name)
+
+    @property
+    def others(self) -> list[AnalysedScenario]:
+        """The scenarios without a waterfall."""
+        told = {fall.scenario for fall in self.waterfalls}
+        return [s for s in self.scenarios if s.name not in told]
+
+
+def analyse(results: Results) -> Analysis:
+    """Return the analysis of a run."""
+    scenarios = [AnalysedScenario(**vars(each), comparisons=compared(each)) for each in results.scenarios]
+    judge(c for scenario in scenarios for c in scenario.comparisons)
+    falls = []
+    for scenario in scenarios:
+        chains = [links for case in cases(scenario) if (links := chain(scenario, case)[0])]
+        mark_apart(scenario.comparisons, set().union(*(apart(scenario, links[0][1]) for links in chains)))
+        found = [waterfall(scenario, scenario.comparisons, case) for case in cases(scenario)]
+        falls += [fall for fall in found if fall]
+    return Analysis(results, scenarios, falls)

@@ -1,0 +1,81 @@
+"""Comparisons of candidates: their ratios, and the verdicts that hold over a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from ftbench.document.model import Change, Scenario, Verdict
+from ftbench.plan.candidates import Candidate, Target
+from ftbench.plan.waterfall import STEP, TOTAL
+from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio, Reached, adjusted, ratio, reached, verdict
+
+CPU = "cpu_per_1000"
+"""The metric that a waterfall has in addition to throughput."""
+
+
+@dataclass(kw_only=True)
+class Comparison(Change):
+    """The ratio of two candidates in one metric."""
+
+    kind: str
+    """See ftbench.plan.candidates.Pair."""
+    why: str
+    numerator: Candidate
+    denominator: Candidate
+    metric: str
+    asked: bool
+    """True if the run was made for it. All others are explored, and corrected for their number."""
+    p: float | None
+    q: float | None = None
+    """The p-value adjusted for the run's comparisons (Benjamini and Hochberg)."""
+    target: Target | None = None
+    reached: Reached | None = None
+
+
+def compared(scenario: Scenario) -> list[Comparison]:
+    """Return a scenario's comparisons, the most important first; `judge` gives the verdicts of a run."""
+    found = []
+    first = scenario.metrics[0]
+    for metric in scenario.metrics:
+        for pair in scenario.pairs:
+            if pair.first_only and metric != first:
+                continue
+            r = ratio(*(scenario.in_each_process(key, metric) for key in (pair.numerator, pair.denominator)))
+            target = pair.target if metric == first else None
+            found.append(
+                Comparison(
+                    **asdict(r),
+                    verdict=verdict(r),
+                    kind=pair.kind,
+                    why=pair.why,
+                    numerator=scenario.candidate(pair.numerator),
+                    denominator=scenario.candidate(pair.denominator),
+                    metric=metric,
+                    asked=pair.asked and (metric == first or metric == CPU and pair.kind in (STEP, TOTAL)),
+                    target=target,
+                    reached=reached(r, target) if target else None,
+                )
+            )
+    return found
+
+
+def judge(comparisons: Iterable[Comparison]) -> None:
+    """Set the adjusted p-values (q) of all comparisons of a run, and the verdicts with them.
+
+    An asked comparison keeps its own p-value. Explored ones are adjusted together, except those of fewer than
+    FEWEST_ROUNDS rounds, which show nothing anyway.
+    """
+    comparisons = list(comparisons)
+    explored = [c for c in comparisons if not c.asked]
+    found = iter(adjusted([c.p if c.n >= FEWEST_ROUNDS else None for c in explored]))
+    for c in comparisons:
+        c.q = c.p if c.asked else next(found)
+        c.verdict = verdict(Ratio(c.ratio, c.low, c.high, c.n, c.p, c.resolution), c.q)
+
+
+def mark_apart(comparisons: Iterable[Comparison], different: set[tuple[str, str]]) -> None:
+    """Give comparisons of candidates that loaded different samples that verdict."""
+    for c in comparisons:
+        if (c.numerator.key, c.denominator.key) in different:
+            c.verdict = Verdict.OTHER_SAMPLES
