@@ -1,4 +1,4 @@
-"""What a run is asked for: the command line, checked as far as it can be without measuring.
+"""The command line of a run, checked as far as it can be without measuring.
 
 Imports nothing but the standard library and runs on Python 3.9: `./twins bench` asks it before it
 builds anything, so that a typing error does not cost ten minutes.
@@ -57,7 +57,7 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks for."""
+    """Options of a run."""
 
     scenarios: tuple[Scenario, ...]
     quick: bool
@@ -70,18 +70,18 @@ class Options:
     configs: tuple[str, ...]
     twins: dict[str, str]
     dataset: str | None = None
-    """The user's own dataset as it was named, and its collate_fn."""
+    """The user-supplied dataset as it was named, and its collate_fn."""
     collate_fn: str | None = None
     precision: float = PRECISION
     requirements: tuple[str, ...] = ()
-    """Packages that the user's own dataset needs, and a folder to keep downloads of them in."""
+    """Packages that the user-supplied dataset needs, and a folder for their downloads."""
     cache: Path | None = None
     stress: bool = False
     stress_minutes: float | None = None
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
-    """The command line of a run, as it is typed; with `both`, whoever passes it on gives both twins."""
+    """Return the parser of a run's command line; with `both`, the caller gives both twins."""
     result = argparse.ArgumentParser(
         prog=program,
         description=DESCRIPTION,
@@ -190,7 +190,7 @@ def _add_stress(add: Callable[..., Any]) -> None:
 
 
 def report_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """The command line of `report`."""
+    """Return the parser of `report`."""
     result = argparse.ArgumentParser(
         prog=f"{program} report", description="Make the report again from a results.json, beside it, and print it."
     )
@@ -210,7 +210,7 @@ is more than 1%.
 
 
 def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """The command line of `compare`."""
+    """Return the parser of `compare`."""
     result = argparse.ArgumentParser(
         prog=f"{program} compare",
         description=COMPARE,
@@ -238,7 +238,7 @@ def check(arguments: list[str], program: str) -> None:
 
 
 def number(what: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:
-    """A parser for argparse, of numbers within these bounds; other text "is not" `what`."""
+    """Return a parser for argparse, of numbers within these bounds; other text "is not" `what`."""
 
     def parse(text: str) -> Any:
         try:
@@ -281,7 +281,7 @@ def _twin(text: str) -> tuple[str, str]:
 
 
 def choose_scenarios(names: list[str]) -> tuple:
-    """The scenarios of these names and groups, each once, or the default; raises UsageError."""
+    """Return the scenarios of these names and groups, each once, or the default; raises UsageError."""
     known = [*SCENARIOS, *GROUPS, "all"]
     for name in names:
         if name not in known:
@@ -293,7 +293,7 @@ def choose_scenarios(names: list[str]) -> tuple:
 
 
 def _own(target: str, collate_fn: str | None) -> Scenario:
-    """The scenario of the user's own dataset; raises UsageError."""
+    """Return the scenario of the user-supplied dataset; raises UsageError."""
     file, _, name = target.rpartition(":")
     if not file or not name:
         raise UsageError(f"--dataset {target}: FILE.py:NAME is wanted, such as train.py:train_set")
@@ -306,7 +306,7 @@ def _own(target: str, collate_fn: str | None) -> Scenario:
 
 
 def _minutes(seconds: float) -> str:
-    """A run's expected time: "9 min", "40 s"."""
+    """Return a run's expected time: "9 min", "40 s"."""
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
@@ -317,7 +317,7 @@ the least important first. On a slow or busy machine three rounds of the most im
 
 
 def listing() -> str:
-    """The scenarios with their questions and how long they take, those of a group below it, and all."""
+    """Return the scenarios with their questions and how long they take, those of a group below it, and all."""
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
 
     def line(name: str, text: str, of: list, indent: str = "") -> str:
@@ -334,7 +334,7 @@ def listing() -> str:
 
 
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> argparse.Namespace:
-    """The options of a run; scenarios as a tuple of Scenario.
+    """Return the options of a run; scenarios as a tuple of Scenario.
 
     Raises UsageError for what cannot be measured, and SystemExit for --help (0), --list (0) and what
     argparse refuses (2).

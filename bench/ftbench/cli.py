@@ -23,7 +23,7 @@ from ftrun.twin import TwinError, TwinLost
 
 
 def _read(path: Path) -> Results:
-    """The results.json that was named on the command line; raises UsageError."""
+    """Return the results.json that was named on the command line; raises UsageError."""
     try:
         return load(path)
     except ResultsError as error:
@@ -31,7 +31,7 @@ def _read(path: Path) -> Results:
 
 
 def report_main(arguments: list[str]) -> int:
-    """``python -m ftbench report PATH``: make PNG, page and tables again from results.json."""
+    """Make PNG, page and tables again from results.json (``python -m ftbench report PATH``)."""
     options = report_parser().parse_args(arguments)
     from ftbench.report import markdown, page, terminal
 
@@ -53,7 +53,7 @@ def report_main(arguments: list[str]) -> int:
 
 
 def compare_main(arguments: list[str]) -> int:
-    """``python -m ftbench compare A B``: what changed between two runs; returns the exit status."""
+    """Print what changed between two runs (``python -m ftbench compare A B``); return the exit status."""
     options = compare_parser().parse_args(arguments)
     from ftbench.report.changes import text
     from ftbench.report.compare import compare
@@ -67,7 +67,7 @@ def compare_main(arguments: list[str]) -> int:
 
 
 def _requirements(file: Path | None, dataset: str | None) -> tuple[str, ...]:
-    """The lines of a requirements file without comments; or what the dataset's file says. Raises UsageError."""
+    """Return the lines of a requirements file, or the dataset file's inline dependencies. Raises UsageError."""
     source = Path((dataset or "").rpartition(":")[0])
     try:
         if file is not None:
@@ -165,7 +165,7 @@ def run_main(arguments: list[str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     any_locale()
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
@@ -180,6 +180,6 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:  # before anything was begun: see Interruption
         return 130
     except BrokenPipeError:
-        # Whoever read the output has had enough (| head); what is left of it must not fail again at the exit.
+        # The reader of the output has gone (| head); the rest must not fail again at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as a shell says it of what SIGPIPE ended

@@ -88,7 +88,7 @@ class Twin:
 
 @dataclass
 class Revision:
-    """The source's commit."""
+    """Return the source's commit."""
 
     commit: A[str, "git commit, or unknown"]
     dirty: A[bool | None, "true if the checkout had changes; null where that is unknown"]

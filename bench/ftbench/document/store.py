@@ -137,7 +137,7 @@ class RunDirectory:
 
 
 def find(path: Path) -> Path:
-    """The results.json that a path names: the file, or that of a run's directory or latest run; raises ResultsError."""
+    """Return the results.json that a path names: the file, or a run's directory, or its parent. Raises ResultsError."""
     if not path.is_dir():
         return path
     for file in (path / "results.json", path / "latest" / "results.json"):

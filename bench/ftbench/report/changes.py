@@ -18,7 +18,7 @@ def _head(name: str, where: str, results: Results) -> Iterator[str]:
 
 
 def text(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> str:
-    """Everything in words; `a` and `b` are (path, results)."""
+    """Word the whole comparison; `a` and `b` are (path, results)."""
     lines = [*_head("A", *a), *_head("B", *b), ""]
     if comparison.differences:
         lines.append("What differs in the runs themselves:")
@@ -61,7 +61,7 @@ def _block(title: str, changes: list[FigureChange]) -> Iterator[str]:
 
 
 def describe(change: FigureChange) -> str:
-    """A change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
+    """Word a change: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
     metric = METRICS[change.metric]
     known = Change(ratio=change.ratio, low=change.low, high=change.high, n=1, resolution=None, verdict=Verdict.ABOVE)
     said = phrases.outcome(metric, known)
@@ -72,7 +72,7 @@ def describe(change: FigureChange) -> str:
 
 
 def conclusion(comparison: RunComparison) -> str:
-    """What came of it, in a sentence."""
+    """Word the comparison's conclusion in a sentence."""
     if not comparison.changes:
         return "Nothing could be compared."
     changed = comparison.beyond_noise

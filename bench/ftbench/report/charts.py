@@ -32,7 +32,7 @@ FEWEST = 30
 BY_THE_WAY = frozenset({"time_to_first_batch", "pss_mib", "worker_setup", "operation_ns", "step_over_sum"})
 # Units that a mark on an axis has room for.
 SHORT_UNITS = ("bytes", "B", "seconds", "s")
-# What kept values are, by their name; without an entry here the name itself has to do.
+# Titles of kept values, by their name; others have the name itself.
 TITLES = {
     "step": "Time of a step",
     "step-alone": "Time of a step with no loader at work",
@@ -52,7 +52,7 @@ RANGES = "Bars: median; lines: from the lowest round to the highest."
 
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
-    """All charts of a scenario: its own metric, the ratios, what trials kept, then whatever else was measured."""
+    """Return all charts of a scenario: its own metric, the ratios, kept values, then its other metrics."""
     first, *others = (METRICS[name] for name in scenario.metrics)
     found = [*_measured(scenario, first), *_ratios(scenario, first), *_kept(scenario)]
     for metric in others:
@@ -61,7 +61,7 @@ def charts(scenario: AnalysedScenario) -> list[Chart]:
 
 
 def _title(name: str) -> str:
-    """What values kept under this name are."""
+    """Return the title of values that trials kept under a name."""
     known = METRICS[name].title if name in METRICS else name.replace("_", " ")
     return TITLES.get(name) or phrases.capital(known.replace("-", " "))
 
@@ -71,7 +71,7 @@ def _name(*parts: object) -> str:
 
 
 def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
-    """Charts of what was measured: curves over an axis of cases or over workers, else bars."""
+    """Yield the charts of a metric: curves over an axis of cases or over workers, else bars."""
     found = tables.candidates(scenario, metric.name)
     if not found:
         return
@@ -145,7 +145,7 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Bars
 
 
 def _on_an_axis(scenario: Scenario) -> bool:
-    """Whether the cases are values of a quantity, so that a curve can join them."""
+    """Return True if the cases are values of a quantity, so that a curve can join them."""
     values = _places(scenario).values()
     return len(scenario.cases) == len(set(values)) > 1
 
@@ -182,7 +182,7 @@ def _over_workers(scenario: Scenario, metric: Metric, found: Sequence[Measured],
         ]
         x, y, low, high, hover = zip(*points, strict=True)
         lines.append(Line(*series, phrases.label(*series), x, y, low, high, hover))
-    # What nothing can be better than: as many times the best of one worker as there are workers.
+    # The ideal: the best of one worker times the number of workers.
     one = 1.0 if metric.ideal else max((m.mean for m in found if m.workers == 1), default=0.0)
     ideal = [(n, one if metric.ideal == "1" else n * one) for n in counts]
     if metric.ideal != "1" and (metric.best != "higher" or metric.unit == "%" or not one):
@@ -222,7 +222,7 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a candidate's trials kept under one name, by round."""
+    """Values that a candidate's trials kept under one name, by round."""
 
     candidate: Candidate
     rounds: tuple[Distribution, ...]
@@ -233,7 +233,7 @@ class Kept:
         return sorted(value for kept in self.rounds for value in kept.values)
 
     def curve(self) -> tuple[Sequence[float], list[float], list[float], list[float]]:
-        """Places, and of the rounds the median, lowest and highest there, as far as all rounds have it."""
+        """Return the places, and the median, lowest and highest round at each, as far as all rounds have one."""
         at_each = list(zip(*(kept.values for kept in self.rounds), strict=False))
         over = self.rounds[0].over
         x = over.values[: len(at_each)] if over else []
@@ -241,7 +241,7 @@ class Kept:
 
 
 def kept(scenario: Scenario) -> dict[tuple[str, bool], list[Kept]]:
-    """What trials kept, by name and whether it is a curve: of each candidate, in the order of the charts."""
+    """Return what trials kept, by (name, True for a curve), for each candidate in the order of the charts."""
     found: dict[tuple[str, bool], dict[str, list[Distribution]]] = {}
     for one in scenario.rounds:
         for trial in one.trials:
@@ -253,7 +253,7 @@ def kept(scenario: Scenario) -> dict[tuple[str, bool], list[Kept]]:
 
 
 def _kept(scenario: Scenario) -> list[Chart]:
-    """The charts of everything that the scenario's trials kept, the most telling first."""
+    """Return the charts of all values that the scenario's trials kept, curves first."""
     every = [(name, curves, entries) for (name, curves), entries in kept(scenario).items() if entries]
     found = [c for name, curves, entries in every if curves for c in _courses(scenario, name, entries)]
     for name, curves, entries in every:
@@ -267,7 +267,7 @@ def _kept(scenario: Scenario) -> list[Chart]:
 
 
 def _courses(scenario: Scenario, name: str, entries: Sequence[Kept]) -> Iterator[Chart]:
-    """Curves over the course of a trial, a chart for each case; one curve if all are the same."""
+    """Yield curves over the course of a trial, a chart for each case; one curve if all are the same."""
     first = entries[0].rounds[0]
     unit, over = first.unit, first.over.title if first.over else ""
     label = _title(name)
@@ -320,7 +320,7 @@ def _courses(scenario: Scenario, name: str, entries: Sequence[Kept]) -> Iterator
 
 
 def _pooled(scenario: Scenario, name: str, entries: Sequence[Kept], many: bool, folded: str) -> Chart:
-    """The values of all rounds together: their median and how far they reach, of many values as boxes."""
+    """Return the chart of all rounds' values together: median and range, as boxes if they are many."""
     unit, title = entries[0].rounds[0].unit, _title(name)
     most = max(each.candidate.workers for each in entries)
     groups: dict[str, list[Row]] = {}
@@ -343,7 +343,7 @@ def _pooled(scenario: Scenario, name: str, entries: Sequence[Kept], many: bool, 
     caption = "Median; lines: from the lowest value to the highest."
     if many:
         caption = (
-            "Boxes: the middle half, with the median; lines: from 1% to 99%; figures beside them: median · "
+            "Boxes: the middle half, with the median; lines: from 1% to 99%; figures next to them: median · "
             "99th percentile. The table has each round's own percentiles."
         )
     return Chart(

@@ -1,4 +1,4 @@
-"""What changed from one run to another: machines, versions or commits, by their results.json alone.
+"""Changes from one run to another: of machines, versions or commits, from their results.json alone.
 
 Two kinds of figures are compared. Ratios within a run (threads against processes, say) have the machine
 and its mood taken out already; a change of them is one of the software, or of what the machines are good
@@ -25,8 +25,8 @@ from ftbench.plan.scenario import OWN
 from ftbench.report import phrases
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, NEGLIGIBLE, adjusted, logarithms
 
-# What a comparison of values supposes to be the same in both runs, with its name for people. Not the turns: they are
-# planned from what the machine cost meanwhile, and each is measured for itself.
+# Fields that must be the same in both runs to compare values, with their names for people. Turns may differ: they are
+# planned from measured costs, and each is measured by itself.
 WORK = {
     "batch_size": "batch size",
     "batches_per_worker": "batches a worker",
@@ -43,7 +43,7 @@ DATA = {
 
 
 USUAL_COLLATE = "torch's"
-# From so many times the turns on, a caution is due: `typical` of 40 turns was seen to be 3% above that of 5.
+# From this factor between the turns on, a caution is due: `typical` of 40 turns was up to 3% above that of 5.
 MANY_TIMES = 2
 
 
@@ -56,9 +56,9 @@ class FigureChange:
     """The candidate's title, or the comparison's."""
     metric: str
     is_ratio: bool
-    """Whether it is a ratio within a run; else it is a candidate's value in the metric's unit."""
+    """True for a ratio within a run. Otherwise a candidate's value in the metric's unit."""
     a: float
-    """The geometric mean of a ratio's rounds, or of a candidate's processes."""
+    """Return the geometric mean of a ratio's rounds, or of a candidate's processes."""
     b: float
     ratio: float
     """B over A."""
@@ -71,18 +71,18 @@ class FigureChange:
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the figure has changed, as far as can be told."""
+        """True if the change is more than noise."""
         return self.q is not None and self.q < 1 - CONFIDENCE and max(self.ratio, 1 / self.ratio) > NEGLIGIBLE
 
     @property
     def better(self) -> bool:
-        """Whether the value in B is the better one."""
+        """True if the value in B is the better one."""
         return (self.ratio > 1) == (METRICS[self.metric].best == "higher")
 
 
 @dataclass
 class RunComparison:
-    """Everything that there is to say of two runs."""
+    """The result of comparing two runs."""
 
     differences: list[tuple[str, str, str]] = field(default_factory=list)
     """(what, in A, in B): machine, interpreters, packages, commit, options."""
@@ -117,7 +117,7 @@ def compare(a: Results, b: Results) -> RunComparison:
 def _in_both(
     result: RunComparison, where: str, done: str, both: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
 ) -> list[str]:
-    """The keys that A and B have; notes those of one run alone, after the words of `where`."""
+    """Return the keys that both runs have; note those of one run alone, after the words of `where`."""
     a, b = both
     for run, alone in (("A", [key for key in a if key not in b]), ("B", [key for key in b if key not in a])):
         if alone:
@@ -127,7 +127,7 @@ def _in_both(
 
 
 def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
-    """What the thread-safety suites of two runs, as far as they ran, found that the other did not."""
+    """Note the thread-safety suite's outcomes that differ between the runs."""
     if a is None or b is None:
         if a or b:
             result.left_out.append(("thread-safety suite", f"run in {'A' if a else 'B'} alone"))
@@ -200,7 +200,7 @@ def _comparable_cases(result: RunComparison, a: Scenario, b: Scenario, collate_f
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None, float | None]:
-    """(ratio, low, high, p) of exp(mean of b - mean of a), for logarithms of independent rounds.
+    """Return Return (ratio, low, high, p) of exp(mean of b - mean of a), for logarithms of independent rounds.
 
     Without FEWEST_ROUNDS in both, the ratio alone is given.
     """
@@ -219,7 +219,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, 
 
 
 def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
-    """What differs in the environments and options of two runs."""
+    """Return (what, in A, in B) of differing environments and options."""
     in_a, in_b = _described(a), _described(b)
     found = [(what, in_a[what], in_b[what]) for what in in_a if in_a[what] != in_b[what]]
     twins_a, twins_b = a.environment.twins, b.environment.twins
@@ -233,7 +233,7 @@ def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
 
 
 def _described(results: Results) -> dict[str, str]:
-    """What a run ran on and was asked for, in words."""
+    """Return a run's environment and options in words."""
     environment, options = results.environment, results.options
     revision, twins = environment.revision, list(environment.twins.values())
     first = twins[0]

@@ -20,7 +20,7 @@ FEWEST_TYPICAL = 3
 
 
 def advantage(comparison: Comparison) -> tuple[float, float | None, float | None]:
-    """The ratio and its interval, turned so that above 1 the first is better."""
+    """Return the ratio and its interval, turned so that above 1 the first is better."""
     ratio, low, high = comparison.ratio, comparison.low, comparison.high
     if METRICS[comparison.metric].best == "higher":
         return ratio, low, high
@@ -28,14 +28,14 @@ def advantage(comparison: Comparison) -> tuple[float, float | None, float | None
 
 
 def outcome(comparison: Comparison) -> str:
-    """How the first did: "better", "worse", "same" or "unknown" (too few rounds)."""
+    """Return how the first did: "better", "worse", "same" or "unknown" (too few rounds)."""
     if not phrases.shown(comparison):
         return "unknown" if comparison.verdict == Verdict.TOO_FEW else "same"
     return "better" if advantage(comparison)[0] > 1 else "worse"
 
 
 def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, theirs: str) -> str:
-    """Comparisons of one metric under several cases in a sentence: how many went which way, and the extremes."""
+    """Word comparisons of one metric under several cases: how many went which way, and the extremes."""
     about, number = METRICS[found[0].metric], len(found)
     outcomes = {name: [c for c in found if outcome(c) == name] for name in ("better", "worse", "same", "unknown")}
     if len(outcomes["unknown"]) == number:
@@ -65,7 +65,7 @@ def _tell(scenario: AnalysedScenario, found: Sequence[Comparison], ours: str, th
 
 
 def _who(scenario: AnalysedScenario, comparison: Comparison, with_case: bool) -> tuple[str, str, str]:
-    """What both have, as the beginning of a sentence, and who they are."""
+    """Return what both have in common, as the start of a sentence, and the names of both."""
     a, b = comparison.numerator, comparison.denominator
     same = a.workers == b.workers
     before = f"With {phrases.workers(a.workers)}, " if same and a.workers else ""
@@ -74,7 +74,7 @@ def _who(scenario: AnalysedScenario, comparison: Comparison, with_case: bool) ->
 
 
 def conclusion(scenario: AnalysedScenario, comparison: Comparison) -> str:
-    """One comparison of the scenario's metric, as a sentence."""
+    """Word one comparison of the scenario's metric in a sentence."""
     a, b = comparison.numerator, comparison.denominator
     before, ours, theirs = _who(scenario, comparison, with_case=a.case != b.case)
     case = phrases.case_title(scenario, a.case) if a.case == b.case else ""
@@ -88,9 +88,9 @@ def conclusion(scenario: AnalysedScenario, comparison: Comparison) -> str:
 
 
 def verdict(scenario: AnalysedScenario) -> list[str]:
-    """The conclusion in sentences: of what has targets, one for each; else at most three, the most important first.
+    """Word the conclusion: a sentence for each target, otherwise at most three, the most important first.
 
-    At the most workers measured. What was compared under several cases is told in one sentence.
+    The sentences are of the most workers. Comparisons under several cases share one.
     """
     found = phrases.comparisons(scenario, phrases.metric(scenario).name)
     wanted = [c for c in found if c.target is not None]
@@ -100,7 +100,7 @@ def verdict(scenario: AnalysedScenario) -> list[str]:
 
 
 def _chosen(scenario: AnalysedScenario, found: Sequence[Comparison]) -> list[list[Comparison]]:
-    """Comparisons in groups of one question each: two of the most important kind, one of each other, then the rest."""
+    """Return groups of one question each: two of the most important kind, one of each other, then the rest."""
     kinds: dict[str, dict[tuple, list[Comparison]]] = {}
     for c in found:
         who = tuple((p.config, p.variant, p.workers) for p in (c.numerator, c.denominator))
@@ -127,18 +127,18 @@ def _of_group(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
 
 
 def glance(run: Analysis) -> list[tuple[AnalysedScenario, str]]:
-    """Every scenario without a waterfall, with its most important comparison in words."""
+    """Return each scenario without a waterfall, with its most important comparison in words."""
     return [(scenario, next(iter(verdict(scenario)), "")) for scenario in run.others]
 
 
 def sentences(run: Analysis) -> list[str]:
-    """A sentence for each waterfall, and the first conclusion of each scenario without one."""
+    """Return a sentence for each waterfall, and the first conclusion of each scenario without one."""
     found = [waterfalls.sentence(run, fall) for fall in run.waterfalls]
     return found + [f"{scenario.name}: {answer}" for scenario, answer in glance(run) if answer]
 
 
 def _meetings(scenario: AnalysedScenario) -> Iterator[tuple[str, Comparison]]:
-    """Threads without the GIL against processes with it, by the scenario's metric: where, the first of each case."""
+    """Yield (where, comparison) of threads without the GIL and processes with it: the first of each case."""
     found: dict[str, Comparison] = {}
     for c in phrases.comparisons(scenario, scenario.metrics[0]):
         a, b = c.numerator, c.denominator
@@ -150,7 +150,7 @@ def _meetings(scenario: AnalysedScenario) -> Iterator[tuple[str, Comparison]]:
 
 
 def overview(run: Analysis) -> Chart | None:
-    """Threads without the GIL against processes with it, wherever they met; None if that is in one place at most."""
+    """Return the chart of threads without the GIL against processes with it; None for less than two comparisons."""
     found = [(scenario, *each) for scenario in run.others for each in _meetings(scenario)]
     if len(found) < 2:
         return None

@@ -13,14 +13,14 @@ from ftbench.report import phrases, style
 from ftbench.report.style import BACK, BAR, COLOURS, GAP, GRID, LETTER, LINE, LOOKS, SHOWN, SOFT, TEXT, WIDTH, Legend
 from ftbench.report.tables import Table
 
-# What is left of the plot, and its width; on the right the last mark needs some room.
+# The margin left of the plot, and the plot's width; the last mark needs some room on the right.
 MARGIN, PLOT = 6, WIDTH - 32
 # Behind texts, so that no line crosses them.
 BEHIND = {"facecolor": BACK, "edgecolor": "none", "pad": 0}
 CURVE_HEIGHT = 220
-# Curves of more points have a mark at so many of them, and their ranges as bands.
+# Curves of more points have this number of marks, and bands for their ranges.
 MOST_MARKS = 12
-# Beside a bar that is so many times as long as most, the others could not be told apart.
+# If a bar is this many times as long as most, the others could not be told apart next to it.
 TOO_FAR = 50
 # How far an axis of ratios reaches beyond the smallest and the largest, as a factor.
 WIDEST = 10
@@ -57,12 +57,12 @@ class Row:
 
     @property
     def written(self) -> float:
-        """What the text behind it takes of the plot's width."""
+        """Part of the plot's width that the text behind the value takes."""
         return min(0.6, (10 + LETTER * len(self.text)) / PLOT)
 
     @property
     def ends(self) -> list[float]:
-        """All that is drawn of it but its target."""
+        """All values that are drawn, except the target."""
         return [end for end in (self.value, self.begin, self.low, self.high, *self.dots) if end is not None]
 
 
@@ -84,7 +84,7 @@ class Rows:
         return self._places()[2] + style.BELOW + style.legend_height(self._legend())
 
     def _places(self) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
-        """(place, text, how it looks), (where a row begins, its middle, it), and the height of all rows."""
+        """Return texts (place, text, look), rows (start, middle, row), and the height of all rows."""
         texts, rows, at = [], [], 0.0
         for title, group in self.groups:
             at += GAP if at else 0
@@ -159,7 +159,7 @@ class Bars(Rows):
 
     @property
     def _least(self) -> float:
-        """What the smallest value reaches down to."""
+        """The lowest end of all values and ranges."""
         return min(end for row in self.rows for end in (row.value, row.low) if end is not None)
 
     @property
@@ -304,7 +304,7 @@ class Curves:
     unit: str
     logarithmic: bool = False
     most: float | None = None
-    """What the vertical axis reaches at least."""
+    """The least upper end of the vertical axis."""
     ideal: Sequence[tuple[float, float]] = ()
 
     @property
@@ -390,8 +390,8 @@ class Chart:
     caption: str
     """How it is read."""
     alt: str
-    """What it shows, for who cannot see it."""
+    """Description for screen readers."""
     picture: Rows | Curves
     table: Table
     folded: str = ""
-    """What it is about, if it is only shown on request."""
+    """Its subject, if it is only shown on request; otherwise empty."""

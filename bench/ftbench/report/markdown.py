@@ -7,7 +7,7 @@ from ftrun import escape
 
 
 def summary(run: Analysis) -> str:
-    """The run in Markdown: opening sentences, waterfalls, each scenario's comparisons, the machine and the commands."""
+    """Return the run in Markdown: sentences, waterfalls, comparisons, the machine and the commands."""
     results = run.results
     parts = ["## What removing the GIL did to data loading"]
     parts += [escape.markdown(phrases.capital(sentence)) for sentence in conclusions.sentences(run)]
@@ -25,7 +25,7 @@ def summary(run: Analysis) -> str:
         if scenario.note:
             parts.append(f"**{escape.markdown(scenario.note)}**")
         parts.append(escape.markdown(phrases.capital(phrases.work(scenario))) + ".")
-        # What the waterfall says is said.
+        # The waterfall has said it.
         chosen = phrases.pictured(scenario)
         if chosen and scenario.name not in told:
             parts.append(_grid(tables.outcomes(scenario, chosen)))
@@ -53,14 +53,14 @@ def summary(run: Analysis) -> str:
 
 
 def _grid(table: tables.Table) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     head = [["---:" if place in table.numbers else "---" for place in range(len(table.head))]]
     rows = [[escape.markdown(cell) for cell in row] for row in (table.head, *table.rows)]
     return "\n".join("| " + " | ".join(row) + " |" for row in (rows[0], *head, *rows[1:]))
 
 
 def _safety_parts(results: Results) -> list[str]:
-    """What the thread-safety suite found in Markdown, its table folded."""
+    """Return the thread-safety suite's outcome in Markdown, with its table folded."""
     parts = ["### Thread safety", *map(escape.markdown, safety.sentences(results))]
     if (part := results.stress) and part.results:
         parts += [

@@ -1,9 +1,9 @@
-"""The files of a run beside results.json: pictures, and the page, which needs nothing else.
+"""The files of a run in addition to results.json: pictures, and the page, which needs nothing else.
 
 The page is rendered from ftbench/report/templates/report.html.jinja. It has no script, and its content security policy
-allows none, nor any address. What comes from results.json is text that the template escapes, text in charts that
+allows none, nor any address. Strings of results.json are escaped by the template, or are texts in charts that
 matplotlib escapes, or base64. Each chart is an SVG, in the page and to be saved; it is so narrow that a phone shows all
-of it, and a wide page has two beside each other. A scenario's charts are a PNG.
+of it, and a wide page has two side by side. A scenario's charts are a PNG.
 """
 
 import base64
@@ -69,7 +69,7 @@ def _pictures(run: Analysis) -> Iterator[tuple[str, bytes]]:
 
 
 def page(run: Analysis) -> bytes:
-    """The complete HTML page, UTF-8."""
+    """Return the complete HTML page, UTF-8."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -97,7 +97,7 @@ def page(run: Analysis) -> bytes:
 
 
 def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str]:
-    """What is written above pictures that are shown without the page."""
+    """Return the lines above pictures that are shown without the page."""
     machine = phrases.machine(run.results).split(", Linux")[0]
     if scenario is None:
         return ["What removing the GIL does to data loading", *filter(None, [phrases.state(run.results)]), machine]
@@ -113,30 +113,30 @@ def _link(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def _drawn(shown: Sequence[Chart], above: Sequence[str], beside: Sequence[str] = ()) -> list[dict]:
-    """What the template says of charts; `beside` are sentences below them."""
+def _drawn(shown: Sequence[Chart], above: Sequence[str], notes: Sequence[str] = ()) -> list[dict]:
+    """Return what the template shows of charts; `notes` are sentences below them."""
     found = []
     for chart in shown:
         inline, alone = svg(chart, above)
         link = _link("image/svg+xml", alone.encode())
-        found.append({"data": chart, "beside": beside, "svg": inline, "file": link})
+        found.append({"data": chart, "notes": notes, "svg": inline, "file": link})
     return found
 
 
 def _waterfall(run: Analysis, fall: Waterfall) -> dict:
-    """What the template says of a waterfall."""
+    """Return what the template shows of a waterfall."""
     advised, code = waterfalls.advice(run, fall)
-    chart, beside = waterfalls.chart(run, fall), waterfalls.notes(run, fall)
+    chart, notes = waterfalls.chart(run, fall), waterfalls.notes(run, fall)
     return {
         "sentence": phrases.capital(waterfalls.sentence(run, fall)),
-        "charts": _drawn([chart], heading(run), beside),
+        "charts": _drawn([chart], heading(run), notes),
         "advice": advised,
         "code": code,
     }
 
 
 def _scenario(run: Analysis, scenario: AnalysedScenario) -> dict:
-    """What the template says of a scenario."""
+    """Return what the template shows of a scenario."""
     samples = phrases.picture(scenario)
     every = charts.charts(scenario)
     shown = [chart for chart in every if not chart.folded]
@@ -154,7 +154,7 @@ def _scenario(run: Analysis, scenario: AnalysedScenario) -> dict:
 
 
 def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
-    """Charts in two columns, each with its title, below a heading."""
+    """Draw charts in two columns, each with its title, below a heading."""
     columns = min(2, len(shown))
     above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns)]
     titles = [
@@ -184,7 +184,7 @@ def _figure(shown: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
 
 
 def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool = False) -> bytes:
-    """Charts with their titles in one picture ("png" or "svg"); `alarm` colours the heading."""
+    """Return charts with their titles in one picture ("png" or "svg"); `alarm` colours the heading."""
     buffer = io.BytesIO()
     with matplotlib.style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
         resolution = {"svg": 72, "png": 144}[kind]
@@ -193,13 +193,13 @@ def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool =
 
 
 def svg(chart: Chart, head: Sequence[str]) -> tuple[str, str]:
-    """A chart as SVG: for the page, in its colours; and below a heading and its title, to stand by itself."""
+    """Return a chart as SVG twice: in the page's colours; and with a heading and its title, to stand by itself."""
     content = _saved([chart], "svg", head)
     return _refined(content, chart, inline=True), _refined(content, chart, inline=False)
 
 
 def _refined(content: bytes, chart: Chart, inline: bool) -> str:
-    """An SVG element with ids that no other chart has, with titles for hovering, and without what is of no use."""
+    """Return the SVG with unique ids and titles for hovering, and without unused parts."""
     root = ElementTree.fromstring(content)
     elements = list(root.iter())
     used = set(re.findall(r"#([\w-]+)", " ".join(value for element in elements for value in element.attrib.values())))

@@ -14,11 +14,11 @@ from ftbench.stats.comparisons import Comparison
 from ftbench.stats.statistics import NEGLIGIBLE
 from ftrun.configurations import CONFIGURATIONS
 
-# Of more disturbed rounds only so many are told one by one.
+# The number of disturbed rounds that are listed one by one.
 MOST_ROUNDS = 5
-# More than so many times the rounds that a run had is no advice.
+# A run of more than this many times the rounds is no useful advice.
 MOST_MORE = 10
-# Nor is more than a day.
+# Neither is a run of more than a day.
 MOST_MINUTES = 24 * 60
 # A metric's words for a ratio above 1 and below 1.
 COMPARED = {
@@ -48,27 +48,27 @@ UNCERTAIN = "not certain among so many comparisons"
 
 
 def capital(sentence: str) -> str:
-    """A sentence with its first letter in upper case."""
+    """Return a sentence with its first letter in upper case."""
     return sentence[:1].upper() + sentence[1:]
 
 
 def count(number: int, noun: str) -> str:
-    """So many of something: "1 round", "5 rounds"."""
+    """Return a number with its noun: "1 round", "5 rounds"."""
     return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def slug(name: str) -> str:
-    """A name as part of an id or a file name."""
+    """Return a name as part of an id or a file name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def times(value: float) -> str:
-    """A ratio: "1.43x"."""
+    """Return a ratio: "1.43x"."""
     return f"{figure(value)}x"
 
 
 def figure(value: float) -> str:
-    """A ratio in figures."""
+    """Return a ratio in figures."""
     # Two rounds can give intervals over many powers of ten, whose digits say nothing.
     if value < 0.1:
         return f"{value:.3f}" if value >= 0.001 else "<0.001"
@@ -76,19 +76,19 @@ def figure(value: float) -> str:
 
 
 def probability(value: float) -> str:
-    """A p-value in figures."""
+    """Return a p-value in figures."""
     return f"{value:.3f}" if value >= 0.001 else "< 0.001"
 
 
 def interval(comparison: Comparison) -> str:
-    """A ratio's confidence interval, or a dash where one round gives none."""
+    """Return a ratio's confidence interval, or a dash where one round gives none."""
     if comparison.low is None or comparison.high is None:
         return "-"
     return f"{figure(comparison.low)} to {figure(comparison.high)}"
 
 
 def change(ratio: float) -> str:
-    """How far a ratio is from 1, without a direction: "57%"."""
+    """Word a ratio's distance from 1, without a direction: "57%"."""
     part = abs(ratio - 1)
     if ratio < 0.005:
         return "more than 99%"
@@ -98,13 +98,13 @@ def change(ratio: float) -> str:
 
 
 def directed(metric: Metric, ratio: float) -> str:
-    """A ratio in words: "57% faster", "14% less memory"."""
+    """Return a ratio in words: "57% faster", "14% less memory"."""
     above, below = COMPARED[metric.name]
     return f"{change(ratio)} {above if ratio > 1 else below}"
 
 
 def span(low: float, high: float) -> str:
-    """An interval on one side of 1 in words: "48% to 66%"."""
+    """Return an interval on one side of 1 in words: "48% to 66%"."""
     near, far = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
     return f"{change(near)} to {change(far)}"
 
@@ -136,7 +136,7 @@ def shown(comparison: Comparison) -> bool:
 
 
 def short(comparison: Comparison) -> str:
-    """A comparison's outcome: "57% faster (48% to 66%)"; see `outcome`."""
+    """Return a comparison's outcome: "57% faster (48% to 66%)"; see `outcome`."""
     return outcome(METRICS[comparison.metric], comparison)
 
 
@@ -171,7 +171,7 @@ def comparisons(scenario: AnalysedScenario, metric: str) -> list[Comparison]:
 
 
 def metric(scenario: Scenario) -> Metric:
-    """The metric that the scenario is about."""
+    """Return the metric that the scenario is about."""
     return METRICS[scenario.metrics[0]]
 
 
@@ -181,9 +181,9 @@ def label(config: str, variant: str) -> str:
 
 
 def pictured(scenario: AnalysedScenario) -> list[Comparison]:
-    """The comparisons of the scenario's metric that a picture has room for.
+    """Return the comparisons of the scenario's metric that a picture has room for.
 
-    Those with targets; the headline and chosen ones for every number of workers; the GIL's effect, the
+    They are those with targets; the headline and chosen ones for every number of workers; the GIL's effect, the
     build's cost and threads against processes at the most workers alone. Of a scenario with cases, the
     headline and chosen ones too are those of the most workers, and stand for threads against processes.
     """
@@ -222,7 +222,7 @@ def title_with_why(scenario: Scenario, c: Comparison) -> str:
 
 
 def case_title(scenario: Scenario, name: str) -> str:
-    """A case in words, "" for no case."""
+    """Return a case in words, "" for no case."""
     return next((case.title for case in scenario.cases if case.name == name), name)
 
 
@@ -232,12 +232,12 @@ def own_title(c: Candidate) -> str:
 
 
 def full_title(scenario: Scenario, candidate: Candidate) -> str:
-    """A candidate's title with its case in words."""
+    """Return a candidate's title with its case in words."""
     return ", ".join(filter(None, (own_title(candidate), case_title(scenario, candidate.case))))
 
 
 def workers(number: int) -> str:
-    """So many workers: "1 worker", "no workers"."""
+    """Return a number of workers: "1 worker", "no workers"."""
     return count(number, "worker") if number else "no workers"
 
 
@@ -256,7 +256,7 @@ def target(c: Comparison) -> str:
 
 
 def resolution(scenario: AnalysedScenario) -> str:
-    """What the run could have seen, in a sentence."""
+    """Word the smallest difference that the run could have shown."""
     of = metric(scenario).name
     found = [c.resolution for c in scenario.comparisons if c.metric == of and c.resolution]
     if not found:
@@ -269,7 +269,7 @@ def resolution(scenario: AnalysedScenario) -> str:
 
 
 def state(results: Results) -> str | None:
-    """What is to be said of a run that did not end as planned."""
+    """Word that a run did not end as planned; None if it did."""
     if results.status == "complete":
         return None
     rounds = sum(len(s.rounds) for s in results.scenarios)
@@ -277,7 +277,7 @@ def state(results: Results) -> str | None:
 
 
 def builds(results: Results) -> list[str]:
-    """Each twin's interpreter on a line."""
+    """Return a line for each twin's interpreter."""
     lines = []
     for twin, e in results.environment.twins.items():
         python = e.interpreter
@@ -287,7 +287,7 @@ def builds(results: Results) -> list[str]:
 
 
 def picture(scenario: Scenario) -> bytes | None:
-    """The scenario's picture of some samples as PNG, None if it has none."""
+    """Return the scenario's picture of some samples as PNG, None if it has none."""
     try:
         content = base64.b64decode(scenario.picture or "", validate=True)
     except ValueError:
@@ -296,12 +296,12 @@ def picture(scenario: Scenario) -> bytes | None:
 
 
 def usable(results: Results) -> int:
-    """How many CPUs a run could use."""
+    """Return the number of CPUs that a run could use."""
     return min(twin.cpu.usable for twin in results.environment.twins.values())
 
 
 def machine(results: Results) -> str:
-    """Processor, memory, system, in a line. Twins share a machine; the first one speaks."""
+    """Return processor, memory and system in a line. Twins share a machine, so the first one's are given."""
     e = next(iter(results.environment.twins.values()))
     where = f"{e.os.container} container" if e.os.container else "no container"
     return (
@@ -311,13 +311,13 @@ def machine(results: Results) -> str:
 
 
 def revision(results: Results) -> str:
-    """The source's commit."""
+    """Return the source's commit."""
     r = results.environment.revision
     return r.commit[:12] + (" with changes" if r.dirty else "")
 
 
 def work(scenario: Scenario) -> str:
-    """What was measured, in a line."""
+    """Word the work that was measured, in a line."""
     data = scenario.dataset
     parts = [scenario.description]
     if scenario.cases:
@@ -334,7 +334,7 @@ def work(scenario: Scenario) -> str:
 
 
 def rounds(scenario: Scenario) -> str:
-    """How often everything was measured: "5 rounds"."""
+    """Return the number of rounds: "5 rounds"."""
     return count(len(scenario.rounds), "round")
 
 

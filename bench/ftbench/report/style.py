@@ -83,18 +83,18 @@ LOOKS = {
 
 
 def cut(text: str, most: int = LINE_LETTERS) -> str:
-    """The beginning of a text, on one line."""
+    """Return the start of a text, on one line."""
     text = one_line(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def wrapped(text: str, width: int = LINE_LETTERS, most: int = 3) -> list[str]:
-    """A text in at most so many lines; none of no text."""
+    """Wrap *text* to at most *most* lines; return [] if it is empty."""
     return textwrap.wrap(one_line(text), width, max_lines=most, placeholder=" …")
 
 
 def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a place in pixels from the figure's top left."""
+    """Return axes at a place in pixels from the figure's top left."""
     across, down = figure.get_size_inches() * 72
     axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
     axes.set_facecolor("none")
@@ -107,13 +107,13 @@ def place(figure: Figure, left: float, top: float, width: float, height: float) 
 
 
 def far_apart(values: Iterable[float]) -> bool:
-    """Whether values are so far apart that only a logarithmic axis shows them all."""
+    """Return True if only a logarithmic axis can show all values."""
     values = list(values)
     return min(values) > 0 and max(values) / min(values) >= 10
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value of the axis of cases: "64 KiB", "4 MiB", "5 ms", "1,000 names"."""
+    """Return a value of the axis of cases: "64 KiB", "4 MiB", "5 ms", "1,000 names"."""
     if unit in ("bytes", "B"):
         binary = value and value % 1024 == 0
         step, units = (1024, ("B", "KiB", "MiB", "GiB", "TiB")) if binary else (1000, ("B", "kB", "MB", "GB", "TB"))
@@ -125,7 +125,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """A round value on an axis: times and bytes in the prefix that suits them, else the figure alone."""
+    """Return a round value on an axis: times and bytes in the prefix that suits them, else the figure alone."""
     if unit in SECONDS:
         seconds = value * SECONDS[unit]
         name = next((name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)), "ns" if value else "s")
@@ -136,13 +136,13 @@ def amount(value: float, unit: str) -> str:
 
 
 def round_marks(low: float, high: float, most: int = 5) -> tuple[list[float], list[str]]:
-    """Marks of an axis at round figures, and their texts."""
+    """Return marks of an axis at round figures, and their texts."""
     marks = [float(mark) for mark in MaxNLocator(most).tick_values(low, high) if low <= mark <= high]
     return marks, [f"{mark:,.5g}" for mark in marks]
 
 
 def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[list[float], list[str]]:
-    """Marks of a logarithmic axis and their texts: at 1, 2 and 5 of each power of ten, at fewer where too many."""
+    """Return marks of a logarithmic axis and their texts: at 1, 2 and 5 of each power of ten, or fewer."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for chosen in ((1, 2, 5), (1, 3), (1,)):
         marks = [m * 10.0**power for power in powers for m in chosen]
@@ -154,7 +154,7 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
 
 
 def ratio_marks(least: float, most: float) -> Sequence[float]:
-    """Marks of an axis of ratios: the first of RATIO_MARKS of which there are three in view, and room for all."""
+    """Return the first of RATIO_MARKS with three marks in view and room for all."""
     edge, apart = (most / least) ** 0.05, (most / least) ** 0.12
     for every in RATIO_MARKS:
         marks = [mark for mark in every if least * edge <= mark <= most / edge]
@@ -164,7 +164,7 @@ def ratio_marks(least: float, most: float) -> Sequence[float]:
 
 
 def legend_height(entries: Legend) -> float:
-    """What a legend needs."""
+    """Return the height of a legend."""
     lines = sum(len(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries)
     return 6 + math.ceil(lines / _columns(entries)) * (LINE + 3) if entries else 0
 
@@ -174,7 +174,7 @@ def _columns(entries: Legend) -> int:
 
 
 def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
-    """Below the axes and what is written there, `left` pixels from theirs."""
+    """Draw a legend below the axes and their texts, `left` pixels from their left."""
     if not entries:
         return
     box = axes.get_position()

@@ -23,7 +23,7 @@ class Table:
 
 
 def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> Table:
-    """A table from (heading, whether it holds figures, text of an entry); columns without any text are left out."""
+    """Return a table of (heading, True for figures, text of an entry); columns without any text are left out."""
     texts = [(title, number, [write(entry) for entry in entries]) for title, number, write in columns]
     texts = [(title, number, cells) for title, number, cells in texts if any(cells)]
     return Table(
@@ -93,7 +93,7 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
 
 
 def measured(scenario: Scenario, metric: Metric) -> Table:
-    """What candidates measured of a metric."""
+    """Tabulate a metric of all candidates."""
     write = metric.write
     return _table(
         [

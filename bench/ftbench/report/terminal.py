@@ -31,7 +31,7 @@ def show(run: Analysis, page: Path | None) -> None:
     _say(console, map(phrases.capital, conclusions.sentences(run)), "bold")
     told = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
     for scenario in run.scenarios:
-        # What the waterfall says is said.
+        # The waterfall has said it.
         if len(scenario.candidates) > told.get(scenario.name, 0):
             _scenario(console, scenario, detailed=scenario.name not in told)
     _safety(console, results)
@@ -77,7 +77,7 @@ def _scenario(console: Console, scenario: AnalysedScenario, detailed: bool) -> N
 
 
 def _safety(console: Console, results: Results) -> None:
-    """What the thread-safety suite found."""
+    """Print the thread-safety suite's outcome."""
     console.print()
     if (part := results.stress) and part.results:
         console.print(_table("Thread safety: scenarios of tests/stress", safety.table(results, part)))
@@ -90,7 +90,7 @@ def _safety(console: Console, results: Results) -> None:
 
 
 def _table(title: str, content: tables.Table, chain: bool = False) -> Table:
-    """A table for a terminal; that of a chain has no lines, and its last row is the whole."""
+    """Return a table for a terminal; a chain's has no lines, and its last row is the whole."""
     # Many columns: without padding they fit.
     how = {"box": None, "pad_edge": False} if chain else {"padding": 0}
     table = Table(title=one_line(title), title_justify="left", **how)

@@ -59,7 +59,7 @@ def steps(run: Analysis, fall: Waterfall) -> list[Place]:
 
 
 def chart(run: Analysis, fall: Waterfall) -> Chart:
-    """The chain as bars from where each step begins to where it ends, with a dot for each process; and as a table.
+    """Return the chart of a chain: bars from each step's start to its end, a dot for each process; and its table.
 
     The title says what was loaded and by how many workers.
     """

@@ -1,8 +1,8 @@
 """The rounds of a scenario: every candidate once a round, in a new order each time, and in turns.
 
 Rounds go on until the next would overrun the budget. The controller runs trials, checks that
-all did the same work, and hands each finished round to whoever iterates; what becomes of it
-(files, display) is not its business.
+all did the same work, and yields each finished round; the caller
+writes and shows it.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ from ftbench.trial.process import TrialFailed
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
 
-# Candidates are chosen so that so many rounds fit. A fourth round narrows an interval by a third
+# Candidates are chosen so that PLANNED_ROUNDS fit. A fourth round narrows an interval by a third
 # (Student's t), which is worth more than the less important candidates; threads and processes of
 # both builds (ranks up to ESSENTIAL; of the peers, those with a target) take part if three rounds fit.
 ESSENTIAL = 1
 PLANNED_ROUNDS = 4
-# What candidates are chosen by, before it is planned how many turns those who take part have.
+# The turns that candidates are chosen by, before their real number is planned.
 USUAL_TURNS = 8
 # A warm-up trial has the page cache against it, later ones the luck of the draw.
 CAUTION = 1.1
@@ -59,7 +59,7 @@ def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mappin
         if checksum != wanted:
             raise WorkDiffers(
                 f"{title} and {who} gave different samples ({name}: CRC-32 {checksum:08x} and {wanted:08x}). If "
-                "the files did not change meanwhile, this is a defect in a decoder or loader: please report it "
+                "the files did not change, this is a defect in a decoder or loader: please report it "
                 "with both twins' descriptions (./twins info --json)."
             )
 
@@ -95,11 +95,11 @@ class Controller:
         self._order = random.Random(seed)
         self._fewest = fewest
         self.picture: str | None = None
-        """The scenario's picture, a PNG in base64, once warm_up has had it drawn; None if it has none."""
+        """Return the scenario's picture, a PNG in base64, once warm_up has had it drawn; None if it has none."""
         self._seen: dict[str, dict[str, tuple[str, int]]] = {}
-        """The checksums of each case (check_same_work)."""
+        """Checksums of each case (check_same_work)."""
         self.differences: list[str] = []
-        """Who gave other samples than others, where the scenario lets that pass."""
+        """Messages about differing samples, where the scenario allows them."""
         self.failed: dict[str, Failure] = {}
         """Why candidates could not be measured, by key; they are left out from then on."""
         self._titles: dict[str, str] = {}
@@ -113,7 +113,7 @@ class Controller:
         return self._endpoints[TWIN[candidate.config]].start(request)
 
     def _checked(self, candidate: Candidate, result: dict) -> dict:
-        """A trial's result; raises Unavailable or WorkDiffers."""
+        """Return a trial's result; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
         try:
@@ -125,7 +125,7 @@ class Controller:
         return result
 
     def _measure_group(self, candidates: Sequence[Candidate]) -> tuple[dict[str, dict], dict[str, float]]:
-        """(results, seconds that each took) by key: all trials are started, then each has its turns, in a new order."""
+        """Return (results, seconds of each) by key. All trials start; then their turns alternate, in random order."""
         results: dict[str, dict] = {}
         with contextlib.ExitStack() as stack:
             trials: dict[str, Trial] = {}
@@ -170,7 +170,7 @@ class Controller:
         return results, longest
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
-        """What `act` gives; None if the candidate fails in it, and has failed from then on."""
+        """Return the result of `act`; None if the candidate fails in it, which is kept in `failed`."""
         try:
             return act()
         except TrialFailed as error:
@@ -191,7 +191,7 @@ class Controller:
         return f"the trial of {self._titles[failure.candidate]} failed: {failure.reason}"
 
     def _again(self, group: Sequence[Candidate]) -> list[Candidate]:
-        """Who failed in this group and has another try in the same round; those that hang take too long for one.
+        """Return the failed candidates that get a second try in the same round; hung ones would take too long.
 
         So a round is complete if what went wrong was a matter of chance, such as another process's need of memory.
         """
@@ -230,7 +230,7 @@ class Controller:
         return Costs(min(c.imports for c in found), min(c.warm_up for c in found), fmean(c.turn for c in found))
 
     def _costs(self, candidate: Candidate) -> Costs:
-        """Of a trial that is not counted, which may draw the scenario's picture."""
+        """Return the costs of a trial that is not counted; it may draw the scenario's picture."""
         draw = self.work.scenario.picture is not None and self.picture is None
         times = [time.monotonic()]
         with contextlib.closing(self._start(candidate, draw)) as trial:
@@ -244,7 +244,7 @@ class Controller:
     def plan(
         self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
-        """(who takes part, who is given up, seconds of a trial) for a budget; trials are given their turns.
+        """Return (kept with ranks, given up, seconds of a trial) for a budget, and set the turns of trials.
 
         `costs` are those of `warm_up`. With `everybody`, nobody is given up.
         """
@@ -319,7 +319,7 @@ class Controller:
 def choose(
     ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """(kept, given up): the ranked candidates (ComparisonPlan.ranked) for a budget and at least `fewest` rounds."""
+    """Return (kept, given up) of the ranked candidates (ComparisonPlan.ranked), for at least `fewest` rounds."""
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
     essential = [each for each in ranked if each[0] <= ESSENTIAL]
     if len(kept) < len(essential):

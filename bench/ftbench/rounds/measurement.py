@@ -42,9 +42,9 @@ class Measurement:
         self._notes = notes
         self._configs = options.configs
         self._repeats = True
-        """Whether its samples are the same each time, as far as is known."""
+        """True if its samples are the same each time, as far as known."""
         self._processes = True
-        """Whether worker processes can load it."""
+        """True if worker processes can load it."""
 
     def _skip(self, what: str, why: str) -> None:
         self._notes.skip(f"{self.scenario.name}: {what}", why)
@@ -137,9 +137,9 @@ class Measurement:
             )
 
     def look(self) -> None:
-        """Load some samples of the user's own dataset in every twin, which tells how much of it makes a turn.
+        """Load some samples of the user-supplied dataset in every twin, and choose the length of a turn.
 
-        Notes who cannot load it; raises TrialFailed if nobody can.
+        Note the twins that cannot load it; raises TrialFailed if none can.
         """
         parameters = dict(self.scenario.case("").parameters)
         target = parameters["target"]
@@ -176,7 +176,7 @@ class Measurement:
             self._skip("worker processes", f"a batch of {target} cannot be sent from a worker process: {unsendable}")
         seconds, opening, size = (max(each[name] for each in found) for name in ("seconds", "opening", "sample_bytes"))
         amount = own.amount(seconds, self._options.batch_size)
-        # What a trial does at most before it waits: it opens the dataset, warms up and has a turn.
+        # The most that a trial does before it waits: it opens the dataset, warms up and has a turn.
         workers = max(self._options.workers or self.scenario.workers(self._twins.usable_cpus()))
         turn = amount.batch_size * amount.batches_per_worker * workers
         length = min(each["length"] for each in found)
@@ -193,7 +193,7 @@ class Measurement:
         )
 
     def ranked(self) -> list[tuple[int, Candidate]]:
-        """The scenario's candidates that the twins can measure, with their ranks; notes those that they cannot."""
+        """Return the candidates that the twins can measure, with their ranks; note the others."""
         lacking: dict[str, list[Candidate]] = {}
         ranked = self.scenario.plan.ranked(self._configs, self._workers(), self._options.quick)
         for _, c in ranked:
@@ -204,7 +204,7 @@ class Measurement:
         return [(rank, c) for rank, c in ranked if c in able]
 
     def _workers(self) -> list[int]:
-        """The numbers of workers that were asked for, or the scenario's own."""
+        """Return the numbers of workers: the option's, or the scenario's own."""
         cpus = self._twins.usable_cpus()
         usual = list(self.scenario.workers(cpus))
         if self._options.workers is None:
@@ -218,7 +218,7 @@ class Measurement:
         return list(self._options.workers)
 
     def work(self, candidates: Sequence[Candidate], sources: Sources) -> tuple[Work, list[Candidate]]:
-        """What the trials have to do, for each case that takes part, and the candidates for whom there is room.
+        """Return the work of the trials, for each case that fits, and the candidates that fit into memory.
 
         Warns of batches that are smaller than wanted, and notes cases and worker processes that do not fit; raises
         sizing.DoesNotFit if nothing of the most important case does.
@@ -249,7 +249,7 @@ class Measurement:
         return result, found
 
     def _fit(self, case: Case, candidates: Sequence[Candidate], sources: Sources) -> CaseWork:
-        """What these have to do, with batches that fit; raises sizing.DoesNotFit."""
+        """Return the work of these candidates, with batches that fit; raises sizing.DoesNotFit."""
         scenario, options = self.scenario, self._options
         amount = scenario.amount(options.quick, case)
         requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size
@@ -282,7 +282,7 @@ class Measurement:
 
 
 def source(scenario: Scenario, case: Case) -> str:
-    """The name of what a case's dataset reads."""
+    """Return the name of what a case's dataset reads."""
     return case.source or scenario.source
 
 
@@ -299,6 +299,6 @@ def _round(finished: FinishedRound) -> record.Round:
 
 
 def joined(notes: Iterable[str]) -> str:
-    """Trials' notes as one, without those that others hold: some candidates have more to say than others."""
+    """Join trials' notes, without those that are part of another."""
     notes = [note for note in notes if note]
     return "; ".join(note for note in notes if not any(note != other and note in other for other in notes))

@@ -1,4 +1,4 @@
-"""What a person sees while the benchmark runs, on stderr.
+"""The benchmark's progress on stderr.
 
 On a terminal one line that is kept up to date; elsewhere one plain line for each step that
 ends, without control codes.
@@ -20,7 +20,7 @@ from ftrun.escape import terminal
 
 
 def clock(seconds: float) -> str:
-    """Seconds as 1:05, from an hour on as 1:02:05."""
+    """Return seconds as 1:05, from an hour on as 1:02:05."""
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}" if minutes >= 60 else f"{minutes}:{seconds:02}"
 
@@ -51,21 +51,21 @@ class Display:
         self._progress.stop()
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self._progress.console.print(terminal(text), soft_wrap=True)
 
     def _begin(self, title: str) -> None:
         self._progress.reset(self._task, total=None, description=title, left="")
 
     def scenario(self, name: str, number: int, of: int, later: float) -> None:
-        """The next scenario begins; those after it are given `later` seconds."""
+        """Show the start of a scenario; those after it have `later` seconds."""
         self._where, self._later = (f"{name} ({number} of {of})", later) if of > 1 else ("", 0.0)
         if self._where:
             # "raw-size (3 of 20); 12:30 for those after it"
             self.note(self._where + (f"; {clock(later)} for those after it" if later else ""))
 
     def step(self, title: str) -> Callable[[int, int], None]:
-        """Begin a step of known length; returns its progress callback (done, total)."""
+        """Start a step of known length; return its progress callback (done, total)."""
         self._begin(title)
 
         def update(done: int, total: int) -> None:
@@ -76,13 +76,13 @@ class Display:
         return update
 
     def warm_up(self, candidate: Candidate) -> None:
-        """A trial that is not counted begins."""
+        """Show the start of a trial that is not counted."""
         if self._plain:
             self.note(f"warming up: {candidate.title}")
         self._begin(", ".join(filter(None, (self._where, f"warming up: {candidate.title}"))))
 
     def round(self, number: int, rounds: int, turns: Mapping[str, int], end: float) -> None:
-        """A round begins, of the candidates (by key) that have so many turns each.
+        """Show the start of a round; `turns` are the turns of each candidate, by key.
 
         All rounds are expected to end at `end` (time.monotonic()).
         """
@@ -93,7 +93,7 @@ class Display:
             self.note(f"measuring: {len(turns)} trials a round, {about}, {self._left(self._remaining())}")
 
     def trial(self, candidate: Candidate, turn: int) -> None:
-        """A trial of the round begins, or one of its turns, 1, 2, ... (0: it is started)."""
+        """Show the start of a trial (turn 0) or of one of its turns (1, 2, ...)."""
         if turn and self._turns[candidate.key] == 1:
             return  # its start was told
         steps = sum(1 + turns if turns > 1 else 1 for turns in self._turns.values())
@@ -115,18 +115,18 @@ class Display:
         return max(0.0, self._end - time.monotonic())
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
-        """A round has ended."""
+        """Show the end of a round."""
         if self._plain:
             self.note(f"round {number} of {rounds}: {seconds:.0f} s, {self._left(remaining)}")
 
     def _left(self, remaining: float) -> str:
-        """What is left of the scenario, and of the run if there is more to it."""
+        """Word the time that is left for the scenario, and for the run if it has more scenarios."""
         whole = f", {clock(remaining + self._later)} of the run" if self._later else ""
         return f"{clock(remaining)} left{whole}"
 
 
 class Notes:
-    """What a reader needs beside the figures: shown at once, and kept in the run's `warnings` and `skipped`.
+    """Notes that a reader needs next to the figures: shown at once, and kept in the run's record.
 
     Owned by the main thread.
     """

@@ -72,7 +72,7 @@ class Run:
                 self._display.note("installing what the dataset needs")
                 twins.add_packages(self._options.requirements, self._options.cache, Path(work), self._interruption)
             sources = Sources(self._options.data, self._step, self.notes.warn)
-            # All of them before anything is measured: what cannot be read is told at once.
+            # All sources before anything is measured, so that an unreadable one is reported at once.
             for scenario in self._options.scenarios:
                 for case in scenario.plan.cases:
                     sources.get(source(scenario, case))
@@ -117,7 +117,7 @@ class Run:
         ]
 
     def _share(self, position: int, later: bool = False) -> float:
-        """Of what is left of the budget: seconds for the scenario at this position, or for those after it."""
+        """Return the seconds of the remaining budget for the scenario at this position, or for those after it."""
         report = REPORT_SECONDS[0] + REPORT_SECONDS[1] * len(self._options.scenarios)
         left = self._begin + self._options.budget - report - time.monotonic()
         to_come = [s.share(self._options.quick) for s in self._options.scenarios[position:]]
@@ -125,7 +125,7 @@ class Run:
         return left * (1 - part if later else part)
 
     def _later(self, position: int) -> float:
-        """Seconds that the scenarios after this one are given; 0 where rounds are counted and not time."""
+        """Return the seconds for the scenarios after this one; 0 if the number of rounds is given."""
         return 0.0 if self._options.rounds is not None else max(0.0, self._share(position, later=True))
 
     def _take_up(self, entry: model.Scenario) -> None:
@@ -160,7 +160,7 @@ class Run:
         return self._interruption.checked(self._display.step(title))
 
     def _stress(self, twins: Twins) -> None:
-        """Run the thread-safety suite in every configuration. What was measured is not touched by its outcome."""
+        """Run the thread-safety suite in every configuration. Its outcome does not change the measurement."""
         part = self.results.stress = stress.begin(self._options.stress_minutes)
         self.save()
         request = {"minutes": part.minutes, "seed": part.seed}

@@ -14,7 +14,7 @@ from ftrun.overlay import OverlayError, absent, install
 from ftrun.twin import TwinError
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
-# What only some variants need.
+# Packages that only some variants need.
 PEERS = sorted({name for variant in VARIANTS.values() for name in variant.packages})
 OLDEST = (3, 13)
 
@@ -26,7 +26,7 @@ class Twins:
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     environments: dict[str, dict] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
-    """Why a twin cannot have the packages that the user's own dataset needs."""
+    """Why a twin cannot have the packages of the user-supplied dataset."""
 
     def __enter__(self) -> Twins:
         return self
@@ -58,7 +58,7 @@ class Twins:
     def add_packages(
         self, requirements: Sequence[str], cache: Path | None, work: Path, interruption: Interruption
     ) -> None:
-        """Install what a dataset needs beside a twin's own packages, into `work`; `lacking` says who cannot have it.
+        """Install the packages that a dataset needs and a twin lacks, into `work`; failures are in `lacking`.
 
         Raises TwinError if they run in other containers, and Interrupted.
         """
@@ -91,7 +91,7 @@ class Twins:
                 )
 
     def differences(self) -> list[str]:
-        """In what else than the GIL the twins differ, for the report's warnings."""
+        """Return the report's warnings about differences of the twins other than the GIL."""
         if len(self.environments) < 2:
             return []
         about = {twin: self._about(twin) for twin in ("ft", "gil")}
@@ -111,7 +111,7 @@ class Twins:
         }
 
     def lacks(self, twin: str, variant: str) -> str:
-        """Why a variant cannot be measured in a twin; empty if it can."""
+        """Return why a variant cannot be measured in a twin; an empty string if it can."""
         missing = [name for name in VARIANTS[variant].packages if name not in self.environments[twin]["packages"]]
         if not missing:
             return ""
@@ -121,11 +121,11 @@ class Twins:
         )
 
     def usable_cpus(self) -> int:
-        """CPUs that every twin can use."""
+        """Return the number of Return the number of CPUs that every twin can use."""
         return min(e["cpu"]["usable"] for e in self.environments.values())
 
     def memory(self) -> dict[str, dict]:
-        """Free memory and /dev/shm by twin."""
+        """Return free memory and /dev/shm by twin."""
         return {twin: e["memory"] for twin, e in self.environments.items()}
 
 

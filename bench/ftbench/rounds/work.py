@@ -1,4 +1,4 @@
-"""What a scenario's trials have to do, and which of them are alive at the same time."""
+"""The work of a scenario's trials, and which of them are alive at the same time."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class CaseWork:
 
 @dataclass
 class Work:
-    """What a scenario's trials have to do, by the names of its cases ("" if it has none)."""
+    """Work of a scenario's trials, by the names of its cases ("" if it has none)."""
 
     scenario: Scenario
     cases: dict[str, CaseWork]
     room: sizing.Demand | None = None
-    """What the trials that are alive at the same time may use; None for as much as they want."""
+    """The memory for trials that are alive at the same time; None for no limit."""
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
-        """What the candidate's trial needs."""
+        """Return the memory that the candidate's trial needs."""
         work, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         need = sizing.demand(
             work.batch_size * work.sample_bytes,
@@ -57,7 +57,7 @@ class Work:
         return need if variant.processes else sizing.Demand(need.memory, 0)
 
     def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-        """The candidates in groups whose trials are alive at the same time and take turns.
+        """Return the candidates in groups whose trials are alive at the same time and take turns.
 
         As many as memory has room for, those of a case with each other; a trial with one turn has no need of others.
         """
@@ -71,7 +71,7 @@ class Work:
         return any(work.turns > 1 for work in self.cases.values())
 
     def with_turns(self, turns: int) -> Work:
-        """The same work with so many turns a trial, wherever there is more than one."""
+        """Return the same work with this number of turns a trial, where a trial has more than one."""
         cases = {name: replace(work, turns=turns) if work.turns > 1 else work for name, work in self.cases.items()}
         return replace(self, cases=cases)
 

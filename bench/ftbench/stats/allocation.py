@@ -25,12 +25,12 @@ class Costs:
     turn: float
 
     def trial(self, turns: int, at_once: int) -> float:
-        """Of a trial, when so many import at once."""
+        """Return the seconds of a trial when `at_once` trials import at the same time."""
         return self.imports / at_once + self.warm_up + turns * self.turn
 
 
 def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
-    """The turns a process that give the narrowest intervals in `seconds`; FEWEST_TURNS if there is time for none."""
+    """Return the turns a process for the narrowest intervals in `seconds`; FEWEST_TURNS if time is too short."""
     from scipy.special import stdtrit
 
     best, narrowest = FEWEST_TURNS, math.inf

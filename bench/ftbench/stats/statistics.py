@@ -52,7 +52,7 @@ class Ratio:
     """A ratio over n rounds with its confidence interval; None for what one round cannot tell."""
 
     ratio: float
-    """The geometric mean of the rounds' ratios."""
+    """Return the geometric mean of the rounds' ratios."""
     low: float | None
     high: float | None
     n: int
@@ -63,7 +63,7 @@ class Ratio:
 
 
 def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
-    """The logarithms of the ratios of pairs; raises ValueError for none, unequal lengths or what is not positive."""
+    """Return the logarithms of the ratios of pairs; raises ValueError for none, unequal lengths or values <= 0."""
     if len(numerators) != len(denominators) or not numerators:
         raise ValueError("ratio() needs as many numerators as denominators, and at least one")
     if min(*numerators, *denominators) <= 0:
@@ -94,7 +94,7 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
 
 
 def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
-    """The p-values for the number of comparisons (Benjamini and Hochberg); None stays None."""
+    """Return the p-values for the number of comparisons (Benjamini and Hochberg); None stays None."""
     from scipy.stats import false_discovery_control
 
     known = [p for p in p_values if p is not None]

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 
 
 def typical(seconds: Sequence[float]) -> float:
-    """The geometric mean of the faster half of a process's turns (seconds); of at least one positive value.
+    """Return the geometric mean of the faster half of a process's turns (seconds); of at least one positive value.
 
     What else a machine does makes turns longer and never shorter (Chen and Revels, "Robust benchmarking in noisy
     environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest would be a matter of luck.

@@ -26,7 +26,7 @@ from ftrun.parent_death import die_with_parent
 
 
 def check_configuration(config: str) -> dict:
-    """This interpreter's build and GIL; raises TrialError if it is not the configuration."""
+    """Return this interpreter's build and GIL; raises TrialError if it is not the configuration."""
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)()
     expected = {"gil": (False, True), "ft-gil": (True, True), "ft": (True, False)}[config]
@@ -87,14 +87,14 @@ def measure(request: Request) -> Turns:
 
 
 def _positive(name: str, value: float) -> float:
-    """A metric's value; raises TrialError if no ratio of it can be taken."""
+    """Return a metric's value; raises TrialError if no ratio of it can be taken."""
     if not (math.isfinite(value) and value > 0):
         raise TrialError(f"{name} was measured as {value}, which no ratio can be taken of")
     return value
 
 
 def _checked(name: str, distribution: dict) -> dict:
-    """A distribution as results.json keeps it; raises TrialError if it is too long or empty, or a curve has gaps."""
+    """Return a distribution for results.json; raises TrialError if it is too long or empty, or a curve has gaps."""
     values = [float(value) for value in distribution["values"]]
     if not 1 <= len(values) <= DISTRIBUTION_LIMIT:
         raise TrialError(f"the distribution {name!r} has {len(values)} values, 1 to {DISTRIBUTION_LIMIT} are kept")

@@ -24,12 +24,12 @@ class LocalEndpoint(LocalTwin):
     """A folder of packages that trials find beside the interpreter's own; None for none."""
 
     def _interrupted(self) -> bool:
-        """A callback for ftrun.supervise.Watch; raises Interrupted, and whoever closes the child ends it."""
+        """Raise Interrupted: a callback for ftrun.supervise.Watch. Closing the child then ends it."""
         self._interruption.check()
         return False
 
     def start(self, request: Request) -> TrialProcess:
-        """A trial that imports what it needs and waits; raises TwinError."""
+        """Start a trial, which imports and waits; raises TwinError."""
         watch = {self._interruption.fileno(): self._interrupted}
         try:
             return TrialProcess(self.name, request, watch, self.packages)
@@ -51,11 +51,11 @@ class RemoteEndpoint(RemoteTwin):
     """Trials of a `ftbench.trial.server`, asked for over its socket."""
 
     def start(self, request: Request) -> RemoteTrial:
-        """A trial there that imports what it needs and waits; raises TwinError or TrialFailed."""
+        """Start a trial there, which imports and waits; raises TwinError or TrialFailed."""
         return RemoteTrial(self, request)
 
     def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
-        """As LocalEndpoint's."""
+        """See LocalEndpoint.stress."""
         message: dict | None = {"op": "stress", "config": config, "request": request}
         while True:
             answer = self.exchange(message, stress.seconds(request) + 30)
@@ -85,13 +85,13 @@ class RemoteTrial:
         return answer
 
     def go_on(self) -> dict | None:
-        """As TrialProcess.go_on; raises TrialFailed, TwinError or Interrupted."""
+        """See TrialProcess.go_on; raises TrialFailed, TwinError or Interrupted."""
         answer = self._exchange({"op": "turn", "trial": self._number})
         self._number = answer.get("waiting")
         return answer.get("result")
 
     def close(self) -> None:
-        """End it, if it has not ended."""
+        """End the trial, if it has not ended."""
         # If the server has gone, or has lost its client, so has the trial.
         if self._number is not None and not self._endpoint.closed:
             with contextlib.suppress(TwinError, Interrupted):
@@ -103,7 +103,7 @@ Trial = TrialProcess | RemoteTrial
 
 
 def connect(text: str, interruption: Interruption) -> Endpoint:
-    """The endpoint that `text` names: unix:PATH or an interpreter; raises TwinError."""
+    """Return the endpoint that `text` names: unix:PATH or an interpreter; raises TwinError."""
     if text.startswith("unix:"):
         return RemoteEndpoint(Path(text.removeprefix("unix:")), interruption)
     # Not resolved: a virtual environment's python is a link, and what it links to has no packages.

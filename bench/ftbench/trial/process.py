@@ -1,4 +1,4 @@
-"""A trial as those see it that started it: a process that goes on when it is told to, and stands still in between."""
+"""A trial's process as its starter sees it: it runs when it is asked to, and waits in between."""
 
 import json
 import os
@@ -24,7 +24,7 @@ class TrialFailed(Exception):
 
 
 def how_it_ended(outcome: Completed) -> str:
-    """A process's end in words: "exit status 1", "killed by signal 9 (out of memory?)"."""
+    """Word how a process ended: "exit status 1", "killed by signal 9 (out of memory?)"."""
     if outcome.returncode >= 0:
         return f"exit status {outcome.returncode}"
     likely = {
@@ -35,7 +35,7 @@ def how_it_ended(outcome: Completed) -> str:
 
 
 def last_words(outcome: Completed) -> str:
-    """Why a process failed, in a line, and what it wrote in the end if that is more."""
+    """Return why a process failed, in a line, and its last lines of output if there are more."""
     quoted = last_lines(outcome.stderr)
     lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()
     if outcome.returncode != 1 or not lines:
@@ -47,7 +47,7 @@ def last_words(outcome: Completed) -> str:
 
 
 def encode(request: Request) -> bytes:
-    """The first line of a trial's stdin. The parent's id lets the trial die with the process that started it."""
+    """Return the first line of a trial's stdin. By the parent's id, the trial dies with the process that started it."""
     return json.dumps({**request.as_json(), "parent": os.getpid()}).encode() + b"\n"
 
 
@@ -59,10 +59,10 @@ def _decode(line: bytes) -> dict:
 
 
 class TrialProcess:
-    """One trial. Owned by one thread; whoever made it has to close it. Raises OSError if it cannot be started.
+    """One trial. Owned by one thread, which has to close it. Raises OSError if the process cannot be started.
 
-    It begins at once to import what it needs, and waits for its first turn. What disturbs it is taken while it
-    measures. How others run while it stands still is nothing to it.
+    The process imports at once, and waits for its first turn. Other load is recorded only while it measures, not while
+    it waits.
     """
 
     def __init__(self, python: str, request: Request, watch: Watch, packages: str | None = None):
@@ -76,9 +76,9 @@ class TrialProcess:
         self._child = Child(command(python, "ftbench.trial.child"), child_environment(request.config, paths=more))
 
     def go_on(self) -> dict | None:
-        """Let it run; its result with what disturbed it (disturbance.together), None once it waits again.
+        """Let the trial run; return its result with other load (disturbance.together), or None once it waits again.
 
-        The first time it comes as far as its imports. Raises TrialFailed, or what Child.ask does if a watched file
+        The first call ends after the imports. Raises TrialFailed, or what Child.ask does if a watched file
         descriptor's callback wants its end.
         """
         before = counters()
@@ -103,5 +103,5 @@ class TrialProcess:
         return {**answer, "disturbance": together(disturbed)}
 
     def close(self) -> None:
-        """Kill it, if it still runs, and what it started."""
+        """Kill the process and those that it started."""
         self._child.close()

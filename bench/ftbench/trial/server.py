@@ -40,7 +40,7 @@ class TrialServer(server.Server):
             trial.close()
 
     def _turn(self, number: int, trial: TrialProcess) -> dict:
-        """Let a trial go on; it is kept if it has more turns to come. Raises what TrialProcess.go_on does."""
+        """Resume a trial, and keep it if it has turns left. Raises what TrialProcess.go_on does."""
         with contextlib.ExitStack() as stack:
             stack.callback(trial.close)
             result = trial.go_on()
@@ -91,7 +91,7 @@ def _known(config: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     return server.run("ftbench.trial.server", DESCRIPTION, TrialServer, arguments)
 
 

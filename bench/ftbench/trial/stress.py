@@ -27,7 +27,7 @@ KILLED = "the run has not ended, or was killed"
 
 
 def seconds(request: dict) -> float:
-    """How long the suite may take in one configuration."""
+    """Return the longest time of the suite in one configuration."""
     return 60 * (request["minutes"] or 0) + PATIENCE
 
 
@@ -107,7 +107,7 @@ class Collector:
         self._progress(self._done, len(part.scenarios))
 
     def missing(self) -> int:
-        """How many scenarios have not told what they did."""
+        """Return the number of scenarios without a result."""
         return len(self._part.scenarios) - self._done
 
 
