@@ -85,7 +85,7 @@ def test_what_the_trial_used_is_not_others(tmp_path):
     assert between(a, Counters(10.0, 114.9, 5.0, 1.0, 25.0))["other_cpus"] == 0
     nothing = between(Counters(0.0, None, None, None, 0.0), Counters(1.0, None, None, None, 1.0))
     assert (nothing["other_cpus"], nothing["stolen_cpus"], nothing["throttled_seconds"]) == (None, None, None)
-    assert marks(nothing, 2) == []
+    assert marks(Disturbance(**nothing), 2) == []
 
 
 def test_real_counters_see_a_real_child_as_own(tmp_path):

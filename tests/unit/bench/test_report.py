@@ -519,7 +519,7 @@ def test_distributions_are_kept_with_their_tails(many):
     (values,) = [
         kept.pooled
         for kept in charts.kept(scenario)["step-times", False]
-        if kept.candidate["key"] == "ft/loader-thread/2@decode"
+        if kept.candidate.key == "ft/loader-thread/2@decode"
     ]
     assert len(values) == 50 * documents.ROUNDS and values == sorted(values)
     (box,) = [c for c in charts.charts(scenario) if c.name == "steps-step-times"]

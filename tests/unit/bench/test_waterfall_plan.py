@@ -12,7 +12,7 @@ from ftbench.plan.case import Case
 from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, WaterfallPlan, cells
 from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
-from ftbench.stats.comparisons import compared
+from ftbench.stats.comparisons import compared, judge
 from tests.unit.bench import simulated
 
 CASES = (Case("", "the first"), Case("other", "another"))
@@ -61,7 +61,8 @@ def test_the_steps_multiply_to_the_whole_to_the_last_digit():
     assert {c.numerator.workers for c in comparisons if c.asked} == {2}
     assert {c.kind for c in comparisons if c.asked} == {STEP, TOTAL}
     assert {c.metric for c in comparisons if c.asked} == {"throughput", "cpu_per_1000"}
-    assert all(c["q"] == c["p"] for c in comparisons if c.asked)
+    judge(comparisons)
+    assert all(c.q == c.p for c in comparisons if c.asked)
     scaling = [c for c in comparisons if c.kind == "scaling"]
     assert scaling and all(c.metric == "throughput" and c["denominator"].endswith("/1") for c in scaling)
 
