@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from ftbench.document.model import Failure, FailureKind
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.comparisons import grid
 from ftbench.plan.sizing import Demand
@@ -121,9 +122,10 @@ def test_who_fails_is_left_out_from_then_on_and_the_others_go_on(make):
     n = len(RANKED)
     controller = make(Scripted(fail_at=n + 2))
     first, *others = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 3)
-    ((key, why),) = controller.failed.items()
+    ((key, failure),) = controller.failed.items()
     # In a line: its last words were told when it happened.
-    assert why.startswith("the trial of ") and why.endswith(" failed: exit status 3")
+    assert failure == Failure(FailureKind.FAILED, key, "exit status 3")
+    assert controller.why(failure).startswith("the trial of ")
     # What it measured before stands; it has no more to say in the others.
     assert key in first.results and len(first.results) == n and len(others) == 2
     assert all(set(r.results) == {c.key for _, c in RANKED} - {key} for r in others)
@@ -137,8 +139,8 @@ def test_who_fails_once_has_another_try_in_the_same_round(make, turns):
     rounds = list(controller.rounds(RANKED, time.monotonic() + 60, 0.001, 3))
     # Everybody has a result in every round, so that each pairs with those of its own round.
     assert [len(r.results) for r in rounds] == [n] * 3 and not controller.failed
-    ((key, why),) = controller.repeated.items()
-    assert why.endswith(" failed: exit status 3")
+    ((key, failure),) = controller.repeated.items()
+    assert failure == Failure(FailureKind.FAILED, key, "exit status 3")
     # A second failure is one too many.
     config, variant, workers = key.split("/")
     endpoint.broken, endpoint.once = {"config": config, "variant": variant, "workers": int(workers)}, False
