@@ -95,7 +95,8 @@ class SharedHandles:
     def __init__(self) -> None:
         self._warned = False
 
-    def look_at(self, dataset: Any) -> None:
+    def warn_if_shared(self, dataset: Any) -> None:
+        """Warn if *dataset* has handles that worker threads would share."""
         if self._warned:
             return
         found = list(handles_of(dataset))

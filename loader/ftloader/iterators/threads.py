@@ -74,7 +74,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._memory = self._shared.memory(self._max_dispatched + 2, self._pin_memory)
         self._warns = loader.worker_method != "thread"
         if self._warns and self._dataset_kind == DatasetKind.Map:
-            self._shared.handles.look_at(self._dataset)
+            self._shared.handles.warn_if_shared(self._dataset)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is for one certain worker. Any
         # worker can build any batch of a map-style dataset.
@@ -201,7 +201,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if self._warns:
             self._shared.global_draws.report()
             if self._handed_over == 1 and not self._private_queues:
-                self._shared.handles.look_at(self._dataset)
+                self._shared.handles.warn_if_shared(self._dataset)
 
     def _next_data(self) -> Any:
         try:
