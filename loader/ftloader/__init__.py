@@ -27,7 +27,7 @@ The parts:
 - ``compat``: private names of torch; ``fork``: locks in forked processes
 
 The rooms, each of which imports only those after it: dataloader; cache, datasets and choose; iterators and decode;
-workers; batch; state; rng; current, protocols, compat and diagnosis; fork.
+workers; batch; state; rng; current and protocols; compat and diagnosis; fork.
 
 Public are the names below and the modules ``cache``, ``datasets`` and ``decode``.
 """

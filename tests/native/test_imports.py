@@ -29,7 +29,8 @@ FTLOADER = [
     ["batch"],
     ["state"],
     ["rng"],
-    ["current", "protocols", "compat", "diagnosis"],
+    ["current", "protocols"],
+    ["compat", "diagnosis"],
     ["fork"],
 ]
 OUTSIDE = ("evaluation", "tests")

@@ -40,7 +40,7 @@ from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.exit import WorkerThread
 from ftloader.workers.messages import Departure, Result, Task
 from ftloader.workers.pool import WorkerPool
-from ftloader.workers.thread import Plan, WholeBatch, WorkerContext
+from ftloader.workers.thread import WholeBatch, WorkerConfig, WorkerContext
 
 
 class State(enum.Enum):
@@ -86,7 +86,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
         """Start one thread for each of *copies*, which are made here unless the choice of threads has made them."""
-        plan = Plan(
+        config = WorkerConfig(
             settings=self._settings,
             dataset_kind=self._dataset_kind,
             num_workers=self._num_workers,
@@ -101,11 +101,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if copies is None:
             original = UserObjects(self._dataset, loader.collate_fn, loader.worker_init_fn)
             copies = copies_for_workers(original, self._dataset_kind, self._num_workers)
-        self._contexts = tuple(WorkerContext(plan, i, own) for i, own in enumerate(copies))
+        self._contexts = tuple(WorkerContext(config, i, own) for i, own in enumerate(copies))
         # Set if all workers build each batch together, None if one worker builds it alone.
         self._hints: BatchHints | None = None
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
-            self._hints = BatchHints(self._settings, self._num_workers, self._memory, plan.pin_memory_device)
+            self._hints = BatchHints(self._settings, self._num_workers, self._memory, config.pin_memory_device)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._pool = WorkerPool(self._contexts, self._private_queues, self._results)
         self._present = set(range(self._num_workers))  # workers that have not departed

@@ -1,5 +1,7 @@
-"""What the consumer and its worker threads say to each other, through two kinds of queues: tasks (or orders) to the
-workers, results and departures to the consumer."""
+"""Messages between the consumer and its worker threads.
+
+Two kinds of queues carry them: tasks and commands to the workers, results and departures to the consumer.
+"""
 
 import enum
 from dataclasses import dataclass
@@ -36,17 +38,17 @@ class Task:
     batch: Batch
 
 
-class Order(enum.Enum):
-    """Consumer to worker: what is not a task."""
+class Command(enum.Enum):
+    """Consumer to worker: a message other than a task."""
 
     END = "end"
-    LOOK_UP = "look up"
-    """Do nothing, but run; see ``WorkerPool.wake``."""
+    WAKE = "wake"
+    """Run for a moment and do nothing; see ``WorkerPool.wake``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Worker to consumer: every task of an epoch not cancelled gets exactly one."""
+    """Worker to consumer: the outcome of a task. Each task of an epoch that is not cancelled gets exactly one."""
 
     epoch: Epoch
     number: int
@@ -55,8 +57,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Worker to consumer: this worker has ended early, because of *exception*: while starting up, or (*task_lost*) with
-    a task in hand that nobody will answer now."""
+    """Worker to consumer: this worker has ended early because of *exception*.
+
+    *task_lost* is True if the worker had a task, which gets no answer any more. Else the worker failed to start.
+    """
 
     worker_id: int
     exception: BaseException

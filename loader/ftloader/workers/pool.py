@@ -19,7 +19,7 @@ from ftloader.batch.fetch import Epoch
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import WorkerThread
-from ftloader.workers.messages import Order, Task
+from ftloader.workers.messages import Command, Task
 from ftloader.workers.thread import WorkerContext, run_worker, send
 
 
@@ -130,13 +130,13 @@ class WorkerPool:
         Python code, or by a garbage collection (biased reference counting, PEP 703). Without this, the last batches of
         an epoch would stay in memory while persistent workers wait for the next.
         """
-        self._tell(Order.LOOK_UP)
+        self._tell(Command.WAKE)
 
-    def _tell(self, order: Order) -> None:
+    def _tell(self, command: Command) -> None:
         """Send one message to each worker. In a common queue no worker takes a second ``END``."""
         for tasks in self._tasks:
             for _ in range(len(self.threads) // len(self._tasks)):
-                tasks.put(order)
+                tasks.put(command)
 
     def stop(self) -> None:
         """Tell every worker to end after its current sample. Return at once.
@@ -149,7 +149,7 @@ class WorkerPool:
         if self.orphaned:
             return
         program_exit.unregister(self)
-        self._tell(Order.END)
+        self._tell(Command.END)
         send(self._results, None)  # wakes a consumer that waits in another thread
 
     def join(self) -> None:

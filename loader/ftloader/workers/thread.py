@@ -1,8 +1,7 @@
-"""What one worker thread does.
+"""The body of a worker thread.
 
-A worker owns its ``WorkerContext`` alone, and between two tasks (``messages``) its thread refers to nothing of
-the user's: so an iterator that is part of a reference cycle through the dataset can be collected while its workers
-wait.
+Only the worker uses its ``WorkerContext``. Between two tasks its thread refers to no user-supplied object, so an
+iterator in a reference cycle through the dataset can be collected while its workers wait.
 """
 
 import contextlib
@@ -26,13 +25,12 @@ from ftloader.state.shares import WorkerState, fresh_share
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import WorkerInfo, acting_as
-from ftloader.workers.messages import Departure, Order, Result, Task
+from ftloader.workers.messages import Command, Departure, Result, Task
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What all workers of one iterator do: the loader's arguments that concern them, and what belongs to the epoch that
-    begins."""
+class WorkerConfig:
+    """Settings that all workers of one iterator share: arguments of the loader, and the epoch that starts."""
 
     settings: BatchSettings
     dataset_kind: int
@@ -41,7 +39,7 @@ class Plan:
     epoch_number: int
     modes: ConsumerModes
     states: list[WorkerState]
-    """What each worker goes on from."""
+    """Starting point of each worker."""
     pin_memory_device: str | None
     """Device type to pin batches for, or None to leave them unpinned."""
     pin_memory_device_index: int | None
@@ -51,25 +49,25 @@ class WorkerContext:
     """The user's side of one worker: its view of the dataset, its info, its fetcher. Made by the consumer, which keeps
     it alive and hands it over with each task; then owned by the worker thread."""
 
-    def __init__(self, plan: Plan, worker_id: int, own: UserObjects) -> None:
-        self.plan = plan
+    def __init__(self, config: WorkerConfig, worker_id: int, own: UserObjects) -> None:
+        self.config = config
         self._worker_id = worker_id
         self.dataset, collate_fn, self._worker_init_fn = own
-        self._settings = replace(plan.settings, collate_fn=collate_fn)
+        self._settings = replace(config.settings, collate_fn=collate_fn)
         self.within = own_context().run  # a copy of the consumer's, as it is now
         """Calls a function with the worker's own context variables."""
-        self.share = plan.states[worker_id].share  # until a batch has come of it
+        self.share = config.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
         self.info = WorkerInfo(
-            id=worker_id, num_workers=plan.num_workers, seed=plan.base_seed + worker_id, dataset=own.dataset
+            id=worker_id, num_workers=config.num_workers, seed=config.base_seed + worker_id, dataset=own.dataset
         )
 
     def start_up(self) -> None:
         """Runs ``worker_init_fn``; once per worker."""
-        plan = self.plan
-        if plan.pin_memory_device_index is not None:
-            torch.accelerator.set_device_index(plan.pin_memory_device_index)
+        config = self.config
+        if config.pin_memory_device_index is not None:
+            torch.accelerator.set_device_index(config.pin_memory_device_index)
         with acting_as(self.info):
             if self._worker_init_fn is not None:
                 try:
@@ -86,13 +84,13 @@ class WorkerContext:
         return self._fetcher
 
     def _make_fetcher(self, epoch: Epoch) -> Fetcher:
-        plan, dataset, share = self.plan, self.dataset, self.share
-        if plan.dataset_kind == DatasetKind.Map:
+        config, dataset, share = self.config, self.dataset, self.share
+        if config.dataset_kind == DatasetKind.Map:
             return MapFetcher(self._settings, dataset)
-        if share is not None and epoch.number != plan.epoch_number:
-            # The epoch that it is for was left before this worker had a batch.
+        if share is not None and epoch.number != config.epoch_number:
+            # The epoch of this share was left before the worker built a batch.
             share = fresh_share((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
-        state = replace(plan.states[self._worker_id], share=share)
+        state = replace(config.states[self._worker_id], share=share)
         return IterableFetcher(self._settings, dataset, self._worker_id, state)
 
 
@@ -118,19 +116,26 @@ class WholeBatch:
             context.share = None
             raise
         context.share = None
-        fetched.data = pinned(fetched.data, context.plan.pin_memory_device)
+        fetched.data = pinned(fetched.data, context.config.pin_memory_device)
         return fetched
 
 
 def run_worker(
     worker_id: int,
     start: list[WorkerContext],
-    tasks: "SimpleQueue[Task | Order]",
+    tasks: "SimpleQueue[Task | Command]",
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """The thread's whole life. *start* holds the context and is emptied, since a ``Thread`` keeps its arguments while
-    it runs. *started_up* is told once, when ``worker_init_fn`` has returned or failed."""
+    """Run a worker from start to end.
+
+    Args:
+        worker_id: its number.
+        start: holds the worker's context. Emptied here, since a ``Thread`` keeps its arguments while it runs.
+        tasks: tasks and commands from the consumer.
+        results: the iterator's queue; gone when the iterator is.
+        started_up: gets one None when ``worker_init_fn`` has returned or failed.
+    """
     process = os.getpid()
     started = False
     try:
@@ -138,7 +143,7 @@ def run_worker(
         _limit_intra_op_threads()
         context = start.pop()
         try:
-            context.plan.modes.adopt()
+            context.config.modes.adopt()
             context.within(context.start_up)
         finally:
             _end_if_forked(process)
@@ -152,21 +157,18 @@ def run_worker(
 
 
 def send(results: weakref.ref, message: Result | Departure | None) -> None:
-    """Puts *message* into the iterator's queue, if there still is an iterator."""
+    """Put *message* into the iterator's queue, if the iterator still exists."""
     queue = results()
     if queue is not None:
         queue.put(message)
 
 
 def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: int) -> None:
-    """Answer tasks until told to end.
-
-    From this frame, which waits for a task, to ``dataset[i]`` there are few others: they cost time for each sample.
-    """
+    """Answer tasks until told to end. Few frames lie between this one and ``dataset[i]``, since each costs time."""
     while True:
         task = tasks.get()
-        if isinstance(task, Order):
-            if task is Order.END:
+        if isinstance(task, Command):
+            if task is Command.END:
                 return
             continue
         context = outcome = None
@@ -195,8 +197,10 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
 
 
 def _end_if_forked(process: int) -> None:
-    """Ends the child, if user code forked one out of *process* and returned in it. Not by the end of the thread, after
-    which the C library runs destructors of libraries that may never return (torch's)."""
+    """End this process if it is a child that user code forked from *process* and returned in.
+
+    ``os._exit``, since at the end of the thread the C library would run destructors that may never return (torch's).
+    """
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # None, or closed
@@ -204,14 +208,16 @@ def _end_if_forked(process: int) -> None:
         os._exit(0)
 
 
-# Of the libraries that torch is linked with: a library's symbols are looked up in those too.
+# Symbols of the libraries that torch links are found through torch's own.
 _library = ctypes.CDLL(LIBRARY)
 _setters = [getattr(_library, name, None) for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local")]
 
 
 def _limit_intra_op_threads() -> None:
-    """The calling thread computes alone, as torch's workers do. Not by ``torch.set_num_threads(1)``, which also sets a
-    default of the process, which any new thread takes over: only OpenMP and MKL are told."""
-    torch.get_num_threads()  # the first look of this thread
+    """Let the calling thread compute alone, as torch's workers do.
+
+    OpenMP and MKL are set directly: ``torch.set_num_threads(1)`` would also set the default of all new threads.
+    """
+    torch.get_num_threads()  # initialises the thread's settings, which would else overwrite these later
     for set_number in filter(None, _setters):
         set_number(1)
