@@ -33,9 +33,6 @@ class GlobalDrawCheck:
         if not self._waits_left:
             yield
             return
-        if any(thread.name.startswith("loader-worker-") and thread not in workers for thread in threading.enumerate()):
-            yield  # the workers of another loader wait in a loop, so their place does not tell whether they have moved
-            return
         self._waits_left -= 1
         known = {threading.get_ident(), *(worker.ident for worker in workers)}
         others = {ident: place for ident, place in _places().items() if ident not in known}
