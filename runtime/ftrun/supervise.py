@@ -144,8 +144,7 @@ class Child:
         self._unsent, self._last = memoryview(b""), False
         if tree:
             process_tree.become_reaper()
-        # Other children of this process, which are not to be killed.
-        self._excluded = frozenset(process_tree.children(os.getpid())) if tree else None
+        self._excluded = frozenset(process_tree.children(os.getpid())) if tree else None  # not to be killed
         with contextlib.ExitStack() as stack:
             ends = [os.pipe() for _ in range(pipes)]
             for reader, _ in ends:
@@ -169,10 +168,11 @@ class Child:
             self._pidfd = os.pidfd_open(self._process.pid)
             stack.callback(os.close, self._pidfd)
             self._resources = stack.pop_all()
-        own = [pipe.fileno() if pipe else -1 for pipe in (self._process.stdout, self._process.stderr)]
         self.stdout, self.stderr, *self.pipes = (Stream(keep) for _ in range(2 + pipes))
-        self._open = dict(zip([*own, *(reader for reader, _ in ends)], (self.stdout, self.stderr, *self.pipes)))
-        self._open.pop(-1, None)
+        self._open = {reader: stream for (reader, _), stream in zip(ends, self.pipes)}
+        for pipe, stream in ((self._process.stdout, self.stdout), (self._process.stderr, self.stderr)):
+            if pipe:
+                self._open[pipe.fileno()] = stream
         if self._process.stdin:
             os.set_blocking(self._process.stdin.fileno(), False)
 

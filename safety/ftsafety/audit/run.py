@@ -1,11 +1,14 @@
 """``audit()``: the steps of an audit."""
 
 import time
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ftsafety.audit import findings, gil, summary
 from ftsafety.audit.at_once import AtOnce
+from ftsafety.audit.observer import Observed
+from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Report
 from ftsafety.audit.samples import Loads, choose
 from ftsafety.audit.serial import OBSERVED, AuditError, Serial
@@ -55,17 +58,13 @@ def audit(
     serial = Serial(loads, patience)
     report = Report(summary.describe(loads), f"{gil.describe()}; {threads} threads")
     begin = time.monotonic()
-    say(f"loading {len(loads.keys)} {findings.plural(loads.unit)} serially, three times")
     with gil.noticing() as turned_on:
-        codes = serial.alone(serial.passes)
-        usable = not serial.all_raise()
-        if usable:
-            say("watching what the dataset's lines write, in two threads that take turns")
-            first, second, nodes = serial.alone(lambda: serial.observe_twice(codes))
-    if not usable:
+        codes, observed = _observe(loads, serial, say)
+    if observed is None:
         report.findings.append(serial.in_own_thread())
         summary.say_that_it_ended_there(report, loads)
     else:
+        first, second, nodes = observed
         suspects = findings.from_observation(loads, first, second, nodes)
         scratch = findings.from_arrays(dataset, serial.overwritten_arrays, codes, suspects, second)
         report.findings += [*suspects, *_of_one_thread(loads, serial, say)]
@@ -79,6 +78,18 @@ def audit(
     serial.snapshot.restore()
     report.seconds = time.monotonic() - begin
     return report
+
+
+def _observe(
+    loads: Loads, serial: Serial, say: Callable[[str], None]
+) -> tuple[set[types.CodeType], tuple[Observed, Observed, list[Node]] | None]:
+    """Load serially and watch the dataset's lines; return its functions and, if samples can be loaded, what they do."""
+    say(f"loading {len(loads.keys)} {findings.plural(loads.unit)} serially, three times")
+    codes = serial.alone(serial.passes)
+    if serial.all_raise():
+        return codes, None
+    say("watching what the dataset's lines write, in two threads that take turns")
+    return codes, serial.alone(lambda: serial.observe_twice(codes))
 
 
 def _of_one_thread(loads: Loads, serial: Serial, say: Callable[[str], None]) -> list[Finding]:

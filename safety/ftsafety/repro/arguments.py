@@ -140,35 +140,36 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
     add("--configs", type=_configs, default=CONFIGS, metavar="gil,ft-gil,ft", help="run these configurations only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
     find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
-    limits = result.add_argument_group("limits of a run")
-    limits.add_argument(
+    _add_limits(result.add_argument_group("limits of a run").add_argument)
+    # Set by ./twins and compose.yaml.
+    add("--twin", action="append", type=_twin, default=[], help=argparse.SUPPRESS)
+    add("--cache", type=Path, help=argparse.SUPPRESS)
+    return result
+
+
+def _add_limits(add) -> None:
+    add(
         "--memory",
         type=_whole(64, 1 << 20),
         default=4096,
         metavar="MIB",
         help="memory of all its processes together (default: %(default)s)",
     )
-    limits.add_argument(
+    add(
         "--processes",
         type=_whole(1, 100_000),
         default=128,
         metavar="N",
         help="processes at once (default: %(default)s)",
     )
-    limits.add_argument(
+    add(
         "--disk",
         type=_whole(1, 1 << 20),
         default=1024,
         metavar="MIB",
         help="what it may write into its scratch folder (default: %(default)s)",
     )
-    limits.add_argument(
-        "--output", type=_whole(1, 1 << 20), default=64, metavar="MIB", help="what it may print (default: %(default)s)"
-    )
-    # Set by ./twins and compose.yaml.
-    add("--twin", action="append", type=_twin, default=[], help=argparse.SUPPRESS)
-    add("--cache", type=Path, help=argparse.SUPPRESS)
-    return result
+    add("--output", type=_whole(1, 1 << 20), default=64, metavar="MIB", help="what it may print (default: %(default)s)")
 
 
 def read_script(path: str, walled: bool) -> bytes:
