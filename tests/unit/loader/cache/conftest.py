@@ -22,7 +22,7 @@ def short_pauses(monkeypatch):
 
 @pytest.fixture
 def opened(tmp_path):
-    """``opened(source, **arguments)``: a cache of 4 MiB, closed after the test."""
+    """Return ``opened(source, **arguments)``, which makes a cache of 4 MiB and closes it after the test."""
     caches = []
 
     def make(source, directory="", **arguments):

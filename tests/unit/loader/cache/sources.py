@@ -1,4 +1,4 @@
-"""Sources for the tests: what a sample holds follows from its key, so that a wrong one shows."""
+"""Sources for the tests. The bytes of a sample follow from its key, so that a wrong sample shows."""
 
 import hashlib
 import itertools
@@ -7,14 +7,14 @@ import threading
 
 
 def content(key, size):
-    """*size* bytes that only *key* decides."""
+    """Return *size* bytes that depend on *key* alone."""
     return hashlib.shake_128(key.encode("utf-8", "surrogatepass")).digest(size)
 
 
 class Numbered:
-    """*count* samples (None: without end) of *size* bytes. ``reads`` are the keys in the order of their reading.
+    """Source of *count* samples (None: endless) of *size* bytes. ``reads`` has the keys in the order of reading.
 
-    With *gate* an event, no sample is read before that is set.
+    If *gate* is an event, no sample is read before it is set.
     """
 
     def __init__(self, count, size=1000, gate=None):
@@ -33,7 +33,7 @@ class Numbered:
 
 
 class Logged(Numbered):
-    """Writes each read to a file, before and in one piece: what a killed process has fetched."""
+    """Source that logs each read in a file beforehand, in one piece, for processes that are killed."""
 
     def __init__(self, count, size, path):
         super().__init__(count, size)
@@ -45,7 +45,7 @@ class Logged(Numbered):
 
 
 class Failing(Numbered):
-    """*fail(key, attempt)* gives what reading raises, or None; or other bytes."""
+    """Source whose *fail(key, attempt)* returns the error to raise, None, or other bytes."""
 
     def __init__(self, count, fail, size=1000):
         super().__init__(count, size)
@@ -63,7 +63,7 @@ class Failing(Numbered):
 
 
 def check(cache):
-    """Every sample of the epoch is what its key says."""
+    """Check every sample of the epoch against its key."""
     for index in range(len(cache)):
         sample = cache[index].tobytes()
         assert sample == content(cache.key(index), len(sample))

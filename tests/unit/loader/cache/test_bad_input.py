@@ -84,7 +84,7 @@ def test_keys_that_are_no_strings_or_fail(opened):
 
 @pytest.mark.timeout(60)
 @pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
-def test_keys_that_fail_in_the_midst(opened):
+def test_keys_that_fail_half_way(opened):
     class Cut(Numbered):
         def keys(self):
             self.reads.append("listing")
@@ -170,7 +170,7 @@ def test_a_full_disk_keeps_what_is_there_and_goes_on_when_it_can(opened, disk):
 
 
 @pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
-def test_a_full_disk_from_the_begin_is_an_error(opened, disk):
+def test_a_full_disk_at_the_start_is_an_error(opened, disk):
     directory = disk(1 << 20)
     ballast = directory / "ballast"
     ballast.write_bytes(bytes((1 << 20) - 4 * 4096))

@@ -1,4 +1,4 @@
-"""The dataset: epochs, what a loader reads, the begin and the end."""
+"""The dataset: epochs, reading by a loader, start and end."""
 
 import dataclasses
 import gc

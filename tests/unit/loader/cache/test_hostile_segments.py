@@ -1,4 +1,4 @@
-"""Segments whose bytes were changed, with checksums that do not fit, or were made to fit: only documented errors."""
+"""Segments with changed bytes, whose checksums do not fit or were made to fit: only documented errors."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ WRITTEN = {"segment": test_segment.written, "tfrecord": test_tfrecord.written}
 
 
 def changed(data, chance):
-    """Bytes, numbers and the length, at random places."""
+    """Return *data* with bytes, numbers or its length changed at random places."""
     data = bytearray(data)
     for _ in range(chance.choice([1, 1, 2, 5])):
         at = chance.randrange(len(data.rstrip(b"\0")))
@@ -39,7 +39,7 @@ def changed(data, chance):
 
 
 def lying(data, chance):
-    """A sealed segment, synced or not: rows and keys are changed, and the checksums are those of them."""
+    """Return a sealed segment, synced or not, whose rows and keys are changed and have fitting checksums."""
     magic, _, _, begin, count, _ = record.TRAILER.unpack(data[-record.TRAILER.size :])
     index = bytearray(data[begin : -record.TRAILER.size])
     for _ in range(chance.choice([1, 2, 4])):
@@ -54,7 +54,7 @@ def lying(data, chance):
 
 
 def lying_record(data, chance):
-    """A segment that was not sealed: the first record says another length, or key, with the checksum of that."""
+    """Return an unsealed segment whose first record has another length or key, with a fitting checksum."""
     _, _, crc, key, length, when = record.RECORD.unpack_from(data, record.HEAD.size)
     begin = record.HEAD.size + record.RECORD.size
     name = bytearray(data[begin : begin + key])
@@ -66,7 +66,7 @@ def lying_record(data, chance):
 
 
 def samples(step, directory, name):
-    """What can be read of the segment after *step*."""
+    """Yield the samples that can be read from the segment after *step*."""
     try:
         one = step(directory, name)
     except CacheError:
@@ -109,7 +109,7 @@ def test_no_error_but_those_that_are_documented(tmp_path, format, change):
 @pytest.mark.parametrize("format", WRITTEN)
 @pytest.mark.parametrize("seal", [True, False])
 def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, format, seal):
-    """To any length, behind the back of whoever has asked for its size."""
+    """The file is truncated to any length right after its size was read."""
     (tmp_path / "whole").mkdir()
     name, fstat = WRITTEN[format](tmp_path / "whole", count=5, seal=seal).name, os.fstat
     for step in (segment.load, segment.recover):
@@ -131,7 +131,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, format, sea
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("sealed", [True, False])
 def test_a_giant_with_holes_is_not_read(opened, sealed):
-    """One sample of 1 TiB, or rows of that: more than the budget, so it cannot be kept."""
+    """A sample, or rows, of 1 TiB exceed the budget, so the segment cannot be kept."""
     source = Numbered(3)
     directory, _ = filled(opened, source)
     path = directory / f"0000000001-0123abcd{segment.SUFFIX}"
@@ -158,7 +158,7 @@ HEADS = {
 
 
 def overwrite(path, format, head):
-    """Writes one of HEADS to the begin of the segment at *path*. Returns what it has then."""
+    """Write one of HEADS to the start of the segment at *path*. Return its bytes."""
     new = HEADS[head] or record.head(3 - record.FORMATS[format])
     data = new + path.read_bytes()[len(new) :]
     path.write_bytes(data)
@@ -170,7 +170,7 @@ def files(directory):
 
 
 def filled(opened, source, **arguments):
-    """The directory of a cache of all of *source*, and its segments."""
+    """Fill a cache with all of *source*. Return its directory and segments."""
     with opened(source, min_samples=source.count, **arguments) as cache:
         cache.set_epoch(0)
     source.reads.clear()
@@ -178,7 +178,7 @@ def filled(opened, source, **arguments):
 
 
 def check_what_is_lost(opened, source, lost, **arguments):
-    """A cache that is opened again names *lost*, and fetches what was in it, and no more."""
+    """Check that a cache that is opened again names *lost*, and fetches its samples and no others."""
     with pytest.warns(RuntimeWarning) as caught:
         cache = opened(source, min_samples=source.count, **arguments)
     (warning,) = caught
@@ -260,7 +260,7 @@ def test_a_directory_of_another_program_is_refused_and_not_touched(opened, tmp_p
 
 @pytest.mark.parametrize("format", WRITTEN)
 def test_a_head_that_was_not_written_before_a_crash(tmp_path, format):
-    """Nothing was synced: what is intact is kept, whatever the disk has kept."""
+    """Nothing was synced: intact samples are kept, whatever else the disk has kept."""
     name = WRITTEN[format](tmp_path).name
     with open(tmp_path / name, "r+b") as file:
         file.write(bytes(record.HEAD.size))

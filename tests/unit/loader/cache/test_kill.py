@@ -21,8 +21,8 @@ FETCHERS = 4
 BUDGET = 2 << 20
 LONGEST = 0.1  # seconds
 
-# The parent of all lives imports torch once; each line it is told is one life, which a SIGKILL ends: so many seconds
-# after the begin, or after the cache was opened. (The sleep is the length of a life: nothing is waited for.)
+# The parent of all lives imports torch once. Each line of its input is one life, which SIGKILL ends that number of
+# seconds after its start, or after the cache was opened. The sleep is the length of a life; it waits for nothing.
 PARENT = """
 import json, os, signal, sys, time
 from ftloader.cache import GrowingCache
@@ -79,7 +79,7 @@ def lives():
 
 
 def campaign(lives, directory, kills, seed, format="segment"):
-    """So many lives, of a source that fits the budget and one that is endless, on a disk that may be full."""
+    """Run *kills* lives or more, of a source that fits the budget and of an endless one."""
     chance = random.Random(seed)
     directory.mkdir(exist_ok=True)
     fitting, endless, log = str(directory / "fitting"), str(directory / "endless"), str(directory / "log")
@@ -125,7 +125,7 @@ def test_a_thousand_kills(lives, tmp_path):
 
 
 def full_disk(lives, disk, kills, seed):
-    """The same on a disk that is smaller than the budget."""
+    """Run lives on a disk that is smaller than the budget."""
     chance = random.Random(seed)
     directory = disk(1 << 20)
     path = str(directory / "cache")

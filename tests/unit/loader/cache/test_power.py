@@ -21,7 +21,7 @@ BUDGET = 1 << 20
 
 
 class Recorder:
-    """Every change of the files of *directory*, in its order. Files have numbers: inodes are used again.
+    """Recorder of every change of the files of *directory*, in order. Files have numbers, since inodes are reused.
 
     ``_lock`` guards all of it, and is held while the change is made.
     """
@@ -65,7 +65,7 @@ class Recorder:
 
 
 class Disk:
-    """What may be there after the first *count* of the *operations*; *chance* decides what of the unsynced."""
+    """A possible disk after the first *count* of the *operations*. *chance* picks the unsynced parts that it has."""
 
     def __init__(self, operations, count, chance):
         self._durable = defaultdict(bytearray)  # by the file's number
@@ -126,7 +126,7 @@ class Disk:
 
 
 def recorded(tmp_path, monkeypatch, format):
-    """The operations of a cache that fills, evicts, ends, and is opened again."""
+    """Return the operations of a cache that fills, evicts, ends, and is opened again."""
     directory = tmp_path / "recorded"
     with monkeypatch.context() as patching:
         recorder = Recorder(directory, patching)
@@ -141,7 +141,7 @@ def recorded(tmp_path, monkeypatch, format):
 
 
 def kept_for_certain(operations, count):
-    """The segments of the first *count* operations that were synced, the directory too, and not removed."""
+    """Return the segments that, with their directory, were synced and not removed in the first *count* operations."""
     names, synced, certain = {}, set(), set()
     for kind, *rest in operations[:count]:
         if kind == "create":

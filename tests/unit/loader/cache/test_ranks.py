@@ -25,7 +25,7 @@ def reader(tmp_path, cache):
 
 
 def next_epoch(cache, epoch):
-    """Sets it when what the epoch before left of the budget is full."""
+    """Set the epoch when the rest of the budget is full."""
     until(cache, lambda _: cache._store.full)
     cache.set_epoch(epoch)
 
@@ -93,7 +93,7 @@ def test_epochs_that_differ(cache, reader, opened):
 
 
 def test_what_is_being_written_is_no_snapshot(cache, reader, monkeypatch):
-    """Neither system call is atomic: a part of the new one is there, then the old one's."""
+    """Neither system call is atomic: a reader can see a part of the new snapshot followed by the old one."""
     cache.set_epoch(0)
     path, half, pwrite = os.path.join(cache._directory, "writer"), [], os.pwrite
 

@@ -1,4 +1,4 @@
-"""The files of the cache: what is read is what was written, whatever happened to them."""
+"""The files of the cache: reads return what was written, whatever happened to the files."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ SIZES = [0, 1, 700, 5000, 65537]
 
 
 def written(directory, count=20, seal=True):
-    """A segment of *count* samples, with the last of them not written."""
+    """Write a segment of *count* samples. Without *seal*, the last sample is missing."""
     writer = SegmentWriter(str(directory), 3, 1 << 20)
     for number in range(count):
         key = f"key {number} \udcff"
@@ -34,7 +34,7 @@ def written(directory, count=20, seal=True):
 
 
 def intact(one):
-    """All samples, each checked."""
+    """Return all samples, after checking each."""
     samples = {}
     for row, key in enumerate(one.keys):
         data = one.read(row)
@@ -88,7 +88,7 @@ def test_nothing_is_left_of_an_empty_segment(tmp_path):
 
 @pytest.mark.parametrize("seal", [True, False])
 def test_damage_never_gives_another_sample(tmp_path, seal):
-    """Cut, overwritten and lost pages, as after a power failure, at random places."""
+    """Pages are cut, overwritten and lost at random places, as after a power failure."""
     (tmp_path / "whole").mkdir()
     name = written(tmp_path / "whole", seal=seal).name
     whole = (tmp_path / "whole" / name).read_bytes()

@@ -1,4 +1,4 @@
-"""Where samples come from: real files, a real web server, and fsspec's memory."""
+"""Sources of samples: real files, a real web server, and fsspec's memory."""
 
 import contextlib
 import http.server
@@ -30,7 +30,7 @@ def everything(source):
 
 @pytest.fixture
 def server(tmp_path):
-    """The address of a web server of a directory's files; ``.requests`` counts, ``.cut`` makes it send too little."""
+    """Start a web server of a directory's files. ``.threads`` has its clients, ``.cut`` makes it send too little."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -216,7 +216,7 @@ def test_a_web_server_that_stalls(server, options):
 
 @pytest.fixture
 def hostile():
-    """``hostile(pieces)``: the address of a server that sends these, whatever it is asked."""
+    """Return ``hostile(pieces)``, which returns the address of a server that answers any request with *pieces*."""
     servers = []
 
     def serve(pieces):
@@ -295,7 +295,7 @@ def test_a_web_server_that_is_hostile(hostile, pieces, error):
 
 @pytest.mark.timeout(60)
 def test_what_a_server_sends_too_much_is_no_answer_to_the_next_request(hostile):
-    """The whole of an answer, behind another one on the same connection."""
+    """The server sends a second whole answer after the first, on the same connection."""
     more = threading.Event()
 
     def pieces():
@@ -335,7 +335,7 @@ def test_no_redirect_from_https_to_http(monkeypatch):
 
 @either_client
 def test_keys_that_a_client_of_the_web_would_change(server, options):
-    """Its standard library takes line breaks and tabs out of an address, and what is behind a "#"."""
+    """The standard library drops line breaks and tabs from an address, and everything after a "#"."""
     keys = ["a#1", "a#2", "a\nb", "a\tb", "\ra", "a b"]
     for key in (*keys, "a", "ab"):
         (server.directory / key).write_bytes(content(key, 300))

@@ -99,7 +99,7 @@ def test_who_finds_no_room_waits_for_the_next_snapshot(store):
 
 @pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
 def test_the_budget_is_kept_by_the_byte(disk, version):
-    """The file system has no more: one byte too many would be an error."""
+    """The file system is as large as the budget: one byte too many would be an error."""
     directory = disk(2 * MIB)
     store = Store(str(directory), 2 * MIB, "oldest", version)
     numbers = iter(range(10**9))
@@ -179,7 +179,7 @@ def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, monkeypatch):
 
 @pytest.mark.timeout(60)
 def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
-    """Of what the thread that sets epochs runs. (At some lines of compound statements no signal is handled.)"""
+    """Ctrl-C comes at any line that the thread that sets epochs runs, but some of compound statements."""
     number, ended = 0, False
     while not ended:
         number += 1
@@ -212,7 +212,7 @@ def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
     assert number > 15
 
 
-def test_who_closes_waits_for_whoever_writes_or_closes(store, monkeypatch):
+def test_closing_waits_for_writes_and_other_closing(store, monkeypatch):
     """One thread writes to a segment that is full, two close: the lock is held until all has reached the disk."""
     begun, go_on, synced, sync, pwrite = threading.Event(), threading.Event(), [], os.fdatasync, os.pwrite
     slow = content("sample 0", 20_000)
@@ -227,7 +227,7 @@ def test_who_closes_waits_for_whoever_writes_or_closes(store, monkeypatch):
         synced.append(store._lock.held)
         if len(synced) == 1:
             second.start()
-            second.join(0.2)  # it does not end, so this is for whoever changes that
+            second.join(0.2)  # it waits; if a change let it end here, the test would fail
             synced.append(store._lock.held)
         return sync(fd)
 
@@ -250,12 +250,12 @@ def test_who_closes_waits_for_whoever_writes_or_closes(store, monkeypatch):
     again.close()
 
 
-def test_who_closes_waits_for_whoever_syncs(store, monkeypatch):
+def test_closing_waits_for_syncing(store, monkeypatch):
     held, sync = [], os.fdatasync
 
     def synchronise(fd):
         closing.start()
-        closing.join(0.2)  # it does not end, so this is for whoever changes that
+        closing.join(0.2)  # it waits; if a change let it end here, the test would fail
         held.append(store._lock.held)
         return sync(fd)
 
@@ -347,7 +347,7 @@ def test_a_segment_that_lies_about_sizes_gives_nothing(store, field):
 
 
 def fork_and_wait(reading, writing, begun, begins):
-    """A child process that tells when it has begun, and ends when the parent has looked."""
+    """Fork a child that reports its start, and ends when the parent has looked."""
     child = os.fork()
     if not child:
         os.close(writing)
@@ -358,7 +358,7 @@ def fork_and_wait(reading, writing, begun, begins):
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_forked_child_has_no_part_in_the_lock(store):
+def test_a_forked_child_does_not_share_the_lock(store):
     ends = reading, writing, begun, begins = *os.pipe(), *os.pipe()
     child = fork_and_wait(*ends)
     os.read(begun, 1)
@@ -384,7 +384,7 @@ def test_a_snapshot_that_cannot_be_published_leaves_the_one_before(store, monkey
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 @pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
 def test_a_forked_child_holds_no_room(tmp_path, version):
-    """What it has open takes its room of the disk as long as the child lives, also when it was evicted."""
+    """A file that a child has open would keep its room on the disk after its eviction."""
     store = Store(str(tmp_path), 4 * MIB, "oldest", version)
     add(store, 1)
     assert opened_in(store.directory)
@@ -398,7 +398,7 @@ def test_a_forked_child_holds_no_room(tmp_path, version):
 
 
 def opened_in(directory):
-    """The files there that this process has open."""
+    """Return the files in *directory* that this process has open."""
     links = []
     for fd in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # that of the listing
@@ -407,15 +407,15 @@ def opened_in(directory):
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_child_that_is_forked_in_the_midst_of_locking_has_no_part_in_it(store, monkeypatch):
-    """Another thread forks between the opening of a file and the end of what notes it for a child."""
+def test_a_child_that_is_forked_while_a_file_is_locked_does_not_share_the_lock(store, monkeypatch):
+    """Another thread forks after a file was opened and before a child would know of it."""
     forked, flock = [], sharing.fcntl.flock
     ends = reading, writing, begun, begins = *os.pipe(), *os.pipe()
 
     def lock(fd, how):
         flock(fd, how)
         thread.start()
-        thread.join(0.2)  # it does not end, so this is for whoever changes that
+        thread.join(0.2)  # it waits; if a change let it end here, the test would fail
 
     thread = threading.Thread(target=lambda: forked.append(fork_and_wait(*ends)))
     with monkeypatch.context() as patching:

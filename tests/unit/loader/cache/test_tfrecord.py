@@ -37,7 +37,7 @@ def test_an_unknown_format(tmp_path):
 
 
 def written(directory, count=20, missing=(), seal=True):
-    """A segment of *count* samples, of which those in *missing* were begun, and not written."""
+    """Write a segment of *count* samples. Those in *missing* are started and not written."""
     writer = SegmentWriter(str(directory), 3, 1 << 20, VERSION)
     for number in range(count):
         key = f"key {number} \udcff"
@@ -166,7 +166,7 @@ class TestCache:
             check(cache)
             if epoch > 12 and cache.statistics().evictions:
                 break
-            with cache._store.changed:  # nothing is added or evicted meanwhile
+            with cache._store.changed:  # nothing is added or evicted under this lock
                 assert on_disk(tmp_path / "cache") <= 2 << 20
             read = [record for path in cache.files() for record in tfrecord.records(path)]
             assert read == [content(key, 20_000) for key in keys_of(cache)]
