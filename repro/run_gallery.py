@@ -133,7 +133,9 @@ def holds(expected: str, seen: Iterable[str]) -> bool:
 
 def main() -> int:
     """Run the gallery; return 0 if every script behaves as its header says."""
-    add = (parser := argparse.ArgumentParser(description="Run the gallery and compare it with its headers.")).add_argument
+    add = (
+        parser := argparse.ArgumentParser(description="Run the gallery and compare it with its headers.")
+    ).add_argument
     add("scripts", nargs="*", type=Path, metavar="SCRIPT", help="these scripts only")
     add("--versions", action="store_true", help="also in the versions of a package before and after the fix")
     add("--configs", default="gil,ft-gil,ft", help="these configurations only (default: %(default)s)")
@@ -307,3 +309,7 @@ def _cell(row: Row | None) -> str:
     kinds = ", ".join(f"{number} {kind}" for kind, number in row.kinds.items() if kind != Kind.OK)
     text = rate(row.failures, row.runs) + (f": {kinds}" if kinds else "")
     return text if row.as_expected else f"**{text}**"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
