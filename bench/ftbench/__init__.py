@@ -18,11 +18,12 @@ The words of this package, each for one thing:
 | plan | who is measured, on how much work, and what is compared |
 | scenarios | the kinds of work, one file each |
 | rounds | a run: twins, rounds, trials, and what disturbed them |
-| measure, data | what happens inside a trial (`trial`), and what it reads |
+| trial | a trial's request, its process, and the endpoints that start it |
+| measure, data | what happens inside a trial, and what it reads |
 | machine | its load and page cache, and what processes use of it |
 | stats | from figures to ratios, intervals and waterfalls |
-| document | results.json: form, writing, checking |
-| report | terminal, page, summary and pictures |
+| document | results.json: its records, schema, checks and files |
+| report | all words and charts: terminal, page, summary, comparison of runs |
 """
 
 __version__ = "0.1.0"
