@@ -135,7 +135,7 @@ def validate(paths: list[Path], progress: Progress) -> int:
             return False, f"{path}: {error}"
 
     with warnings.catch_warnings():
-        # A very large photograph of the user's is slow, not an attack.
+        # A very large photograph from the user is slow, not an attack.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         results = _in_threads(check, paths, progress)
     broken = [problem for _, problem in results if problem]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from ftbench.machine.usage import cpu_seconds, tree_usage
 from ftbench.measure import checksums
@@ -11,6 +12,24 @@ from ftbench.plan.scenario import Task, Turns
 from ftbench.stats.typical import typical
 
 METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
+
+
+def _warm_up(task: Task, dataset: Any, seen: checksums.Seen, options: dict) -> tuple[float, float]:
+    """Load `task.warmup_batches` batches; return the time to the first (s) and the largest PSS seen (MiB)."""
+    with open_loader(task, dataset, persistent=False, **options) as loader:
+        begin = time.perf_counter()
+        epoch = loader.epoch(task.warmup_batches * task.batch_size)
+        batch = next(epoch)
+        time_to_first_batch = time.perf_counter() - begin
+        seen.first = checksums.whole(batch)
+        pss = tree_usage().pss
+        # Reading the page tables of many workers takes long: read only twice more.
+        step = max(1, task.warmup_batches // 2)
+        for number, batch in enumerate(epoch, 1):  # noqa: B007, as long as the loop would hold it
+            if number % step == 0:
+                pss = max(pss, tree_usage().pss)
+        del epoch
+    return time_to_first_batch, pss
 
 
 def measure(task: Task, **options: object) -> Turns:
@@ -23,8 +42,7 @@ def measure(task: Task, **options: object) -> Turns:
 
     Returns the metrics:
 
-    - throughput: samples/s, typical of all turns (ftbench.stats.typical);
-    - overhead_us: its inverse (µs a sample);
+    - throughput: samples/s, typical of all turns (ftbench.stats.typical); overhead_us: µs a sample;
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.
@@ -36,20 +54,7 @@ def measure(task: Task, **options: object) -> Turns:
     # Batches before and after the timed ones.
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
-    with open_loader(task, dataset, persistent=False, **options) as loader:
-        begin = time.perf_counter()
-        epoch = loader.epoch(task.warmup_batches * batch_size)
-        batch = next(epoch)
-        time_to_first_batch = time.perf_counter() - begin
-        seen.first = checksums.whole(batch)
-        pss = tree_usage().pss
-        # Reading the page tables of many workers takes long: read only twice more.
-        step = max(1, task.warmup_batches // 2)
-        for number, batch in enumerate(epoch, 1):  # noqa: B007, dropped below
-            if number % step == 0:
-                pss = max(pss, tree_usage().pss)
-        del epoch
-
+    time_to_first_batch, pss = _warm_up(task, dataset, seen, options)
     turn_seconds, turn_began, timed, last, cpu = [], [], 0, 0, 0.0
     for turn in range(task.turns):
         # Hold no batch during other trials' turns and the timed part.

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median, quantiles
+from typing import Any
 
 from ftbench.measure import checksums
 from ftbench.measure.loaders import open_loader
@@ -70,14 +71,7 @@ def measure(task: Task) -> dict:
     steps = STEPS_PER_BATCH * (task.batches // task.workers)
     step, seen = PythonStep(), checksums.Seen()
     with open_loader(task, task.dataset(), persistent=True) as loader:
-        batches = loader.epoch((task.batches + 1) * task.batch_size)
-        # The first batch includes the start of the workers, and others come right behind it: it is not counted.
-        seen.first = checksums.whole(next(batches))
-        begin = time.perf_counter()
-        for batch in batches:
-            seen.take(batch)
-        period, last = (time.perf_counter() - begin) / len(seen.rows), len(batch)
-        del batches, batch
+        period, last = _full_rate(task, loader, seen)
         # The workers wait for the next epoch.
         _timed_steps(step, WARM_UP_STEPS)
         alone = _timed_steps(step, steps)
@@ -113,6 +107,17 @@ def measure(task: Task) -> dict:
         "note": note(task.workers, cgroup.usable_cpus()),
         **seen.result(task.batches * task.batch_size, last),
     }
+
+
+def _full_rate(task: Task, loader: Any, seen: checksums.Seen) -> tuple[float, int]:
+    """Load `task.batches` batches; return the seconds a batch and the length of the last."""
+    batches = loader.epoch((task.batches + 1) * task.batch_size)
+    # The first batch includes the start of the workers, and others come right behind it: it is not counted.
+    seen.first = checksums.whole(next(batches))
+    begin = time.perf_counter()
+    for batch in batches:
+        seen.take(batch)
+    return (time.perf_counter() - begin) / len(seen.rows), len(batch)
 
 
 def note(workers: int, cpus: int) -> str:

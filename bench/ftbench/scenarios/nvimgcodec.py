@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import time
+from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,66 @@ class Reference:
         return checksums.part(expected)
 
 
+class Arrivals:
+    """Place where batches are used: the GPU if there is one, else the CPU's memory. Used by one thread."""
+
+    def __init__(self, device: str | None):
+        self._device = device
+        self._used: list[float] = []
+        if device:
+            import torch
+
+            torch.zeros(1, device=device)  # the consumer's context, which every candidate has
+        self.look()
+
+    def take(self, batch: torch.Tensor) -> torch.Tensor:
+        """Return the batch where it is used, once its pixels have arrived."""
+        if self._device:
+            import torch
+
+            batch = batch.to(self._device)
+            torch.cuda.synchronize(self._device)
+        return batch
+
+    def look(self) -> None:
+        """Note the GPU's memory in use."""
+        if self._device:
+            self._used.append(gpu.used_mib(self._device))
+
+    def checked(self, batch: torch.Tensor, checksum: Callable[[Any], int] = checksums.part) -> Any:
+        """Return the batch's checksum; of one on the GPU, its checked rows in host memory."""
+        return batch[:, :: checksums.CHECKED_ROWS].cpu() if self._device else checksum(batch)
+
+    def seen(self, task: Task, first: Any, parts: list) -> checksums.Seen:
+        """Return the checksums of what `checked` returned; raises TrialError for other pictures than Pillow's."""
+        seen = checksums.Seen()
+        seen.first, seen.rows = first, parts
+        if self._device:
+            reference = Reference(task)
+            seen.first = reference.compare(0, first.numpy())
+            seen.rows = [reference.compare(number, rows.numpy()) for number, rows in enumerate(parts)]
+        return seen
+
+    def metrics(self, workers: int) -> dict[str, float]:
+        """Return the GPU's memory that a worker added; nothing without a GPU."""
+        # The driver allocates in pieces of 2 MiB, so less cannot be seen.
+        return {"gpu_mib_per_worker": max(2.0, max(self._used) - self._used[0]) / workers} if self._device else {}
+
+
+def _options(task: Task, dataset: Any, seconds: torch.Tensor) -> dict[str, Any]:
+    """Return the loader's arguments in addition to the usual ones; `seconds` as in FirstImage."""
+    import torch
+
+    processes = task.variant == "loader-process"
+    options: dict[str, Any] = {"worker_init_fn": FirstImage(dataset, seconds, processes)}
+    if isinstance(dataset, GpuImages):
+        options["collate_fn"] = torch.stack
+        if processes:
+            # A forked process cannot use the CUDA context of its parent.
+            options["multiprocessing_context"] = "spawn"
+    return options
+
+
 def measure(task: Task) -> dict:
     """Run the warm-up and the measured epoch, by threads or processes of ftloader.DataLoader.
 
@@ -161,84 +222,45 @@ def measure(task: Task) -> dict:
     """
     import torch
 
-    dataset, device = task.dataset(), gpu.device()
-    used: list[float] = []
+    dataset = task.dataset()
     seconds = torch.zeros(task.workers, dtype=torch.float64).share_memory_()
-    processes, on_gpu = task.variant == "loader-process", isinstance(dataset, GpuImages)
-    options: dict[str, Any] = {"worker_init_fn": FirstImage(dataset, seconds, processes)}
-    if on_gpu:
-        options["collate_fn"] = torch.stack
-    if on_gpu and processes:
-        # A forked process cannot use the CUDA context of its parent.
-        options["multiprocessing_context"] = "spawn"
-
-    def arrived(batch: torch.Tensor) -> torch.Tensor:
-        """Return the batch where it is used, once its pixels have arrived."""
-        if device:
-            batch = batch.to(device)
-            torch.cuda.synchronize(device)
-        return batch
-
-    def look() -> None:
-        if device:
-            used.append(gpu.used_mib(device))
-
-    def checked(batch: torch.Tensor) -> torch.Tensor:
-        """Return the checked rows of a batch on the GPU, in host memory."""
-        return batch[:, :: checksums.CHECKED_ROWS].cpu()
-
-    if device:
-        torch.zeros(1, device=device)  # the consumer's context, which every candidate has
-    look()
+    options, arrivals = _options(task, dataset, seconds), Arrivals(gpu.device())
     with open_loader(task, dataset, persistent=True, **options) as loader:
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * task.batch_size)
-        batch = arrived(next(epoch))
+        batch = arrivals.take(next(epoch))
         time_to_first_batch = time.perf_counter() - begin
-        first: Any = checked(batch) if device else checksums.whole(batch)
+        first = arrivals.checked(batch, checksums.whole)
         pss = tree_usage().pss
-        look()
+        arrivals.look()
         for batch in epoch:
-            arrived(batch)
-            look()
+            arrivals.take(batch)
+            arrivals.look()
 
         del epoch
         batch, count = (), 0
         parts: list[Any] = []
-        wanted = task.batches * (STRETCH_ON_GPU if on_gpu else 1)
+        wanted = task.batches * (STRETCH_ON_GPU if isinstance(dataset, GpuImages) else 1)
         begin = time.perf_counter()
         for batch in loader.epoch(wanted * task.batch_size):
-            batch = arrived(batch)
+            batch = arrivals.take(batch)
             if count < task.batches:
-                parts.append(checked(batch) if device else checksums.part(batch))
+                parts.append(arrivals.checked(batch))
             count += 1
         elapsed = time.perf_counter() - begin
         pss = max(pss, tree_usage().pss)
-        look()
+        arrivals.look()
         last = len(batch)
         setup = [value for value in seconds.tolist() if value > 0]
     if count != wanted or not setup:
         raise RuntimeError(
             f"the loader gave {count} batches of {wanted}, and {len(setup)} of {task.workers} workers began"
         )
-    if device:
-        reference = Reference(task)
-        first = reference.compare(0, first.numpy())
-        parts = [reference.compare(number, rows.numpy()) for number, rows in enumerate(parts)]
-    seen = checksums.Seen()
-    seen.first, seen.rows = first, parts
-    metrics = {
-        "throughput": wanted * task.batch_size / elapsed,
-        "time_to_first_batch": time_to_first_batch,
-        "pss_mib": pss,
-        "worker_setup": median(setup),
-    }
-    if device:
-        # The driver allocates in pieces of 2 MiB, so less cannot be seen.
-        metrics["gpu_mib_per_worker"] = max(2.0, max(used) - used[0]) / task.workers
+    throughput = wanted * task.batch_size / elapsed
+    metrics = {"throughput": throughput, "time_to_first_batch": time_to_first_batch, "pss_mib": pss}
     return {
-        "metrics": metrics,
-        **seen.result(wanted * task.batch_size, last),
+        "metrics": {**metrics, "worker_setup": median(setup), **arrivals.metrics(task.workers)},
+        **arrivals.seen(task, first, parts).result(wanted * task.batch_size, last),
         "distributions": {"worker_setup": {"unit": "s", "values": setup}},
     }
 
