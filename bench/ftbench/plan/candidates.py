@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 from ftrun.configurations import CONFIGURATIONS
 
 CONFIGS = tuple(CONFIGURATIONS)
-CONFIG_TITLES = {name: each.title for name, each in CONFIGURATIONS.items()}
 
 
 @dataclass(frozen=True)
