@@ -17,11 +17,11 @@ import torch
 from ftloader.compat.torch_private import collate as _torch_collate
 from ftloader.compat.torch_private import collation_name
 
-SMALLEST_SLOT = 256 << 10
+SMALLEST_SLOT = 128 << 10
 """Bytes from which on an array has a slot.
 
-Writing samples into slots one by one keeps their memory in the caches and saves the page faults of a second copy.
-Stacking them all at once saves the work for each value. docs/results/2026-11-25-slots.md has the measurement."""
+A slot lets the next sample use the memory of this one, which is in the caches, and saves page faults. Stacking all
+samples at once saves the work for each value. docs/results/2026-11-25-slots.md has the measurement."""
 
 _TORCHS_COLLATE_FUNCTIONS = {
     torch.Tensor: "collate_tensor_fn",
