@@ -1,7 +1,7 @@
 """Record README's terminals, docs/terminal-bench.svg and docs/terminal-repro.svg, from real runs.
 
-The commands run in a pseudo-terminal, so that they print what a user sees. Of their output, the recording has the end:
-lines that a progress display overwrote are gone, and so are the lines that name folders of this machine.
+The commands run in a pseudo-terminal, so that they print what a user sees. Of their output, a recording has one part. It
+lacks what a progress display has overwritten, and lines that name folders of the machine.
 
     ./twins exec ft python evaluation/pictures/terminal.py
 """
@@ -72,7 +72,7 @@ def record(recording: Recording) -> None:
     console = Console(record=True, width=recording.columns, file=io.StringIO(), force_terminal=True)
     console.print(Text.assemble(("$ ", "bold green"), recording.shown))
     for line in lines(output(recording.command, recording.columns), recording):
-        console.print(Text.from_ansi(line), soft_wrap=True)
+        console.print(Text.from_ansi(line))
     svg = console.export_svg(title=recording.title, unique_id=recording.picture.removesuffix(".svg"))
     # No font is fetched from the network when somebody looks at the picture.
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.S)
@@ -88,10 +88,10 @@ def main() -> None:
                 "terminal-bench.svg",
                 "./twins bench --quick",
                 ("./twins", "bench", "report", str(run)),
-                "the end of a run, 2 cores",
-                first="JPEG decoding|What is decoded",
-                last=r"^(Text: |AMD|report:)",
-                columns=118,
+                "the end of the output of a kept run, 2 cores",
+                first="^JPEG decoding",
+                last="^The thread-safety suite",
+                columns=122,
             )
         )
     record(
@@ -99,10 +99,10 @@ def main() -> None:
             "terminal-repro.svg",
             "./twins repro repro/counter_increment.py",
             ("./twins", "repro", "repro/counter_increment.py"),
-            "the verdict of repro",
-            first=r"Fails only|\*\*",
-            last="^(#+ |<details)",
-            columns=118,
+            "the start of the report",
+            first="^# Reproducer",
+            last="^## ",
+            columns=100,
         )
     )
 
