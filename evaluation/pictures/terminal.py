@@ -1,7 +1,7 @@
 """Record README's terminals, docs/terminal-bench.svg and docs/terminal-repro.svg, from real runs.
 
-The commands run in a pseudo-terminal, so that they print what a user sees. Of their output, a recording has one part. It
-lacks what a progress display has overwritten, and lines that name folders of the machine.
+The commands run in a pseudo-terminal, so that they print what a user sees. A recording has one part of their output,
+without what a progress display has overwritten and without lines that name folders of the machine.
 
     ./twins exec ft python evaluation/pictures/terminal.py
 """
