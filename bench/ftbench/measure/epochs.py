@@ -8,8 +8,8 @@ from typing import Any
 from ftbench.machine.usage import cpu_seconds, tree_usage
 from ftbench.measure import checksums
 from ftbench.measure.loaders import open_loader
+from ftbench.measure.typical import typical
 from ftbench.plan.scenario import Task, Turns
-from ftbench.stats.typical import typical
 
 METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
 
@@ -42,7 +42,7 @@ def measure(task: Task, **options: object) -> Turns:
 
     Returns the metrics:
 
-    - throughput: samples/s, typical of all turns (ftbench.stats.typical); overhead_us: µs a sample;
+    - throughput: samples/s, typical of all turns (ftbench.measure.typical); overhead_us: µs a sample;
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.

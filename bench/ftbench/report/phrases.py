@@ -44,7 +44,7 @@ COMPARED = {
 }
 NOT_COMPARED = "gave other samples: not compared"
 TOO_FEW = "too few rounds to be sure"
-UNCERTAIN = "not certain among so many comparisons"
+UNCERTAIN = "not certain among all these comparisons"
 
 
 def capital(sentence: str) -> str:

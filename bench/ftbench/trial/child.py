@@ -120,7 +120,7 @@ def main() -> int:
 
     line = sys.stdin.readline()
     if not line:
-        return 1  # whoever started it has gone
+        return 1  # the parent has ended
     found = json.loads(line)
     die_with_parent(found.pop("parent"))
     request = Request.from_json(found)
@@ -133,14 +133,14 @@ def main() -> int:
 
     def all_turns() -> Iterator[None]:
         nonlocal result
-        yield  # whoever has got so far has its imports behind it
+        yield  # here, all imports are done
         result = yield from measure(request)
 
     try:
         for _ in all_turns():
             tell({"waiting": True, "own_seconds": cpu_seconds()})
             if not sys.stdin.readline():
-                raise TrialError("whoever asked for it does not want it any more")
+                raise TrialError("the parent no longer wants this trial")
         # At the end: any import or first use on the way could have turned the GIL on.
         if "unavailable" not in result:
             result.update(check_configuration(request.config))

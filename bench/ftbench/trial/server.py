@@ -22,7 +22,7 @@ Offer this Python interpreter as a twin to a benchmark that runs in another cont
 
 The socket's directory, the images (FT_BENCH_CACHE or --data) and the measured CPUs have to
 be the same in both. Each trial is a fresh process of this interpreter. The server serves one
-benchmark, refuses others meanwhile, and exits with status 0 when it has gone or when none
+benchmark, refuses others until then, and exits with status 0 when it has gone or when none
 came within --idle seconds. If the benchmark vanishes, its running trial is killed.
 """
 

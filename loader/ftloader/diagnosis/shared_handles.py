@@ -144,7 +144,7 @@ def _trouble(value: Any) -> str | None:
         return _POSITION
     if isinstance(value, types.GeneratorType):
         ended = value.gi_frame is None
-        return None if ended else "a second thread that asks it for a value meanwhile gets an error"
+        return None if ended else "a second thread that asks it for a value at the same time gets an error"
     for cls in type(value).__mro__:
         trouble = _CLASSES.get((cls.__module__.partition(".")[0], cls.__name__))
         if trouble is not None:

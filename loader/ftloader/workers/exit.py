@@ -1,4 +1,4 @@
-"""The end of the program: worker threads that are still there are told to end and waited for, with a limit.
+"""The end of the program: remaining worker threads are asked to end and waited for, with a limit.
 
 Workers of iterators that are still in use when the program ends are stopped in two steps, with the technique of
 ``concurrent.futures.thread``:

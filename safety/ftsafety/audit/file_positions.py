@@ -1,6 +1,6 @@
 """Positions of open files: descriptors of the process and file objects of the dataset.
 
-A file position is state. Whoever moves it moves it for all threads that use the file.
+A file position is state. A thread that moves it moves it for all threads that use the file.
 """
 
 import contextlib

@@ -200,7 +200,7 @@ def from_serial(loads: Loads, unequal: set, overwritten: list) -> list[Finding]:
                 where,
                 "The dataset returns memory that it uses again for the next sample. But even a single worker collects "
                 "all samples of a batch before it copies them.",
-                "return a copy, or allocate the result anew in every call",
+                "return a copy, or allocate a new result in every call",
                 f"{len(repeated)} samples changed after they had been returned, with one thread",
             )
         )

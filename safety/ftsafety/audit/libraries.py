@@ -20,7 +20,7 @@ LIMITS: dict[str, Limit] = {
     ),
     "tables": Limit(
         "PyTables is not thread-safe: file handles must never be shared across threads",
-        "open the file anew in each thread, and serialise opening and closing by a lock",
+        "open the file again in each thread, and serialise opening and closing by a lock",
         "https://www.pytables.org/cookbook/threading.html",
     ),
     "netCDF4": Limit(

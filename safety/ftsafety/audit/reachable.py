@@ -60,7 +60,7 @@ class Node:
     """How the object is reached from the dataset: "dataset.cache"."""
     value: Any
     restorable: bool
-    """True if the object is state of the user's code, which may be restored."""
+    """True if the object is state of user code, which may be restored."""
 
 
 def walk(dataset: Any) -> list[Node]:

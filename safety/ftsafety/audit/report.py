@@ -47,7 +47,7 @@ class Finding:
     """PROBLEM, RISK or NOTE."""
     title: str
     where: str
-    """"file:line" of the user's code, and its text; of the class where no line is known."""
+    """"file:line" of user code, and its text; of the class where no line is known."""
     what: str
     remedy: str
     seen: str

@@ -1,7 +1,7 @@
 """Calls of torch's functions that draw from a default generator.
 
 A call draws if a default generator's state is another one after it. Only calls that may draw are compared so, since
-another thread may draw meanwhile: what torch itself marks (random operations carry the tag ``nondeterministic_seeded``,
+another thread may draw too: what torch itself marks (random operations carry the tag ``nondeterministic_seeded``,
 aten/src/ATen/native/tags.yaml), and functions that torch has in Python and that name a marked operation. So later
 versions of torch are covered as far as its authors tag their operations.
 """

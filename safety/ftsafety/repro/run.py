@@ -41,7 +41,7 @@ def environment(request: Request, scratch: Path, base: Mapping[str, str] = os.en
         "XDG_CACHE_HOME": home,
         "TMPDIR": temporary,
         "REPRO_THREADS": str(request.threads),
-        # A crash loses no output in a buffer, and no packages of the user's home are imported.
+        # A crash loses no output in a buffer, and no packages from the user's home are imported.
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

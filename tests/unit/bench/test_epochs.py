@@ -11,8 +11,8 @@ import numpy
 import pytest
 
 from ftbench.measure import epochs
+from ftbench.measure.typical import typical
 from ftbench.plan.scenario import Task
-from ftbench.stats.typical import typical
 from tests.unit.bench.turns import without_pause
 
 pytestmark = [

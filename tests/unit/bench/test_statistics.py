@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from ftbench.document.model import Verdict
+from ftbench.measure.typical import typical
 from ftbench.plan.candidates import Candidate, Pair, Target
 from ftbench.plan.comparisons import grid
 from ftbench.plan.metrics import METRICS
@@ -16,7 +17,6 @@ from ftbench.report import phrases
 from ftbench.stats import statistics
 from ftbench.stats.comparisons import Comparison, compared, judge
 from ftbench.stats.statistics import Ratio, Reached, ratio, reached, verdict
-from ftbench.stats.typical import typical
 from tests.unit.bench import simulated
 
 
