@@ -146,7 +146,6 @@ def test_no_circles():
     assert not found, "\n".join(map(str, found))
 
 
-@pytest.mark.xfail(strict=True, reason="1 circle: ftbench.rounds and ftbench.trial")
 def test_no_circles_of_rooms():
     found = []
     for package in FOLDERS:

@@ -43,7 +43,7 @@ def test_files_are_short():
     assert not found, "\n".join(found)
 
 
-@pytest.mark.xfail(strict=True, reason="11 functions")
+@pytest.mark.xfail(strict=True, reason="5 functions")
 def test_functions_are_short():
     found = []
     for path in FILES:
@@ -55,7 +55,6 @@ def test_functions_are_short():
     assert not found, "\n".join(found)
 
 
-@pytest.mark.xfail(strict=True, reason="53 uses")
 def test_words_are_plain():
     found = []
     for path in FILES:
