@@ -178,6 +178,20 @@ def test_empty_sample_outside_a_loader():
     assert array.shape == (3, 2) and array.dtype == np.uint8 and array.flags.owndata
 
 
+def test_a_skipped_sample_leaves_no_gap():
+    """Nor where the sample is a single array; batch/test_on_error.py has samples of two parts."""
+
+    def make(index):
+        if index % 3 == 0:
+            raise ValueError(index)
+        return image(index)
+
+    loader = threads(Rows(9, make), on_error="skip", batch_size=3)
+    with pytest.warns(UserWarning, match="3 of this epoch's samples"):
+        assert [values(b) for b in loader] == [[1, 2], [4, 5], [7, 8]]
+    assert [skipped.index for skipped in loader.skipped.samples] == [0, 3, 6]
+
+
 def test_the_first_failing_sample_of_a_batch_is_raised():
     """The sample with the lower index is raised, although another fails before it."""
     later = threading.Event()
