@@ -29,13 +29,11 @@ def audit(
 ) -> Report:
     """Try to show that *dataset* is not safe under threads; return a report.
 
-    Loads some samples serially, then watches what the dataset's own lines write, then loads the samples
-    in many threads at once, in ways that provoke races, and compares. Every finding was confirmed by a
-    second look. Between the steps, and at the end, the dataset's attributes and containers are put back
-    as they were at the beginning.
+    Loads some samples serially, then watches what the dataset's own lines write, then loads the samples in many threads
+    at once, in ways that provoke races, and compares. A second look confirms every finding. Between the steps, and at
+    the end, the dataset's attributes and containers are restored.
 
-    A crash of the interpreter ends your program too, and threads that hang stay behind:
-    ``python -m ftsafety.audit MODULE:OBJECT`` does the same in a process of its own.
+    A crash and hanging threads stay in your program. ``python -m ftsafety.audit MODULE:OBJECT`` has its own process.
 
     Args:
         dataset: map-style or iterable-style, as for ``ftloader.DataLoader``.
