@@ -5,10 +5,7 @@ A program that hangs fails by the tests' time limit.
 
 import pytest
 
-pytestmark = [
-    pytest.mark.timeout(180),
-    pytest.mark.thread_unsafe(reason="the programs share one process that starts them"),
-]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.thread_unsafe(reason="one process starts the programs")]
 
 PRELUDE = """
 import gc, os, subprocess, sys, threading, time, warnings

@@ -2,10 +2,7 @@
 
 import pytest
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.thread_unsafe(reason="the programs share one process that starts them"),
-]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.thread_unsafe(reason="one process starts the programs")]
 
 LOADERS = """
 from torch.utils.data import DataLoader as Torchs

@@ -5,10 +5,7 @@ import pytest
 from tests.unit.loader.workers.programs import INTERRUPT, PRELUDE
 from tests.worker_threads import PREFIX
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.thread_unsafe(reason="the programs share one process that starts them"),
-]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.thread_unsafe(reason="one process starts the programs")]
 
 
 @pytest.fixture
