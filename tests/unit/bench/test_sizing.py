@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ftbench.arguments import Options
+from ftbench.data.sources import Sources
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, batches_under_way, demand, fit, room, together
 from ftbench.rounds.measurement import Measurement
@@ -72,34 +74,36 @@ def test_batches_under_way_are_those_of_the_loader(method):
     assert dataset.loaded.value == wanted and len(held) == 2
 
 
-class Sources:
+class Named(Sources):
+    """Sources whose files are named after them, and are not made."""
+
     def get(self, name: str) -> tuple[list[str], dict]:
-        return [name], {}
+        return [name], super().get("nothing")[1]
 
 
-def prepared(name: str, memory: dict, document: dict):
+def prepared(name: str, memory: dict, document: SimpleNamespace):
     scenario = SCENARIOS[name]
     options = Options((scenario,), True, Path("out"), None, None, 60.0, (1,), None, CONFIGS, {})
     everybody = [c for _, c in scenario.plan.ranked(CONFIGS, [1], quick=True)]
     twins = Twins(environments={twin: {"memory": of} for twin, of in memory.items()})
-    return Measurement(scenario, options, twins, Notes(document, Noted())).work(everybody, Sources())
+    return Measurement(scenario, options, twins, Notes(document, Noted())).work(everybody, Named(None, None, None))
 
 
 def test_without_room_for_processes_threads_are_measured():
-    scenario, document = SCENARIOS["pillow"], {"skipped": [], "warnings": []}
+    scenario, document = SCENARIOS["pillow"], SimpleNamespace(skipped=[], warnings=[])
     work, found = prepared("pillow", {"ft": PLENTY, "gil": {**PLENTY, "shm_free": MIB}}, document)
     assert [c.key for c in found] == ["gil/loader-thread/1", "ft-gil/loader-thread/1", "ft/loader-thread/1"]
     assert (work.cases[""].batch_size, work.cases[""].paths) == (scenario.quick.batch_size, ["images"])
-    (left_out,) = document["skipped"]
-    assert left_out["what"] == "pillow: worker processes" and "--shm-size" in left_out["why"]
+    (left_out,) = document.skipped
+    assert left_out.what == "pillow: worker processes" and "--shm-size" in left_out.why
 
 
 @pytest.mark.parametrize("name", ["pillow", "text"], ids=["with cases", "without cases"])
 def test_a_scenario_of_which_nothing_fits_is_refused(name):
-    document: dict = {"skipped": [], "warnings": []}
+    document = SimpleNamespace(skipped=[], warnings=[])
     with pytest.raises(DoesNotFit):
         prepared(name, dict.fromkeys(("ft", "gil"), {"available": MIB, "shm_free": MIB}), document)
-    assert document["skipped"] == []
+    assert document.skipped == []
 
 
 def test_nothing_fits():
