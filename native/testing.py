@@ -91,8 +91,7 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
     runs.append(_pytest("./twins and the report's page", first, ["native", "browser"], arguments))
     if "ft" in ready:
         ft = ready["ft"]
-        # Not tests/unit: PyTorch's contract and the stress scenarios cover what the GIL changes in this build.
-        forced = ["conformance", "stress"]
+        forced = ["unit/loader", "conformance", "stress"]
         runs.append(_pytest("ft with the GIL forced on", ft, forced, arguments, {"PYTHON_GIL": "1"}))
         runs.append(_pytest("ft, each test in four threads at once", ft, AT_ONCE, [*FOUR_THREADS, *arguments]))
     return runs

@@ -86,7 +86,7 @@ def main() -> None:
         record(
             Recording(
                 "terminal-bench.svg",
-                "./twins bench --quick",
+                "./twins bench report docs/results/2026-11-24-quick-2-cpus",
                 ("./twins", "bench", "report", str(run)),
                 "the end of the output of a kept run, 2 cores",
                 first="^JPEG decoding",
