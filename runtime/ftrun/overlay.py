@@ -157,7 +157,10 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
 
 
 def _checked(requirement: str) -> str:
-    """Return a requirement as `packaging` prints it: one line of a requirements file that is no option there."""
+    """Return a requirement in the form that `packaging` prints, which cannot be read as an option of uv.
+
+    Raises OverlayError for anything that is not one line with a name and versions, such as an address.
+    """
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:

@@ -101,11 +101,11 @@ def dead(pid: int) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """Read a file of /proc.
+    """Read a file of /proc, without a file object.
 
-    Read without a file object: closing one, CPython 3.13t takes its lock twice, and each time yields the processor 40
-    times before it sees that it holds the lock itself. With hundreds of busy processes, for which this module is
-    made, that took minutes.
+    CPython 3.13t takes a file object's lock twice when the file is closed. Each time the thread yields the processor
+    40 times before it notices that it holds the lock already. With hundreds of busy processes, the case that this
+    module is for, that took minutes.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -55,7 +55,7 @@ class LocalTwin:
             )
 
     def describe(self) -> dict:
-        """The twin's environment (ftrun.environment.describe); raises TwinError."""
+        """Return the twin's environment (ftrun.environment.describe); raises TwinError."""
         done = self._run("ftrun.environment", DESCRIBE_SECONDS)
         with contextlib.suppress(ValueError):
             if done.returncode == 0 and conforms(found := decode(done.stdout), DESCRIPTION):
@@ -74,7 +74,7 @@ class LocalTwin:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
 
     def close(self) -> None:
-        """Let the twin go."""
+        """Do nothing: a twin on this machine has no connection to close."""
 
 
 class RemoteTwin:
@@ -122,7 +122,7 @@ class RemoteTwin:
             self._interruption.wait(RETRY_SECONDS)
 
     def exchange(self, message: dict | None, timeout: float) -> dict:
-        """Send a request and return its answer; None only receives. Raises TwinLost or Interrupted."""
+        """Send *message*, unless it is None, and return the next answer. Raises TwinLost or Interrupted."""
         try:
             if message is not None:
                 self._channel.send(message)
@@ -141,7 +141,7 @@ class RemoteTwin:
         return answer
 
     def describe(self) -> dict:
-        """The twin's environment (ftrun.environment.describe); raises TwinError."""
+        """Return the twin's environment (ftrun.environment.describe); raises TwinError."""
         return self.ask({"op": "describe"}, DESCRIBE_SECONDS, DESCRIPTION)
 
     def ask(self, request: dict, timeout: float, form: object) -> dict:
@@ -153,6 +153,6 @@ class RemoteTwin:
         return answer["result"]
 
     def close(self) -> None:
-        """Let the twin go."""
+        """Close the connection."""
         self.closed = True
         self._channel.close()

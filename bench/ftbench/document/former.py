@@ -1,6 +1,6 @@
 """Reader of results.json of schema version 5.
 
-It stored the analysis, verdicts in words and a seal, too, and its candidates were "contestants".
+That version also stored the analysis, verdicts in words and a seal, and called candidates "contestants".
 """
 
 from ftbench.document.check import Inconsistent
@@ -26,7 +26,7 @@ def converted(document: dict) -> dict:
 
 def _convert(scenario: dict) -> None:
     comparisons = scenario.pop("analysis")["comparisons"]
-    # The figures of a comparison follow from the rounds; who is compared does not.
+    # The figures of a comparison follow from the rounds; the compared candidates do not.
     pairs: dict[tuple, list[dict]] = {}
     for c in comparisons:
         pairs.setdefault((c["numerator"], c["denominator"]), []).append(c)
@@ -43,7 +43,7 @@ def _convert(scenario: dict) -> None:
 
 
 def _pair(of_metrics: list[dict], metrics: int) -> dict:
-    """Return who is compared, from the comparisons of the two candidates by metric."""
+    """Return the pair of candidates to compare, from version 5's comparisons of these two: one for each metric."""
     first = of_metrics[0]
     target = first["target"]
     # A remark followed the title, which has a colon of its own where one loader is compared with itself.

@@ -29,7 +29,7 @@ TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Counters:
-    """Seconds that the kernel has counted so far."""
+    """Readings of the kernel's counters at one time, in seconds."""
 
     at: float
     """time.monotonic()"""

@@ -39,14 +39,14 @@ def _batches(dataset: Any) -> Callable[[list[int]], Any]:
 
 
 class Repeated:
-    """Loader that `start` starts for each epoch, over the sampler's indices."""
+    """A candidate's loader. Each epoch calls `start`, which iterates over the sampler's indices."""
 
     def __init__(self, start: Callable[[], Iterator], sampler: EpochSampler):
         self._start: Callable[[], Iterator] | None = start
         self._sampler = sampler
 
     def epoch(self, samples: int, first: int = 0) -> Iterator:
-        """Return an iterator over the batches of `samples` samples, from number `first` on."""
+        """Return an iterator over batches with `samples` samples in total, from sample number `first` on."""
         assert self._start
         self._sampler.count, self._sampler.first = samples, first
         return self._start()

@@ -1,1 +1,1 @@
-"""What is measured, on how much work, and what is compared: names and numbers, before anything runs."""
+"""The plan of a run: scenarios, candidates, comparisons, metrics and amounts of work. Nothing here runs them."""

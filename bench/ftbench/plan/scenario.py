@@ -88,7 +88,7 @@ class Scenario:
 
     @property
     def takes_data(self) -> bool:
-        """True if it reads images, and so the user's (--data)."""
+        """True if the scenario reads images, which --data can replace by the user's."""
         return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
@@ -100,7 +100,7 @@ class Scenario:
         return self.quick_seconds if quick else self.seconds
 
     def case(self, name: str) -> Case:
-        """Return the case of this name ("" if there are none); raises KeyError."""
+        """Return the case called *name* ("" in a scenario without cases); raises KeyError."""
         for case in self.plan.cases:
             if case.name == name:
                 return case

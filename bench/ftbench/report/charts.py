@@ -1,7 +1,11 @@
-"""Which charts a scenario gets, and what they show; ftbench.report.draw draws them.
+"""The choice of a scenario's charts and their contents; ftbench.report.draw draws them.
 
-Beside its metrics a trial keeps values under a name: those that follow something are curves over it, many without an
-order are distributions, and a few are a measurement like any other.
+In addition to its metrics, a trial can keep lists of values, each list under a name ("step", "loss"). The chart of
+such a list depends on its form:
+
+- a curve, if its values depend on a quantity such as time;
+- boxes (a distribution), if it has many values in no order;
+- bars, like a metric, if it has only a few.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +65,7 @@ def charts(scenario: AnalysedScenario) -> list[Chart]:
 
 
 def _title(name: str) -> str:
-    """Return the title of values that trials kept under a name."""
+    """Return the title for a list of values that trials kept under the name *name*."""
     known = METRICS[name].title if name in METRICS else name.replace("_", " ")
     return TITLES.get(name) or phrases.capital(known.replace("-", " "))
 

@@ -17,7 +17,7 @@ from ftrun.escape import one_line
 
 
 def options(given: Options) -> list[str]:
-    """Return the shortest arguments of `bench` that ask for the same."""
+    """Return the shortest arguments of `bench` that ask for these options."""
     own = given.dataset is not None
     wanted = {
         "--dataset": given.dataset,
@@ -42,7 +42,7 @@ def options(given: Options) -> list[str]:
 
 
 def commands(run: Analysis) -> list[tuple[str, str]]:
-    """Return (purpose, command line): the same sources, then the same measurement with and without Docker."""
+    """Return pairs (purpose, command line): check out the sources, measure again, render the report again."""
     found = []
     results = run.results
     commit = results.environment.revision.commit
@@ -58,7 +58,10 @@ def commands(run: Analysis) -> list[tuple[str, str]]:
 
 
 def _command(results: Results, given: Options, docker: bool) -> str:
-    """Return the command of a run with these options; each way names user-supplied folders as it sees them."""
+    """Return the command of a run with the options *given*, with or without Docker.
+
+    A container sees user-supplied folders as /data and its code folder; without Docker they have their own paths.
+    """
     folders: dict[str, str] = {}
     data, dataset = given.data, given.dataset
     if not _in_containers(results):
@@ -92,10 +95,10 @@ def _in_containers(results: Results) -> bool:
 
 
 def longer(run: Analysis) -> list[tuple[str, str]]:
-    """Return (purpose, command line) of runs that would settle open steps of waterfalls, if any would.
+    """Return pairs (purpose, command line) of runs that would settle the undecided steps of waterfalls.
 
-    They measure only the scenarios with an open step, in the way the run was made, and no less precisely. A run gives
-    its scenarios equal parts of the time, so each has the time that the slowest needs.
+    Such a run measures only the scenarios with an undecided step, with or without Docker as this one, and no less
+    precisely. A run gives its scenarios equal parts of the time, so each gets the time that the slowest needs.
     """
     results = run.results
     given = results.options
@@ -127,13 +130,13 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
 
 
 def stress(results: Results) -> str:
-    """Return the command that runs the thread-safety suite after the shortest measurement, in the way of the run."""
+    """Return the command for the thread-safety suite after the shortest measurement, with Docker if the run had it."""
     bench = "docker compose run --rm ft-bench" if _in_containers(results) else "./twins bench"
     return f"{_series(results)}{bench} --quick --stress"
 
 
 def _series(results: Results) -> str:
-    """Return the variable that chooses the twins' series, where it is not the usual one."""
+    """Return "PYTHON_SERIES=3.14 " if all twins are CPython 3.14; an empty string for 3.13, the default."""
     versions = {t.interpreter.version for t in results.environment.twins.values()}
     series = {".".join(version.split(".")[:2]) for version in versions}
     only = one_line(next(iter(series)))

@@ -34,7 +34,7 @@ class Row:
     """A value with its range, in a picture of rows."""
 
     label: str
-    """Written above it; without, the legend says whose it is."""
+    """Written above the value. If empty, the legend names the value's candidate."""
     value: float
     low: float | None
     high: float | None
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def written(self) -> float:
-        """Part of the plot's width that the text behind the value takes."""
+        """Width of the text behind the value, as a part of the plot's width."""
         return min(0.6, (10 + LETTER * len(self.text)) / PLOT)
 
     @property
@@ -75,12 +75,12 @@ class Rows:
 
     @property
     def rows(self) -> list[Row]:
-        """All of them."""
+        """The rows of all groups."""
         return [row for _, group in self.groups for row in group]
 
     @property
     def height(self) -> float:
-        """All in all."""
+        """Height of the picture with its legend, in pixels."""
         return self._places()[2] + style.BELOW + style.legend_height(self._legend())
 
     def _places(self) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
@@ -102,7 +102,7 @@ class Rows:
         return texts, rows, at
 
     def draw(self, figure: Figure, left: float, top: float) -> None:
-        """Draw it, from this place on."""
+        """Draw the picture with its top left corner at (`left`, `top`)."""
         texts, places, height = self._places()
         axes = style.place(figure, left + MARGIN, top, PLOT, height)
         axes.spines["left"].set_visible(False)
@@ -134,14 +134,14 @@ class Rows:
         return []
 
     def _linear(self, axes: Axes, low: float, high: float = 0.0) -> None:
-        """Make the axis one from `low` to at least `high`, with room for what is written behind values."""
+        """Set the axis to `low` to at least `high`, with room for the texts behind the values."""
         high = max(high, *(low + (max(row.ends) - low) / (1 - row.written) for row in self.rows))
         high = min(high, MOST) if high > low else low + 1
         axes.set_xlim(low, high)
         axes.set_xticks(*style.round_marks(low, high, 4))
 
     def _logarithmic(self, axes: Axes, low: float) -> None:
-        """Make the axis a logarithmic one from a little below `low` on, likewise."""
+        """Set a logarithmic axis from a little below `low`, with room for the texts behind the values."""
         wide = math.log10(low), max(math.log10(max(row.ends) / low) / (1 - row.written) for row in self.rows)
         high = 10 ** min(sum(wide), math.log10(MOST))
         axes.set_xscale("log")
@@ -309,11 +309,11 @@ class Curves:
 
     @property
     def height(self) -> float:
-        """In pixels."""
+        """Height of the picture with its legend, in pixels."""
         return LINE + 10 + CURVE_HEIGHT + style.BELOW + style.legend_height(self._legend())
 
     def draw(self, figure: Figure, left: float, top: float) -> None:
-        """Draw it, from this place on."""
+        """Draw the picture with its top left corner at (`left`, `top`)."""
         ends = [end for line in self.lines for end in (*line.low, *line.high)] + [y for _, y in self.ideal]
         ends += [self.most] if self.most else []
         if self.logarithmic:

@@ -193,7 +193,7 @@ def _saved(shown: Sequence[Chart], kind: str, head: Sequence[str], alarm: bool =
 
 
 def svg(chart: Chart, head: Sequence[str]) -> tuple[str, str]:
-    """Return a chart as SVG twice: in the page's colours; and with a heading and its title, to stand by itself."""
+    """Return two SVGs of a chart: one in the page's colours, and one with heading and title, for a file of its own."""
     content = _saved([chart], "svg", head)
     return _refined(content, chart, inline=True), _refined(content, chart, inline=False)
 

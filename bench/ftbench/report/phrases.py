@@ -141,9 +141,10 @@ def short(comparison: Comparison) -> str:
 
 
 def more_minutes(scenario: Scenario, c: Change) -> int | None:
-    """Return how many more minutes would settle an undecided ratio; None if it is settled, 0 if they are too many.
+    """Return the minutes of further rounds that would settle an undecided ratio.
 
-    After them, eight of ten such runs would show a difference of this size, see `resolution`.
+    None if the ratio is settled, 0 if too many minutes would be needed. After these minutes, eight of ten such runs
+    would show a difference of this size (`Change.resolution`).
     """
     if c.verdict != Verdict.NO_DIFFERENCE or c.low is None or c.high is None or c.resolution is None:
         return None
@@ -157,7 +158,7 @@ def more_minutes(scenario: Scenario, c: Change) -> int | None:
 
 
 def settles(scenario: Scenario, c: Change, metric: str = "throughput") -> str | None:
-    """Word what would settle an undecided ratio: "5 more minutes would settle it"; None if it is settled."""
+    """Return what would settle an undecided ratio: "5 more minutes would settle it"; None if the ratio is settled."""
     minutes = more_minutes(scenario, c)
     if minutes == 0:
         about, seen = METRICS[metric], min(c.resolution or 1.0, 100.0)
@@ -181,11 +182,14 @@ def label(config: str, variant: str) -> str:
 
 
 def pictured(scenario: AnalysedScenario) -> list[Comparison]:
-    """Return the comparisons of the scenario's metric that a picture has room for.
+    """Return the comparisons of the scenario's metric that a picture has room for:
 
-    They are those with targets; the headline and chosen ones for every number of workers; the GIL's effect, the
-    build's cost and threads against processes at the most workers alone. Of a scenario with cases, the
-    headline and chosen ones too are those of the most workers, and stand for threads against processes.
+    - all with targets;
+    - "headline" and "chosen" ones, for every number of workers;
+    - the GIL's effect, the build's cost, threads against processes and interference, at the largest number of workers.
+
+    In a scenario with cases, "headline" and "chosen" ones are shown at the largest number of workers only. A headline
+    then replaces threads against processes.
     """
     found = comparisons(scenario, metric(scenario).name)
     most = max((c.numerator.workers for c in found), default=0)
@@ -203,7 +207,7 @@ def pictured(scenario: AnalysedScenario) -> list[Comparison]:
 
 
 def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
-    """Name who is compared: "ft loader threads / gil loader processes, x2"; what both have in common is said once."""
+    """Name the compared candidates: "ft loader threads / gil loader processes, x2". Common parts are said once."""
     of_a, of_b = (f"{each.config} {plural(each.variant)}" for each in (a, b))
     cases = [case_title(scenario, each.case) for each in (a, b)]
     where = f", {cases[0]}" if a.case and with_case else ""
@@ -217,7 +221,7 @@ def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = Fals
 
 
 def title_with_why(scenario: Scenario, c: Comparison) -> str:
-    """Name who is compared in which case, and why."""
+    """Name the compared candidates, their case, and the reason for comparing them."""
     return ": ".join(filter(None, (title(scenario, c.numerator, c.denominator, with_case=True), c.why)))
 
 
@@ -242,14 +246,14 @@ def workers(number: int) -> str:
 
 
 def describe(scenario: Scenario, c: Candidate, with_workers: bool = False, with_case: bool = True) -> str:
-    """Word a candidate: "loader threads in the free-threaded build"."""
+    """Return a candidate in words: "loader threads in the free-threaded build"."""
     number = f" x{c.workers}" if with_workers and c.workers else ""
     case = case_title(scenario, c.case) if with_case else ""
     return f"{plural(c.variant)}{number} in the {CONFIGURATIONS[c.config].title}{f' ({case})' if case else ''}"
 
 
 def target(c: Comparison) -> str:
-    """Word what a ratio should be and whether it is: ">= 1.9x: met"; an empty string without a target."""
+    """Return a ratio's target, and if it was reached: ">= 1.9x: met"; an empty string without a target."""
     if c.target is None:
         return ""
     return f"{'>=' if c.target.at == 'least' else '<='} {c.target.value:.3g}x: {c.reached}"
@@ -269,7 +273,7 @@ def resolution(scenario: AnalysedScenario) -> str:
 
 
 def state(results: Results) -> str | None:
-    """Word that a run did not end as planned; None if it did."""
+    """Return a sentence if the run did not end as planned, else None."""
     if results.status == "complete":
         return None
     rounds = sum(len(s.rounds) for s in results.scenarios)
@@ -339,12 +343,12 @@ def rounds(scenario: Scenario) -> str:
 
 
 def marked(one: Round) -> list[str]:
-    """Word what else disturbed a round; an empty list for nothing."""
+    """Return the disturbances of a round in words; an empty list if there were none."""
     return marks(one.disturbance, one.disturbance.before.affinity)
 
 
 def disturbed(scenario: Scenario) -> list[str]:
-    """Word which rounds other load disturbed and how, in one sentence; an empty list for none."""
+    """Return one sentence on the rounds that other load disturbed; an empty list if there are none."""
     found = [one for one in scenario.rounds if marked(one)]
     if not found:
         return []
@@ -355,24 +359,24 @@ def disturbed(scenario: Scenario) -> list[str]:
 
 
 def failed(scenario: Scenario, failure: Failure) -> str:
-    """Word why a candidate could not be measured."""
+    """Return the reason why a candidate could not be measured."""
     return f"the trial of {scenario.candidate(failure.candidate).title} failed: {failure.reason}"
 
 
 def left_out(results: Results) -> list[str]:
-    """Word everything that was not measured, and why."""
+    """Return everything that was not measured, with the reasons."""
     found = [f"{each.what}: {each.why}" for each in results.skipped]
     return found + [f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures]
 
 
 def warnings(results: Results) -> list[str]:
-    """Word what a reader needs to know before the figures."""
+    """Return the warnings that a reader needs before the figures."""
     found = [warning for scenario in results.scenarios if (warning := disturbance_warning(scenario))]
     return [*results.warnings, *found]
 
 
 def disturbance_warning(scenario: Scenario) -> str | None:
-    """Word that a scenario's rounds were disturbed, with the worst of them; None if none was."""
+    """Return a warning that rounds of a scenario were disturbed, with the worst one; None if none was."""
     found = [one for one in scenario.rounds if marked(one)]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""How charts look: colours, hatching, dashes, marks, texts, axes and legends.
+"""The look of charts: colours, hatching, dashes, marks, texts, axes and legends.
 
 The colours of configurations are Okabe and Ito's, which people with any kind of colour vision tell apart. Hatching,
 dashes and the shape of a mark say which kind of workers, without colour.
@@ -58,7 +58,7 @@ Legend = Sequence[tuple[str, Artist]]
 
 @dataclass(frozen=True)
 class Look:
-    """How a variant looks: the hatching of bars, the dashes and marks of curves."""
+    """Look of a variant: the hatching of bars, the dashes and marks of curves."""
 
     hatch: str
     dash: str | tuple

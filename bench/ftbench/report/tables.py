@@ -42,17 +42,17 @@ class Measured:
 
     @property
     def series(self) -> tuple[str, str]:
-        """Configuration and variant: what has a colour and a hatching of its own."""
+        """Configuration and variant, which determine colour and hatching."""
         return self.candidate.config, self.candidate.variant
 
     @property
     def case(self) -> str:
-        """The name of the condition it ran under, "" where the scenario has none."""
+        """Name of the candidate's case, "" in a scenario without cases."""
         return self.candidate.case
 
     @property
     def workers(self) -> int:
-        """How many it had."""
+        """The candidate's number of workers."""
         return self.candidate.workers
 
     @property

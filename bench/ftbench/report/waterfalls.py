@@ -1,4 +1,7 @@
-"""A waterfall in sentences and as a chart, and what to use."""
+"""A waterfall in sentences and as a chart, and the advice that follows from it.
+
+The chain of a waterfall is its candidates in order: each differs from the one before it in one thing.
+"""
 
 from dataclasses import dataclass
 
@@ -38,7 +41,7 @@ class Place:
 
 
 def steps(run: Analysis, fall: Waterfall) -> list[Place]:
-    """Return the chain from its start to its end, and the whole."""
+    """Return the places of the chain from its start to its end, then one for the total."""
     scenario = run.scenario(fall.scenario)
     about, cpu_about = METRICS["throughput"], METRICS[CPU]
     value = fall.start.value
@@ -88,7 +91,7 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
-    """Word the whole, and the last step."""
+    """Return a sentence with the total effect and that of the last step."""
     about, chain = METRICS["throughput"], steps(run, fall)
     start, last, end = chain[0], chain[-2], chain[-1]
     against = "torch's DataLoader with processes"
@@ -107,7 +110,7 @@ def sentence(run: Analysis, fall: Waterfall) -> str:
 
 
 def notes(run: Analysis, fall: Waterfall) -> list[str]:
-    """Word what stands below the chain: both ends, what would settle an undecided step, what is missing."""
+    """Return the sentences below the chart: both ends, what would settle an undecided step, what is missing."""
     scenario, cpu, about = run.scenario(fall.scenario), fall.cpu_per_1000, METRICS[CPU]
     said = f", {phrases.outcome(about, cpu.total)}" if cpu.total.verdict != Verdict.OTHER_SAMPLES else ""
     parts = [f"CPU time for 1,000 samples {about.write(cpu.start.value)} s to {about.write(cpu.end)} s{said}"]
@@ -128,7 +131,7 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
 
 
 def _failures(run: Analysis, fall: Waterfall) -> list[str]:
-    """Word why candidates of a chain could not be measured."""
+    """Return the reasons why candidates of the chain could not be measured."""
     scenario = run.scenario(fall.scenario)
     failed = {each.candidate: each for each in scenario.failures}
     here = [c for c in scenario.candidates if (c.workers, c.case) == (fall.workers, fall.case) and c.key in failed]
@@ -140,9 +143,9 @@ def _failures(run: Analysis, fall: Waterfall) -> list[str]:
 
 
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
-    """Word what to use for a workload, and give the line of code for it, "" where too little was measured.
+    """Return the advice for a workload, and its line of code; "" where too little was measured.
 
-    That is the fastest candidate that loaded the same samples as the chain's start. The start is kept unless a
+    The advice is the fastest candidate that loaded the same samples as the chain's start. The start is kept unless a
     difference from it is shown.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload

@@ -50,7 +50,7 @@ class Unavailable(Exception):
 
 
 def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
-    """Raise WorkDiffers if a batch of a trial is not that of an earlier one.
+    """Raise WorkDiffers if a batch of a trial differs from the same batch of an earlier trial.
 
     `seen` is added to: by batch, in words, who had it first, and its checksum.
     """
@@ -77,7 +77,7 @@ class FinishedRound:
 
 
 class Controller:
-    """Runs one scenario's trials on the twins' endpoints. Owned by the main thread."""
+    """Runner of one scenario's trials on the twins' endpoints. Owned by the main thread."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Controller:
         return failure is not None and failure.kind == FailureKind.HUNG
 
     def why(self, failure: Failure) -> str:
-        """Word a failure, for messages while the run goes on."""
+        """Return a failure in words, for messages during the run."""
         return f"the trial of {self._titles[failure.candidate]} failed: {failure.reason}"
 
     def _again(self, group: Sequence[Candidate]) -> list[Candidate]:
@@ -203,10 +203,11 @@ class Controller:
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
         """Run one trial of each twin that is not counted, and tell what trials cost on this machine.
 
-        It brings the interpreters, libraries and images into the page cache, and shows early that a twin works. Who
-        fails, while another of its twin does not, has its second try in the first round.
-        Imports and warm-ups are the shortest's (the others had more to read from disk), turns are their mean. A
-        trial without turns has all its time in `turn`.
+        This brings the interpreters, libraries and images into the page cache, and shows early that a twin works. A
+        candidate that fails here gets its second try in the first round, if another candidate of its twin succeeds.
+
+        The costs have the shortest time for imports and for warm-ups, since the other trials had more to read from
+        disk, and the mean time of a turn. A trial without turns has all its time in `turn`.
         """
         found: list[Costs] = []
         hung: set[bool] = set()
@@ -246,7 +247,7 @@ class Controller:
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
         """Return (kept with ranks, given up, seconds of a trial) for a budget, and set the turns of trials.
 
-        `costs` are those of `warm_up`. With `everybody`, nobody is given up.
+        `costs` are those of `warm_up`. With `everybody`, no candidate is given up.
         """
         at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
         trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION

@@ -1,4 +1,4 @@
-"""One scenario of a run: who can take part, with how many workers and which batches, and its rounds."""
+"""One scenario of a run: its candidates, their numbers of workers and batch sizes, and its rounds."""
 
 import contextlib
 import secrets
@@ -218,10 +218,10 @@ class Measurement:
         return list(self._options.workers)
 
     def work(self, candidates: Sequence[Candidate], sources: Sources) -> tuple[Work, list[Candidate]]:
-        """Return the work of the trials, for each case that fits, and the candidates that fit into memory.
+        """Return the amount of work of the trials in each case, and the candidates. Both only as far as memory allows.
 
-        Warns of batches that are smaller than wanted, and notes cases and worker processes that do not fit; raises
-        sizing.DoesNotFit if nothing of the most important case does.
+        Warns if batches had to be made smaller. Notes the cases, and the worker processes, that do not fit into
+        memory. Raises sizing.DoesNotFit if no candidate of the first case fits: the first is the most important.
         """
         result, found = Work(self.scenario, {}, sizing.room(self._twins.memory())), []
         for case in self.scenario.plan.cases:
@@ -282,7 +282,7 @@ class Measurement:
 
 
 def source(scenario: Scenario, case: Case) -> str:
-    """Return the name of what a case's dataset reads."""
+    """Return the name of the source (ftbench.data.sources) that a case's dataset reads."""
     return case.source or scenario.source
 
 
@@ -299,6 +299,6 @@ def _round(finished: FinishedRound) -> record.Round:
 
 
 def joined(notes: Iterable[str]) -> str:
-    """Join trials' notes, without those that are part of another."""
+    """Join trials' notes, without notes that another note contains."""
     notes = [note for note in notes if note]
     return "; ".join(note for note in notes if not any(note != other and note in other for other in notes))

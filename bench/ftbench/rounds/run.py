@@ -105,7 +105,7 @@ class Run:
             raise RunFailed(problem)
 
     def stop(self, reason: str) -> None:
-        """Note why the measurement ended early, and what it did not come to; one that is complete stays so."""
+        """Record why the measurement ended early, and the scenarios not reached. Keep the record of a complete one."""
         if self.results.status == "complete":
             return
         self.results.reason = reason
@@ -142,7 +142,7 @@ class Run:
         return analysis
 
     def warn_of_options(self) -> None:
-        """Say which scenarios cannot do anything with an option that others of the run can."""
+        """Warn of scenarios that an option has no effect on."""
         for given, name, use, used in (
             (self._options.data, "--data", "images", lambda s: s.takes_data),
             (self._options.batch_size, "--batch-size", "what loads batches", lambda s: s.batched),

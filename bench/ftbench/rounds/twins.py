@@ -121,7 +121,7 @@ class Twins:
         )
 
     def usable_cpus(self) -> int:
-        """Return the number of Return the number of CPUs that every twin can use."""
+        """Return the number of CPUs that every twin can use."""
         return min(e["cpu"]["usable"] for e in self.environments.values())
 
     def memory(self) -> dict[str, dict]:

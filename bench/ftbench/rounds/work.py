@@ -59,7 +59,7 @@ class Work:
     def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
         """Return the candidates in groups whose trials are alive at the same time and take turns.
 
-        As many as memory has room for, those of a case with each other; a trial with one turn has no need of others.
+        A trial with one turn is a group by itself. The others form groups as large as memory allows, in order of cases.
         """
         single = [[c] for c in candidates if self.cases[c.case].turns == 1]
         several = [c for case, work in self.cases.items() if work.turns > 1 for c in candidates if c.case == case]
@@ -67,7 +67,7 @@ class Work:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether trials measure several times, in turn with others."""
+        """True if trials measure several times, in turn with others."""
         return any(work.turns > 1 for work in self.cases.values())
 
     def with_turns(self, turns: int) -> Work:

@@ -1,4 +1,4 @@
-"""How many turns a process has, so that a run's time tells most.
+"""The number of turns in a process that makes the most of a run's time.
 
 Two levels vary: turns within a process, and processes. More turns a process are cheap, but say nothing of other
 processes; each further process costs its start. The textbook's answer for two levels (W. G. Cochran, "Sampling

@@ -1,4 +1,4 @@
-"""Where a twin's trials run: an interpreter of this machine, or a server in another container.
+"""The places where a twin's trials run: an interpreter of this machine, or a server in another container.
 
 An endpoint is owned by the controller's thread, as are its trials, of which one runs at a time. Both kinds
 watch the controller's interruption while they wait, and raise Interrupted with nothing left running.

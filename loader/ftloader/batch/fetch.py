@@ -105,7 +105,7 @@ class BatchSettings:
 
 
 class Resolver(Protocol):
-    """Answer to errors of samples, as ``ErrorPolicy`` gives it."""
+    """Protocol of the error policy: raise a sample's error, or return a sample to use instead (``ErrorPolicy``)."""
 
     raises: bool
 

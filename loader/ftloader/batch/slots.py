@@ -180,7 +180,10 @@ class Slots:
         )
 
     def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
-        """Collate the leaves without slots by *collate_fn*, torch's ``default_collate``. Raise what that raises."""
+        """Collate each column, that is, each leaf that has no slots, with *collate_fn* (torch's ``default_collate``).
+
+        Exceptions of *collate_fn* pass through.
+        """
         for leaf, column in zip(self.layout.leaves, self._columns):
             data = None
             if isinstance(leaf, Column):
@@ -208,7 +211,7 @@ class Slots:
                 array.release()
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, np.ndarray] | None:
-        """Return the first leaf whose slots are such arrays, and its slot at *position*; None if there is none."""
+        """Return the first leaf whose slots have this shape and type, and its slot at *position*; None without one."""
         for leaf, array in enumerate(self._arrays):
             if array is not None and array.takes(shape, dtype):
                 return leaf, array.empty(position)

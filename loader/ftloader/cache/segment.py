@@ -51,7 +51,7 @@ class Segment:
 
     @property
     def times(self) -> np.ndarray:
-        """When each sample was written, in seconds since 1970 by the clock at that time."""
+        """Time at which each sample was written: seconds since 1970, by the system clock."""
         return self._rows["time"]
 
     def nbytes(self, row: int) -> int:

@@ -85,7 +85,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     # Life
 
     def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
-        """Start one thread for each of *copies*, which are made here unless the choice of threads has made them."""
+        """Start one worker thread for each of *copies* of the user's objects. If *copies* is None, make them first."""
         config = WorkerConfig(
             settings=self._settings,
             dataset_kind=self._dataset_kind,

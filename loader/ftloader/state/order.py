@@ -20,7 +20,7 @@ from ftloader.state.progress import EpochProgress
 
 
 class _Around:
-    """Stand-in for torch's ``BatchSampler`` *outer* with other samples. Reads ``batch_size`` live: it may change."""
+    """Stand-in for torch's ``BatchSampler`` *outer* over another sampler. Reads ``batch_size`` live: it may change."""
 
     def __init__(self, samples: Iterator, outer: BatchSampler) -> None:
         self.sampler, self._outer = samples, outer

@@ -43,7 +43,7 @@ ITERATOR = "iterator"
 def sampler_of(loader: Any) -> Any:
     """Return the sampler that yields the batches' indices.
 
-    Empty for iterable-style datasets: torch gives them an endless sampler, which has no state.
+    For iterable-style datasets return ``()``: torch gives them an endless sampler, which has no state.
     """
     return () if is_iterable(loader) else loader._index_sampler
 
@@ -182,7 +182,7 @@ def innermost(index_sampler: Any) -> Any:
 
 
 def lacking(name: str) -> ValueError:
-    """Return the error for a saved state of *name*, which this loader's cannot load."""
+    """Return the error for a saved state of the sampler *name*, which this loader's sampler cannot load."""
     return ValueError(
         f"the state comes from a loader whose {name} has state_dict() and load_state_dict(), "
         "which this one's lacks: create the DataLoader with the same sampler"

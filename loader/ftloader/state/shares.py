@@ -1,20 +1,23 @@
-"""Shares of an iterable-style dataset: where each worker stands in its part of the data.
+"""Shares of an iterable-style dataset: the position of each worker in its part of the data.
 
 Workers share an iterable-style dataset out among themselves. Each share is a dictionary:
 
 =============== ==========================================================================
 ``batches``     number of batches of this epoch that have been handed over
-``snapshot``    the latest state of the worker's dataset and its iterator, or None: the
-                dataset as the loader's own is
-``snapshot_at`` number of batches after which the snapshot was taken; None if it is not known
-                where the epoch began, and no snapshot has come since
+``snapshot``    the latest state of the worker's dataset and its iterator; None: start from the
+                loader's dataset as it is
+``snapshot_at`` number of batches after which the snapshot was taken; None if the start of the
+                epoch is not known and no snapshot has been taken since
 ``after``       number of batches of the previous pass if the snapshot is from its end, else 0
 =============== ==========================================================================
 
-A resumed worker loads the snapshot and goes past the batches since. That loads their samples and collates nothing.
-Within an epoch a snapshot is never of a pass that has ended, so that the worker sees the dataset end by itself. With
-``num_workers=0`` and in persistent workers a dataset lives on: the next epoch starts with the state that the dataset
-has at the end of a pass. As in torchdata, ``iter(dataset)`` is then called for the pass that has ended, and once more.
+A resumed worker loads the snapshot, then skips the batches handed over after it: it loads their samples without
+collating them. Within an epoch, a snapshot is never taken after the end of a pass. So a resumed worker always reaches
+the end of its dataset by itself.
+
+With ``num_workers=0`` and in persistent workers the dataset object is used again: the next epoch starts with the state
+that the dataset has at the end of a pass. As in torchdata, ``iter(dataset)`` is then called twice: for the pass that
+has ended, and for the next one.
 """
 
 from collections.abc import Mapping
@@ -29,7 +32,7 @@ def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict
 
     Args:
         dataset: state that the worker's dataset had at the end of the previous pass, or None.
-        known: False if it is not known where the epoch began.
+        known: False if the start of the epoch is not known.
         after: number of batches of the previous pass.
     """
     snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}

@@ -1,9 +1,12 @@
 """Bursts of many threads that load samples at once, made to provoke races.
 
-A burst is a number of rounds; at the start of each, all threads wait for each other (a barrier). The ways differ:
-all threads want the same sample, or each another one; the dataset is as it was at first (caches empty,
-files unopened), or warm; its code runs as it is, or every line may be followed by a short pause, so that
-another thread comes in between. With a GIL, threads are switched every few microseconds.
+A burst is a number of rounds; at the start of each, all threads wait for each other (a barrier). Bursts differ in:
+
+- samples: all threads load the same one, or each thread another one;
+- the dataset: fresh (caches empty, files unopened), or warm;
+- its code: as it is, or with a short pause after any line, so that another thread can run in between.
+
+With a GIL, threads are switched every few microseconds.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What an audit says in addition to its findings: of which dataset, what was tried, and what that cannot show."""
+"""The summary of an audit, next to its findings: the dataset, the bursts and checks made, and their limits."""
 
 from ftsafety.audit import gil
 from ftsafety.audit.comparison import Raised

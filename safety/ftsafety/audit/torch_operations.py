@@ -1,9 +1,12 @@
 """Calls of torch's functions that draw from a default generator.
 
-A call draws if a default generator's state is another one after it. Only calls that may draw are compared so, since
-another thread may draw too: what torch itself marks (random operations carry the tag ``nondeterministic_seeded``,
-aten/src/ATen/native/tags.yaml), and functions that torch has in Python and that name a marked operation. So later
-versions of torch are covered as far as its authors tag their operations.
+A call draws if it changes the state of a default generator. Another thread may change that state at the same time, so
+states are compared only around calls that may draw:
+
+- operations that torch tags as random (``nondeterministic_seeded``, aten/src/ATen/native/tags.yaml);
+- torch's Python functions that name such an operation.
+
+Later versions of torch are covered as far as its authors tag their operations.
 """
 
 import functools
@@ -19,11 +22,11 @@ _TAG: Final = torch.Tag.nondeterministic_seeded
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return ``function(*args, **kwargs)``, and True if it drew from the default generator of a device.
+    """Return the result of ``function(*args, **kwargs)``, and True if the call drew from a default generator.
 
     *function* is what a ``TorchFunctionMode`` is given: a function of torch, a method of ``torch.Tensor``, or an
-    operation (``torch.ops.aten.rand``). Where it has only the choice between drawing and not (dropout in and
-    outside training), and another thread draws at the same time, it is treated as having drawn.
+    operation (``torch.ops.aten.rand``). A function that draws in some calls only (dropout, in training) is treated as
+    having drawn if another thread draws at the same time.
     """
     if not may_draw(function, args, kwargs):
         return function(*args, **kwargs), False
@@ -33,7 +36,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple
 
 
 def may_draw(function: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
-    """True if the call may draw from a default generator; False if it is given another one."""
+    """True if the call may draw from a default generator; False if its arguments have another generator."""
     if not isinstance(function, Hashable) or not _is_random(function):
         return False
     given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Generator)]
@@ -85,8 +88,10 @@ def _random_operations() -> frozenset[str]:
 
 
 def _names_random(function: types.FunctionType, depth: int = 3) -> bool:
-    """Whether a function of torch names a random operation, itself or in functions of torch that it names or (as a
-    dispatcher of several) encloses."""
+    """True if a Python function of torch names a random operation.
+
+    The functions of torch that it names, or holds in its closure (dispatchers do), are searched too.
+    """
     names = _names(function.__code__)
     if not _random_operations().isdisjoint(names):
         return True

@@ -82,7 +82,7 @@ FORM = {
 
 
 def from_json(values: dict) -> Outcome:
-    """Return the Outcome that `as_json` described, of bounded size; raises ValueError for anything else."""
+    """Return the Outcome that `as_json` was called on, cut to a bounded size; raises ValueError for other *values*."""
     if not conforms(values, FORM):
         raise ValueError("not an outcome")
     return Outcome(

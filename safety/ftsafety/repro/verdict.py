@@ -18,7 +18,7 @@ CONFIDENCE = 0.95
 
 
 class Pattern(enum.Enum):
-    """Where a script fails. The value is the exit status of ``./twins repro``."""
+    """The configurations in which a script fails. The value is the exit status of ``./twins repro``."""
 
     NOT_REPRODUCED = 0
     WITHOUT_GIL = 10
