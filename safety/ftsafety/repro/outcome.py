@@ -132,7 +132,7 @@ def classify(ended: Ended, hidden: str = "") -> Outcome:
     warned = GIL_WARNING.search(stderr)
     if begin and not begin["gil"] and (warned or (end and end["gil"])):
         then = "" if kind == Kind.OK else f"; the run then came to: {kind} ({detail})"
-        module = f"importing {warned[1]} turned the Kind.GIL on" if warned else "something turned the Kind.GIL on"
+        module = f"importing {warned[1]} turned the GIL on" if warned else "something turned the GIL on"
         result.kind, result.detail = Kind.GIL, module + then
     return result
 

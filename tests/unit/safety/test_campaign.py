@@ -59,8 +59,8 @@ def test_a_failure_is_reported_though_rounds_are_missing():
 def test_all_rounds_are_an_all_clear():
     whole = campaign(*[Outcome(Kind.OK, "")] * 6)
     assert judged(whole.run(CONFIGURATIONS, 2, 2))[0] == Pattern.NOT_REPRODUCED and whole.stopped is None
-    # The first run of ft that an import gave the Kind.GIL is made again.
-    again = campaign(Outcome(Kind.GIL, "importing x turned the Kind.GIL on"), Outcome(Kind.OK, ""))
+    # The first run of ft that an import gave the GIL is made again.
+    again = campaign(Outcome(Kind.GIL, "importing x turned the GIL on"), Outcome(Kind.OK, ""))
     assert judged(again.run(["ft"], 1, 2))[0] == Pattern.NOT_REPRODUCED
 
 

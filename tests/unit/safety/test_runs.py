@@ -196,7 +196,7 @@ import sys; print(sys._is_gil_enabled())
 """
 
 
-@pytest.mark.skipif(TWIN == "gil", reason="the Kind.GIL is always on in this build")
+@pytest.mark.skipif(TWIN == "gil", reason="the GIL is always on in this build")
 def test_an_import_that_turns_the_gil_on(run_script):
     pytest.importorskip("_testmultiphase", reason="this build has no test modules (a build without PGO)")
     done = run_script(GIL_USER)
