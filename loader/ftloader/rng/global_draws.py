@@ -35,12 +35,12 @@ class GlobalDrawCheck:
             return
         self._waits_left -= 1
         known = {threading.get_ident(), *(worker.ident for worker in workers)}
-        others = {ident: place for ident, place in _places().items() if ident not in known}
-        before, looks = states(), [_places()]
+        others = _places(known)
+        before, looks = states(), [_places(known)]
         yield
-        looks.append(_places())
+        looks.append(_places(known))
         after = states()
-        looks.append(_places())
+        looks.append(_places(known))
         # A thread that is only there now was started by a worker.
         if before != after and all(others.items() <= look.items() for look in looks):
             self._waits_left = 0
@@ -61,10 +61,12 @@ class GlobalDrawCheck:
             )
 
 
-def _places() -> dict[int, tuple[FrameType, int]]:
-    """Return where each Python thread stands, by thread id: its frame and the instruction in it.
+def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
+    """Return where each Python thread but the *known* ones stands, by id: its frame and the instruction in it.
 
     A thread at the same place in several looks has not moved, unless its loop came back to the same call each time.
-    While a caller holds the frames, a new call cannot get the same one.
+    While a caller holds the frames, a new call cannot get the same one. No frame of a *known* thread is held, the dict
+    of all frames not even in a local: this frame refers to the caller's, and in that reference cycle the consumer's
+    iterator and batch would stay alive.
     """
-    return {ident: (frame, frame.f_lasti) for ident, frame in sys._current_frames().items()}
+    return {ident: (frame, frame.f_lasti) for ident, frame in sys._current_frames().items() if ident not in known}

@@ -3,11 +3,13 @@ program's random generators, and that what other threads draw is not taken for t
 
 import contextlib
 import copy
+import gc
 import random
 import re
 import threading
 import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -252,6 +254,19 @@ def test_auto_warns_once_for_each_loader(dataset, persistent, gil_is_off):
     again = copy.copy(dl)
     again._shared.global_draws._waits_left = 1000
     assert len(epochs_until_reported(again)) == 1
+
+
+def test_the_looks_keep_no_iterator_alive(gil_is_off):
+    dl = DataLoader(Own(), num_workers=2)
+    gc.disable()  # a reference cycle would last until a collection
+    try:
+        batches = iter(dl)
+        found, iterator = list(batches), weakref.ref(batches)
+        batch = weakref.ref(found[-1])
+        del batches, found
+        assert (iterator(), batch()) == (None, None)
+    finally:
+        gc.enable()
 
 
 def test_as_an_error_it_costs_no_batch(gil_is_off):
