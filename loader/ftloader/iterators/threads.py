@@ -64,6 +64,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     """
 
     def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
+        self._warns = loader.worker_method != "thread"
+        if self._warns and loader._dataset_kind == DatasetKind.Map:
+            # First of all: filters may turn the warning into an error, which must not use up a loaded state.
+            loader._shared.handles.warn_if_shared(loader.dataset)
         super().__init__(loader)
         if not loader.prefetch_factor:
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
@@ -72,9 +76,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
         # Batches that are built or wait, one that the consumer holds, and one that it is about to drop.
         self._memory = self._shared.memory(self._max_dispatched + 2, self._pin_memory)
-        self._warns = loader.worker_method != "thread"
-        if self._warns and self._dataset_kind == DatasetKind.Map:
-            self._shared.handles.warn_if_shared(self._dataset)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is for one certain worker. Any
         # worker can build any batch of a map-style dataset.

@@ -282,6 +282,19 @@ def test_as_an_error_it_costs_no_batch(gil_is_off, path):
     dataset.file.close()
 
 
+def test_as_an_error_it_costs_no_loaded_state(gil_is_off, path, opened):
+    saved = DataLoader(Rows(), 2, num_workers=1)
+    batches = iter(saved)
+    next(batches)
+    dl = DataLoader(Rows(file=opened(open(path))), 2, num_workers=1)
+    dl.load_state_dict(saved.state_dict())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        with pytest.raises(UserWarning, match=r"dataset\.file"):
+            iter(dl)
+    assert torch.cat(list(dl)).tolist() == list(range(2, 8))
+
+
 class Stream(IterableDataset):
     def __init__(self, **attributes):
         vars(self).update(attributes)
