@@ -8,7 +8,7 @@ API: https://docs.nvidia.com/cuda/nvimgcodec/py_api.html (0.9).
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -103,9 +103,10 @@ class _Decoders(threading.local):
 _decoders = _Decoders()
 
 
-def read_arrays(encoded: Sequence[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
+def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
     """Decode a batch of images to writable uint8 arrays of *mode*. See ``ftloader.decode.read_images``."""
     check_mode(mode)
+    encoded = list(encoded)
     if not encoded:
         return []
     images = _decoders.get().decode(open_streams(encoded), params=params(mode))

@@ -5,7 +5,7 @@ The pixels are always those of ``np.array(Image.open(file).convert(mode))``. JPE
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from PIL import Image, ImageMode, UnidentifiedImageError
@@ -23,8 +23,8 @@ Image.init()
 _fast_jpeg = jpeg_fast.works()
 
 
-def read_arrays(encoded: Sequence[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
-    """Decode a batch of images. See ``ftloader.decode.read_images``."""
+def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
+    """Decode a batch of images, one after the other. See ``ftloader.decode.read_images``."""
     return [read_array(one, mode, out) for one, out in zip(encoded, outs, strict=True)]
 
 

@@ -1,7 +1,8 @@
 """The functions that users call: decode one image, a batch of images, or one image to a Pillow image.
 
-A backend is a module, named in ``BACKENDS``. On the CPU it defines ``read_arrays(encoded, mode, outs)``, on a GPU
-``resolve(device)``, ``check_mode(mode)`` and ``read_tensors(encoded, mode, device, outs, cpu_threads)``.
+A backend is a module, named in ``BACKENDS``. On the CPU it defines ``read_arrays(encoded, mode, outs)``, which
+reads each file as it iterates over *encoded*. On a GPU it defines ``resolve(device)``, ``check_mode(mode)`` and
+``read_tensors(encoded, mode, device, outs, cpu_threads)``.
 """
 
 import importlib
@@ -114,7 +115,7 @@ def read_images(
         outs = [out] * len(sources) if out is None or callable(out) else list(out)
         for one in outs:
             check_type(one)
-        return decoder.read_arrays([fetch(source) for source in sources], mode, outs)
+        return decoder.read_arrays(map(fetch, sources), mode, outs)
     if cpu_threads < 1:
         raise ValueError(f"cpu_threads must be at least 1, not {cpu_threads}")
     if callable(out):

@@ -56,6 +56,13 @@ def test_the_error_names_the_file_and_the_reason(folder, read, name, cause, word
     str(error).encode()  # can be printed, whatever the name
 
 
+def test_of_several_bad_images_the_first_is_named(folder):
+    for names in (["truncated.jpg", "missing.jpg"], ["missing.jpg", "truncated.jpg"]):
+        with pytest.raises(decode.DecodeError) as caught:
+            decode.read_images([os.path.join(folder, name) for name in names])
+        assert caught.value.path == os.path.join(folder, names[0])
+
+
 def test_errno_is_kept(folder):
     with pytest.raises(OSError, match="No such file") as caught:
         decode.read_image(folder / "missing.jpg")
