@@ -127,6 +127,9 @@ class SharedBatch:
                     self._fail(error, piece)
                 self.epoch.check()
                 piece = self._claim((time.perf_counter() - started) / len(piece))
+        except Cancelled:
+            self._failure = None  # of another piece; see _finish
+            raise
         finally:
             leave_sample()
         return self._finish() if self._is_mine_to_finish() else None
@@ -229,12 +232,12 @@ class SharedBatch:
     # The batch
 
     def _finish(self) -> Outcome:
+        # The traceback refers to frames whose locals refer to this batch: end the cycle, and free the samples.
+        failure, self._failure = self._failure, None
         self.epoch.check()
-        if self._failure is not None:
-            # The traceback refers to frames whose locals refer to this batch: end the cycle, and free the samples.
-            failure, self._failure = Failure(self._failure), None
+        if failure is not None:
             self._samples, self._slots = [], None
-            return failure
+            return Failure(failure)
         # The median, since one slow sample says nothing about the next batch.
         self._hints.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
         hints, settings = self._hints, self._hints.settings

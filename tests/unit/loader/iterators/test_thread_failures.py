@@ -8,6 +8,7 @@ import itertools
 import queue
 import sysconfig
 import threading
+import time
 import weakref
 
 import pytest
@@ -157,5 +158,33 @@ def test_a_handled_exception_keeps_nothing_alive():
         del iterator
         assert worker_threads() == []
         assert [reference() for reference in references] == [None] * 5
+    finally:
+        gc.enable()
+
+
+@pytest.mark.thread_unsafe(reason="switches the garbage collector off")
+def test_a_failure_that_is_not_handed_over_keeps_nothing_alive():
+    both, failed, go = threading.Barrier(2), threading.Event(), threading.Event()
+
+    def load(index):
+        both.wait(30)
+        if index == 1:
+            go.wait(30)
+            return index
+        failed.set()
+        raise ValueError(index)
+
+    dataset = Rows(2, load)
+    iterator = iter(DataLoader(dataset, batch_size=2, num_workers=2, worker_method="thread"))
+    pool, reference = iterator._pool, weakref.ref(dataset)
+    gc.disable()
+    try:
+        failed.wait(30)
+        time.sleep(0.1)  # until the failure is noted
+        pool.stop()
+        go.set()
+        pool.join()
+        del dataset, iterator
+        assert reference() is None
     finally:
         gc.enable()
