@@ -190,7 +190,7 @@ def parse(state: Any) -> SavedState:
     if state.get("version") != VERSION:
         raise ValueError(
             f"the state has version {state.get('version')!r}, and this loader reads version "
-            f"{VERSION}: load it with the release of the loader that saved it, or a newer one"
+            f"{VERSION}: load it with the release of the loader that saved it"
         )
     expected = {"format", "version", "loader", *SavedState.__dataclass_fields__}
     if set(state) != expected:
