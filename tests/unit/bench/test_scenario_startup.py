@@ -95,7 +95,7 @@ def test_datasets_that_do_not_fit_are_left_out_and_said(tmp_path):
     sources = Sources(None, lambda title: lambda done, total: None, print)
     work, found = Measurement(SCENARIO, options, twins, this.notes).work(candidates, sources)
     assert set(work.cases) == {c.case for c in found} == {"1-MiB", "32-MiB", "256-MiB"}
-    (left_out,) = this.document.skipped
-    assert left_out["what"] == "startup: a dataset of 1 GiB"
-    assert "MiB of memory free, 4 workers need" in left_out["why"] and "--workers" in left_out["why"]
-    assert display.notes == [f"left out: {left_out['what']}: {left_out['why']}"]
+    (left_out,) = this.results.skipped
+    assert left_out.what == "startup: a dataset of 1 GiB"
+    assert "MiB of memory free, 4 workers need" in left_out.why and "--workers" in left_out.why
+    assert display.notes == [f"left out: {left_out.what}: {left_out.why}"]

@@ -28,7 +28,7 @@ def _no_worker_thread_left(no_worker_thread_left):
     """Use the fixture of tests/conftest.py for every test here."""
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def small_arrays_have_slots():
     """Writes arrays of 4 kB into slots too, so that tests need no large ones. Without ``monkeypatch``, which would keep
     tests from running in several threads."""
