@@ -235,7 +235,7 @@ def test_a_run_through_a_server(server, run_bench, tiny, twin, tmp_path):
     done = run_bench(*tiny(tmp_path / "out", "--rounds", 1, "--twin", f"{twin}=unix:{tmp_path / 's'}"))
     assert done.returncode == 0, done.stderr
     saved = load(tmp_path / "out/latest/results.json")
-    assert saved["environment"]["twins"][twin]["endpoint"] == f"unix:{tmp_path / 's'}"
+    assert saved.environment.twins[twin].endpoint == f"unix:{tmp_path / 's'}"
     assert "too few rounds" in " ".join(done.stdout.split())
     assert process.wait(timeout=60) == 0
 
