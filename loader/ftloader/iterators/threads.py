@@ -86,7 +86,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     # Life
 
     def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
-        """Start one worker thread for each of *copies* of the user's objects. If *copies* is None, make them first."""
+        """Start one worker thread for each of *copies*, the user-supplied objects. If None, make the copies first."""
         config = WorkerConfig(
             settings=self._settings,
             dataset_kind=self._dataset_kind,
