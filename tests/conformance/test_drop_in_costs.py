@@ -130,9 +130,10 @@ def test_small_samples(kind, assert_same, monkeypatch):
             yield list(loader), len(used), len(opened) - len(used)
 
     for torchs_epoch, *epochs in zip(program(torchs), program(threads), program(DataLoader), strict=True):
-        for batches, with_slots, in_vain in epochs:
+        # With the GIL on, the last loader ("auto") takes processes, which build their batches elsewhere.
+        for threaded, (batches, with_slots, in_vain) in zip((True, not sys._is_gil_enabled()), epochs, strict=True):
             assert_same(batches, torchs_epoch[0])
-            assert (with_slots > BATCHES / 2) if epochs and kind == "ragged by batch" else (with_slots == 0)
+            assert (with_slots > BATCHES / 2) if threaded and kind == "ragged by batch" else (with_slots == 0)
             assert in_vain <= 6  # those in the making when the first proved wrong
 
 
