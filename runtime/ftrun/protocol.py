@@ -1,8 +1,8 @@
 """The server's protocol: one JSON object a line over a Unix stream socket.
 
-Client to server, one request at a time: {"op": "describe"}; {"op": "trial", "config": ..., "request": {...}};
-{"op": "stress", ...} with the same keys; {"op": "turn", "trial": number}, which continues a trial that waits;
-{"op": "end", "trial": number}, which ends it.
+Client to server, one request at a time: {"op": "describe"}; {"op": "trial", "request": {...}};
+{"op": "stress", "config": ..., "request": {...}}; {"op": "turn", "trial": number}, which continues a trial that waits;
+{"op": "end", "trial": number}, which ends it; of repro, {"op": "reproduce", ...} with the fields of its Request.
 
 Server to client: when it connects, {"hello": PROTOCOL} or {"busy": text}. Then, for each request, {"result": {...}},
 {"error": text} or, from a trial that waits while others have their turns, {"waiting": number}. "stress" first gives

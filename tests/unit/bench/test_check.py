@@ -38,9 +38,12 @@ def test_what_is_written_is_read(document, tmp_path):
     assert load(directory.directory) == grown
 
 
+FORMER = CHECKOUT / "docs/results/2026-11-24-quick-2-cpus/results.json"
+
+
+@pytest.mark.skipif(not FORMER.exists(), reason="docs/results is not in the images")
 def test_a_document_of_the_former_schema_is_read():
-    path = CHECKOUT / "docs/results/2026-11-24-quick-2-cpus/results.json"
-    written, results = json.loads(path.read_text()), load(path)
+    written, results = json.loads(FORMER.read_text()), load(FORMER)
     assert written["schema_version"] == results.schema_version - 1
     run = analyse(results)
     # Its verdicts are in words; its figures are those of the analysis.
