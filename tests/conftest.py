@@ -101,3 +101,16 @@ def no_worker_thread_left():
         for thread in worker_threads():
             thread.join(0.1)
     assert worker_threads() == []
+
+
+@pytest.fixture(scope="module")
+def small_arrays_have_slots():
+    """Write arrays of 4 kB into slots too, so that tests need no large ones. Yield the real size.
+
+    Without ``monkeypatch``, which would keep tests from running in several threads.
+    """
+    from ftloader.batch import layout
+
+    real, layout.SMALLEST_SLOT = layout.SMALLEST_SLOT, 4096
+    yield real
+    layout.SMALLEST_SLOT = real

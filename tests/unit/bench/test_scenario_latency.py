@@ -44,7 +44,7 @@ def test_threads_and_processes_give_the_same_and_no_sample_comes_early():
     found = []
     for variant in ("loader-thread", "loader-process"):
         turn = SCENARIO.measure(Task(SCENARIO, [], variant, 4, 2, 4, 40, 2, "20-ms", {"delay": 0.02}))
-        next(turn)  # up to its begin
+        next(turn)  # up to its start
         begin = time.monotonic()
         result = without_pause(turn)
         # Four workers wait for each sample, so more than 4 / 0.02 s of them cannot come.

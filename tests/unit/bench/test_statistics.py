@@ -97,7 +97,7 @@ def test_the_resolution_is_what_would_have_been_shown_in_eight_of_ten_runs():
     assert ratio(b, a).resolution == pytest.approx(ratio(a, b).resolution)
     assert ratio([1.0, 1e9], [1e9, 1.0]).resolution == pytest.approx(100)  # no float holds what it is
 
-    # And so it is: of differences as large as the true resolution, about so many are shown.
+    # And so it is: of differences as large as the true resolution, about that many are shown.
     rng, error, rounds = random.Random(3), 0.05, 8
     true = math.exp((stats.t.ppf(0.975, rounds - 1) + stats.t.ppf(0.8, rounds - 1)) * error / math.sqrt(rounds))
     shown = 0
@@ -158,7 +158,7 @@ def test_percentiles_are_taken_within_rounds():
         (Ratio(1.5, 1.4, 1.6, 3, 0.001), None, Verdict.ABOVE),
         (Ratio(0.5, 0.4, 0.6, 3, 0.001), 0.01, Verdict.BELOW),
         (Ratio(1.5, 0.9, 2.5, 3, 0.2), None, Verdict.NO_DIFFERENCE),  # the interval holds 1
-        (Ratio(1.5, 1.4, 1.6, 3, 0.001), 0.06, Verdict.NO_DIFFERENCE),  # not certain among so many
+        (Ratio(1.5, 1.4, 1.6, 3, 0.001), 0.06, Verdict.NO_DIFFERENCE),  # not certain among that many
         (Ratio(1.009, 1.008, 1.0095, 9, 0.001), None, Verdict.NO_DIFFERENCE),  # certain and negligible
         (Ratio(1.5, 1.4, 1.6, 2, 0.001), None, Verdict.TOO_FEW),
         (Ratio(1.5, None, None, 1), None, Verdict.TOO_FEW),

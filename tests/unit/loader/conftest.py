@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ftloader.batch import layout
 from ftloader.workers import exit as program_exit
 from tests.checkout import importable
 
@@ -29,12 +28,8 @@ def _no_worker_thread_left(no_worker_thread_left):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def small_arrays_have_slots():
-    """Writes arrays of 4 kB into slots too, so that tests need no large ones. Without ``monkeypatch``, which would keep
-    tests from running in several threads."""
-    real, layout.SMALLEST_SLOT = layout.SMALLEST_SLOT, 4096
-    yield real
-    layout.SMALLEST_SLOT = real
+def _small_arrays_have_slots(small_arrays_have_slots):
+    """Use the fixture of tests/conftest.py for every test here."""
 
 
 @pytest.fixture
