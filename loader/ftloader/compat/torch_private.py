@@ -21,8 +21,6 @@ try:
     DatasetKind = dataloader._DatasetKind
     ExceptionWrapper = torch._utils.ExceptionWrapper
     WorkerInfo = worker.WorkerInfo
-    all_schemas = torch._C._jit_get_all_schemas
-    operation_overload = torch._C._get_operation_overload
     storage_use_count = torch._C._storage_Use_Count
     """Number of tensors and storage objects that refer to a memory, given ``storage._cdata``."""
     LIBRARY = torch._C.__file__

@@ -1,14 +1,15 @@
 """Samples that share memory with the dataset. Writing to a batch of them would change the dataset."""
 
-import dataclasses
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import numpy as np
 import torch
 
+from ftsafety.audit import kinds
+from ftsafety.audit.comparison import parts_of
 from ftsafety.audit.observer import definition
-from ftsafety.audit.report import NOTE, Finding
+from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Loads
 
 
@@ -23,20 +24,8 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
     if not found:
         return []
     key, part = next(iter(found.items()))
-    return [
-        Finding(
-            "shared-sample",
-            NOTE,
-            "samples share memory with the dataset",
-            str(definition(loads.dataset)),
-            f"{loads.unit} {key!r}: {part}, is the same memory each time it is loaded. Under threads a batch of "
-            "batch_size=None, or of a collate_fn that copies nothing, is this memory: writing into the batch "
-            "(batch.mul_(2)) writes into the dataset. Batches of worker processes are copies.",
-            "none needed with the default collate_fn, which copies; else return a copy from __getitem__ (.clone(), "
-            ".copy()), or do not write into batches",
-            f"in three loads of each, for {len(found)} of {len(keys)} samples",
-        )
-    ]
+    values: dict[str, Any] = {"key": f"{loads.unit} {key!r}", "part": part, "number": len(found), "of": len(keys)}
+    return [kinds.make("shared-sample", definition(loads.dataset), **values)]
 
 
 def shared_part(one: Any, other: Any, place: str = "") -> str | None:
@@ -54,20 +43,9 @@ def shared_part(one: Any, other: Any, place: str = "") -> str | None:
         same = one is other and isinstance(one, (list, set, bytearray, MutableMapping))
     if same:
         return f"{f'sample{place}' if place else 'the sample'}, a {type(one).__qualname__}"
-    theirs = _parts(other)
-    for key, part in _parts(one).items():
+    theirs = parts_of(other) or {}
+    for key, part in (parts_of(one) or {}).items():
         found = shared_part(part, theirs.get(key), f"{place}[{key!r}]")
         if found:
             return found
     return None
-
-
-def _parts(value: Any) -> dict[Any, Any]:
-    """Return the elements of a container by key, number or field."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (list, tuple)):
-        return dict(enumerate(value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return {}

@@ -9,6 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 
+from ftrun.options import add_all, number, whole
+
+PROGRAM = "python -m ftsafety.audit"
+
 DESCRIPTION = """\
 Is my dataset safe under threads? Loads samples of it serially, watches what its own lines write,
 then loads them in many threads at once, in ways that provoke races, and compares. Every finding
@@ -38,56 +42,34 @@ exit status:
 """
 
 
-def parser(program: str = "python -m ftsafety.audit") -> argparse.ArgumentParser:
-    """The command line of an audit."""
+_SECONDS = number("a number of seconds, more than 0", 1e-9, 1e7)
+
+
+def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     result = argparse.ArgumentParser(
         prog=program, description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add = result.add_argument
-    add("target", metavar="MODULE:OBJECT", type=_target, help="the dataset (see below)")
-    add(
-        "--samples",
-        type=_positive,
-        default=32,
-        metavar="N",
-        help="samples to load, including the first and the last (default: %(default)s)",
+    result.add_argument("target", metavar="MODULE:OBJECT", type=_target, help="the dataset (see below)")
+    add_all(
+        result,
+        (
+            ("--samples", whole(1, 1_000_000), 32, "N", "samples to load, including the first and the last"),
+            ("--threads", whole(2, 256), 8, "N", "threads at once"),
+            ("--seconds", _SECONDS, 10.0, "S", "time to load in all threads at once, and again for the second look"),
+            ("--patience", _SECONDS, 20.0, "S", "threads count as stuck after this time without a finished sample"),
+            ("--time-limit", _SECONDS, 600.0, "S", "limit for the whole audit, which then shows the stacks and ends"),
+            ("--seed", int, 0, "N", "chooses the samples and their order"),
+        ),
     )
-    add("--indices", type=_indices, metavar="I,J,...", help="load exactly these instead")
-    add("--threads", type=_threads, default=8, metavar="N", help="threads at once (default: %(default)s)")
-    add(
-        "--seconds",
-        type=_seconds,
-        default=10.0,
-        metavar="S",
-        help="time to load in all threads at once; the second look takes at most as long (default: %(default)g)",
-    )
-    add(
-        "--patience",
-        type=_seconds,
-        default=20.0,
-        metavar="S",
-        help="threads count as stuck after this time without a finished sample (default: %(default)g)",
-    )
-    add(
-        "--time-limit",
-        type=_seconds,
-        default=600.0,
-        metavar="S",
-        help="limit for the whole audit; after it the stacks are shown and the audit is ended (default: %(default)g)",
-    )
-    add("--seed", type=int, default=0, metavar="N", help="chooses the samples and their order (default: %(default)s)")
-    add("--json", action="store_true", help="print the report as JSON")
+    result.add_argument("--indices", type=_indices, metavar="I,J,...", help="load exactly these samples instead")
+    result.add_argument("--json", action="store_true", help="print the report as JSON")
     return result
 
 
-def parse(arguments: list[str] | None, program: str = "python -m ftsafety.audit") -> argparse.Namespace:
-    """Parse a command line; raises SystemExit for --help and wrong usage, as argparse does."""
+def check(arguments: list[str] | None, program: str = PROGRAM) -> argparse.Namespace:
+    """Return the options of a command line; raises SystemExit for --help and wrong usage, as argparse does."""
     return parser(program).parse_args(arguments)
-
-
-def check(arguments: list[str], program: str) -> None:
-    """Print the help or refuse wrong usage; raises SystemExit then."""
-    parse(arguments, program)
 
 
 def _target(text: str) -> str:
@@ -99,39 +81,11 @@ def _target(text: str) -> str:
     return text
 
 
-def _positive(text: str) -> int:
-    number = _integer(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
-
-
-def _threads(text: str) -> int:
-    number = _integer(text)
-    if not 2 <= number <= 256:
-        raise argparse.ArgumentTypeError("must be 2 to 256")
-    return number
-
-
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
-
-
-def _seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
-    if not 0 < number < 1e7:
-        raise argparse.ArgumentTypeError("must be more than 0")
-    return number
-
-
 def _indices(text: str) -> list[int]:
-    return [_integer(part) for part in text.split(",") if part.strip()]
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: a part is no whole number") from None
 
 
 def arguments_of(options: argparse.Namespace) -> list[str]:

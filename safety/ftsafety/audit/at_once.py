@@ -5,43 +5,29 @@ import time
 import types
 from collections.abc import Callable
 
-from ftsafety.audit import findings
+from ftsafety.audit import findings, kinds
 from ftsafety.audit.comparison import Raised
-from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Odd, Stuck, stuck
+from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Odd
+from ftsafety.audit.observer import definition
 from ftsafety.audit.report import Finding
-from ftsafety.audit.samples import Loads
 from ftsafety.audit.serial import AuditError, Serial
+from ftsafety.audit.stuck import Stuck, stuck
 
 
 class AtOnce:
     """Bursts of loads by all threads. Driven by the thread that made it."""
 
     def __init__(
-        self,
-        loads: Loads,
-        serial: Serial,
-        codes: set[types.CodeType],
-        threads: int,
-        seconds: float,
-        patience: float,
-        seed: int,
-        say: Callable[[str], None],
+        self, serial: Serial, codes: set[types.CodeType], seconds: float, seed: int, say: Callable[[str], None]
     ) -> None:
-        self._loads, self._serial, self._say = loads, serial, say
-        self._threads, self._seconds, self._seed = threads, seconds, seed
-        # Where threads take turns, each waits for all others.
-        self._patience = patience
-        patience = max(patience, 4 * serial.slowest * threads)
-        self._burster = Burster(loads, serial.reference, serial.unequal, serial.snapshot, codes, threads, patience)
-        self._bursts: list[Burst] = []
-        self._again: list[Burst] = []
+        self._loads, self._serial, self._say = serial.loads, serial, say
+        self._seconds, self._seed = seconds, seed
+        self._burster = Burster(serial, codes)
+        self.bursts: list[Burst] = []
+        self.again: list[Burst] = []
+        """Bursts of the second look."""
         self.unconfirmed: list[str] = []
         """Failures that the second look did not see."""
-
-    @property
-    def bursts(self) -> list[Burst]:
-        """All bursts, those of the second look included."""
-        return self._bursts + self._again
 
     def run(self, suspects: list[Finding]) -> list[Finding]:
         """Provoke failures and look again; return what was confirmed. *suspects*: findings that may be the cause."""
@@ -53,58 +39,63 @@ class AtOnce:
 
     def _provoke(self) -> None:
         deadline = time.monotonic() + self._seconds
-        self._say(f"loading in {self._threads} threads at once for {self._seconds:.0f} s")
+        self._say(f"loading in {self._loads.threads} threads at once for {self._seconds:.0f} s")
         number = 0
         while number < len(WAYS) or time.monotonic() < deadline:
             # Each way is tried once, if only for a round, however slow the dataset is.
-            self._bursts.append(self._burster.burst(WAYS[number % len(WAYS)], self._seed + number, deadline))
+            self.bursts.append(self._burster.burst(WAYS[number % len(WAYS)], self._seed + number, deadline))
             number += 1
-            signs = {odd.sign for burst in self._bursts for odd in burst.odd}
-            if number >= len(WAYS) and signs and sum(bool(burst.odd) for burst in self._bursts) >= 5:
+            if number >= len(WAYS) and sum(bool(burst.odd) for burst in self.bursts) >= 5:
                 break  # what fails this often needs no more showing
 
     def _confirmed(self, suspects: list[Finding]) -> list[Finding]:
-        odds = [odd for burst in self._bursts for odd in burst.odd]
-        missing = {odd.sign: odd for odd in odds}
-        if not missing:
+        odds = _by_sign(self.bursts)
+        if not odds:
             return []
-        self._say(f"a second look at {len(missing)} kind(s) of failure, in {self._threads} threads")
+        self._say(f"a second look at {len(odds)} kind(s) of failure, in {self._loads.threads} threads")
         again: dict[tuple, list[Odd]] = {}
         deadline = time.monotonic() + self._seconds
-        number = 0
-        while set(missing) - set(again) and (number < 3 or time.monotonic() < deadline):
-            ways = [odd.way for sign, odd in missing.items() if sign not in again]
-            burst = self._burster.burst(ways[number % len(ways)], self._seed + 1000 + number, deadline)
-            self._again.append(burst)
-            for odd in burst.odd:
-                again.setdefault(odd.sign, []).append(odd)
-            number += 1
+        while odds.keys() - again.keys() and (len(self.again) < 3 or time.monotonic() < deadline):
+            ways = [failures[-1].way for sign, failures in odds.items() if sign not in again]
+            number = len(self.again)
+            self.again.append(self._burster.burst(ways[number % len(ways)], self._seed + 1000 + number, deadline))
+            again = _by_sign(self.again)
         self._serial.snapshot.restore()
-        keys = {odd.key for odd in odds} | {odd.key for odds in again.values() for odd in odds}
+        keys = {odd.key for failures in [*odds.values(), *again.values()] for odd in failures}
         # One thread again: perhaps the threads are not the cause.
         self._serial.unequal |= self._serial.alone(lambda: {key for key in keys if self._serial.differs(key)})
         result = []
-        for sign in missing:
-            both = [odd for odd in odds if odd.sign == sign], again.get(sign, [])
-            real = [odd for odd in both[0] if odd.key not in self._serial.unequal or isinstance(odd.got, Raised)]
+        rounds = self.bursts, self.again
+        for sign, failures in odds.items():
+            real = [odd for odd in failures if odd.key not in self._serial.unequal or isinstance(odd.got, Raised)]
             if not real:
                 continue  # reported as samples that differ serially
-            if both[1]:
-                result.append(findings.from_threads(self._loads, real, both[1], self._bursts, self._again, suspects))
+            if sign in again:
+                result.append(findings.from_threads(self._loads, real, again[sign], rounds, suspects))
             else:
                 self.unconfirmed.append(
                     f"{self._loads.unit} {real[0].key!r}: {real[0].how} ({real[0].way}), but not in "
-                    f"{sum(burst.rounds for burst in self._again)} rounds of the second look"
+                    f"{sum(burst.rounds for burst in self.again)} rounds of the second look"
                 )
         return result
 
     def _look_again_at_hang(self, first: Stuck) -> Finding:
         self._say("threads are stuck; a second look")
-        time.sleep(min(self._patience, 5.0))
+        patience = self._serial.patience
+        time.sleep(min(patience, 5.0))
         threads = [thread for thread in threading.enumerate() if thread.name in first.names]
-        second = stuck(threads, self._patience)
+        second = stuck(threads, patience)
         if not second.names or first.stacks != second.stacks:
             raise AuditError(
-                f"under threads samples take longer than patience={self._patience:.0f} s, but they do end: allow more"
+                f"under threads samples take longer than patience={patience:.0f} s, but they do end: allow more"
             )
-        return findings.from_hang(self._loads, first, second)
+        where = second.line or definition(self._loads.dataset)
+        return kinds.make("hang", where, number=len(second.names), first=first, second=second)
+
+
+def _by_sign(bursts: list[Burst]) -> dict[tuple, list[Odd]]:
+    found: dict[tuple, list[Odd]] = {}
+    for burst in bursts:
+        for odd in burst.odd:
+            found.setdefault(odd.sign, []).append(odd)
+    return found

@@ -22,7 +22,7 @@ from ftsafety.audit.run import AuditError, audit
 def main() -> None:
     """Run the audit and end the process at once, since threads may be stuck."""
     pipe, stacks = int(sys.argv[1]), int(sys.argv[2])
-    options = arguments.parse(sys.argv[3:])
+    options = arguments.check(sys.argv[3:])
     faulthandler.enable(file=stacks, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     die_with_parent()

@@ -62,20 +62,26 @@ def freeze(value: Any) -> Frozen:
         return Frozen(kind, (value.mode, tuple(value.size)), value.tobytes())
     if isinstance(value, np.ndarray):
         return Frozen(kind, (value.dtype.str, value.shape), parts=tuple(freeze(part) for part in value.ravel()))
-    if isinstance(value, Mapping):
-        return Frozen(kind, tuple(map(repr, value)), parts=tuple(freeze(part) for part in value.values()))
-    if isinstance(value, (list, tuple)):
-        names = getattr(value, "_fields", range(len(value)))
-        return Frozen(kind, tuple(map(repr, names)), parts=tuple(freeze(part) for part in value))
     if isinstance(value, (set, frozenset)):
         return Frozen(kind, (len(value),), parts=tuple(sorted((freeze(part) for part in value), key=repr)))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        return Frozen(kind, tuple(names), parts=tuple(freeze(getattr(value, name)) for name in names))
+    parts = parts_of(value)
+    if parts is not None:
+        return Frozen(kind, tuple(map(repr, parts)), parts=tuple(map(freeze, parts.values())))
     try:
         return Frozen(kind, ("pickled",), pickle.dumps(value))
     except Exception:  # whatever its __reduce__ raises: then only the type is compared
         return Frozen(kind, ("opaque",))
+
+
+def parts_of(value: Any) -> dict[Any, Any] | None:
+    """Return the elements of a container by key, number or field; None for any other value."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (list, tuple)):
+        return dict(zip(getattr(value, "_fields", range(len(value))), value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
 
 
 def difference(here: Frozen, reference: Frozen, path: str = "the sample") -> str | None:

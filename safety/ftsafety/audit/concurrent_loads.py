@@ -15,7 +15,6 @@ import random
 import sys
 import threading
 import time
-import traceback
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,8 +22,9 @@ from typing import Any, NamedTuple
 
 from ftsafety.audit.comparison import Frozen, Raised, difference, structure
 from ftsafety.audit.monitoring import events_in, monitoring
-from ftsafety.audit.reachable import Snapshot
-from ftsafety.audit.samples import HERE, Loads, outcome, thread
+from ftsafety.audit.samples import outcome, thread
+from ftsafety.audit.serial import Serial
+from ftsafety.audit.stuck import stuck
 
 ROUNDS = 12
 """Rounds of a burst."""
@@ -84,14 +84,6 @@ class Burst:
     odd: list[Odd] = field(default_factory=list)
 
 
-class Stuck(Exception):
-    """No thread has finished a sample for a long time; `stacks` are those of the threads that hang."""
-
-    def __init__(self, seconds: float, stacks: str, names: list[str], line: str) -> None:
-        super().__init__(f"no thread has finished a sample for {seconds:.0f} s")
-        self.stacks, self.names, self.line = stacks, names, line
-
-
 @contextlib.contextmanager
 def switching_often() -> Iterator[None]:
     """Context manager: a tiny switch interval, which matters if the GIL is on."""
@@ -106,30 +98,21 @@ def switching_often() -> Iterator[None]:
 class Burster:
     """Runner of bursts over the same samples; driven by one thread."""
 
-    def __init__(
-        self,
-        loads: Loads,
-        reference: dict[Any, Frozen],
-        loose: set,
-        snapshot: Snapshot,
-        codes: set[types.CodeType],
-        threads: int,
-        patience: float,
-    ) -> None:
-        """*loose*: keys of which only the structure is compared. *patience*: seconds until a hang is one."""
-        self._loads, self._reference, self._loose = loads, reference, loose
-        self._snapshot, self._codes = snapshot, codes
-        self._threads, self._patience = threads, patience
+    def __init__(self, serial: Serial, codes: set[types.CodeType]) -> None:
+        self._serial, self._codes, self._threads = serial, codes, serial.loads.threads
+        # Where threads take turns, each waits for all others.
+        self._patience = max(serial.patience, 4 * serial.slowest * self._threads)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
         """Run one burst, which starts no round after *deadline*.
 
         Raises:
-            Stuck: threads hang; they stay behind.
+            ftsafety.audit.stuck.Stuck: threads hang; they stay behind.
         """
         result = Burst(way)
         rng = random.Random(seed)
-        keys = self._loads.keys
+        loads = self._serial.loads
+        keys = loads.keys
         plans = [[keys[rng.randrange(len(keys))] for _ in range(ROUNDS)]] * self._threads
         if not way.same:
             plans = [rng.sample(keys, len(keys)) for _ in range(self._threads)]
@@ -142,7 +125,7 @@ class Burster:
             if not over:
                 result.rounds += 1
             if way.cold:
-                self._snapshot.restore()
+                self._serial.snapshot.restore()
 
         barrier = threading.Barrier(self._threads, next_round)
         done = [0] * self._threads  # each thread writes its own place
@@ -156,7 +139,7 @@ class Burster:
                     return  # others hang
                 if over:
                     return
-                got = outcome(self._loads, key, number)
+                got = outcome(loads, key, number)
                 how = self._compare(key, got)
                 if how is not None:
                     found[number].append(Odd(key, got, how, way))
@@ -169,8 +152,8 @@ class Burster:
         return result
 
     def _compare(self, key: Any, got: Frozen) -> str | None:
-        reference = self._reference[key]
-        if key in self._loose:
+        reference = self._serial.reference[key]
+        if key in self._serial.unequal:  # of these only the structure is compared
             got, reference = structure(got), structure(reference)
         return difference(got, reference)
 
@@ -204,19 +187,3 @@ class Burster:
         event = sys.monitoring.events.LINE
         with monitoring({event: pause}) as tool, events_in(tool, self._codes, event):
             yield
-
-
-def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
-    """Return an exception to raise, with the present stacks of the threads that hang."""
-    frames = sys._current_frames()
-    texts, names, line = [], [], ""
-    for each in threads:
-        frame = frames.get(each.ident or 0)
-        stack = traceback.extract_stack(frame) if frame is not None else []
-        own = [entry for entry in stack if not entry.filename.startswith(HERE) and entry.filename != threading.__file__]
-        if not own or not each.is_alive():
-            continue  # at the barrier
-        names.append(each.name)
-        line = line or f"{own[-1].filename}:{own[-1].lineno}  {own[-1].line}"
-        texts.append(f"{each.name}:\n" + "".join(traceback.format_list(own)).rstrip())
-    return Stuck(seconds, "\n".join(texts), names, line)

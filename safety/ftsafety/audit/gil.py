@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ftsafety.audit.report import PROBLEM, Finding
+from ftsafety.audit import kinds
+from ftsafety.audit.report import Finding
 
 _MESSAGE = re.compile(r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)'")
 _PROBE = """
@@ -113,26 +114,7 @@ def findings(turned_on: list[Enabled]) -> list[Finding]:
     """Return findings of modules that turn the GIL on, each tried again in a fresh interpreter."""
     if not free_threaded_build() or not enabled() or forced():
         return []
-    found = []
-    for module, where in turned_on:
-        if turns_on([module]):
-            found.append(_finding(module, where))
-    if not found:
-        culprit = turns_on(third_party_extensions())
-        if culprit:
-            found.append(_finding(culprit, f"import {culprit}"))
-    return found
-
-
-def _finding(module: str, where: str) -> Finding:
-    return Finding(
-        "gil-enabled",
-        PROBLEM,
-        f"importing {module} turns the GIL back on",
-        where,
-        "The extension module does not declare that it can run without the GIL, so the whole process has it from "
-        "then on: this hides some races, and makes threads slow.",
-        "use a release of it that supports free threading (py-free-threading.github.io/tracking), leave it out, or "
-        "set PYTHON_GIL=0 at your own risk and audit again",
-        "also in a fresh interpreter that imported nothing else",
-    )
+    confirmed = [each for each in turned_on if turns_on([each.module])]
+    if not confirmed and (culprit := turns_on(third_party_extensions())):
+        confirmed = [Enabled(culprit, f"import {culprit}")]
+    return [kinds.make("gil-enabled", where, module=module) for module, where in confirmed]

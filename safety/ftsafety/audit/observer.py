@@ -25,7 +25,7 @@ from ftsafety.audit.draws import Draw, recording, watching
 from ftsafety.audit.monitoring import events_in, monitoring
 from ftsafety.audit.reachable import LOCK_LIKE, Node, is_held
 from ftsafety.audit.report import Line
-from ftsafety.audit.samples import Loads, attempt, thread
+from ftsafety.audit.samples import attempt, thread
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
 
 TURNS = 2
@@ -88,12 +88,14 @@ class _Turn:
 
 
 class Observer:
-    """Observer of ``loads`` in turns; one instance per observation, driven by one thread."""
+    """Observer of a dataset that two threads load in turns; one instance per observation, driven by one thread."""
 
-    def __init__(self, loads: Loads, codes: set[types.CodeType], nodes: list[Node]) -> None:
-        self._loads, self._codes = loads, codes
+    def __init__(
+        self, dataset: Any, load: Callable[[Any, int], Any], codes: set[types.CodeType], nodes: list[Node]
+    ) -> None:
+        self._load, self._codes, self._place = load, codes, definition(dataset)
         self._stores: dict[types.CodeType, dict[int, Store]] = {code: stores_in(code) for code in codes}
-        self._shared = {id(node.value): node for node in nodes}
+        self._shared = {id(node.value): node.value for node in nodes}
         self._files = file_positions.objects_with_position(nodes)
         self._locks = [node.value for node in nodes if isinstance(node.value, LOCK_LIKE)]
         self._turns: dict[int, _Turn] = {}  # by thread
@@ -117,7 +119,7 @@ class Observer:
         Apart from `observe`: if two tools want events of the same code, CPython 3.13 may lose those of one.
         """
         with watching():
-            self._take_turns(keys, lambda: recording(self.seen.draws), self._loads.load)
+            self._take_turns(keys, lambda: recording(self.seen.draws), self._load)
 
     def _take_turns(self, keys: list, around: Callable, load: Callable[[Any, int], Any]) -> None:
         finished = [threading.Event() for _ in range(TURNS)]
@@ -144,14 +146,13 @@ class Observer:
 
     def _watched_load(self, key: Any, number: int) -> None:
         self._turns.setdefault(threading.get_ident(), _Turn())
-        place = definition(self._loads.dataset)
         before = file_positions.positions(self._files)
         self._open_before = set(before)
-        self._last = (place, True, before, False)
+        self._last = (self._place, True, before, False)
         try:
-            self._loads.load(key, number)
+            self._load(key, number)
         finally:
-            self._look_at_files(place, True)
+            self._look_at_files(self._place, True)
             self._last = None
 
     # The callbacks run in the thread whose turn it is; no other runs then.
@@ -162,21 +163,10 @@ class Observer:
         if store is None:
             return sys.monitoring.DISABLE
         frame = sys._getframe(1)
-        line = Line(code.co_filename, frame.f_lineno)
-        if store.is_global:
-            self._record(frame, line, frame.f_globals, store.target, "augmented" if store.augmented else "global", True)
-            return None
         receiver = store.receiver(frame)
         if receiver is not UNKNOWN:
-            kind = (
-                "augmented"
-                if store.augmented
-                else "checked"
-                if store.checked
-                else ("item" if store.attribute is None else "attribute")
-            )
             own = isinstance(receiver, threading.local) or _is_this_thread(store.key_value(frame), store.key_text)
-            self._record(frame, line, receiver, store.target, kind, per_thread=own)
+            self._record(frame, receiver, store.target, store.kind, store.is_global, own)
         return None
 
     def _on_call(self, code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
@@ -194,33 +184,33 @@ class Observer:
             self.seen.libraries.setdefault(module, line)
         if function is setattr:
             own = isinstance(argument, threading.local)
-            self._record(frame, line, argument, "an attribute by setattr()", "attribute", per_thread=own)
+            self._record(frame, argument, "an attribute by setattr()", "attribute", per_thread=own)
         elif isinstance(receiver, torch.Tensor):
             if name.endswith("_") and not name.startswith("_") and name != "requires_grad_":
-                self._record(frame, line, receiver, f"a tensor by .{name}()", "call")
+                self._record(frame, receiver, f"a tensor by .{name}()", "call")
         else:
             for kind, names in _MUTATORS.items():
                 if isinstance(receiver, kind) and name in names:
-                    self._record(frame, line, receiver, f"a {kind.__name__} by .{name}()", "call")
+                    self._record(frame, receiver, f"a {kind.__name__} by .{name}()", "call")
         if file_positions.has_position(inner) and not any(inner is known for known in self._files):
             self._files.append(inner)
 
     def _record(
         self,
         frame: types.FrameType,
-        line: Line,
         receiver: Any,
         target: str,
         kind: str,
         shared: bool = False,
         per_thread: bool = False,
     ) -> None:
+        line = Line(frame.f_code.co_filename, frame.f_lineno)
         turn = self._turns.get(threading.get_ident())
         if turn is None:
             return  # a thread that the dataset started itself
         turn.touched[id(receiver)] = receiver
         if shared:
-            self._shared.setdefault(id(receiver), Node("globals", receiver, False))
+            self._shared[id(receiver)] = receiver
         guarded = self._guarded(frame)
         if guarded:
             self.seen.locks.add(line)
@@ -244,15 +234,11 @@ class Observer:
         if any(is_held(lock) for lock in self._locks):
             return True
         while frame is not None and frame.f_code in self._codes:
-            for variables in (frame.f_locals, frame.f_globals):
+            # Of the object itself too: a lock made after the observation began.
+            attributes = getattr(frame.f_locals.get("self"), "__dict__", None)
+            for variables in (frame.f_locals, frame.f_globals, attributes if isinstance(attributes, dict) else {}):
                 if any(isinstance(value, LOCK_LIKE) and is_held(value) for value in list(variables.values())):
                     return True
-            owner = frame.f_locals.get("self")
-            attributes = getattr(owner, "__dict__", None)  # a lock made after the observation began
-            if isinstance(attributes, dict) and any(
-                isinstance(value, LOCK_LIKE) and is_held(value) for value in list(attributes.values())
-            ):
-                return True
             frame = frame.f_back
         return False
 

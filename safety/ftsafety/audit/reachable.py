@@ -1,6 +1,7 @@
 """The objects that a dataset refers to, through attributes and containers, and how they are restored."""
 
 import collections
+import contextlib
 import functools
 import hashlib
 import mmap
@@ -28,25 +29,8 @@ _COPIED = 1_000_000
 _HASHED = 64 << 20
 """Bytes of all arrays together whose values are compared."""
 
-_LEAVES = (
-    str,
-    bytes,
-    int,
-    float,
-    complex,
-    bool,
-    type(None),
-    type,
-    types.ModuleType,
-    torch.Tensor,
-    torch.Generator,
-    np.ndarray,
-    np.generic,
-    threading.Thread,
-    range,
-    slice,
-    mmap.mmap,
-)
+_ATOMS = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
+_LEAVES = (*_ATOMS, torch.Tensor, torch.Generator, np.ndarray, np.generic, threading.Thread, range, slice, mmap.mmap)
 _CONTAINERS = (dict, list, set, collections.deque)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 LOCK_LIKE = (*_LOCKS, threading.Condition, threading.Semaphore)
@@ -59,77 +43,64 @@ class Node:
     path: str
     """How the object is reached from the dataset: "dataset.cache"."""
     value: Any
-    restorable: bool
-    """True if the object is state of user code, which may be restored."""
 
 
 def walk(dataset: Any) -> list[Node]:
     """Return the dataset and the objects that it refers to, breadth first; objects of C types are not entered."""
-    queue = collections.deque([Node("dataset", dataset, True)])
+    queue = collections.deque([Node("dataset", dataset)])
     seen = {id(dataset)}
     nodes: list[Node] = []
     while queue and len(nodes) < _LIMIT:
         node = queue.popleft()
         nodes.append(node)
-        for name, value, own in _children(node):
-            if not isinstance(value, _LEAVES[:9]) and id(value) not in seen:
+        for name, value in _children(node):
+            if not isinstance(value, _ATOMS) and id(value) not in seen:
                 seen.add(id(value))
-                queue.append(Node(node.path + name, value, node.restorable and own))
+                queue.append(Node(node.path + name, value))
     return nodes
 
 
-def _children(node: Node) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (name, value, True if it is the user's) of each object that *node* refers to."""
+def _children(node: Node) -> Iterator[tuple[str, Any]]:
+    """Yield (name, value) of each object that *node* refers to."""
     value = node.value
     if isinstance(value, _LEAVES) or isinstance(value, threading.local):
         return
     if isinstance(value, dict):
-        for key, child in _some(value.items()):
-            yield f"[{_short(key)}]", child, True
+        yield from ((f"[{repr(key)[:40]}]", child) for key, child in _some(value.items()))
     elif isinstance(value, (list, tuple, collections.deque)):
-        for number, child in enumerate(_some(value)):
-            yield f"[{number}]", child, True
+        yield from ((f"[{number}]", child) for number, child in enumerate(_some(value)))
     elif isinstance(value, (set, frozenset)):
-        for child in _some(value):
-            yield "[...]", child, True
+        yield from (("[...]", child) for child in _some(value))
     if isinstance(value, functools.partial):
-        yield from ((".func", value.func, True), (".args", value.args, True), (".keywords", value.keywords, True))
+        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif isinstance(value, types.MethodType):
-        yield ".__self__", value.__self__, True
+        yield ".__self__", value.__self__
     elif isinstance(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            try:
-                yield f"'s {name}", cell.cell_contents, True
-            except ValueError:  # empty
-                continue
+            with contextlib.suppress(ValueError):  # empty
+                yield f"'s {name}", cell.cell_contents
     attributes = _attributes(value)
-    if attributes is not None:
-        for name, child in _some(attributes.items()):
-            yield f".{name}", child, True
-        for cls in type(value).__mro__:
-            if is_user_code(_file_of(cls)):
-                for name, child in list(vars(cls).items()):  # state of the class, which instances share as well
-                    if isinstance(child, (*_CONTAINERS, *LOCK_LIKE)):
-                        yield f".{name}", child, True
+    yield from ((f".{name}", child) for name, child in _some(attributes.items()))
+    for cls in type(value).__mro__ if attributes else ():
+        if is_user_code(_file_of(cls)):
+            for name, child in list(vars(cls).items()):  # state of the class, which instances share as well
+                if isinstance(child, (*_CONTAINERS, *LOCK_LIKE)):
+                    yield f".{name}", child
 
 
-def _attributes(value: Any) -> dict | None:
+def _attributes(value: Any) -> dict:
     """Return the attributes, slots included, of an object of a class written in Python."""
     attributes = {}
-    try:
+    with contextlib.suppress(AttributeError, TypeError):
         attributes.update(object.__getattribute__(value, "__dict__"))
-    except (AttributeError, TypeError):
-        pass
     for cls in type(value).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in [slots] if isinstance(slots, str) else slots:
             member = cls.__dict__.get(name)
             if isinstance(member, types.MemberDescriptorType):
-                try:
+                with contextlib.suppress(AttributeError):
                     attributes[name] = member.__get__(value)
-                except AttributeError:
-                    continue
-    return attributes or None
+    return attributes
 
 
 def _some(values: Any) -> list:
@@ -137,10 +108,6 @@ def _some(values: Any) -> list:
         return [value for _, value in zip(range(_ELEMENTS), values, strict=False)]
     except RuntimeError:  # changed by a thread of the dataset at the same time
         return []
-
-
-def _short(key: Any) -> str:
-    return repr(key)[:40]
 
 
 def _file_of(cls: type) -> str:
@@ -180,8 +147,6 @@ class Snapshot:
                 if digest is not None:
                     self._arrays.append((node, digest))
                     left -= _bytes(node.value)
-            if not node.restorable:
-                continue
             if isinstance(node.value, _CONTAINERS):
                 if len(node.value) <= _COPIED:
                     self._saved.append((node, node.value.copy()))

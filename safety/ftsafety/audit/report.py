@@ -1,20 +1,26 @@
 """Findings of an audit, in plain words and as JSON."""
 
 import dataclasses
+import enum
 import linecache
 import textwrap
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ftrun.escape import one_line
 
-PROBLEM = "problem"
-"""Wrong results, exceptions, hangs, or code that leads to them and was seen to run."""
-RISK = "risk"
-"""Several threads write the same thing without a lock; whether that matters depends on what it means."""
-NOTE = "note"
-"""Nothing to fix, but good to know."""
-LEVELS = (PROBLEM, RISK, NOTE)
+
+class Level(enum.StrEnum):
+    """The weight of a finding, gravest first."""
+
+    PROBLEM = "problem"
+    """Wrong results, exceptions, hangs, or code that leads to them and was seen to run."""
+    RISK = "risk"
+    """Several threads write the same thing without a lock; whether that matters depends on what it means."""
+    NOTE = "note"
+    """Nothing to fix, but good to know."""
+
 
 VERSION = 1
 _TEXTS = dict.fromkeys(("kind", "level", "title", "where", "what", "remedy", "seen"), str)
@@ -43,8 +49,7 @@ class Finding:
 
     kind: str
     """The kind of fault, for programs: "results-differ", "unguarded-write", ..."""
-    level: str
-    """PROBLEM, RISK or NOTE."""
+    level: Level
     title: str
     where: str
     """"file:line" of user code, and its text; of the class where no line is known."""
@@ -71,7 +76,7 @@ class Report:
     @property
     def ok(self) -> bool:
         """True if there is nothing to fix: notes at most."""
-        return all(finding.level == NOTE for finding in self.findings)
+        return all(finding.level == Level.NOTE for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -79,22 +84,24 @@ class Report:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Report":
-        names = {field.name for field in dataclasses.fields(cls)}
-        report = cls(**{name: value for name, value in values.items() if name in names})
-        report.findings = [Finding(**finding) for finding in values.get("findings", ())]
+        """Return the report that `to_dict` described; raises ValueError for a level that is none."""
+        report = cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
+        report.findings = [Finding(**{**each, "level": Level(each["level"])}) for each in values["findings"]]
         return report
 
     @property
     def verdict(self) -> str:
-        counts = {level: sum(f.level == level for f in self.findings) for level in LEVELS}
-        if counts[PROBLEM]:
-            return f"not safe under threads: {_count(counts, PROBLEM, RISK)}"
-        if counts[RISK]:
-            return f"no wrong result was seen, but one is possible: {_count(counts, RISK)}"
+        counts = Counter(finding.level for finding in self.findings)
+        graver = [level for level in (Level.PROBLEM, Level.RISK) if counts[level]]
+        listed = ", ".join(f"{counts[level]} {level}{'s' * (counts[level] > 1)}" for level in graver)
+        if counts[Level.PROBLEM]:
+            return f"not safe under threads: {listed}"
+        if counts[Level.RISK]:
+            return f"no wrong result was seen, but one is possible: {listed}"
         return "nothing was found that is unsafe under threads, in what was tried"
 
     def __str__(self) -> str:
-        order = sorted(self.findings, key=lambda finding: LEVELS.index(finding.level))
+        order = sorted(self.findings, key=lambda finding: [*Level].index(finding.level))
         parts = [f"audit of {one_line(self.dataset)}\n{self.environment}; {self.seconds:.1f} s"]
         for number, finding in enumerate(order, 1):
             lines = [f"{number}. {finding.level.upper()}: {one_line(finding.title)}", _field("where", finding.where)]
@@ -108,25 +115,15 @@ class Report:
         return "\n\n".join(parts)
 
 
-def _count(counts: dict[str, int], *levels: str) -> str:
-    return ", ".join(f"{counts[level]} {level}{'s' * (counts[level] > 1)}" for level in levels if counts[level])
-
-
 def _field(name: str, text: str) -> str:
     first, *rest = text.split("\n")  # later lines are stacks, which have their layout
-    wrapped = textwrap.fill(
-        first,
-        100,
-        initial_indent=f"   {name:<8}",
-        subsequent_indent=" " * 11,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapped = _fill(first, f"   {name:<8}", " " * 11, break_on_hyphens=False)
     return "\n".join([wrapped, *(" " * 11 + line for line in rest)])
 
 
 def _items(texts: list[str]) -> str:
-    return "\n".join(
-        textwrap.fill(text, 100, initial_indent=" - ", subsequent_indent="   ", break_long_words=False)
-        for text in texts
-    )
+    return "\n".join(_fill(text, " - ", "   ") for text in texts)
+
+
+def _fill(text: str, first: str, later: str, **options: Any) -> str:
+    return textwrap.fill(text, 100, initial_indent=first, subsequent_indent=later, break_long_words=False, **options)

@@ -10,7 +10,7 @@ from ftsafety.audit.at_once import AtOnce
 from ftsafety.audit.observer import Observed
 from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Report
-from ftsafety.audit.samples import Loads, choose
+from ftsafety.audit.samples import choose
 from ftsafety.audit.serial import OBSERVED, AuditError, Serial
 
 __all__ = ["AuditError", "audit"]
@@ -57,32 +57,32 @@ def audit(
     report = Report(summary.describe(loads), f"{gil.describe()}; {threads} threads")
     begin = time.monotonic()
     with gil.noticing() as turned_on:
-        codes, observed = _observe(loads, serial, say)
+        codes, observed = _observe(serial, say)
     if observed is None:
         report.findings.append(serial.in_own_thread())
         summary.say_that_it_ended_there(report, loads)
     else:
         first, second, nodes = observed
-        suspects = findings.from_observation(loads, first, second, nodes)
+        suspects = findings.from_observation(first, second, nodes)
         scratch = findings.from_arrays(dataset, serial.overwritten_arrays, codes, suspects, second)
-        report.findings += [*suspects, *_of_one_thread(loads, serial, say)]
+        report.findings += [*suspects, *_of_one_thread(serial, say)]
         report.findings += [*findings.from_changes(dataset, serial.changes, suspects, second), *scratch]
         report.findings += gil.findings(turned_on)
-        at_once = AtOnce(loads, serial, codes, threads, seconds, patience, seed, say)
+        at_once = AtOnce(serial, codes, seconds, seed, say)
         report.findings += at_once.run(suspects + scratch)
         report.unconfirmed += at_once.unconfirmed
         watched = bool(first.instructions and second.instructions)
-        summary.say_what_was_tried(report, loads, at_once.bursts, serial, threads, len(codes), watched)
+        summary.say_what_was_tried(report, at_once.bursts + at_once.again, serial, len(codes), watched)
     serial.snapshot.restore()
     report.seconds = time.monotonic() - begin
     return report
 
 
 def _observe(
-    loads: Loads, serial: Serial, say: Callable[[str], None]
+    serial: Serial, say: Callable[[str], None]
 ) -> tuple[set[types.CodeType], tuple[Observed, Observed, list[Node]] | None]:
     """Load serially and watch the dataset's lines; return its functions and, if samples can be loaded, what they do."""
-    say(f"loading {len(loads.keys)} {findings.plural(loads.unit)} serially, three times")
+    say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
     if serial.all_raise():
         return codes, None
@@ -90,11 +90,11 @@ def _observe(
     return codes, serial.alone(lambda: serial.observe_twice(codes))
 
 
-def _of_one_thread(loads: Loads, serial: Serial, say: Callable[[str], None]) -> list[Finding]:
+def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
     """Return findings of loads by one thread at a time."""
-    found = findings.from_serial(loads, serial.unequal, serial.shared_memory)
+    found = findings.from_serial(serial.loads, serial.unequal, serial.shared_memory)
     found += serial.alone(serial.aliases)
-    keys = [key for key in loads.keys if key not in serial.unequal]
+    keys = [key for key in serial.loads.keys if key not in serial.unequal]
     keys = keys[:: -(-len(keys) // OBSERVED) or 1]
     say(f"loading {len(keys)} of them in the thread that made the dataset, twice")
-    return found + serial.in_makers_thread(keys)
+    return found + findings.from_makers_thread(serial.loads, serial.other_in_makers_thread(keys))

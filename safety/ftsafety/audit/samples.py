@@ -6,7 +6,7 @@ import random
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from torch.utils.data import IterableDataset
 from torch.utils.data.datapipes.datapipe import IterDataPipe
@@ -31,46 +31,55 @@ class _Epoch:
     number = 0
 
 
-class Loads(Protocol):
+class Loads:
     """Samples to load: the audit calls ``load(key, thread)`` for each of ``keys``."""
 
-    dataset: Any
-    keys: list
     unit: str
-
-    def load(self, key: Any, thread: int) -> Any: ...
-
-
-class IndexedLoads:
-    """Samples of a map-style dataset; the keys are indices. Threads share the dataset."""
-
-    unit = "index"
+    units: str
 
     def __init__(self, dataset: Any, keys: list, threads: int) -> None:
-        self.dataset, self.keys, self._threads = dataset, keys, threads
+        self.dataset, self.keys, self.threads = dataset, keys, threads
+
+    def load(self, key: Any, thread: int) -> Any:
+        """Load a sample as the worker number *thread*."""
+        raise NotImplementedError
+
+    def shown(self, keys: Iterable[Any]) -> str:
+        """Return the first of *keys*, sorted, with their unit: "indices 1, 2"."""
+        ordered = sorted(
+            set(keys), key=lambda key: (not isinstance(key, int), key if isinstance(key, int) else repr(key))
+        )
+        listed = ", ".join(map(repr, ordered[:8])) + (", ..." if len(ordered) > 8 else "")
+        return f"{self.unit if len(ordered) == 1 else self.units} {listed}"
+
+
+class IndexedLoads(Loads):
+    """Samples of a map-style dataset; the keys are indices. Threads share the dataset."""
+
+    unit, units = "index", "indices"
 
     def load(self, key: Any, thread: int) -> Any:
         many = getattr(self.dataset, "__getitems__", None)
-        with _worker(thread, self._threads, self.dataset), sample_scope():
+        with _worker(thread, self.threads, self.dataset), sample_scope():
             enter_sample(_Epoch, key)
             return many([key])[0] if callable(many) else self.dataset[key]
 
 
-class IterableLoads:
+class IterableLoads(Loads):
     """The start of each worker's share of an iterable-style dataset; the keys are worker ids.
 
     Each worker iterates its own copy, as in the loader.
     """
 
-    unit = "worker"
+    unit, units = "worker", "workers"
 
     def __init__(self, dataset: Any, samples: int, threads: int) -> None:
-        self.dataset, self.keys, self._threads = dataset, list(range(threads)), threads
+        super().__init__(dataset, list(range(threads)), threads)
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
         ((dataset, *_),) = copies_for_workers(UserObjects(self.dataset, list, None), DatasetKind.Iterable, 1)
-        with _worker(key, self._threads, dataset), sample_scope():
+        with _worker(key, self.threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))
             iterator = iter(dataset)

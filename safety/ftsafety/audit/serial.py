@@ -1,17 +1,17 @@
 """Loads by one thread at a time: the reference, and everything that is no race."""
 
-import functools
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from ftsafety.audit import aliases, findings, reachable
+from ftsafety.audit import aliases, kinds, reachable
 from ftsafety.audit.comparison import Frozen, Raised, difference, freeze
-from ftsafety.audit.concurrent_loads import stuck
 from ftsafety.audit.monitoring import discovering
 from ftsafety.audit.observer import Observed, Observer
+from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import IndexedLoads, Loads, attempt, outcome, thread
+from ftsafety.audit.stuck import stuck
 
 OBSERVED = 6
 """Samples that each thread loads while its lines are watched."""
@@ -28,7 +28,7 @@ class Serial:
     """
 
     def __init__(self, loads: Loads, patience: float) -> None:
-        self._loads, self._patience = loads, patience
+        self.loads, self.patience = loads, patience
         self.snapshot = reachable.Snapshot(reachable.walk(loads.dataset))
         self.reference: dict[Any, Frozen] = {}
         self.unequal: set = set()
@@ -58,10 +58,10 @@ class Serial:
         # Each sample gets a time limit of its own.
         loaded = -1
         while alone.is_alive():
-            alone.join(self._patience)
+            alone.join(self.patience)
             if alone.is_alive() and loaded == self._loaded:
                 everyone = [t for t in threading.enumerate() if t.name.startswith("audit-")]
-                hang = stuck(everyone, self._patience)
+                hang = stuck(everyone, self.patience)
                 raise AuditError(f"the dataset hangs with one thread at a time, so it is no race:\n{hang.stacks}")
             loaded = self._loaded
         value, error = results[0]
@@ -69,25 +69,29 @@ class Serial:
             raise error
         return value
 
+    def load(self, key: Any, thread: int) -> Any:
+        """Load a sample, and count it as a sign of life."""
+        self._loaded += 1
+        return self.loads.load(key, thread)
+
     def one(self, key: Any) -> tuple[Frozen, Any]:
         """Load a sample; return (its copy or its exception, the sample)."""
-        self._loaded += 1
         begin = time.monotonic()
-        result = attempt(lambda: self._loads.load(key, 0))
+        result = attempt(lambda: self.load(key, 0))
         self.slowest = max(self.slowest, time.monotonic() - begin)
         return result
 
     def passes(self) -> set:
         """Load all samples three times, the first for the reference; return the functions that ran."""
-        keys = self._loads.keys
-        files = reachable.watched_files(reachable.walk(self._loads.dataset))
+        keys = self.loads.keys
+        files = reachable.watched_files(reachable.walk(self.loads.dataset))
         with discovering(files) as codes:
             for key in keys:
                 self.reference[key] = self.one(key)[0]
         self.changes, arrays = set(self.snapshot.changes()), set(self.snapshot.overwritten())
         # The second pass is in reverse order and finds the dataset warm; the third is like the first. An array that is
         # written once, for the first sample, is a cache. Only one written for every sample is scratch memory.
-        before = reachable.Snapshot(reachable.walk(self._loads.dataset))
+        before = reachable.Snapshot(reachable.walk(self.loads.dataset))
         self.shared_memory = self._overwritten(list(reversed(keys)))
         self.overwritten_arrays = arrays.intersection(before.overwritten())
         self.snapshot.restore()
@@ -117,59 +121,43 @@ class Serial:
         """True if no sample of the reference could be loaded."""
         return all(isinstance(got, Raised) for got in self.reference.values())
 
-    def in_own_thread(self) -> Any:
+    def in_own_thread(self) -> Finding:
         """Load the samples, which no other thread can load, in this one, which made the dataset; return the finding."""
-        first = self.reference[self._loads.keys[0]]
+        first = self.reference[self.loads.keys[0]]
         assert isinstance(first, Raised)
         for _ in range(2):
-            if any(isinstance(outcome(self._loads, key, 0), Raised) for key in self._loads.keys):
+            if any(isinstance(outcome(self.loads, key, 0), Raised) for key in self.loads.keys):
                 raise AuditError(f"no sample can be loaded, not even by one thread:\n{first.traceback}")
-        return findings.from_owner_thread(self._loads, first)
+        return kinds.make("bound-to-thread", first.line, error=first)
 
-    def in_makers_thread(self, keys: list) -> list:
-        """Return findings if the thread that made the dataset, from which workers are forked, gets other samples."""
+    def other_in_makers_thread(self, keys: list) -> dict[Any, str]:
+        """Return how samples differ in the thread that made the dataset, from which workers are forked."""
         other = dict.fromkeys(keys, "")
         for _ in range(2):
             self.snapshot.restore()
             other = {key: how for key in other if (how := self.differs(key))}
             # Another thread again: it may be time that makes the difference.
-            other = {key: how for key, how in other.items() if not self.alone(functools.partial(self.differs, key))}
-        return findings.from_makers_thread(self._loads, other)
+            elsewhere = self.alone(lambda: {key for key in other if self.differs(key)})
+            other = {key: how for key, how in other.items() if key not in elsewhere}
+        return other
 
-    def aliases(self) -> list:
+    def aliases(self) -> list[Finding]:
         """Return findings of samples that share memory with the dataset."""
         # Each worker has a copy of an iterable-style dataset. Overwritten samples are reported already.
-        if self.shared_memory or not isinstance(self._loads, IndexedLoads):
+        if self.shared_memory or not isinstance(self.loads, IndexedLoads):
             return []
         self.snapshot.restore()
-        return aliases.from_samples(self._loads, self._loads.keys[:OBSERVED], lambda key: self.one(key)[1])
+        return aliases.from_samples(self.loads, self.loads.keys[:OBSERVED], lambda key: self.one(key)[1])
 
     def observe_twice(self, codes: set) -> tuple[Observed, Observed, list]:
         """Observe what the functions *codes* do, twice; return both and what the dataset refers to then."""
-        keys = self._loads.keys[:OBSERVED]
-        counted = _Counted(self._loads, self._count)
+        keys = self.loads.keys[:OBSERVED]
         seen = []
         for _ in range(2):
             self.snapshot.restore()
-            nodes = reachable.walk(self._loads.dataset)
-            observer = Observer(counted, codes, nodes)
+            nodes = reachable.walk(self.loads.dataset)
+            observer = Observer(self.loads.dataset, self.load, codes, nodes)
             seen.append(observer.observe(keys))
             observer.observe_draws(keys)
-            nodes = reachable.walk(self._loads.dataset)
+            nodes = reachable.walk(self.loads.dataset)
         return seen[0], seen[1], nodes
-
-    def _count(self) -> None:
-        self._loaded += 1
-
-
-class _Counted:
-    """Loads that count each sample as a sign of life."""
-
-    def __init__(self, loads: Loads, count: Callable[[], None]) -> None:
-        self.dataset, self.keys, self.unit = loads.dataset, loads.keys, loads.unit
-        self._loads, self._count = loads, count
-
-    def load(self, key: Any, thread: int) -> Any:
-        """Load a sample."""
-        self._count()
-        return self._loads.load(key, thread)

@@ -3,7 +3,6 @@
 from ftsafety.audit import gil
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst
-from ftsafety.audit.findings import plural, shown
 from ftsafety.audit.report import Report
 from ftsafety.audit.samples import Loads
 from ftsafety.audit.serial import Serial
@@ -19,17 +18,16 @@ def describe(loads: Loads) -> str:
     return f"{kind.__module__}.{kind.__qualname__}{size}"
 
 
-def say_what_was_tried(
-    report: Report, loads: Loads, bursts: list[Burst], serial: Serial, threads: int, functions: int, watched: bool
-) -> None:
+def say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, functions: int, watched: bool) -> None:
     """Fill in what the audit did, and what that cannot show."""
+    loads = serial.loads
     calls, rounds = sum(burst.calls for burst in bursts), sum(burst.rounds for burst in bursts)
     ways = {burst.way for burst in bursts}
     report.tried += [
-        f"{len(loads.keys)} {plural(loads.unit)} three times by one thread, in two orders",
+        f"{len(loads.keys)} {loads.units} three times by one thread, in two orders",
         f"writes, file positions and random draws of {functions} functions of the dataset, twice, by two threads in "
         "turns",
-        f"{calls} loads in {rounds} rounds by {threads} threads at once, in {len(ways)} ways: the same sample or "
+        f"{calls} loads in {rounds} rounds by {loads.threads} threads at once, in {len(ways)} ways: the same sample or "
         "another one in each thread; the dataset as it was at first, or warm; its lines as they are, or with pauses "
         "between them",
     ]
@@ -42,13 +40,13 @@ def say_what_was_tried(
         cannot.append("what the dataset's lines write: the interpreter reported none of its instructions")
     opaque = [key for key, got in serial.reference.items() if got.opaque]
     if opaque:
-        cannot.append(f"whether all of {shown(loads, opaque)} is right: of some parts only the type can be compared")
+        cannot.append(f"whether all of {loads.shown(opaque)} is right: of some parts only the type can be compared")
     if serial.unequal:
-        cannot.append(f"whether the values of {shown(loads, serial.unequal)} are right, since they differ serially too")
+        cannot.append(f"whether the values of {loads.shown(serial.unequal)} are right, since they differ serially too")
     failing = {key: got.text for key, got in serial.reference.items() if isinstance(got, Raised)}
     if failing:
         cannot.append(
-            f"anything about {shown(loads, failing)}: loading raises with one thread too "
+            f"anything about {loads.shown(failing)}: loading raises with one thread too "
             f"({next(iter(failing.values()))})"
         )
     if gil.enabled():
@@ -61,7 +59,7 @@ def say_what_was_tried(
 def say_that_it_ended_there(report: Report, loads: Loads) -> None:
     """Fill in the same for a dataset that only the thread that made it can use."""
     report.tried.append(
-        f"{len(loads.keys)} {plural(loads.unit)} by another thread than the one that made the dataset, and by that one"
+        f"{len(loads.keys)} {loads.units} by another thread than the one that made the dataset, and by that one"
     )
     report.cannot.append(
         "what else is unsafe: worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"

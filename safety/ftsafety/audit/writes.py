@@ -22,23 +22,21 @@ class Store:
 
     target: str
     """The target as in the source: "self.count"."""
-    attribute: str | None
-    """The attribute's name; None for an item."""
-    augmented: bool
-    """True for ``+=`` and the other operators that read, compute and write."""
-    checked: bool
-    """True if a test around the write, or just before it, reads the same target."""
-    owner: types.CodeType | None
+    kind: str
+    """As `observer.Write.kind`: "augmented" for ``+=`` and other operators that read, compute and write; "checked" if a
+    test around the write, or just before it, reads the same target."""
+    owner: types.CodeType | None = None
     """The expression whose value is written into; None if evaluating it may have side effects."""
-    key: types.CodeType | None
-    key_text: str
+    key: types.CodeType | None = None
+    key_text: str = ""
     is_global: bool = False
 
     def receiver(self, frame: types.FrameType) -> Any:
         """Return the object written into, in *frame*; UNKNOWN if that cannot be found out."""
-        return _evaluate(self.owner, frame)
+        return frame.f_globals if self.is_global else _evaluate(self.owner, frame)
 
     def key_value(self, frame: types.FrameType) -> Any:
+        """Return the key of the item that is written, in *frame*; UNKNOWN without one."""
         return _evaluate(self.key, frame)
 
 
@@ -72,7 +70,7 @@ def stores_in(code: types.CodeType) -> dict[int, Store]:
 def _global_store(code: types.CodeType, name: str, line: int | None) -> Store:
     text = linecache.getline(code.co_filename, line or 0)
     augmented = any(f"{name} {sign}=" in text for sign in "+-*/|&^%")
-    return Store(name, name, augmented, False, None, None, "", is_global=True)
+    return Store(name, "augmented" if augmented else "global", is_global=True)
 
 
 @cache
@@ -129,20 +127,13 @@ class _Visitor(ast.NodeVisitor):
             return
         key = node.slice if isinstance(node, ast.Subscript) else None
         compared = ast.unparse(node if key is None else node.value)
-        self.found.append(
-            (
-                node,
-                Store(
-                    target=ast.unparse(node),
-                    attribute=node.attr if isinstance(node, ast.Attribute) else None,
-                    augmented=augmented or self._reads_itself(node),
-                    checked=any(compared in test for test in self._tests),
-                    owner=_pure(node.value),
-                    key=_pure(key) if key is not None else None,
-                    key_text=ast.unparse(key) if key is not None else "",
-                ),
-            )
-        )
+        kind = "attribute" if key is None else "item"
+        if augmented or self._reads_itself(node):
+            kind = "augmented"
+        elif any(compared in test for test in self._tests):
+            kind = "checked"
+        keys = (_pure(key), ast.unparse(key)) if key is not None else ()
+        self.found.append((node, Store(ast.unparse(node), kind, _pure(node.value), *keys)))
 
     _assignment: ast.Assign | None = None
 

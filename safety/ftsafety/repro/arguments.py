@@ -11,8 +11,10 @@ import os
 import sys
 from pathlib import Path
 
+from ftrun.configurations import CONFIGURATIONS
+from ftrun.options import add_all, configurations, endpoint, number, whole
+
 LARGEST_SCRIPT = 1024 * 1024
-CONFIGS = ("gil", "ft-gil", "ft")
 # Named in a report even where they are the default, which may change: they decide the outcome.
 ALWAYS_NAMED = ("threads", "repeat", "timeout")
 
@@ -63,38 +65,20 @@ class UsageError(Exception):
     """The command line asks for something impossible; the message says what."""
 
 
-def _whole(low: int, high: int):
-    def parse(text: str) -> int:
-        if not text.isdecimal() or not low <= int(text) <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
-        return int(text)
-
-    return parse
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds (0.1 or more)")
-    return seconds
-
-
-def _configs(text: str) -> tuple:
-    names = text.split(",")
-    unknown = [name for name in names if name not in CONFIGS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(CONFIGS)}")
-    return tuple(name for name in CONFIGS if name in names)
-
-
-def _twin(text: str) -> tuple:
-    name, _, where = text.partition("=")
-    if name not in ("ft", "gil") or not where:
-        raise argparse.ArgumentTypeError(f"{text!r} is not ft=ENDPOINT or gil=ENDPOINT")
-    return name, where
+_SECONDS = number("a number of seconds (0.1 or more)", 0.1, 1e6)
+_MIB = whole(1, 1 << 20)
+_RUNS = (
+    ("--threads", whole(1, 1024), 8, "N", "threads that the script is asked to start, as REPRO_THREADS and argv[1]"),
+    ("--repeat", whole(1, 10_000), 20, "N", "runs in each configuration"),
+    ("--timeout", _SECONDS, 60.0, "SECONDS", "a run that takes longer counts as a hang"),
+    ("--budget", _SECONDS, 900.0, "SECONDS", "time for all runs together; runs made until then are reported"),
+)
+_LIMITS = (
+    ("--memory", whole(64, 1 << 20), 4096, "MIB", "memory of all its processes together"),
+    ("--processes", whole(1, 100_000), 128, "N", "processes at once"),
+    ("--disk", _MIB, 1024, "MIB", "what it may write into its scratch folder"),
+    ("--output", _MIB, 64, "MIB", "what it may print"),
+)
 
 
 def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
@@ -108,68 +92,16 @@ def parser(prog: str = "./twins repro") -> argparse.ArgumentParser:
     )
     add = result.add_argument
     add("script", nargs="?", metavar="SCRIPT", help="the Python script, one file; - reads it from standard input")
-    add(
-        "--threads",
-        type=_whole(1, 1024),
-        default=8,
-        metavar="N",
-        help="threads that the script is asked to start, as REPRO_THREADS and argv[1] (default: %(default)s)",
-    )
-    add(
-        "--repeat",
-        type=_whole(1, 10_000),
-        default=20,
-        metavar="N",
-        help="runs in each configuration (default: %(default)s)",
-    )
-    add(
-        "--timeout",
-        type=_seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="a run that takes longer counts as a hang (default: %(default)g)",
-    )
-    add(
-        "--budget",
-        type=_seconds,
-        default=900.0,
-        metavar="SECONDS",
-        help="time for all runs together; runs made until then are reported (default: %(default)g)",
-    )
+    add_all(result, _RUNS)
     add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
-    add("--configs", type=_configs, default=CONFIGS, metavar="gil,ft-gil,ft", help="run these configurations only")
+    add("--configs", type=configurations, default=tuple(CONFIGURATIONS), metavar="gil,ft-gil,ft", help="run these only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
     find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
-    _add_limits(result.add_argument_group("limits of a run").add_argument)
+    add_all(result.add_argument_group("limits of a run"), _LIMITS)
     # Set by ./twins and compose.yaml.
-    add("--twin", action="append", type=_twin, default=[], help=argparse.SUPPRESS)
+    add("--twin", action="append", type=endpoint, default=[], help=argparse.SUPPRESS)
     add("--cache", type=Path, help=argparse.SUPPRESS)
     return result
-
-
-def _add_limits(add) -> None:
-    add(
-        "--memory",
-        type=_whole(64, 1 << 20),
-        default=4096,
-        metavar="MIB",
-        help="memory of all its processes together (default: %(default)s)",
-    )
-    add(
-        "--processes",
-        type=_whole(1, 100_000),
-        default=128,
-        metavar="N",
-        help="processes at once (default: %(default)s)",
-    )
-    add(
-        "--disk",
-        type=_whole(1, 1 << 20),
-        default=1024,
-        metavar="MIB",
-        help="what it may write into its scratch folder (default: %(default)s)",
-    )
-    add("--output", type=_whole(1, 1 << 20), default=64, metavar="MIB", help="what it may print (default: %(default)s)")
 
 
 def read_script(path: str, walled: bool) -> bytes:

@@ -90,7 +90,7 @@ def test_what_a_dataset_writes_into_the_pipe_is_no_message():
         b'{"progress": 1}',
         b"9" * 5000,
     ]
-    messages = cli._Messages()
+    messages = cli._Process()
     for data in (b"\n".join([own[0], *hostile, own[1], *hostile]), b""):
         messages.take(data)
     assert (messages.answer, messages.step, messages.threads, messages.closed) == (said[1], "loading", False, True)
@@ -145,10 +145,10 @@ def test_wrong_usage(capsys):
         (["a:b", "--seconds", "0"], "more than 0"),
     ]:
         with pytest.raises(SystemExit, match="2"):
-            arguments.parse(line)
+            arguments.check(line)
         assert text in capsys.readouterr().err
     with pytest.raises(SystemExit, match="0"):
-        arguments.parse(["--help"])
+        arguments.check(["--help"])
     assert "exit status" in capsys.readouterr().out
 
 

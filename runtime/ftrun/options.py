@@ -1,0 +1,54 @@
+"""Values on command lines, parsed for argparse. Standard library only, for Python 3.9: `./twins` imports it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ftrun.configurations import CONFIGURATIONS
+
+Option = tuple[str, Callable[[str], Any], Any, str, str]
+"""An option with a value: its name, the parser of its value, the default, the name of its value, the help."""
+
+
+def add_all(group: argparse._ActionsContainer, options: Iterable[Option]) -> None:
+    """Add options that name their default in the help."""
+    for name, parse, default, metavar, text in options:
+        group.add_argument(name, type=parse, default=default, metavar=metavar, help=f"{text} (default: {default:g})")
+
+
+def number(what: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:
+    """Return a parser of numbers within these bounds; it says of any other text that it is not `what`."""
+
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text) if kind is not int or text.isdecimal() else None
+        except ValueError:
+            value = None
+        if value is None or not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return value
+
+    return parse
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers within these bounds."""
+    return number(f"a whole number from {least} to {most}", least, most, int)
+
+
+def configurations(text: str) -> tuple[str, ...]:
+    """Parse names of configurations, separated by commas; return them in the order of every table."""
+    names = text.split(",")
+    if unknown := [name for name in names if name not in CONFIGURATIONS]:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(CONFIGURATIONS)}")
+    return tuple(name for name in CONFIGURATIONS if name in names)
+
+
+def endpoint(text: str) -> tuple[str, str]:
+    """Parse ft=ENDPOINT or gil=ENDPOINT; return both parts."""
+    name, _, where = text.partition("=")
+    if name not in ("ft", "gil") or not where:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ft=ENDPOINT or gil=ENDPOINT")
+    return name, where

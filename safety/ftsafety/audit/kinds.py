@@ -1,0 +1,209 @@
+"""The kinds of findings: the level of each, its words and its remedy. Findings are made here only."""
+
+from typing import Any, NamedTuple
+
+from ftsafety.audit.libraries import IO_SOURCE, NUMPY_SOURCE
+from ftsafety.audit.report import Finding, Level
+
+
+class _Kind(NamedTuple):
+    """A kind of finding; {names} in its texts are filled in by `make`."""
+
+    level: Level
+    title: str
+    what: str
+    remedy: str
+    seen: str
+
+
+_TWICE = "in both of two observations, each with two threads taking turns"
+_WRITTEN = f"written to the same object, with no lock held, {_TWICE}"
+_PER_THREAD = (
+    "keep it per thread (threading.local), or make it in __init__, or put a lock around the test and the write"
+)
+MIXTURE = f"Threads that write the same array at once leave a mixture ({NUMPY_SOURCE})."
+
+POSITIONS = {
+    "memory map": (
+        "Between a seek() and its read() another thread may move it: the wrong bytes are read.",
+        "read slices of the map (map[begin:end]), which have no position; or map the file once per thread "
+        "(threading.local); or put a lock around seek and read",
+    ),
+    "file": (
+        "Between a seek() and its read() another thread may move it, and the wrong bytes are read, mostly without an "
+        f"error ({IO_SOURCE}).",
+        "read with os.pread(file.fileno(), size, offset), which has no position; or open the file once per thread "
+        "(threading.local); or put a lock around seek and read",
+    ),
+}
+"""What may happen to a shared position, and the remedy."""
+
+_WRITES = {
+    "checked": (
+        "{target} is looked at and then written, by several threads without a lock",
+        "Between the test and the write another thread may do the same: two values are made, and one is lost "
+        "or both are used.",
+        _PER_THREAD,
+    ),
+    "global": (
+        "the global variable {target} is written by several threads without a lock",
+        "Which value remains, and which value a thread reads back, depends on the order of the threads.",
+        "pass the value on as an argument or return it; else a lock, or threading.local",
+    ),
+    "attribute": (
+        "{target} is written by several threads without a lock",
+        "All threads share the dataset: what one writes there, another may read in the middle of its sample.",
+        "use a local variable for what belongs to one sample; else a lock, or threading.local",
+    ),
+    "item": (
+        "{target} is written by several threads without a lock",
+        "All threads share the container: one may overwrite what another is about to read.",
+        "use a local variable for what belongs to one sample; a cache needs a lock, or dict.setdefault",
+    ),
+    "array": (
+        "several threads change {target} without a lock",
+        MIXTURE,
+        "use a local variable for what belongs to one sample; else a lock around all lines that belong together",
+    ),
+    "call": (
+        "several threads change {target} without a lock",
+        "The call itself is atomic, but not together with what the line does before and after it.",
+        "use a local variable for what belongs to one sample; else a lock around all lines that belong together",
+    ),
+}
+
+_KINDS = {
+    **{f"unguarded-write {way}": _Kind(Level.RISK, *words, _WRITTEN) for way, words in _WRITES.items()},
+    "lost-update": _Kind(
+        Level.PROBLEM,
+        "lost updates: several threads read, compute and write {target} without a lock",
+        "Two threads that read the same value write the same result, and one update is gone.",
+        "put a lock around the line, or count per thread (threading.local) and add up at the end",
+        _WRITTEN,
+    ),
+    "late-thread-local": _Kind(
+        Level.NOTE,
+        "each thread makes its own {target} when it loads its first sample",
+        "This is safe. But it exists once per worker thread: it takes that many times the memory or file handles, "
+        "delays each worker's first sample, and ends with the thread: with persistent_workers=False in every epoch.",
+        "none needed; keep workers (persistent_workers=True) where making it is expensive",
+        f"made {_TWICE}",
+    ),
+    "file-position": _Kind(
+        Level.PROBLEM,
+        "the position of a {handle} that threads share is moved",
+        "{file}{others}: all threads share the position. {what}",
+        "{remedy}",
+        f"the position moved, with no lock of the dataset's held, {_TWICE}",
+    ),
+    "global-random": _Kind(
+        Level.PROBLEM,
+        "{name}() uses {generator}",
+        "All threads share this generator: which sample gets which number depends on the order of the threads, "
+        "so a fixed seed does not repeat the results.",
+        "use the sample's own generator: ftloader.sample_rng().python, .numpy or .torch; where the line is a "
+        "library's, put a transform of your own in its place",
+        f"called {_TWICE}",
+    ),
+    "known-limit": _Kind(
+        Level.NOTE,
+        "{name}, which is in use, has limits under threads",
+        "{limit.says} ({limit.source})",
+        "{limit.remedy}",
+        "the dataset calls it, or refers to an object of it",
+    ),
+    "not-repeatable": _Kind(
+        Level.NOTE,
+        "samples differ from call to call, with one thread alone: {keys}",
+        "They are random, or depend on earlier calls. This is no race; under threads only their types and "
+        "shapes are compared.",
+        "draw random numbers from ftloader.sample_rng(), which repeats them, or let the dataset switch its "
+        "randomness off for an audit",
+        "three serial passes, in two orders",
+    ),
+    "overwritten-sample": _Kind(
+        Level.PROBLEM,
+        "loading a sample overwrites the previous one: {keys}",
+        "The dataset returns memory that it uses again for the next sample. But even a single worker collects "
+        "all samples of a batch before it copies them.",
+        "return a copy, or allocate a new result in every call",
+        "{number} samples changed after they had been returned, with one thread",
+    ),
+    "shared-sample": _Kind(
+        Level.NOTE,
+        "samples share memory with the dataset",
+        "{key}: {part}, is the same memory each time it is loaded. Under threads a batch of "
+        "batch_size=None, or of a collate_fn that copies nothing, is this memory: writing into the batch "
+        "(batch.mul_(2)) writes into the dataset. Batches of worker processes are copies.",
+        "none needed with the default collate_fn, which copies; else return a copy from __getitem__ (.clone(), "
+        ".copy()), or do not write into batches",
+        "in three loads of each, for {number} of {of} samples",
+    ),
+    "state-changed": _Kind(
+        Level.NOTE,
+        "{path} changes while samples are loaded",
+        "{change}. None of the dataset's own lines was seen to write it without a lock. So a library "
+        "writes it (functools.cached_property, for example), or a line that holds a lock.",
+        "none needed if a lock is held; else make it in __init__, before threads share the dataset",
+        "changed in each of two serial passes",
+    ),
+    "shared-array": _Kind(
+        Level.RISK,
+        "the values of {path}, an array that threads share, are overwritten for every sample",
+        f"{MIXTURE}{{lock}}",
+        "allocate the array in each call, or one a thread (threading.local); else a lock from the first write "
+        "to the last read",
+        "other values after each of two serial passes",
+    ),
+    "bound-to-thread": _Kind(
+        Level.PROBLEM,
+        "no thread but the one that made the dataset can use it: {error.text}",
+        "Worker threads load samples, and another thread makes the dataset.\n{error.traceback}",
+        "make it once per thread (threading.local), in __getitem__, when it is first needed",
+        "it failed twice in another thread, and worked twice in the thread that made the dataset",
+    ),
+    "other-in-makers-thread": _Kind(
+        Level.PROBLEM,
+        "worker threads get other samples than the thread that made the dataset: {keys}",
+        "{how}. Something was set for that thread alone when the dataset was made, such as an "
+        "attribute of a threading.local. Worker processes, which are forked from that thread, have it; worker "
+        "threads do not.",
+        "keep it in an attribute of the dataset, or set it where a sample is loaded",
+        "twice in the thread that made the dataset, and in each serial pass of another one",
+    ),
+    "exception": _Kind(
+        Level.PROBLEM, "only under threads: {error.text}", "{keys}\n{error.traceback}", "{remedy}", "{seen}"
+    ),
+    "results-differ": _Kind(Level.PROBLEM, "other results under threads: {keys}", "{examples}", "{remedy}", "{seen}"),
+    "hang": _Kind(
+        Level.PROBLEM,
+        "threads are stuck: {number} of them",
+        "{first}. The stacks:\n{second.stacks}",
+        "take locks in the same order everywhere, release them by `with`, and wait for nothing while holding one",
+        "the same threads were stuck when looked at again; one thread alone does not hang",
+    ),
+    "crash": _Kind(
+        Level.PROBLEM,
+        "the interpreter crashes under threads: {first.signal}",
+        "while {first.step}. The stacks:\n{first.stacks}",
+        "put a lock around the object of an extension module that threads share, or make one per thread "
+        "(threading.local); report the crash to the module's authors",
+        "in both of two processes ({first.signal}, {second.signal})",
+    ),
+    "gil-enabled": _Kind(
+        Level.PROBLEM,
+        "importing {module} turns the GIL back on",
+        "The extension module does not declare that it can run without the GIL, so the whole process has it from "
+        "then on: this hides some races, and makes threads slow.",
+        "use a release of it that supports free threading (py-free-threading.github.io/tracking), leave it out, or "
+        "set PYTHON_GIL=0 at your own risk and audit again",
+        "also in a fresh interpreter that imported nothing else",
+    ),
+}
+
+
+def make(kind: str, where: Any, level: Level | None = None, **values: Any) -> Finding:
+    """Return a finding at the line *where*; *level*: another one than its kind's."""
+    words = _KINDS[kind]
+    title, what, remedy, seen = (text.format(**values) for text in words[1:])
+    return Finding(kind.partition(" ")[0], level or words.level, title, str(where), what, remedy, seen)
