@@ -14,7 +14,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ftbench.document import former
 from ftbench.document.check import Inconsistent, check_form, check_keys
 from ftbench.document.convert import as_json, from_json
 from ftbench.document.model import SCHEMA_VERSION, Results
@@ -154,14 +153,12 @@ def load(path: Path) -> Results:
     document = _parsed(path)
     version = document.get("schema_version") if isinstance(document, dict) else None
     writer = _writer(document)
-    if version not in (SCHEMA_VERSION, former.SCHEMA_VERSION):
+    if version != SCHEMA_VERSION:
         what = "a results.json of ./twins bench is wanted"
         if isinstance(version, int):
             what = f"use the bench that wrote it{writer}, or repeat the run"
         raise ResultsError(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {what}")
     try:
-        if version == former.SCHEMA_VERSION:
-            document = former.converted(document)
         check_form(document)
         results = from_json(Results, document)
         check_keys(results)
