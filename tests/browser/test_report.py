@@ -15,7 +15,7 @@ from PIL import Image
 
 from ftbench.data import synthesis
 from ftbench.document.store import load
-from ftbench.report import charts, conclusions, draw, phrases, tables, waterfalls
+from ftbench.report import charts, draw, run_words, tables, waterfalls
 from ftbench.report import page as pages
 from ftbench.stats.analysis import Analysis, analyse
 from ftrun.configurations import this_twin
@@ -142,7 +142,7 @@ def assert_quiet(browser: devtools.Browser) -> None:
 def in_order(run: Analysis) -> list[charts.Chart]:
     """The charts of a document's page as they follow each other in it."""
     first = [waterfalls.chart(run, fall) for fall in run.waterfalls]
-    first += filter(None, [conclusions.overview(run)])
+    first += filter(None, [charts.overview(run)])
     found = [
         chart
         for scenario in run.scenarios
@@ -169,7 +169,7 @@ def test_page_of_a_real_run(browser, run, tmp_path):
     assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in in_order(document)]
     (scenario,) = document.scenarios
     chain, measured, *_ = drawn
-    write = phrases.metric(scenario).write
+    write = scenario.metric.write
     medians = {write(m.median) for m in tables.candidates(scenario, "throughput")}
     assert medians <= set(measured["texts"])
     # The start, two steps, and the whole; of each its processes.
@@ -206,8 +206,8 @@ def test_tables_hold_the_documents_figures(browser, page, many):
         assert head == list(chart.table.head)
         assert rows == [[cell.strip() for cell in row] for row in chart.table.rows]
     for scenario in many.scenarios:
-        metric = phrases.metric(scenario)
-        head, *rows = shown[f"chart-{phrases.slug(scenario.name + '-' + metric.name)}"]
+        metric = scenario.metric
+        head, *rows = shown[f"chart-{run_words.slug(scenario.name + '-' + metric.name)}"]
         medians = [row[head.index(f"median, {metric.unit}")] for row in rows]
         assert sorted(medians) == sorted(metric.write(m.median) for m in tables.candidates(scenario, metric.name))
 

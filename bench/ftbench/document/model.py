@@ -32,7 +32,7 @@ Status = Literal["complete", "incomplete"]
 
 
 class Verdict(StrEnum):
-    """Conclusion of a comparison. Only ftbench.report.phrases puts it in words."""
+    """Conclusion of a comparison. Only ftbench.report.verdict_words puts it in words."""
 
     ABOVE = "above"
     """The ratio is above 1."""
@@ -239,6 +239,11 @@ class Change:
     n: A[Whole, "rounds"]
     resolution: A[float | None, {"minimum": 1}, "the smallest factor that eight of ten such runs would show"]
     verdict: A[Verdict, "the conclusion; other-samples: the two loaded different samples"]
+
+    @property
+    def shown(self) -> bool:
+        """True if a difference is shown."""
+        return self.verdict in (Verdict.ABOVE, Verdict.BELOW)
 
 
 @dataclass

@@ -60,4 +60,4 @@ METRICS = {
         Metric("utilisation", "Utilisation", "%", ".0f", "higher"),
     )
 }
-"""By name. ftbench.report.phrases.COMPARED has the words for a larger and a smaller value of each."""
+"""By name. ftbench.report.verdict_words.COMPARED has the words for a larger and a smaller value of each."""

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 from ftbench.document.model import Change, Results, Verdict
 from ftbench.plan.metrics import METRICS
-from ftbench.report import phrases
+from ftbench.report import run_words, verdict_words
 from ftbench.report.compare import FigureChange, RunComparison
 from ftrun.escape import one_line
 
 
 def _head(name: str, where: str, results: Results) -> Iterator[str]:
     yield f"{name}: {where}"
-    yield f"   {results.started}, revision {phrases.revision(results)}, {results.status}"
-    yield f"   {phrases.machine(results)}"
-    for line in phrases.builds(results):
+    yield f"   {results.started}, revision {run_words.revision(results)}, {results.status}"
+    yield f"   {run_words.machine(results)}"
+    for line in run_words.builds(results):
         yield f"   {line}"
 
 
@@ -55,8 +55,8 @@ def _block(title: str, changes: list[FigureChange]) -> Iterator[str]:
         far = max(max(c.ratio, 1 / c.ratio) for c in rest)
         why = "too few rounds to tell" if untold else "no change that can be told from noise"
         yield (
-            f"  {'unknown  ' if untold else 'unchanged'} {phrases.count(len(rest), 'figure')} of "
-            f"{METRICS[metric].noun}, at most {phrases.change(far)} apart: {why}"
+            f"  {'unknown  ' if untold else 'unchanged'} {run_words.count(len(rest), 'figure')} of "
+            f"{METRICS[metric].noun}, at most {verdict_words.change(far)} apart: {why}"
         )
 
 
@@ -64,7 +64,7 @@ def describe(change: FigureChange) -> str:
     """Word a change: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
     metric = METRICS[change.metric]
     known = Change(ratio=change.ratio, low=change.low, high=change.high, n=1, resolution=None, verdict=Verdict.ABOVE)
-    said = phrases.outcome(metric, known)
+    said = verdict_words.outcome(metric, known)
     if change.is_ratio:
         return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {said}"
     of = "" if metric.name == "throughput" else f"{metric.noun} "
@@ -76,15 +76,15 @@ def conclusion(comparison: RunComparison) -> str:
     if not comparison.changes:
         return "Nothing could be compared."
     changed = comparison.beyond_noise
-    of = phrases.count(len(comparison.changes), "figure")
+    of = run_words.count(len(comparison.changes), "figure")
     if not any(c.low is not None for c in comparison.changes):
         return f"Of {of} none can be told from noise: three rounds are needed in both runs."
     if not changed:
         return f"Of {of} none changed beyond the noise; that is not to say that nothing changed."
     values = [c for c in changed if not c.is_ratio]
     better = sum(c.better for c in values)
-    ratios = phrases.count(len(changed) - len(values), "ratio")
+    ratios = run_words.count(len(changed) - len(values), "ratio")
     return (
         f"Of {of} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
-        f"{phrases.count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
+        f"{run_words.count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
     )

@@ -15,12 +15,13 @@ from statistics import median
 import numpy
 
 from ftbench.document.model import Distribution, Scenario
-from ftbench.plan.candidates import Candidate
+from ftbench.plan.candidates import VARIANTS, Candidate
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.report import phrases, style, tables
+from ftbench.report import run_words, style, tables, verdict_words
 from ftbench.report.draw import MOST_MARKS, Axis, Bars, Boxes, Chart, Curves, Line, Ratios, Row, Rows
 from ftbench.report.tables import Measured, Table
-from ftbench.stats.analysis import AnalysedScenario
+from ftbench.stats.analysis import AnalysedScenario, Analysis
+from ftbench.stats.comparisons import Comparison
 
 # More candidates of one number of workers than this are named at their bars, not in a legend.
 MOST_SERIES = 6
@@ -67,11 +68,11 @@ def charts(scenario: AnalysedScenario) -> list[Chart]:
 def _title(name: str) -> str:
     """Return the title for a list of values that trials kept under the name *name*."""
     known = METRICS[name].title if name in METRICS else name.replace("_", " ")
-    return TITLES.get(name) or phrases.capital(known.replace("-", " "))
+    return TITLES.get(name) or run_words.capital(known.replace("-", " "))
 
 
 def _name(*parts: object) -> str:
-    return phrases.slug("-".join(str(part) for part in parts if part))
+    return run_words.slug("-".join(str(part) for part in parts if part))
 
 
 def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
@@ -81,7 +82,7 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
         return
     table = tables.measured(scenario, metric)
     alt = f" {metric.noun} in {metric.unit}: " + "; ".join(
-        f"{phrases.full_title(scenario, m.candidate)} {metric.write(m.median)}" for m in found
+        f"{run_words.full_title(scenario, m.candidate)} {metric.write(m.median)}" for m in found
     )
 
     def chart(number: int, which: str, caption: str, kind: str, picture: Rows | Curves, own: str = "") -> Chart:
@@ -97,7 +98,7 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
         caption = "Medians; lines from the lowest round to the highest."
         for number, count in enumerate(reversed(some)):
             of = [m for m in found if count in (None, m.workers)]
-            which = phrases.workers(count) if count is not None and len(some) > 1 else ""
+            which = run_words.workers(count) if count is not None and len(some) > 1 else ""
             picture = _over_cases(scenario, metric, of, counts)
             scales = " Logarithmic scales." if picture.logarithmic else ""
             yield chart(
@@ -108,10 +109,10 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
     else:  # with and without workers is a curve, be it a short one
         if len(cases) > 1:
             most = [m for m in found if m.workers == counts[-1]]
-            yield chart(0, f" with {phrases.workers(counts[-1])}", RANGES, "Bars of", _bars(scenario, metric, most))
+            yield chart(0, f" with {run_words.workers(counts[-1])}", RANGES, "Bars of", _bars(scenario, metric, most))
         caption = "Mean over the rounds; lines: one standard deviation either way."
         for number, case in enumerate(cases, len(cases) > 1):
-            which = phrases.case_title(scenario, case)
+            which = run_words.case_title(scenario, case)
             picture = _over_workers(scenario, metric, [m for m in found if m.case == case], counts)
             own = "more cases" if number >= MOST_FACETS else ""
             yield chart(number, which and f", {which}", caption, "Curves over the number of workers of", picture, own)
@@ -128,7 +129,7 @@ def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
     deviation = f"\nmean {metric.write(m.mean)} ± {metric.write(m.deviation)}" if len(m.values) > 1 else ""
     rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (", ..." if len(m.values) > 8 else "")
     return (
-        f"{phrases.full_title(scenario, m.candidate)}\nmedian {metric.write(m.median)} {metric.unit}"
+        f"{run_words.full_title(scenario, m.candidate)}\nmedian {metric.write(m.median)} {metric.unit}"
         f"\n{metric.write(m.low)} to {metric.write(m.high)}{deviation}\nrounds: {rounds}"
     )
 
@@ -138,9 +139,9 @@ def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Bars
     named = len({m.series for m in found}) > MOST_SERIES
     groups: dict[str, list[Row]] = {}
     for m in found if scenario.cases else sorted(found, key=lambda m: m.workers):
-        workers = "" if named and len(counts) > 1 else phrases.workers(m.workers)
-        heading = ", ".join(filter(None, (phrases.case_title(scenario, m.case), workers)))
-        label = phrases.own_title(m.candidate) if named else ""
+        workers = "" if named and len(counts) > 1 else run_words.workers(m.workers)
+        heading = ", ".join(filter(None, (run_words.case_title(scenario, m.case), workers)))
+        label = run_words.own_title(m.candidate) if named else ""
         hover = _hover(scenario, metric, m)
         row = Row(label, m.median, m.low, m.high, hover, *m.series, text=metric.write(m.median))
         groups.setdefault(heading, []).append(row)
@@ -168,7 +169,7 @@ def _over_cases(scenario: Scenario, metric: Metric, found: Sequence[Measured], c
     lines = []
     for (config, variant, workers), own in _by(found, lambda m: (*m.series, m.workers)).items():
         own.sort(key=lambda m: places[m.case])
-        name = phrases.label(config, variant) + (f", x{workers}" if len(counts) > 1 else "")
+        name = run_words.label(config, variant) + (f", x{workers}" if len(counts) > 1 else "")
         points = [(places[m.case], m.median, m.low, m.high, _hover(scenario, metric, m)) for m in own]
         x, y, low, high, hover = zip(*points, strict=True)
         lines.append(Line(config, variant, name, x, y, low, high, hover, counts.index(workers)))
@@ -185,7 +186,7 @@ def _over_workers(scenario: Scenario, metric: Metric, found: Sequence[Measured],
             (m.workers, m.mean, m.mean - m.deviation, m.mean + m.deviation, _hover(scenario, metric, m)) for m in own
         ]
         x, y, low, high, hover = zip(*points, strict=True)
-        lines.append(Line(*series, phrases.label(*series), x, y, low, high, hover))
+        lines.append(Line(*series, run_words.label(*series), x, y, low, high, hover))
     # The ideal: the best of one worker times the number of workers.
     one = 1.0 if metric.ideal else max((m.mean for m in found if m.workers == 1), default=0.0)
     ideal = [(n, one if metric.ideal == "1" else n * one) for n in counts]
@@ -197,19 +198,19 @@ def _over_workers(scenario: Scenario, metric: Metric, found: Sequence[Measured],
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
     """Yield the chart of the ratios that a picture has room for."""
-    every, chosen = phrases.comparisons(scenario, metric.name), phrases.pictured(scenario)
+    every, chosen = scenario.compared(metric.name), tables.pictured(scenario)
     if not chosen:
         return
     groups: dict[str, list[Row]] = {}
     for c in chosen:
-        title = phrases.title(scenario, c.numerator, c.denominator, with_case=c.numerator.case != c.denominator.case)
-        hover = f"{phrases.title_with_why(scenario, c)}\n{phrases.times(c.ratio)} ({phrases.interval(c)})"
-        said, target = phrases.short(c), None
+        title = run_words.title(scenario, c.numerator, c.denominator, with_case=c.numerator.case != c.denominator.case)
+        hover = f"{run_words.title_with_why(scenario, c)}\n{verdict_words.times(c.ratio)} ({verdict_words.interval(c)})"
+        said, target = verdict_words.short(c), None
         if c.target:
-            wanted = phrases.target(c)
+            wanted = verdict_words.target(c)
             hover, said, target = f"{hover}\ntarget {wanted}", f"{said}; target {wanted}", c.target.value
-        row = Row(title, c.ratio, c.low, c.high, hover, detail=said, shown=phrases.shown(c), target=target)
-        groups.setdefault(phrases.case_title(scenario, c.numerator.case), []).append(row)
+        row = Row(title, c.ratio, c.low, c.high, hover, detail=said, shown=c.shown, target=target)
+        groups.setdefault(run_words.case_title(scenario, c.numerator.case), []).append(row)
     about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
     yield Chart(
         _name(scenario.name, metric.name, "ratios"),
@@ -217,7 +218,8 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
         f"Ratios of {metric.noun} within rounds, with 95% confidence intervals.",
         f"Ratios of {metric.noun}: "
         + "; ".join(
-            f"{phrases.title(scenario, c.numerator, c.denominator, with_case=True)} {phrases.short(c)}" for c in chosen
+            f"{run_words.title(scenario, c.numerator, c.denominator, with_case=True)} {verdict_words.short(c)}"
+            for c in chosen
         ),
         Ratios(list(groups.items()), f"ratio of {metric.noun}"),
         tables.ratios(scenario, every),
@@ -256,7 +258,7 @@ def kept(scenario: Scenario) -> dict[tuple[str, bool], list[Kept]]:
     return {what: [Kept(c, tuple(of[c.key])) for c in order if c.key in of] for what, of in found.items()}
 
 
-def _kept(scenario: Scenario) -> list[Chart]:
+def _kept(scenario: AnalysedScenario) -> list[Chart]:
     """Return the charts of all values that the scenario's trials kept, curves first."""
     every = [(name, curves, entries) for (name, curves), entries in kept(scenario).items() if entries]
     found = [c for name, curves, entries in every if curves for c in _courses(scenario, name, entries)]
@@ -264,7 +266,7 @@ def _kept(scenario: Scenario) -> list[Chart]:
         many = max(len(each.pooled) for each in entries) >= FEWEST * len(scenario.rounds)
         if not curves and (many or name not in METRICS):
             # One of what the scenario is about is shown, the others on request.
-            about = many and entries[0].rounds[0].unit == phrases.metric(scenario).unit
+            about = many and entries[0].rounds[0].unit == scenario.metric.unit
             first = about and all(chart.folded for chart in found)
             found.append(_pooled(scenario, name, entries, many, "" if first else _title(name)))
     return found
@@ -275,7 +277,7 @@ def _courses(scenario: Scenario, name: str, entries: Sequence[Kept]) -> Iterator
     first = entries[0].rounds[0]
     unit, over = first.unit, first.over.title if first.over else ""
     label = _title(name)
-    titles = [phrases.full_title(scenario, each.candidate) for each in entries]
+    titles = [run_words.full_title(scenario, each.candidate) for each in entries]
     curves = [each.curve() for each in entries]
     table = Table(
         ("candidate", f"first {over}", f"{unit} there", "at the end", "largest of any round"),
@@ -317,8 +319,8 @@ def _courses(scenario: Scenario, name: str, entries: Sequence[Kept]) -> Iterator
             # With cases, those of the most workers have the picture; the table has all.
             if not case or c.workers == most:
                 count = f", x{c.workers}" if several and not case and c.workers else ""
-                lines.append(line(title, c.config, c.variant, curve, phrases.label(c.config, c.variant) + count))
-        which = [phrases.case_title(scenario, case), phrases.workers(most) if most else ""] if case else []
+                lines.append(line(title, c.config, c.variant, curve, run_words.label(c.config, c.variant) + count))
+        which = [run_words.case_title(scenario, case), run_words.workers(most) if most else ""] if case else []
         heading = ": ".join(filter(None, (label, ", ".join(filter(None, which)))))
         yield chart(number, heading, caption, lines, "" if number < MOST_FACETS else f"more of {label}")
 
@@ -330,7 +332,7 @@ def _pooled(scenario: Scenario, name: str, entries: Sequence[Kept], many: bool, 
     groups: dict[str, list[Row]] = {}
     cells, said = [], []
     for each in entries:
-        c, values, full = each.candidate, each.pooled, phrases.full_title(scenario, each.candidate)
+        c, values, full = each.candidate, each.pooled, run_words.full_title(scenario, each.candidate)
         ends = (0.01, 0.99) if many else (0, 1)
         # The smallest value that at least such a share of all do not exceed: always one that was measured.
         found = numpy.quantile(values, (ends[0], 0.25, 0.5, 0.75, ends[1]), method="inverted_cdf")
@@ -341,9 +343,9 @@ def _pooled(scenario: Scenario, name: str, entries: Sequence[Kept], many: bool, 
         if len(entries) <= MOST_BOXES or c.workers == most:
             text = f"{middle:.3g} · {high:.3g}" if many else f"{middle:.4g}"
             hover = f"{full}\nmedian {middle:.4g} {unit}\n{reach}"
-            who = phrases.own_title(c), middle, low, high, hover, c.config, c.variant
+            who = run_words.own_title(c), middle, low, high, hover, c.config, c.variant
             row = Row(*who, text=text, quartiles=(first, third))
-            groups.setdefault(phrases.case_title(scenario, c.case), []).append(row)
+            groups.setdefault(run_words.case_title(scenario, c.case), []).append(row)
     caption = "Median; lines: from the lowest value to the highest."
     if many:
         caption = (
@@ -358,4 +360,39 @@ def _pooled(scenario: Scenario, name: str, entries: Sequence[Kept], many: bool, 
         (Boxes if many else Bars)(list(groups.items()), unit),
         tables.pooled(unit, cells),
         folded,
+    )
+
+
+def _meetings(scenario: AnalysedScenario) -> Iterator[tuple[str, Comparison]]:
+    """Yield (where, comparison) of threads without the GIL and processes with it: the first of each case."""
+    found: dict[str, Comparison] = {}
+    for c in scenario.compared():
+        a, b = c.numerator, c.denominator
+        if VARIANTS[b.variant].processes and (a.config, b.config) == ("ft", "gil") and a.workers == b.workers:
+            if a.case == b.case and not VARIANTS[a.variant].processes:
+                found.setdefault(run_words.case_title(scenario, a.case), c)
+    for case, c in found.items():
+        yield f"{scenario.name}, {case}" if case else scenario.name, c
+
+
+def overview(run: Analysis) -> Chart | None:
+    """Return the chart of threads without the GIL against processes with it; None for less than two comparisons."""
+    found = [(scenario, *each) for scenario in run.others for each in _meetings(scenario)]
+    if len(found) < 2:
+        return None
+    rows, cells = [], []
+    for scenario, where, c in found:
+        ratio, low, high = c.advantage
+        about, factor, said = METRICS[c.metric], verdict_words.times(ratio), verdict_words.short(c)
+        hover = f"{where}\n{run_words.title_with_why(scenario, c)}\n{factor}"
+        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=said, shown=c.shown))
+        cells.append((where, about.title, factor, said))
+    return Chart(
+        "overview",
+        "Threads without the GIL against processes with it",
+        "Right of 1 the threads are better; lines are 95% confidence intervals. Filled: a difference is shown.",
+        "Threads without the GIL against processes with it, above 1 where the threads are better: "
+        + "; ".join(f"{where} {factor}" for where, _, factor, _ in cells),
+        Ratios([("", rows)], "advantage of threads (above 1: better)"),
+        Table(("scenario", "quantity", "advantage of threads", "as measured"), tuple(cells), frozenset({2})),
     )

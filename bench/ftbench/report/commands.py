@@ -10,8 +10,8 @@ from typing import Any
 from ftbench.document.model import Options, Results
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.waterfall import PRECISION
-from ftbench.report import phrases
 from ftbench.stats.analysis import Analysis
+from ftbench.stats.comparisons import more_minutes
 from ftbench.stats.statistics import FEWEST_ROUNDS
 from ftrun.escape import one_line
 
@@ -114,7 +114,7 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
     precision, what = given.precision, "what is open"
     for fall in run.waterfalls:
         for c in (*fall.steps, fall.total):
-            more = phrases.more_minutes(run.scenario(fall.scenario), c)
+            more = more_minutes(run.scenario(fall.scenario), c)
             if more == 0:
                 what = "some of what is open"
             if more and c.low and c.high and c.resolution:

@@ -22,7 +22,7 @@ from ftbench.document.environment import Twin
 from ftbench.document.model import Results, Scenario, Stress
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
-from ftbench.report import phrases
+from ftbench.report import run_words
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, NEGLIGIBLE, adjusted, logarithms
 
 # Fields that must be the same in both runs to compare values, with their names for people. Turns may differ: they are
@@ -162,7 +162,7 @@ def _scenario(result: RunComparison, a: Scenario, b: Scenario, collate_fns: tupl
         for pair in pairs:
             if not pair.first_only or metric == a.metrics[0]:
                 logs = [logarithms(of[pair.numerator], of[pair.denominator]) for of in values]
-                title = phrases.title(a, a.candidate(pair.numerator), a.candidate(pair.denominator), with_case=True)
+                title = run_words.title(a, a.candidate(pair.numerator), a.candidate(pair.denominator), with_case=True)
                 x, y = (math.exp(fmean(of)) for of in logs)
                 result.changes.append(FigureChange(name, title, metric, True, x, y, *welch(*logs)))
         for key in keys:
@@ -272,7 +272,7 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
         yield f"{name} is incomplete: {results.reason}"
     for scenario in results.scenarios:
         rounds = scenario.rounds
-        marked = sum(bool(phrases.marked(one)) for one in rounds)
+        marked = sum(bool(run_words.marked(one)) for one in rounds)
         if marked:
             yield f"{name}: {scenario.name}: {marked} of {len(rounds)} rounds were disturbed by other load"
         if len(rounds) < FEWEST_ROUNDS:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from ftbench.report import phrases, style
+from ftbench.report import run_words, style
 from ftbench.report.style import BACK, BAR, COLOURS, GAP, GRID, LETTER, LINE, LOOKS, SHOWN, SOFT, TEXT, WIDTH, Legend
 from ftbench.report.tables import Table
 
@@ -193,7 +193,7 @@ class Bars(Rows):
             return []
         far = self._far
         return [
-            (phrases.label(*series), Line2D([], [], **_mark(*series)) if far else Patch(**_filled(*series)))
+            (run_words.label(*series), Line2D([], [], **_mark(*series)) if far else Patch(**_filled(*series)))
             for series in found
         ]
 

@@ -1,7 +1,7 @@
 """The run in Markdown, for an issue or a chat."""
 
 from ftbench.document.model import Results
-from ftbench.report import commands, conclusions, phrases, safety, tables, waterfalls
+from ftbench.report import advice, commands, run_words, safety, tables, verdict_words, waterfalls
 from ftbench.stats.analysis import Analysis
 from ftrun import escape
 
@@ -10,12 +10,12 @@ def summary(run: Analysis) -> str:
     """Return the run in Markdown: sentences, waterfalls, comparisons, the machine and the commands."""
     results = run.results
     parts = ["## What removing the GIL did to data loading"]
-    parts += [escape.markdown(phrases.capital(sentence)) for sentence in conclusions.sentences(run)]
+    parts += [escape.markdown(run_words.capital(sentence)) for sentence in verdict_words.sentences(run)]
     for fall in run.waterfalls:
         chart = waterfalls.chart(run, fall)
         parts += [f"### {escape.markdown(chart.title)}", _grid(chart.table)]
         parts += map(escape.markdown, waterfalls.notes(run, fall))
-    state, told = phrases.state(results), {fall.scenario for fall in run.waterfalls}
+    state, told = run_words.state(results), {fall.scenario for fall in run.waterfalls}
     if state:
         parts.append(f"**{escape.markdown(state)}**")
     for scenario in run.scenarios:
@@ -24,21 +24,22 @@ def summary(run: Analysis) -> str:
             parts.append(f"*{escape.markdown(scenario.question)}*")
         if scenario.note:
             parts.append(f"**{escape.markdown(scenario.note)}**")
-        parts.append(escape.markdown(phrases.capital(phrases.work(scenario))) + ".")
+        parts.append(escape.markdown(run_words.capital(run_words.work(scenario))) + ".")
         # The waterfall has said it.
-        chosen = phrases.pictured(scenario)
+        chosen = tables.pictured(scenario)
         if chosen and scenario.name not in told:
             parts.append(_grid(tables.outcomes(scenario, chosen)))
         parts.append(
             " ".join(
-                escape.markdown(sentence) for sentence in (phrases.resolution(scenario), *phrases.disturbed(scenario))
+                escape.markdown(sentence)
+                for sentence in (verdict_words.resolution(scenario), *run_words.disturbed(scenario))
             )
         )
     parts += _safety_parts(results)
-    about = [*phrases.builds(results), phrases.machine(results), f"revision {phrases.revision(results)}"]
+    about = [*run_words.builds(results), run_words.machine(results), f"revision {run_words.revision(results)}"]
     lines = [f"- {escape.markdown(line)}" for line in about]
-    lines += [f"- left out: {escape.markdown(line)}" for line in phrases.left_out(results)]
-    lines += [f"- **warning**: {escape.markdown(line)}" for line in phrases.warnings(results)]
+    lines += [f"- left out: {escape.markdown(line)}" for line in run_words.left_out(results)]
+    lines += [f"- **warning**: {escape.markdown(line)}" for line in run_words.warnings(results)]
     parts += [
         "### Environment",
         "\n".join(lines),
@@ -46,7 +47,7 @@ def summary(run: Analysis) -> str:
         escape.fenced("\n".join(f"# {what}\n{line}" for what, line in commands.commands(run)), "console"),
     ]
     for place, fall in enumerate(run.waterfalls):
-        advised, code = waterfalls.advice(run, fall)
+        advised, code = advice.advice(run, fall)
         parts += [*([] if place else ["### What to use"]), escape.markdown(advised)]
         parts += [escape.fenced(code, "python")] if code else []
     return "\n\n".join(parts) + "\n"

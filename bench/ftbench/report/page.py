@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from ftbench.document.convert import as_json
 from ftbench.document.model import Waterfall
-from ftbench.report import charts, commands, conclusions, markdown, phrases, safety, tables, waterfalls
+from ftbench.report import advice, charts, commands, markdown, run_words, safety, tables, verdict_words, waterfalls
 from ftbench.report.draw import Chart
 from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
 from ftbench.stats.analysis import AnalysedScenario, Analysis
@@ -59,11 +59,11 @@ def _pictures(run: Analysis) -> Iterator[tuple[str, bytes]]:
     told = {fall.scenario for fall in run.waterfalls}
     for scenario in run.scenarios:
         # As part of a path a name is not to be trusted: the document may come from elsewhere.
-        name = phrases.slug(scenario.name)
+        name = run_words.slug(scenario.name)
         shown = [] if scenario.name in told else [c for c in charts.charts(scenario) if not c.folded]
         if shown:
             yield f"{name}.png", _saved(shown, "png", heading(run, scenario), alarm)
-        samples = phrases.picture(scenario)
+        samples = run_words.picture(scenario)
         if samples is not None:
             yield f"{name}-samples.png", samples
 
@@ -79,7 +79,7 @@ def page(run: Analysis) -> bytes:
         lstrip_blocks=True,
     )
     scenarios = [_scenario(run, scenario) for scenario in run.scenarios]
-    overview = conclusions.overview(run)
+    overview = charts.overview(run)
     written = json.dumps(as_json(run.results), separators=(",", ":"), allow_nan=False)
     text = templates.get_template("report.html.jinja").render(
         results=run.results,
@@ -87,9 +87,10 @@ def page(run: Analysis) -> bytes:
         waterfalls=[_waterfall(run, fall) for fall in run.waterfalls],
         overview=_drawn([overview], heading(run)) if overview else [],
         safety=safety,
-        glance=conclusions.glance(run),
+        glance=verdict_words.glance(run),
         repeat=commands.commands(run),
-        phrases=phrases,
+        run_words=run_words,
+        verdict_words=verdict_words,
         palette=PALETTE,
         download=_link("application/json", written.encode()),
     )
@@ -98,14 +99,14 @@ def page(run: Analysis) -> bytes:
 
 def heading(run: Analysis, scenario: AnalysedScenario | None = None) -> list[str]:
     """Return the lines above pictures that are shown without the page."""
-    machine = phrases.machine(run.results).split(", Linux")[0]
+    machine = run_words.machine(run.results).split(", Linux")[0]
     if scenario is None:
-        return ["What removing the GIL does to data loading", *filter(None, [phrases.state(run.results)]), machine]
+        return ["What removing the GIL does to data loading", *filter(None, [run_words.state(run.results)]), machine]
     plain = sorted({twin.interpreter.build for twin in run.results.environment.twins.values()})
     return [
         f"{scenario.name}: {scenario.description}",
-        *filter(None, (scenario.note, phrases.state(run.results))),
-        f"{machine}; {', '.join(plain)}; {phrases.rounds(scenario)}",
+        *filter(None, (scenario.note, run_words.state(run.results))),
+        f"{machine}; {', '.join(plain)}; {run_words.rounds(scenario)}",
     ]
 
 
@@ -125,10 +126,10 @@ def _drawn(shown: Sequence[Chart], above: Sequence[str], notes: Sequence[str] = 
 
 def _waterfall(run: Analysis, fall: Waterfall) -> dict:
     """Return what the template shows of a waterfall."""
-    advised, code = waterfalls.advice(run, fall)
+    advised, code = advice.advice(run, fall)
     chart, notes = waterfalls.chart(run, fall), waterfalls.notes(run, fall)
     return {
-        "sentence": phrases.capital(waterfalls.sentence(run, fall)),
+        "sentence": run_words.capital(verdict_words.sentence(run, fall)),
         "charts": _drawn([chart], heading(run), notes),
         "advice": advised,
         "code": code,
@@ -137,14 +138,14 @@ def _waterfall(run: Analysis, fall: Waterfall) -> dict:
 
 def _scenario(run: Analysis, scenario: AnalysedScenario) -> dict:
     """Return what the template shows of a scenario."""
-    samples = phrases.picture(scenario)
+    samples = run_words.picture(scenario)
     every = charts.charts(scenario)
     shown = [chart for chart in every if not chart.folded]
     folded = [chart for chart in every if chart.folded]
     return {
         "data": scenario,
-        "id": "scenario-" + phrases.slug(scenario.name),
-        "verdict": conclusions.verdict(scenario),
+        "id": "scenario-" + run_words.slug(scenario.name),
+        "verdict": verdict_words.verdict(scenario),
         "rounds_table": tables.rounds(scenario),
         "charts": _drawn(shown, heading(run, scenario)),
         "folded": _drawn(folded, heading(run, scenario)),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ftbench.document.model import Round, Scenario
 from ftbench.plan.candidates import CONFIGS, VARIANTS, Candidate
 from ftbench.plan.metrics import Metric
-from ftbench.report import phrases
+from ftbench.report import run_words, verdict_words
+from ftbench.stats.analysis import AnalysedScenario
 from ftbench.stats.comparisons import Comparison
 from ftbench.stats.statistics import percentiles
 
@@ -92,13 +93,38 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
     return [Measured(c, tuple(scenario.in_each_process(c.key, metric))) for c in found]
 
 
+def pictured(scenario: AnalysedScenario) -> list[Comparison]:
+    """Return the comparisons of the scenario's metric that a picture has room for:
+
+    - all with targets;
+    - "headline" and "chosen" ones, for every number of workers;
+    - the GIL's effect, the build's cost, threads against processes and interference, at the largest number of workers.
+
+    In a scenario with cases, "headline" and "chosen" ones are shown at the largest number of workers only. A headline
+    then replaces threads against processes.
+    """
+    found = scenario.compared()
+    most = max((c.numerator.workers for c in found), default=0)
+    at_most = {"gil", "build", "method", "interference"}
+    left_out = {"scaling"}
+    if scenario.cases:
+        at_most |= {"headline", "chosen"}
+        if any(c.kind == "headline" for c in found):
+            left_out.add("method")
+    return [
+        c
+        for c in found
+        if c.target or c.kind not in left_out and (c.kind not in at_most or c.numerator.workers == most)
+    ]
+
+
 def measured(scenario: Scenario, metric: Metric) -> Table:
     """Tabulate a metric of all candidates."""
     write = metric.write
     return _table(
         [
-            (scenario.case_axis or "case", False, lambda m: phrases.case_title(scenario, m.case)),
-            ("candidate", False, lambda m: phrases.own_title(m.candidate)),
+            (scenario.case_axis or "case", False, lambda m: run_words.case_title(scenario, m.case)),
+            ("candidate", False, lambda m: run_words.own_title(m.candidate)),
             (f"median, {metric.unit}", True, lambda m: write(m.median)),
             ("lowest", True, lambda m: write(m.low)),
             ("highest", True, lambda m: write(m.high)),
@@ -110,30 +136,34 @@ def measured(scenario: Scenario, metric: Metric) -> Table:
     )
 
 
-def ratios(scenario: Scenario, comparisons: Sequence[Comparison]) -> Table:
+def _probability(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+
+
+def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
     """Tabulate comparisons with their intervals and verdicts."""
     return _table(
         [
-            (scenario.case_axis or "case", False, lambda c: phrases.case_title(scenario, c.numerator.case)),
-            ("comparison", False, lambda c: phrases.title_with_why(scenario, c)),
-            ("ratio", True, lambda c: phrases.times(c.ratio)),
-            ("95% CI", True, phrases.interval),
-            ("could have seen", True, lambda c: phrases.change(c.resolution) if c.resolution else ""),
-            ("p, adjusted", True, lambda c: "" if c.q is None else phrases.probability(c.q)),
-            ("verdict", False, phrases.short),
-            ("target", False, phrases.target),
+            (scenario.case_axis or "case", False, lambda c: run_words.case_title(scenario, c.numerator.case)),
+            ("comparison", False, lambda c: run_words.title_with_why(scenario, c)),
+            ("ratio", True, lambda c: verdict_words.times(c.ratio)),
+            ("95% CI", True, verdict_words.interval),
+            ("could have seen", True, lambda c: verdict_words.change(c.resolution) if c.resolution else ""),
+            ("p, adjusted", True, lambda c: "" if c.q is None else _probability(c.q)),
+            ("verdict", False, verdict_words.short),
+            ("target", False, verdict_words.target),
         ],
         comparisons,
     )
 
 
-def outcomes(scenario: Scenario, comparisons: Sequence[Comparison]) -> Table:
+def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
     """Tabulate comparisons in words."""
     return _table(
         [
-            ("comparison", False, lambda c: phrases.title(scenario, c.numerator, c.denominator, with_case=True)),
-            (f"{phrases.metric(scenario).noun} (95% confidence interval)", False, phrases.short),
-            ("target", False, phrases.target),
+            ("comparison", False, lambda c: run_words.title(scenario, c.numerator, c.denominator, with_case=True)),
+            (f"{scenario.metric.noun} (95% confidence interval)", False, verdict_words.short),
+            ("target", False, verdict_words.target),
         ],
         comparisons,
     )
@@ -189,7 +219,7 @@ def rounds(scenario: Scenario) -> Table:
             ("by others", True, figure("other_cpus")),
             ("stolen", True, figure("stolen_cpus")),
             ("throttled, s", True, figure("throttled_seconds")),
-            ("disturbed by", False, lambda one: ", ".join(phrases.marked(one))),
+            ("disturbed by", False, lambda one: ", ".join(run_words.marked(one))),
         ],
         scenario.rounds,
     )

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ftbench.document.model import Results
-from ftbench.report import commands, conclusions, phrases, safety, tables, waterfalls
+from ftbench.report import advice, commands, run_words, safety, tables, verdict_words, waterfalls
 from ftbench.stats.analysis import AnalysedScenario, Analysis
 from ftrun.escape import one_line
 
@@ -28,7 +28,7 @@ def show(run: Analysis, page: Path | None) -> None:
         console.print(_table(chart.title, chart.table, chain=True))
         _say(console, waterfalls.notes(run, fall))
         console.print()
-    _say(console, map(phrases.capital, conclusions.sentences(run)), "bold")
+    _say(console, map(run_words.capital, verdict_words.sentences(run)), "bold")
     told = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
     for scenario in run.scenarios:
         # The waterfall has said it.
@@ -36,18 +36,18 @@ def show(run: Analysis, page: Path | None) -> None:
             _scenario(console, scenario, detailed=scenario.name not in told)
     _safety(console, results)
     console.print()
-    _say(console, [*phrases.builds(results), phrases.machine(results), f"revision {phrases.revision(results)}"])
-    for title, lines in (("left out:", phrases.left_out(results)), ("note:", phrases.warnings(results))):
+    _say(console, [*run_words.builds(results), run_words.machine(results), f"revision {run_words.revision(results)}"])
+    for title, lines in (("left out:", run_words.left_out(results)), ("note:", run_words.warnings(results))):
         for line in lines:
             console.print(Text.assemble((title, "yellow"), one_line(f" {line}")))
-    _say(console, filter(None, [phrases.state(results)]), "bold red")
+    _say(console, filter(None, [run_words.state(results)]), "bold red")
     # soft_wrap: what a person copies must not be broken.
     if page:
         console.print(f"report: {page}", soft_wrap=True)
     for what, line in commands.longer(run):
         console.print(f"{what}: {one_line(line)}", soft_wrap=True)
     for fall in run.waterfalls:
-        text, code = waterfalls.advice(run, fall)
+        text, code = advice.advice(run, fall)
         _say(console, [text], "bold")
         if code:
             console.print(f"  {one_line(code)}", soft_wrap=True)
@@ -60,20 +60,20 @@ def _say(console: Console, lines: Iterable[str], style: str | None = None) -> No
 
 def _scenario(console: Console, scenario: AnalysedScenario, detailed: bool) -> None:
     console.print()
-    console.print(Text.assemble((one_line(scenario.name), "bold"), one_line(f": {phrases.work(scenario)}")))
+    console.print(Text.assemble((one_line(scenario.name), "bold"), one_line(f": {run_words.work(scenario)}")))
     _say(console, filter(None, [scenario.question]), "italic")
     _say(console, filter(None, [scenario.note]), "bold yellow")
-    metric = phrases.metric(scenario)
+    metric = scenario.metric
     measured = tables.measured(scenario, metric)
     console.print(_table(f"{metric.title}: {metric.best} is better", measured))
     if not detailed:
         return
     # Of a scenario with cases, the page has the rest.
-    found = phrases.pictured(scenario) if scenario.cases else phrases.comparisons(scenario, metric.name)
+    found = tables.pictured(scenario) if scenario.cases else scenario.compared(metric.name)
     if found:
         console.print(_table(f"Ratios of {metric.noun} within rounds", tables.outcomes(scenario, found)))
-    _say(console, [phrases.resolution(scenario), *phrases.disturbed(scenario)])
-    _say(console, conclusions.verdict(scenario), "bold")
+    _say(console, [verdict_words.resolution(scenario), *run_words.disturbed(scenario)])
+    _say(console, verdict_words.verdict(scenario), "bold")
 
 
 def _safety(console: Console, results: Results) -> None:

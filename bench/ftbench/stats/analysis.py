@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ftbench.document.model import Results, Scenario, Waterfall
+from ftbench.document.model import Results, Scenario, Verdict, Waterfall
+from ftbench.plan.metrics import METRICS, Metric
 from ftbench.stats.comparisons import Comparison, compared, judge, mark_apart
 from ftbench.stats.waterfall import apart, cases, chain, waterfall
 
@@ -14,6 +15,16 @@ class AnalysedScenario(Scenario):
     """A scenario's record with its comparisons."""
 
     comparisons: list[Comparison] = field(default_factory=list)
+
+    @property
+    def metric(self) -> Metric:
+        """The metric that the scenario is about."""
+        return METRICS[self.metrics[0]]
+
+    def compared(self, metric: str = "") -> list[Comparison]:
+        """Return the comparisons of a metric, by default the scenario's, of candidates that loaded the same samples."""
+        wanted = metric or self.metrics[0]
+        return [c for c in self.comparisons if c.metric == wanted and c.verdict != Verdict.OTHER_SAMPLES]
 
 
 @dataclass

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from ftbench.document.model import Change, Scenario, Verdict
 from ftbench.plan.candidates import Candidate, Target
+from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import STEP, TOTAL
-from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio, Reached, adjusted, ratio, reached, verdict
+from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio, Reached, adjusted, negligible, ratio, reached, verdict
 
+# A run of more than this many times the rounds is no useful advice.
+MOST_MORE = 10
+# Neither is a run of more than a day.
+MOST_MINUTES = 24 * 60
 CPU = "cpu_per_1000"
 """The metric that a waterfall has in addition to throughput."""
 
@@ -31,6 +37,13 @@ class Comparison(Change):
     """The p-value adjusted for the run's comparisons (Benjamini and Hochberg)."""
     target: Target | None = None
     reached: Reached | None = None
+
+    @property
+    def advantage(self) -> tuple[float, float | None, float | None]:
+        """The ratio and its interval, turned so that above 1 the numerator is better."""
+        if METRICS[self.metric].best == "higher":
+            return self.ratio, self.low, self.high
+        return 1 / self.ratio, self.high and 1 / self.high, self.low and 1 / self.low
 
 
 def compared(scenario: Scenario) -> list[Comparison]:
@@ -79,3 +92,20 @@ def mark_apart(comparisons: Iterable[Comparison], different: set[tuple[str, str]
     for c in comparisons:
         if (c.numerator.key, c.denominator.key) in different:
             c.verdict = Verdict.OTHER_SAMPLES
+
+
+def more_minutes(scenario: Scenario, c: Change) -> int | None:
+    """Return the minutes of further rounds that would settle an undecided ratio.
+
+    None if the ratio is settled, 0 if too many minutes would be needed. After these minutes, eight of ten such runs
+    would show a difference of this size (`Change.resolution`).
+    """
+    if c.verdict != Verdict.NO_DIFFERENCE or c.low is None or c.high is None or c.resolution is None:
+        return None
+    if not c.low <= 1 <= c.high or negligible(c.low, c.high):
+        return None
+    seen, far = math.log(c.resolution), abs(math.log(c.ratio))
+    if far * math.sqrt(MOST_MORE) < seen:
+        return 0
+    more = ((seen / far) ** 2 - 1) * sum(one.seconds for one in scenario.rounds) / 60
+    return max(1, math.ceil(more)) if more <= MOST_MINUTES else 0

@@ -40,7 +40,7 @@ NEGLIGIBLE = 1.01
 
 
 class Reached(StrEnum):
-    """Conclusion about a target. Only ftbench.report.phrases puts it in words."""
+    """Conclusion about a target. Only ftbench.report.verdict_words puts it in words."""
 
     MET = "met"
     MISSED = "missed"
@@ -102,13 +102,18 @@ def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else float(next(found)) for p in p_values]
 
 
+def negligible(*ratios: float) -> bool:
+    """Return True if no ratio is further from 1 than NEGLIGIBLE."""
+    return all(max(ratio, 1 / ratio) <= NEGLIGIBLE for ratio in ratios)
+
+
 def verdict(r: Ratio, q: float | None = None) -> Verdict:
     """Return what the ratio shows; `q` is its adjusted p-value (its own if the run was made for the question)."""
     q = r.p if q is None else q
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return Verdict.TOO_FEW
     certain = (r.low > 1 or r.high < 1) and (q is None or q < 1 - CONFIDENCE)
-    if certain and max(r.ratio, 1 / r.ratio) > NEGLIGIBLE:
+    if certain and not negligible(r.ratio):
         return Verdict.ABOVE if r.ratio > 1 else Verdict.BELOW
     return Verdict.NO_DIFFERENCE
 

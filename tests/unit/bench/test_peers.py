@@ -15,7 +15,7 @@ from ftbench.document.model import Verdict
 from ftbench.document.store import load
 from ftbench.plan.candidates import CONFIGS, VARIANTS
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side, at_least, at_most
-from ftbench.report import conclusions, phrases
+from ftbench.report import verdict_words
 from ftbench.rounds import run as runs
 from ftbench.rounds.controller import ESSENTIAL
 from ftbench.rounds.measurement import Measurement
@@ -171,7 +171,7 @@ def test_targets_are_printed_with_what_came_of_them(peers_run):
     assert wanted and all(c.reached == Reached.UNCLEAR for c in wanted)  # one round shows nothing
     page = (directory / "report.html").read_text()
     for c in wanted:
-        assert phrases.target(c) in done.stdout and phrases.target(c).replace(">", "&gt;") in page
+        assert verdict_words.target(c) in done.stdout and verdict_words.target(c).replace(">", "&gt;") in page
     assert all(c.metric == "throughput" for c in wanted)
     # Told without a target too: memory and the first batch.
     assert {c.metric for c in scenario.comparisons} == {"throughput", "time_to_first_batch", "pss_mib"}
@@ -226,8 +226,8 @@ def test_words_for_targets(peers_run):
     one = next(c for c in scenario.comparisons if c.target)
     figures = {"ratio": 2.0, "low": 1.95, "high": 2.05, "n": 5, "verdict": Verdict.ABOVE}
     comparison = replace(one, **figures, target=at_least(1.9), reached=Reached.MET)
-    assert phrases.target(comparison) == ">= 1.9x: met"
-    sentence = conclusions.conclusion(scenario, comparison)
+    assert verdict_words.target(comparison) == ">= 1.9x: met"
+    sentence = verdict_words.conclusion(scenario, comparison)
     assert ": 100% faster (95% to 105%); target >= 1.9x: met." in sentence
 
 

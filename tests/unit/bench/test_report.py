@@ -43,10 +43,22 @@ from ftbench.machine.disturbance import State
 from ftbench.plan.comparisons import ComparisonPlan
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import WaterfallPlan
-from ftbench.report import charts, commands, conclusions, markdown, phrases, style, tables, terminal, waterfalls
+from ftbench.report import (
+    advice,
+    charts,
+    commands,
+    markdown,
+    run_words,
+    style,
+    tables,
+    terminal,
+    verdict_words,
+    waterfalls,
+)
 from ftbench.report import page as pages
 from ftbench.scenarios import training
 from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
+from ftbench.stats.comparisons import more_minutes
 from ftbench.stats.statistics import percentiles
 from ftrun import escape
 from tests.unit.bench import documents
@@ -126,20 +138,20 @@ def held(link: str) -> bytes:
 
 
 def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
-    (sentence,) = conclusions.sentences(alone(many, many.scenario("workers")))
+    (sentence,) = verdict_words.sentences(alone(many, many.scenario("workers")))
     assert re.match(
         r"workers: With 8 workers, loader threads in the free-threaded build against loader processes in the GIL "
         r"build: (9\d|10\d)% faster \(\d+% to \d+%\)\.$",
         sentence,
     )
-    (sentence,) = conclusions.sentences(alone(many, many.scenario("sizes")))
+    (sentence,) = verdict_words.sentences(alone(many, many.scenario("sizes")))
     assert re.match(
         r"sizes: With 2 workers, of 3 comparisons with .* did better in all \(typically \d+% faster, most", sentence
     )
 
 
 def test_the_waterfalls_sentence_comes_first(many):
-    first, second, *_ = conclusions.sentences(many)
+    first, second, *_ = verdict_words.sentences(many)
     assert first.startswith("pillow: threads") and "too few rounds" in first
     assert re.match(
         r"chain: threads without the GIL against torch's DataLoader with processes: (9\d|10\d)% faster "
@@ -171,7 +183,7 @@ def test_a_missing_step_is_named_with_its_reason(many):
 
     failed = changed(many, fail)
     fall = failed.waterfalls[1]
-    assert "by itself" not in waterfalls.sentence(failed, fall)
+    assert "by itself" not in verdict_words.sentence(failed, fall)
     said = " ".join(waterfalls.notes(failed, fall))
     assert "Missing here: free-threaded build with GIL on" in said or "Missing here: loader threads" in said
     assert "The trial of ft-gil loader threads x2 failed: RuntimeError: not thread-safe." in said
@@ -194,7 +206,7 @@ def test_every_output_says_what_would_settle_a_step(many, tmp_path, capsys):
     assert len(waterfalls.notes(run, run.waterfalls[0])) == 1
     run = decided(many, ratio=1.1, low=1.0, high=1.21, resolution=1.21)
     said = "Undecided: the GIL removed: 3 more minutes would settle it."
-    assert "settle" not in waterfalls.sentence(run, run.waterfalls[0])  # which stands beside it
+    assert "settle" not in verdict_words.sentence(run, run.waterfalls[0])  # which stands beside it
     terminal.show(run, tmp_path / "report.html")
     for output in (capsys.readouterr().out, markdown.summary(run), "".join(Page(pages.page(run).decode()).shown)):
         assert said in " ".join(output.split())
@@ -212,7 +224,7 @@ def test_every_output_says_what_would_settle_a_step(many, tmp_path, capsys):
 )
 def test_what_is_advised_is_the_fastest_that_was_measured(many, fastest, text, code):
     run = with_throughput(many, fastest, [1e6] * 5)
-    advised, line = waterfalls.advice(run, run.waterfalls[1])
+    advised, line = advice.advice(run, run.waterfalls[1])
     assert text in advised and line.endswith(code)
     assert f"from {'torch.utils.data' if 'torch' in fastest else 'ftloader'} import DataLoader; " in line
     assert "batch_size" not in line  # which is the bench's own
@@ -230,12 +242,12 @@ def with_throughput(run: Analysis, key: str, values: list[float]) -> Analysis:
 def test_what_is_not_told_apart_is_no_reason_to_change(many):
     noisy = [9000.0, 100.0, 9000.0, 100.0, 90000.0]
     run = with_throughput(many, "gil/loader-thread/2", noisy)
-    advised, line = waterfalls.advice(run, run.waterfalls[1])
+    advised, line = advice.advice(run, run.waterfalls[1])
     # It hides nobody who is surely faster.
     assert advised.startswith("Best measured here for chain: loader threads in free-threaded Python")
     for workers in (1, 2):
         run = with_throughput(run, f"ft/loader-thread/{workers}", [each / 2 for each in noisy])
-    advised, line = waterfalls.advice(run, run.waterfalls[1])
+    advised, line = advice.advice(run, run.waterfalls[1])
     assert advised.startswith("Keep torch DataLoader processes in ordinary Python") and "from torch." in line
     assert "loader threads in ordinary Python (gil)" in advised and "is not told apart from it (between" in advised
 
@@ -255,10 +267,10 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
     assert run.waterfalls[1].others == []
     told = with_other_samples(run, wrong)
     fall = told.waterfalls[1]
-    advised, _ = waterfalls.advice(told, fall)
+    advised, _ = advice.advice(told, fall)
     title = told.scenario("chain").candidate(wrong).title
     assert "1000000" not in advised and f"Left out, for they gave other samples: {title}." in advised
-    said = waterfalls.sentence(told, fall)
+    said = verdict_words.sentence(told, fall)
     assert ("gave other samples than torch's DataLoader" in said) is last and ("%" in said) is not last
 
     def draw(results: Results) -> None:
@@ -281,15 +293,15 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
         factor, _, throughput, cpu = cells[1:]
         assert row.detail == throughput and bool(factor) == ("x " in row.text)
         if place in apart:
-            assert (factor, throughput, cpu) == ("", phrases.NOT_COMPARED, "")
+            assert (factor, throughput, cpu) == ("", verdict_words.NOT_COMPARED, "")
         else:
             assert bool(factor) == bool(place) and "other samples" not in throughput
     # More time would not settle it; and it is in no picture of ratios.
     changes = [*fall.steps, fall.total]
     assert {n for n, c in enumerate(changes, 1) if c.verdict == Verdict.OTHER_SAMPLES} == apart
-    assert all(phrases.more_minutes(told.scenario("chain"), changes[n - 1]) is None for n in apart)
+    assert all(more_minutes(told.scenario("chain"), changes[n - 1]) is None for n in apart)
     titles = {
-        phrases.title_with_why(told.scenario("chain"), c)
+        run_words.title_with_why(told.scenario("chain"), c)
         for c in told.scenario("chain").comparisons
         if c.verdict == Verdict.OTHER_SAMPLES
     }
@@ -302,7 +314,7 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     terminal.show(told, None)
     page = Page(pages.page(told).decode())
     for said in (capsys.readouterr().out, markdown.summary(told), " ".join(page.shown)):
-        assert said.count(phrases.NOT_COMPARED) >= 2
+        assert said.count(verdict_words.NOT_COMPARED) >= 2
     # The document that the page hands out is as it was written.
     assert page.results() == as_json(told.results)
 
@@ -328,7 +340,7 @@ THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["pss_mib"]
     ],
 )
 def test_a_ratio_in_words(metric, ratio, wanted):
-    assert phrases.directed(metric, ratio) == wanted
+    assert verdict_words.directed(metric, ratio) == wanted
 
 
 @pytest.mark.parametrize(
@@ -368,7 +380,7 @@ def test_a_ratio_in_words(metric, ratio, wanted):
     ],
 )
 def test_outcomes_in_words(change, wanted):
-    assert phrases.outcome(THROUGHPUT, Change(**{"n": 5, "resolution": None, **change})) == wanted
+    assert verdict_words.outcome(THROUGHPUT, Change(**{"n": 5, "resolution": None, **change})) == wanted
 
 
 @pytest.mark.parametrize(
@@ -398,7 +410,7 @@ def test_outcomes_in_words(change, wanted):
 def test_what_would_settle_it(change, wanted):
     figures = {"n": 4, "verdict": Verdict.NO_DIFFERENCE, "resolution": 1.4, **change}
     metric = figures.pop("metric", "throughput")
-    assert phrases.settles(rounds_of(50.0), Change(**figures), metric) == wanted
+    assert verdict_words.settles(rounds_of(50.0), Change(**figures), metric) == wanted
 
 
 def rounds_of(seconds: float) -> SimpleNamespace:
@@ -410,7 +422,7 @@ def rounds_of(seconds: float) -> SimpleNamespace:
 def test_what_would_take_days_settles_nothing(seconds):
     change = Change(ratio=1.1, low=1.0, high=1.21, n=4, resolution=1.21, verdict=Verdict.NO_DIFFERENCE)
     said = "less than 21% faster or 17% slower cannot be seen in 4 rounds"
-    assert phrases.settles(rounds_of(seconds), change) == said
+    assert verdict_words.settles(rounds_of(seconds), change) == said
 
 
 def test_the_resolution_in_words():
@@ -419,11 +431,11 @@ def test_the_resolution_in_words():
         comparisons.append(SimpleNamespace(metric="throughput", resolution=9.0))
         return SimpleNamespace(metrics=["pss_mib"], rounds=[None] * 7, comparisons=comparisons)
 
-    assert phrases.resolution(scenario(1.04, 1.21, None)) == (
+    assert verdict_words.resolution(scenario(1.04, 1.21, None)) == (
         "The smallest difference that these 7 rounds could have shown is 4% to 21%, depending on the comparison."
     )
-    assert phrases.resolution(scenario(1.04)).endswith("could have shown is 4%.")
-    assert phrases.resolution(scenario(None)) == "One round cannot tell a difference from noise."
+    assert verdict_words.resolution(scenario(1.04)).endswith("could have shown is 4%.")
+    assert verdict_words.resolution(scenario(None)) == "One round cannot tell a difference from noise."
 
 
 def test_disturbed_rounds_are_told():
@@ -435,10 +447,10 @@ def test_disturbed_rounds_are_told():
     # The last one's system tells nothing of others.
     rounds = [one(1, 0.0), one(2, 0.25), one(3, None, replace(state, load=None))]
     scenario = SimpleNamespace(name="pillow", rounds=rounds)
-    assert phrases.disturbed(scenario) == [
+    assert run_words.disturbed(scenario) == [
         "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."
     ]
-    assert "in 1 of 3 rounds" in phrases.disturbance_warning(scenario)
+    assert "in 1 of 3 rounds" in run_words.disturbance_warning(scenario)
     table = tables.rounds(scenario)
     assert table.head == ("round", "seconds", "load before", "CPUs used", "by others", "disturbed by")
     assert table.rows[1] == ("2", "3", "1.50", "1.90", "0.25", "other processes used 0.25 of 2 CPUs")
@@ -448,16 +460,16 @@ def test_disturbed_rounds_are_told():
 def test_every_chart_has_its_figures_in_its_table(many):
     """Of each scenario's own metric: a row for each candidate, and the chart's values among those of the document."""
     for scenario in many.scenarios:
-        first = phrases.metric(scenario)
+        first = scenario.metric
         found = charts.charts(scenario)
-        assert found[0].name == phrases.slug(f"{scenario.name}-{first.name}")
+        assert found[0].name == run_words.slug(f"{scenario.name}-{first.name}")
         place = found[0].table.head.index(f"median, {first.unit}")
         assert sorted(row[place] for row in found[0].table.rows) == sorted(
             first.write(m.median) for m in tables.candidates(scenario, first.name)
         )
         assert all(chart.alt and chart.caption and chart.table.rows for chart in found)
         ratios = next(c for c in found if c.name.endswith("-ratios"))
-        outcomes = [phrases.short(c) for c in phrases.comparisons(scenario, first.name)]
+        outcomes = [verdict_words.short(c) for c in scenario.compared()]
         assert [row[ratios.table.head.index("verdict")] for row in ratios.table.rows] == outcomes
 
 
@@ -566,7 +578,7 @@ def test_values_of_an_axis(value, unit, wanted):
 
 
 def test_overview_turns_what_should_be_small(many):
-    chart = conclusions.overview(many)
+    chart = charts.overview(many)
     # One for each size, kind of work and so on: 3 + 2 + 1 + 2. The waterfalls speak for themselves.
     assert len(chart.table.rows) == 8
     flipped = copy.deepcopy(many)
@@ -574,8 +586,8 @@ def test_overview_turns_what_should_be_small(many):
     for scenario in flipped.scenarios:
         scenario.comparisons = [replace(c, **less) if c.metric == "pss_mib" else c for c in scenario.comparisons]
         scenario.metrics.sort(key=lambda name: name != "pss_mib")
-    assert conclusions.overview(flipped).table.rows[0][2:] == ("2.00x", "50% less memory (40% to 60%)")
-    first = conclusions.overview(flipped).picture.rows[0]
+    assert charts.overview(flipped).table.rows[0][2:] == ("2.00x", "50% less memory (40% to 60%)")
+    first = charts.overview(flipped).picture.rows[0]
     assert (first.value, first.low, first.high) == pytest.approx((2.0, 1 / 0.6, 2.5))
 
 
@@ -629,7 +641,7 @@ def test_picture_of_samples(many, tmp_path):
     assert base64.b64decode(source.removeprefix("data:image/png;base64,")) == png
     assert dict(pages.files(document))["pillow-samples.png"] == png
     for nonsense in ('"><script>', base64.b64encode(b"<svg/>").decode(), None):
-        assert phrases.picture(replace(entry, picture=nonsense)) is None
+        assert run_words.picture(replace(entry, picture=nonsense)) is None
 
 
 def test_page_has_no_script_and_allows_none(page):
@@ -649,7 +661,7 @@ def test_what_a_screen_reader_finds(many, page):
             assert "SVG" in attributes.get("aria-label", "") or attributes["id"] == "save-results"
     assert ("html", {"lang": "en"}) in page.elements
     links = {a["href"] for tag, a in page.elements if tag == "a" and "download" not in a}
-    assert links >= {f"#scenario-{phrases.slug(s.name)}" for s in many.scenarios}
+    assert links >= {f"#scenario-{run_words.slug(s.name)}" for s in many.scenarios}
     assert links <= {f"#{a['id']}" for _, a in page.elements if "id" in a}
 
 
@@ -749,7 +761,7 @@ def test_a_run_that_would_settle_it_has_enough_for_the_slowest_scenario(many):
     ]
     run = Analysis(both[0].results, [each.scenarios[0] for each in both], [each.waterfalls[0] for each in both])
     run.results.options = replace(run.results.options, data=None, scenarios=["pillow", "text"], budget=300.0)
-    minutes = [phrases.more_minutes(each.scenarios[0], each.waterfalls[0].steps[-1]) for each in both]
+    minutes = [more_minutes(each.scenarios[0], each.waterfalls[0].steps[-1]) for each in both]
     assert minutes[0] < minutes[1]
     ((_, line),) = commands.longer(run)
     given = arguments.parse(shlex.split(line)[2:])
@@ -773,7 +785,7 @@ def test_too_little_is_no_advice(many, rounds, status, capsys):
         del results.scenarios[0].rounds[rounds:]
 
     run = changed(many, cut)
-    assert waterfalls.advice(run, run.waterfalls[0])[1] == ""
+    assert advice.advice(run, run.waterfalls[0])[1] == ""
     terminal.show(run, None)
     said = capsys.readouterr().out
     assert "report:" not in said
@@ -792,13 +804,13 @@ def test_a_run_without_the_suite_is_repeated_without_it():
 
 def test_summary_in_markdown(many):
     text = markdown.summary(many)
-    for sentence in conclusions.sentences(many):
-        assert escape.markdown(phrases.capital(sentence)) in text
+    for sentence in verdict_words.sentences(many):
+        assert escape.markdown(run_words.capital(sentence)) in text
     assert "| ft loader threads / gil loader processes, x2, 64 KiB samples |" in text
     assert "\\`" not in text  # commands are no markup
     assert "\n# The same with Docker\nDATA=" in text  # a block says of each of its commands what it does
     # What to use comes last.
-    assert text.rstrip().splitlines()[-2] == waterfalls.advice(many, many.waterfalls[1])[1]
+    assert text.rstrip().splitlines()[-2] == advice.advice(many, many.waterfalls[1])[1]
     assert "./twins bench" in text and "The smallest difference that these" in text
     # Every row has as many cells as its head: five of a waterfall, two of comparisons.
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):

@@ -9,7 +9,7 @@ import pytest
 
 from ftbench.document.model import Distribution
 from ftbench.document.store import load
-from ftbench.report import charts, conclusions, phrases
+from ftbench.report import charts, verdict_words
 from ftbench.stats.analysis import AnalysedScenario, analyse
 from ftbench.trial import child
 from tests.unit.bench import documents
@@ -81,13 +81,13 @@ def test_single_values_are_bars_on_request(scenario, drawn):
 
 
 def test_verdict_tells_cases_in_one_sentence(scenario):
-    first, *_ = sentences = conclusions.verdict(scenario)
+    first, *_ = sentences = verdict_words.verdict(scenario)
     assert len(sentences) == 3
     assert first.startswith(
         "With 2 workers, of 2 comparisons with loader processes in the GIL build, loader threads "
         "in the free-threaded build did better in all (most "
     )
-    told = {phrases.short(c) for c in scenario.comparisons}
+    told = {verdict_words.short(c) for c in scenario.comparisons}
     assert sum(outcome in first and "faster" in outcome for outcome in told) == 1
 
 

@@ -13,7 +13,7 @@ from ftbench.measure.typical import typical
 from ftbench.plan.candidates import Candidate, Pair, Target
 from ftbench.plan.comparisons import grid
 from ftbench.plan.metrics import METRICS
-from ftbench.report import phrases
+from ftbench.report import verdict_words
 from ftbench.stats import statistics
 from ftbench.stats.comparisons import Comparison, compared, judge
 from ftbench.stats.statistics import Ratio, Reached, ratio, reached, verdict
@@ -229,4 +229,4 @@ def test_a_plan_of_comparisons_is_analysed():
 
 
 def test_every_metric_has_words():
-    assert phrases.COMPARED.keys() == METRICS.keys()
+    assert verdict_words.COMPARED.keys() == METRICS.keys()

@@ -1,0 +1,58 @@
+"""Advice that follows from a waterfall: the loader to use, and its line of code."""
+
+from ftbench.document.model import Change, Verdict, Waterfall
+from ftbench.plan.candidates import VARIANTS, Candidate, plural
+from ftbench.plan.metrics import METRICS
+from ftbench.report import run_words, verdict_words
+from ftbench.stats import statistics
+from ftbench.stats.analysis import Analysis
+from ftbench.stats.statistics import FEWEST_ROUNDS, ratio
+
+PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "ft-gil": "free-threaded Python, GIL on"}
+
+
+def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
+    """Return the advice for a workload, and its line of code; "" where too little was measured.
+
+    The advice is the fastest candidate that loaded the same samples as the chain's start. The start is kept unless a
+    difference from it is shown.
+    """
+    scenario, workload = run.scenario(fall.scenario), fall.workload
+    start = scenario.candidate(fall.start.candidate)
+    if len(scenario.rounds) < FEWEST_ROUNDS:
+        few = f"{run_words.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
+        return f"Too little was measured to advise for {workload}: {few}.", ""
+    about = METRICS["throughput"]
+    # The free-threaded build with its GIL on is there to be compared, not to be used.
+    usable = [c for c in scenario.whole if c.case == fall.case and c.config != "ft-gil" and c.key not in fall.others]
+
+    def against_start(c: Candidate) -> Change:
+        r = ratio(*(scenario.in_each_process(each.key, about.name) for each in (c, start)))
+        return Change(
+            ratio=r.ratio, low=r.low, high=r.high, n=r.n, resolution=r.resolution, verdict=statistics.verdict(r)
+        )
+
+    # A noisy candidate must not hide another that is surely faster than the start.
+    faster = [c for c in usable if c != start and against_start(c).verdict == Verdict.ABOVE]
+    best = max(faster or usable, key=lambda c: scenario.typical(c.key, about.name), default=start)
+
+    def say(c: Candidate) -> str:
+        speed = scenario.typical(c.key, about.name)
+        return f"{plural(c.variant)} in {PYTHONS[c.config]}, num_workers={c.workers} ({speed:.0f} samples/s)"
+
+    text = f"Best measured here for {workload}: {say(best)}."
+    if best != start and (change := against_start(best)).verdict == Verdict.NO_DIFFERENCE:
+        text = (
+            f"Keep {say(start)} for {workload}: the best measured here, {say(best)}, is not told apart from it "
+            f"({verdict_words.outcome(about, change)})."
+        )
+        best = start
+    if fall.others:
+        titles = ", ".join(scenario.candidate(key).title for key in fall.others)
+        text += f" Left out, for they gave other samples: {titles}."
+    ours = best.variant.startswith("loader")
+    method = f', worker_method="{"process" if VARIANTS[best.variant].processes else "thread"}"' if ours else ""
+    return text, (
+        f"from {'ftloader' if ours else 'torch.utils.data'} import DataLoader; "
+        f"DataLoader(dataset, ..., num_workers={best.workers}{method})"
+    )
