@@ -54,8 +54,8 @@ class Twin:
 
 
 def series() -> str:
-    """Return the CPython series of the twins, from PYTHON_SERIES."""
-    wanted = os.environ.get("PYTHON_SERIES") or "3.13"
+    """Return the CPython series of the twins, from PYTHON_SERIES or docker/python-series."""
+    wanted = os.environ.get("PYTHON_SERIES") or (SCRIPTS / "python-series").read_text().strip()
     if not re.fullmatch(r"3\.(13|14)", wanted):
         raise TwinsError(f"PYTHON_SERIES={wanted}: the twins exist for 3.13 and 3.14", 2)
     return wanted

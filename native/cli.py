@@ -29,7 +29,7 @@ first steps:
   ./twins repro bug.py             does this script fail, and only without the GIL?
 
 environment:
-  PYTHON_SERIES=3.14               the 3.14 twins (default 3.13)
+  PYTHON_SERIES=3.14               the 3.14 twins (default: docker/python-series)
   PYTHON_SUITE=forky               another Debian suite as the source of CPython
   FT_PYTHON=... GIL_PYTHON=...     your own interpreters instead of built ones
   CI=true                          as root at a terminal, install missing system packages without asking

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -109,6 +110,19 @@ def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
     return [_pytest(title, twin, folders, ["--quick", *arguments]) for title, folders in QUICK.items()]
 
 
+@contextlib.contextmanager
+def _ctrl_c_afterwards():
+    """Let a Ctrl-C during the block take effect at the end of the block."""
+    pressed: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if pressed and callable(handler):  # not where Ctrl-C is ignored
+        handler(signal.SIGINT, None)
+
+
 def run(runs: list[TestRun], selection: bool) -> int:
     """Run all of `runs`; return the exit status, 0 if all passed.
 
@@ -120,7 +134,8 @@ def run(runs: list[TestRun], selection: bool) -> int:
         while waiting or running:
             if waiting and len(running) < AT_A_TIME:
                 test_run = waiting.popleft()
-                running[test_run.start()] = test_run
+                with _ctrl_c_afterwards():  # else a run that has started could go on unnoticed
+                    running[test_run.start()] = test_run
                 continue
             # WNOWAIT leaves the exit status to Popen.wait.
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)

@@ -168,7 +168,7 @@ class Gallery:
 
     def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._given, self._interruption, self._progress = given, interruption, progress
-        self._twins = {name: connect(interpreter(name), interruption) for name in ("ft", "gil")}
+        self._twins = {name: connect(interpreter(name, interruption), interruption) for name in ("ft", "gil")}
         described = {name: twin.describe() for name, twin in self._twins.items()}
         self._packages = {name: found["packages"] for name, found in described.items()}
         self._python = described["ft"]["interpreter"]["version"]
@@ -246,10 +246,14 @@ class Gallery:
         )
 
 
-def interpreter(twin: str) -> str:
-    """Return the path of a twin's Python; builds the twin if there is none."""
+def interpreter(twin: str, interruption: Interruption) -> str:
+    """Return the path of a twin's Python. Build the twin if there is none; raises Interrupted."""
     command = [ROOT / "twins", "exec", twin, "python", "-c", "import sys; print(sys.executable)"]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    interruption.check()
+    if done.returncode:
+        sys.exit(done.returncode)  # ./twins has said why
+    return done.stdout.strip()
 
 
 def _patches(python: str) -> str:

@@ -1,10 +1,13 @@
 """The scripts of docker/ and .ci/, each called by itself."""
 
+import re
 import shutil
 import subprocess
 
 import pytest
 
+from ftbench.report import commands
+from native import build
 from tests.checkout import CHECKOUT
 
 USAGE_ON_ERROR = [
@@ -50,6 +53,14 @@ def test_default_suites(shell_environment):
         for series in ("3.13", "3.14")
     }
     assert suites == {"3.13": "trixie", "3.14": "forky"}
+
+
+def test_the_default_series_is_set_in_one_file(monkeypatch):
+    monkeypatch.delenv("PYTHON_SERIES", raising=False)
+    default = (CHECKOUT / "docker" / "python-series").read_text().strip()
+    assert build.series() == default == commands.DEFAULT_SERIES
+    for name in ("Dockerfile.ft", "Dockerfile.gil", "compose.yaml"):
+        assert not re.search(r"PYTHON_SERIES[=:-]+[0-9]", (CHECKOUT / name).read_text()), name
 
 
 def test_twins_are_configured_alike(shell_environment):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -54,6 +55,22 @@ def test_ctrl_c_reaches_every_run_and_their_reports_are_shown(capsys):
     thread.join()
     assert capsys.readouterr().out.count("ready\ncleaned up") == 2
     assert runs[2].process is None
+
+
+@pytest.mark.thread_unsafe(reason="interrupts the process")
+def test_ctrl_c_while_a_run_starts_ends_that_run(monkeypatch):
+    started = []
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+    with pytest.raises(KeyboardInterrupt):
+        testing.run([python("one", "import time; time.sleep(60)")], selection=False)
+    assert started[0].returncode is not None
 
 
 def test_quick_runs_are_of_folders_that_exist():

@@ -15,6 +15,8 @@ from ftbench.stats.comparisons import more_minutes
 from ftbench.stats.statistics import FEWEST_ROUNDS
 from ftrun.escape import one_line
 
+DEFAULT_SERIES = "3.13"  # that of docker/python-series
+
 
 def options(given: Options) -> list[str]:
     """Return the shortest arguments of `bench` that ask for these options."""
@@ -136,8 +138,8 @@ def stress(results: Results) -> str:
 
 
 def _series(results: Results) -> str:
-    """Return "PYTHON_SERIES=3.14 " if all twins are CPython 3.14; an empty string for 3.13, the default."""
+    """Return "PYTHON_SERIES=3.14 " if all twins are CPython 3.14; an empty string for the default."""
     versions = {t.interpreter.version for t in results.environment.twins.values()}
     series = {".".join(version.split(".")[:2]) for version in versions}
     only = one_line(next(iter(series)))
-    return f"PYTHON_SERIES={shlex.quote(only)} " if len(series) == 1 and only != "3.13" else ""
+    return f"PYTHON_SERIES={shlex.quote(only)} " if len(series) == 1 and only != DEFAULT_SERIES else ""

@@ -96,6 +96,21 @@ def test_what_was_expected(expected, seen, true):
     assert gallery.holds(expected, seen) is true
 
 
+@pytest.mark.thread_unsafe(reason="signals")
+@pytest.mark.parametrize(("ends", "status"), [("kill -INT $PPID; exit 130", 130), ("exit 3", 3)])
+def test_a_build_that_does_not_succeed_ends_the_gallery_without_a_traceback(tmp_path, monkeypatch, capfd, ends, status):
+    twins = tmp_path / "twins"
+    twins.write_text(f"#!/bin/sh\necho twins: the reason >&2\n{ends}\n")
+    twins.chmod(0o755)
+    monkeypatch.setattr(gallery, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run_gallery.py"])
+    try:
+        ended = gallery.main()
+    except SystemExit as error:
+        ended = error.code
+    assert (ended, capfd.readouterr().err) == (status, "twins: the reason\n")
+
+
 def row(version, config, failures, as_expected=True):
     kinds = {"ok": 5 - failures, **({"signal": failures} if failures else {})}
     return gallery.Row("script.py", version, config, 5, failures, kinds, "ok", as_expected, "2026-01-01", "3.13.5")
