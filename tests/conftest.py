@@ -1,12 +1,15 @@
 """Options and fixtures of all tests."""
 
+import collections
 import functools
 import gc
 import os
+import random
 import re
 import signal
 import sys
 import time
+import types
 from pathlib import Path
 
 import hypothesis
@@ -40,27 +43,72 @@ def pytest_addoption(parser):
 
 
 # Fixtures that start a program, which imports torch for seconds.
-STARTS_PROGRAMS = {"command", "environment", "run_bench", "run_script", "shell_environment", "start_python"}
+STARTS_PROGRAMS = {
+    "command",
+    "environment",
+    "run_bench",
+    "run_script",
+    "shell_environment",
+    "start_python",
+    "start_twins",
+    "twins",
+}
+
+
+def names_in(code):
+    """Return the names of globals and attributes in a function's code."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*map(names_in, inner))
 
 
 @functools.cache
-def starts_programs(path):
-    """True if a file of tests starts programs without such a fixture."""
-    return "subprocess" in path.read_text()
+def uses_subprocess(function):
+    """True if a function, or one of the tests' functions that it calls, uses subprocess."""
+    functions = [function]
+    for each in functions:  # grows by those that are called
+        names = names_in(each.__code__)
+        if "subprocess" in names:
+            return True
+        called = [each.__globals__.get(name) for name in names]
+        functions += [
+            one
+            for one in called
+            if isinstance(one, types.FunctionType) and one.__module__.startswith("tests.") and one not in functions
+        ]
+    return False
+
+
+def starts_programs(item):
+    """True if a test, or a fixture of its file, starts a program."""
+    fixtures = [definitions[-1].func for definitions in item._fixtureinfo.name2fixturedefs.values()]
+    own = [item.function, *(each for each in fixtures if each.__module__ == item.module.__name__)]
+    return bool(STARTS_PROGRAMS.intersection(item.fixturenames)) or any(map(uses_subprocess, own))
 
 
 def quick(item):
-    """True if --quick runs a test: neither slow, nor starting programs, nor processes except to test their failures."""
-    slow = any(item.get_closest_marker(name) for name in ("long", "slow"))
-    programs = STARTS_PROGRAMS.intersection(item.fixturenames) or starts_programs(item.path)
+    """True if --quick may run a test: it starts no programs, nor processes except to test their failures."""
     processes = re.search("process|spawn|fork", item.name) and "failures" not in item.path.name
-    return not (slow or programs or processes)
+    return not (item.get_closest_marker("long") or processes or starts_programs(item))
+
+
+def quick_items(items):
+    """Return the tests that --quick runs. Of a slow one's cases these are as many as the mark says, always the same."""
+    cases = collections.defaultdict(list)
+    for item in filter(quick, items):
+        cases[item.path, item.originalname].append(item)
+    chosen = set()
+    for group in cases.values():
+        slow = group[0].get_closest_marker("slow")
+        number = slow.kwargs.get("cases", 0) if slow else len(group)
+        chosen.update(random.Random(0).sample(group, min(number, len(group))))
+    return [item for item in items if item in chosen]
 
 
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--quick"):
-        config.hook.pytest_deselected(items=[item for item in items if not quick(item)])
-        items[:] = [item for item in items if quick(item)]
+        chosen = quick_items(items)
+        config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
+        items[:] = chosen
     for item in items:
         marker = item.get_closest_marker("long")
         if marker and not config.getoption("--long"):

@@ -42,9 +42,6 @@ def seeded(seed=1):
     return torch.Generator().manual_seed(seed)
 
 
-each_of_ours = pytest.mark.parametrize("ours", [threads, DataLoader], ids=["thread", "auto"])
-
-
 # 4: several large arrays a sample
 
 each_number_of_leaves = pytest.mark.parametrize("leaves", [1, 2, 4, 8])
@@ -83,6 +80,7 @@ def page_faults():
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's account of a process's memory")
 @pytest.mark.parametrize("loader_class", [torchs, threads])
+@pytest.mark.slow
 def test_the_memory_of_shapes_that_do_not_come_any_more_is_given_back(loader_class):
     """The sizes grow and shrink from epoch to epoch, as in progressive resizing."""
     mebibytes = torch.zeros(16, 1 << 20, dtype=torch.uint8)
@@ -115,6 +113,7 @@ BATCHES = 40
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow(cases=1)
 def test_small_samples(kind, assert_same, monkeypatch):
     opened, used = [], []
     monkeypatch.setattr(assembly, "Slots", lambda *args: opened.append(args) or Slots(*args))
@@ -165,6 +164,7 @@ def test_without_workers_a_batch_costs_a_few_calls_more_and_a_sample_none(batch_
     assert ours - torchs_calls < 18
 
 
+@pytest.mark.slow
 def test_many_workers_for_tiny_samples(assert_same, monkeypatch):
     tasks = []
     put = WorkerPool.put

@@ -82,6 +82,7 @@ UNIFORM = {
 
 @pytest.mark.parametrize("second", UNIFORM)
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow(cases=12)
 def test_two_kinds_of_batches_in_turn(second, assert_like_torch):
     """A B A B for every A: each batch uniform, the epoch is not."""
     rows = []
@@ -94,6 +95,7 @@ def test_two_kinds_of_batches_in_turn(second, assert_like_torch):
 # has the strides of a copy.
 @pytest.mark.parametrize("second", [name for name in UNIFORM if name != "strides"])
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow(cases=12)
 def test_two_kinds_in_one_batch(second, assert_like_torch):
     """The odd one first, in the middle, and last."""
     batches = []
@@ -110,6 +112,7 @@ SENT = [name for name in UNIFORM if name not in ("grad", "subclass", "strides")]
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow(cases=1)
 def test_every_kind_after_every_other(workers, assert_like_torch):
     names = [name for a in SENT for b in SENT for name in (a, b)]
     rows = [UNIFORM[name][i] for name in names for i in (1, 3)]

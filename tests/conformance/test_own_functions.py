@@ -60,6 +60,7 @@ def packing(parts):
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("functions", [bound, closed_over, packing])
+@pytest.mark.slow(cases=2)
 def test_functions_are_each_workers_own(functions, persistent, assert_same):
     def program(loader_class, **more):
         parts = Parts()

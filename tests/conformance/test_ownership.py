@@ -177,6 +177,7 @@ ABUSES = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("abuse", ABUSES)
 @pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.slow(cases=8)
 def test_what_is_done_to_a_batch_reaches_no_other(abuse, keep):
     kept = []
     for _ in range(2):
@@ -233,6 +234,7 @@ class Retaining(Dataset):
 )
 @pytest.mark.parametrize("collate_fn", [None, list, lambda samples: samples[0]], ids=["default", "list", "first"])
 @pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.slow(cases=8)
 def test_samples_that_the_dataset_keeps_are_never_written_to(make, collate_fn, batch_size):
     dataset = Retaining(make)
     for _ in range(2):

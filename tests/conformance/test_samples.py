@@ -21,6 +21,7 @@ def test_default_collate(kind, light_workers, assert_like_torch):
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow(cases=100)
 def test_default_convert(kind, light_workers, outcomes, assert_same):
     """batch_size=None."""
     torchs = outcomes(torch.utils.data.DataLoader(Rows(10, EVERY[kind]), batch_size=None))

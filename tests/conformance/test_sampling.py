@@ -111,6 +111,7 @@ def test_order_and_draws_with_processes(kind):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.slow(cases=1)
 def test_draws_with_persistent_workers_equal_torchs(persistent):
     """torch draws a base seed at the start of each epoch too."""
     found = []

@@ -28,7 +28,6 @@ from ftbench.trial.request import Request
 from tests.unit.bench.scripted import Noted
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
-ONLY_OF = {"ft": {"ft", "ft-gil"}, "gil": {"gil"}}
 
 
 @pytest.mark.parametrize("scenario", PEERS, ids=lambda s: s.name)

@@ -12,8 +12,8 @@ import math
 import re
 import shlex
 import statistics
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from statistics import geometric_mean
 from types import SimpleNamespace
@@ -40,7 +40,6 @@ from ftbench.document.model import (
 )
 from ftbench.document.store import load
 from ftbench.machine.disturbance import State
-from ftbench.plan.comparisons import ComparisonPlan
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import WaterfallPlan
 from ftbench.report import (
@@ -95,16 +94,6 @@ def alone(run: Analysis, *scenarios: Scenario) -> Analysis:
     """The analysis of a run of these scenarios alone."""
     kept = [Scenario(**{each.name: getattr(s, each.name) for each in fields(Scenario)}) for s in scenarios]
     return analyse(replace(run.results, scenarios=kept))
-
-
-@dataclass(frozen=True)
-class OneTwin(ComparisonPlan):
-    """A plan of one configuration, whatever else there is."""
-
-    config: str = ""
-
-    def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool):
-        return super().ranked((self.config,), workers, quick)
 
 
 class Page(HTMLParser):

@@ -50,6 +50,7 @@ def turns_of(task: Task) -> list[torch.Tensor]:
 @pytest.mark.thread_unsafe(reason="starts processes")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 @both
+@pytest.mark.slow(cases=1)
 def test_the_same_samples_whoever_loads_them(scenario, paths):
     first, second = turns_of(task_of(scenario, paths, "serial", 0))
     assert second.shape == (12, 3, augmentation.SIDE, augmentation.SIDE) and second.dtype == torch.float32

@@ -84,6 +84,7 @@ def test_what_a_worker_thread_raises_is_raised():
 
 
 @pytest.mark.timeout(500)
+@pytest.mark.slow
 def test_a_run(run_few, twin):
     candidates = [
         Candidate(twin, variant, 2, case=case)

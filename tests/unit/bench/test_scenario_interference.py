@@ -73,6 +73,7 @@ def test_as_many_workers_as_cpus_are_told():
 
 
 @pytest.mark.timeout(500)
+@pytest.mark.slow
 def test_a_run(run_few, twin):
     candidates = [Candidate(twin, "loader-thread", 1, case=case.name) for case in (FULL, IDLE)]
     entry, printed = run_few("interference", candidates, "--workers", 1, "--batch-size", 4)

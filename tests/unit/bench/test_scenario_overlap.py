@@ -55,6 +55,7 @@ def test_each_step_trains_and_then_takes_the_next_batch_of_an_epoch_that_goes_on
     assert loader.taken == 20  # nothing goes on into what is measured next
 
 
+@pytest.mark.slow
 def test_a_step_trains_on_the_batch():
     torch.manual_seed(1)
     step = TorchStep()
@@ -77,6 +78,7 @@ def test_where_it_trained_is_told():
 
 
 @pytest.mark.timeout(500)
+@pytest.mark.slow
 def test_a_run(run_few, twin):
     candidates = [
         Candidate(twin, variant, 1, case=EQUAL.name) for variant in ("loader-thread", "loader-process", "serial")

@@ -65,6 +65,7 @@ def test_a_sample_is_always_the_same_and_every_epoch_another(dataset, photos):
     assert sorted(dataset._order[:12]) == sorted(dataset._order[12:]) and dataset._order[:12] != dataset._order[12:]
 
 
+@pytest.mark.slow
 def test_it_learns_which_quadrant_is_the_brightest(dataset):
     torch.manual_seed(0)
     model = network()
@@ -114,6 +115,7 @@ def test_the_loss_is_part_of_what_must_be_equal(photos, monkeypatch):
 
 
 @pytest.mark.timeout(500)
+@pytest.mark.slow
 def test_a_run(run_few, twin):
     variants = {"gil": ["loader-thread", "loader-process", "torch-process"], "ft": ["loader-thread"]}[twin]
     candidates = [Candidate(twin, variant, 2) for variant in variants] + [Candidate(twin, "serial", 1)]

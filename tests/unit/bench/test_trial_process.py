@@ -46,6 +46,7 @@ def trials(started: list[psutil.Process]) -> list[psutil.Process]:
     return [each for each in started if "ftbench.trial.child" in each.cmdline()]
 
 
+@pytest.mark.slow
 def test_helpers_of_earlier_tests_are_nothing_to_these(start, children):
     resource_tracker.ensure_running()
     assert trials(children()) == []
@@ -55,6 +56,7 @@ def test_helpers_of_earlier_tests_are_nothing_to_these(start, children):
     assert process.ppid() == os.getpid()
 
 
+@pytest.mark.slow
 def test_the_turns_of_two_trials_alternate(start, children):
     a, b = start(2), start(2, "loader-thread")
     # Imports, warm-ups, then all turns but the last.
@@ -73,6 +75,7 @@ def test_the_turns_of_two_trials_alternate(start, children):
     assert b1 < a1 < a2 < b2
 
 
+@pytest.mark.slow
 def test_what_others_do_meanwhile_is_not_counted(start, children):
     trial = start(1, "loader-thread")
     assert trial.go_on() is None
@@ -92,6 +95,7 @@ def test_what_others_do_meanwhile_is_not_counted(start, children):
     assert found["own_cpus"] < os.cpu_count() + 0.5
 
 
+@pytest.mark.slow
 def test_a_trial_that_dies_while_it_waits_says_how(start, children):
     trial = start(2)
     assert [trial.go_on(), trial.go_on()] == [None] * 2
@@ -102,6 +106,7 @@ def test_a_trial_that_dies_while_it_waits_says_how(start, children):
         trial.go_on()
 
 
+@pytest.mark.slow
 def test_closing_a_trial_that_waits_leaves_nothing(start, children):
     trial = start(2)
     assert [trial.go_on(), trial.go_on()] == [None] * 2

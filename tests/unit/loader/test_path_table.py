@@ -18,6 +18,7 @@ ANY_PATH = st.text(st.characters(codec=None), max_size=30) | st.text("/ab.\udc80
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.tuples(ANY_PATH, st.integers(-(2**63), 2**63 - 1)), max_size=20))
+@pytest.mark.slow
 def test_gives_back_any_paths_and_class_numbers(pairs):
     table = PathTable([path for path, _ in pairs], [number for _, number in pairs])
     assert len(table) == len(pairs)

@@ -1,7 +1,6 @@
 """Datasets with and without races, for the tests of the audit."""
 
 import contextvars
-import functools
 import os
 import random
 import sqlite3
@@ -242,15 +241,6 @@ class Interrupts(Sized):
 
     def __init__(self):
         raise KeyboardInterrupt
-
-
-class Lazy(Sized):
-    @functools.cached_property
-    def table(self):
-        return list(range(SIZE))
-
-    def __getitem__(self, index):
-        return self.table[index]
 
 
 class Failing(Sized):

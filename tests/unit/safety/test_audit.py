@@ -49,6 +49,7 @@ def the(report, kind):
     "name",
     ["Clean", "LockedFile", "ReadAt", "FilePerSample", "CountedUnderLock", "DecoderPerThread", "tensors", "Zipped"],
 )
+@pytest.mark.slow(cases=3)
 def test_nothing_is_said_of_a_safe_dataset(suspects, name):
     report = audit(getattr(suspects, name)())
     assert report.ok, str(report)
@@ -103,6 +104,7 @@ def test_a_buffer_that_all_samples_are(suspects):
     ],
     ids=["views of a tensor", "views of an array", "a tensor", "a list", "TensorDataset"],
 )
+@pytest.mark.slow(cases=2)
 def test_a_sample_that_is_memory_of_the_dataset(suspects, make):
     dataset = make(suspects)
     finding = the(audit(dataset), "shared-sample")
@@ -130,6 +132,7 @@ def read_only(array):
     ],
     ids=["new", "text", "read-only", "immutable", "empty", "overwritten"],
 )
+@pytest.mark.slow(cases=2)
 def test_a_sample_that_cannot_be_written_into_is_no_memory_of_the_dataset(suspects, make):
     assert "shared-sample" not in kinds(audit(make(suspects)))
 

@@ -40,6 +40,7 @@ def the(report, kind):
         ("mmap_records", "by_slice"),
     ],
 )
+@pytest.mark.slow(cases=1)
 def test_safe_ones(report_on, file, name):
     report = report_on(file, name)
     assert report.ok, report

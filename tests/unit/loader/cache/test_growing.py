@@ -396,6 +396,7 @@ def test_arguments(tmp_path, arguments):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_close_ends(run_program, tmp_path):
     status, out, err = run_program(f"""
         import sys

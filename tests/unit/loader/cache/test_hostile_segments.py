@@ -87,6 +87,7 @@ def samples(step, directory, name):
 
 @pytest.mark.parametrize("change", [changed, lying, lying_record])
 @pytest.mark.parametrize("format", WRITTEN)
+@pytest.mark.slow(cases=2)
 def test_no_error_but_those_that_are_documented(tmp_path, format, change):
     chance, read = random.Random(format), 0
     for seal in (True, False) if change is changed else (change is lying,):

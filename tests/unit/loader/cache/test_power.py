@@ -193,6 +193,7 @@ def replay(tmp_path, monkeypatch, format, times, seed):
 
 
 @pytest.mark.parametrize("format", ["segment", "tfrecord"])
+@pytest.mark.slow
 def test_power_failures(tmp_path, monkeypatch, format):
     replay(tmp_path, monkeypatch, format, 10, 0)
 

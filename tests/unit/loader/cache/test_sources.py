@@ -283,6 +283,7 @@ MORE, MIB = "has more than 2000000 bytes", bytes(1 << 20)
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.slow(cases=5)
 def test_a_web_server_that_is_hostile(hostile, pieces, error):
     timeout = 0.5 if error == LATE else 60
     source = UrlSource(hostile(pieces), ["x"], timeout=timeout, largest=2_000_000)
@@ -312,6 +313,7 @@ def test_what_a_server_sends_too_much_is_no_answer_to_the_next_request(hostile):
     source.close()
 
 
+@pytest.mark.slow
 def test_redirects_to_ever_other_places_keep_few_connections(hostile):
     places = [hostile(answer("Content-Length: 1", lambda: [b"x"])) for _ in range(10)]
     source = UrlSource("http://127.0.0.1", keys=[])

@@ -98,6 +98,7 @@ def test_who_finds_no_room_waits_for_the_next_snapshot(store):
 
 
 @pytest.mark.parametrize("version", record.FORMATS.values(), ids=record.FORMATS)
+@pytest.mark.slow(cases=1)
 def test_the_budget_is_kept_by_the_byte(disk, version):
     """The file system is as large as the budget: one byte too many would be an error."""
     directory = disk(2 * MIB)

@@ -107,6 +107,7 @@ def test_images_too_large_for_the_scratch_memory():
         assert np.array_equal(jpeg_fast.decode(one, "RGB", None), plain(one))
 
 
+@pytest.mark.slow
 def test_damaged_files_end_as_with_pillow():
     """Random damage: the same pixels as Pillow's, or an error where Pillow has one."""
     choice = random.Random(7)

@@ -23,8 +23,6 @@ from tests.datasets import Failing, Rows, Stream
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.thread_unsafe(reason="forks")]
 
-CONTEXTS = [None, "spawn", "forkserver"]
-
 
 def draw(index):
     return torch.tensor([index, sample_rng().python.random()], dtype=torch.float64)

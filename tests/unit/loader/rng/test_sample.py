@@ -139,6 +139,7 @@ def test_all_of_torchs_state_is_seeded():
     assert torch.randint(2**16, (2000,), generator=narrow).tolist() != expected
 
 
+@pytest.mark.slow
 def test_uniform_numbers_over_samples_are_uniform():
     # One number per sample, as augmentations draw: the seeds must not show in them.
     for stream in range(3):

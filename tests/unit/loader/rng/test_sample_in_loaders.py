@@ -70,6 +70,7 @@ def load(*args, epochs=2, **arguments):
 
 @every_kind_of_workers
 @pytest.mark.parametrize("dataset", [Augmented(), AugmentedBatches(), Nested()], ids=lambda d: type(d).__name__)
+@pytest.mark.slow(cases=3)
 def test_numbers_are_those_of_a_loader_without_workers(dataset, num_workers, worker_method):
     arguments = {"batch_size": 5, "shuffle": True}
     expected = load(dataset, 0, None, **arguments)
@@ -140,9 +141,6 @@ class Global(torch.utils.data.Dataset):
         array = np.random.rand()
         tensor = torch.rand(1, dtype=torch.float64)
         return torch.cat([tensor, torch.tensor([python, array], dtype=torch.float64)])
-
-
-FIRST_DRAW = Global.__getitem__.__code__.co_firstlineno + 1
 
 
 @pytest.mark.thread_unsafe(reason="draws from the global generators")

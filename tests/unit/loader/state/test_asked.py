@@ -282,6 +282,7 @@ class StubsStream(StubStream):
 )
 @pytest.mark.parametrize("stub", [StubSampler, StubStream, StubDataset, StubsStream])
 @pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+@pytest.mark.slow(cases=8)
 def test_a_state_that_cannot_be_taken_is_an_error_only_if_asked_for(way, stub, returns, why, cause, arguments):
     data = {"dataset": stub(returns)} if stub is not StubSampler else {"dataset": range(SIZE), "sampler": stub(returns)}
     if way == "serial":
@@ -322,6 +323,7 @@ class UnsentMap(StubDataset):
 @pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("dataset", [Unsent(False), UnsentMap(False)])
+@pytest.mark.slow(cases=1)
 def test_a_state_that_cannot_be_sent_costs_no_batch(dataset, persistent):
     arguments = {"batch_size": 2, "persistent_workers": persistent}
     loader = DataLoader(dataset, **arguments, **WAYS["processes"])
@@ -336,6 +338,7 @@ def test_a_state_that_cannot_be_sent_costs_no_batch(dataset, persistent):
 
 @pytest.mark.thread_unsafe(reason="forks")
 @pytest.mark.parametrize("dataset", [Unsent(False), UnsentMap(False), StubStream(False), range(SIZE)])
+@pytest.mark.slow(cases=1)
 def test_a_batch_that_cannot_be_sent_is_an_error_with_and_without_such_a_state(dataset):
     # The only batch of each worker: what comes after it is the end of the worker's share.
     loader = DataLoader(dataset, SIZE, collate_fn=one_by_one, **WAYS["processes"])

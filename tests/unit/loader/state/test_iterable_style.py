@@ -117,6 +117,7 @@ def check(saving, loading, dataset, arguments):
 
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize(("saving", "loading"), PAIRS, ids=name)
+@pytest.mark.slow(cases=8)
 def test_the_remaining_batches_are_the_same(saving, loading, dataset):
     check(saving, loading, dataset, {})
 
@@ -132,6 +133,7 @@ def test_the_remaining_batches_are_the_same(saving, loading, dataset):
     [(WAYS["serial"], WAYS["thread"]), param(TWO_WORKERS["threads"], TWO_WORKERS["processes"])],
     ids=name,
 )
+@pytest.mark.slow(cases=4)
 def test_with_other_arguments(saving, loading, dataset, arguments):
     check(saving, loading, dataset, arguments)
 
@@ -296,6 +298,7 @@ def test_batches_that_raised(saving, loading):
 
 @pytest.mark.filterwarnings("ignore:.*left out")
 @pytest.mark.parametrize("saving", list(map(param, ONE_STREAM)))
+@pytest.mark.slow(cases=1)
 def test_samples_left_out(saving):
     def make(way):
         return DataLoader(FailingStream(OSError, at=(5, 6)), 2, on_error="skip", **WAYS[way])

@@ -133,6 +133,7 @@ def batched(sampler, batching):
 @pytest.mark.parametrize("handed_over", [0, 4])
 @pytest.mark.parametrize("batching", [3, None, "batch_sampler", "buckets"])
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name not in PROGRAMS])
+@pytest.mark.slow(cases=26)
 def test_any_sampler(name, batching, handed_over):
     def make(way, seed):
         return DataLoader(range(100), **batched(SAMPLERS[name](seed), batching), **WAYS[way])
@@ -206,6 +207,7 @@ class Remembering(Sampler):
 @pytest.mark.parametrize("every", [1, 3, None])
 @pytest.mark.parametrize("batch_size", [4, None])
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
+@pytest.mark.slow(cases=3)
 def test_a_samplers_own_state_is_used(saving, loading, batch_size, every):
     def make(way, seed):
         sampler = Remembering(seed)

@@ -84,6 +84,7 @@ def refused(dataset, life, epoch, stop):
     [("serial", 1), ("serial", 1000), ("new workers", 1)] + [("persistent workers", every) for every in (1, 3, 1000)],
 )
 @pytest.mark.parametrize("dataset", KINDS)
+@pytest.mark.slow(cases=12)
 def test_resumed_anywhere(dataset, life, every):
     def make(dataset):
         return ours("thread", life)(dataset, snapshot_every_n_steps=every)
@@ -119,6 +120,7 @@ def test_persistent_processes(dataset):
         (WithIterator, "persistent workers", [(0, ENDED), (1, 1)]),
     ],
 )
+@pytest.mark.slow(cases=2)
 def test_as_torchdata(dataset, life, stops):
     theirs = history(torchdatas(life)(dataset()), epochs=3)
     mine = history(ours("thread", life)(dataset()), epochs=3)

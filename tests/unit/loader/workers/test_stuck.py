@@ -46,6 +46,7 @@ def stuck_iterator(**arguments):
         "while True: pass",
     ],
 )
+@pytest.mark.slow(cases=1)
 def test_worker_that_never_returns(run, block):
     code, out, err = run(STUCK % (0.5, block) + "iterator = stuck_iterator()\nsys.exit(5)")
     assert code == 5 and out == ""
@@ -90,6 +91,7 @@ atexit.register(lambda: setattr(sys, "held", stuck_iterator()))
 """,
     ],
 )
+@pytest.mark.slow(cases=1)
 def test_stuck_in_other_places(run, program):
     code, out, err = run(STUCK % (0.5, "time.sleep(1000)") + program)
     assert code == 0
@@ -99,6 +101,7 @@ def test_stuck_in_other_places(run, program):
     assert "Traceback" not in err and "Fatal" not in err
 
 
+@pytest.mark.slow
 def test_many_stuck_workers_and_one_limit(run):
     limit = 2
     body = """
@@ -117,6 +120,7 @@ begin = time.monotonic()
 
 
 @pytest.mark.parametrize("action", ["error", "ignore"])
+@pytest.mark.slow
 def test_warning_filters(run, action):
     body = f"""
 warnings.simplefilter("{action}", RuntimeWarning)
