@@ -8,14 +8,14 @@ Importing this package makes torch's own ``get_worker_info`` answer for worker t
 
 The way of a batch, with worker threads:
 
-    sampler -> dispatch (iterators.threads) -> dataset[i] (workers.thread, batch.fetch) -> its slot of the batch
+    sampler -> dispatch (iterators.prefetch) -> dataset[i] (workers.thread, batch.fetch) -> its slot of the batch
     (batch.slots) -> hand-over in order (iterators.threads) -> training loop
 
 The parts:
 
 - ``dataloader``: arguments, attributes, ``state_dict``
 - ``choose``: threads or processes, and why
-- ``iterators``: one iterator a file: ``serial``, ``threads``, ``processes``, on a common ``base``
+- ``iterators``: one iterator a file: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch``: its policy
 - ``cache``: the growing cache, for datasets
 - ``workers``: what runs in worker threads and processes, their start and end, the copies made for them
 - ``batch``: from indices to a batch: load samples, collate, write into slots, errors of samples

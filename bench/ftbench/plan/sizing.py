@@ -41,7 +41,7 @@ def batches_under_way(prefetch_factor: int, workers: int) -> int:
     """Return how many batches exist at once: prefetched, held by the consumer, and the one that comes next.
 
     A loader dispatches `prefetch_factor` batches a worker that the consumer does not have yet. The consumer lets go
-    of a batch only when it has the next one. ftloader.iterators.threads keeps as many buffers.
+    of a batch only when it has the next one. ftloader.iterators.prefetch says the same of the loader.
     """
     return prefetch_factor * workers + 2
 

@@ -1,4 +1,4 @@
-"""The iterator over batches built by worker threads: sampler, dispatch, hand-over in order.
+"""The iterator over batches built by worker threads: sampler, dispatch (``iterators.prefetch``), hand-over in order.
 
 States of an iterator (``State``), with every transition:
 
@@ -12,16 +12,13 @@ States of an iterator (``State``), with every transition:
 ``iter(loader)`` with persistent workers leads from any state to RUNNING.
 
 One lock guards the sampler and all bookkeeping: ``__next__`` and ``_reset`` hold it. Several threads may share an
-iterator; each batch goes to one of them. Workers never see the iterator (see
-``workers.pool``).
+iterator; each batch goes to one of them. Workers never see the iterator (see ``workers.pool``).
 """
 
 import enum
 import itertools
-import operator
 import queue
 import weakref
-from collections import Counter
 from typing import Any, Self
 
 import torch
@@ -29,10 +26,11 @@ import torch
 from ftloader import fork
 from ftloader.batch.assembly import BatchHints, SharedBatch
 from ftloader.batch.errors import annotate
-from ftloader.batch.fetch import EMPTY, Epoch, Failure, Fetched
+from ftloader.batch.fetch import Epoch, Failure, Fetched
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.iterators.base import ResumableDataLoaderIter
+from ftloader.iterators.prefetch import Prefetch, most_dispatched, most_in_memory
 from ftloader.protocols import has_getitems
 from ftloader.rng import program as global_generators
 from ftloader.workers.consumer_modes import ConsumerModes
@@ -55,9 +53,8 @@ class State(enum.Enum):
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
 
-    At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed over. The iterator ends its
-    threads when it is exhausted, closed (``close()``, or the end of a ``with`` block), dropped, or when the interpreter
-    exits.
+    The iterator ends its threads when it is exhausted, closed (``close()``, or the end of a ``with`` block), dropped,
+    or when the interpreter exits.
 
     Raises:
         ValueError: if ``prefetch_factor`` is 0.
@@ -73,9 +70,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             raise ValueError("prefetch_factor must be at least 1 with worker threads")
         self._lock = fork.rlock()  # a child may begin a new epoch
         self._in_order = loader.in_order
-        self._max_dispatched = operator.index(loader.prefetch_factor * loader.num_workers)
-        # Batches that are built or wait, one that the consumer holds, and one that it is about to drop.
-        self._memory = self._shared.memory(self._max_dispatched + 2, self._pin_memory)
+        self._most_dispatched = most_dispatched(loader)
+        self._memory = self._shared.memory(most_in_memory(loader), self._pin_memory)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
         # Each worker iterates its own copy of an iterable-style dataset, so a task is for one certain worker. Any
         # worker can build any batch of a map-style dataset.
@@ -123,21 +119,15 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._pool.wait_until_started()
 
     def _begin_epoch(self) -> None:
-        """Reset the bookkeeping and dispatch the first batches."""
+        """Dispatch the first batches of a new epoch."""
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._pool.begin_epoch(self._epoch)
         self._state = State.RUNNING
-        self._dispatched = 0
-        self._handed_over = 0  # in order, also the number of the batch to hand over next
-        self._arrived: dict[int, Result] = {}
-        # Only with private queues: workers that have data left, the worker whose turn is next, and the builder of each
-        # batch that has not been handed over.
-        self._with_data = set(self._present)
         self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
-        self._built_by: dict[int, int] = {}
+        with_data = set(self._present) if self._private_queues else None
+        self._prefetch = Prefetch(self._most_dispatched, self._in_order, with_data, self._worker_queue_idx_cycle)
         try:
-            while self._state is State.RUNNING and self._dispatched < self._max_dispatched:
-                self._dispatch()
+            self._dispatch()
         except BaseException:
             self._pool.stop()  # interrupted, as in _next_data
             raise
@@ -201,7 +191,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """Warn once about draws from the program's generators, and about handles opened for the first batch."""
         if self._warns:
             self._shared.global_draws.report()
-            if self._handed_over == 1 and not self._private_queues:
+            if self._prefetch.handed_over == 1 and not self._private_queues:
                 self._shared.handles.warn_if_shared(self._dataset)
 
     def _next_data(self) -> Any:
@@ -238,10 +228,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                         "exiting) before its end: make a new one with iter(loader)"
                     )
                 )
-            if (result := self._take_arrived()) is not None:
-                outcome, worker_id = result.outcome, self._built_by.pop(result.number, 0)
-                if isinstance(outcome, Fetched) and outcome.ended:
-                    self._with_data.discard(worker_id)
+            if (taken := self._prefetch.take()) is not None:
+                result, worker_id = taken
+                outcome = result.outcome
                 # Before the hand-over, so that a worker has the next task while the consumer uses this batch.
                 self._dispatch()
                 if isinstance(outcome, Failure):
@@ -249,21 +238,13 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                     return outcome
                 if self._hand_over(outcome, result.number, worker_id):
                     return outcome
-            elif self._handed_over == self._dispatched:
+            elif self._prefetch.is_empty:
                 self._finish()
             elif not self._present:
                 self._pool.stop()
                 return Failure(RuntimeError("all workers have ended: no batch can be built"))
             elif not self._wait_for_message():
                 return Failure(RuntimeError(f"DataLoader timed out after {self._timeout} seconds"))
-
-    def _take_arrived(self) -> Result | None:
-        """Return the result to hand over next, or None if it has not arrived."""
-        number = self._handed_over if self._in_order else next(iter(self._arrived), -1)
-        result = self._arrived.pop(number, None)
-        if result is not None:
-            self._handed_over += 1
-        return result
 
     def _finish(self) -> None:
         """End the epoch. A worker's failure to start must not get lost: it is raised next."""
@@ -278,47 +259,36 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     # Messages
 
     def _dispatch(self) -> None:
-        """Draw from the sampler and give one task to a worker, unless the sampler has ended."""
-        if self._state is not State.RUNNING:
-            return
-        if self._private_queues and not self._with_data:
-            self._state = State.DRAINING
-            return
-        number = self._dispatched
-        try:
-            index = self._next_index()
-        except StopIteration:
-            self._state = State.DRAINING
-            return
-        except Exception as error:
-            # Filed as a result, so that it is raised after the batches that the sampler gave before.
-            annotate(error, f"raised by the sampler, asked for batch {number}")
-            error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
-            self._dispatched += 1
-            self._arrived[number] = Result(self._epoch, number, Failure(error))
-            return
-        worker_id = self._choose_worker() if self._private_queues else None
-        if worker_id is not None:
-            self._built_by[number] = worker_id
-        self._dispatched += 1
-        batch = self._new_batch(index)
-        task = Task(self._epoch, self._contexts, number, index, batch)
-        # One task for each worker that can help. A worker that finds nothing left to do takes the next task.
-        for _ in range(batch.helpers):
-            self._pool.put(task, worker_id)
+        """Draw from the sampler and give tasks to workers while there is room and the sampler has not ended."""
+        prefetch = self._prefetch
+        while self._state is State.RUNNING and prefetch.has_room:
+            number = prefetch.dispatched
+            try:
+                if prefetch.out_of_data:
+                    raise StopIteration
+                index = self._next_index()
+            except StopIteration:
+                self._state = State.DRAINING
+                return
+            except Exception as error:
+                # Filed as a result, so that it is raised after the batches that the sampler gave before.
+                annotate(error, f"raised by the sampler, asked for batch {number}")
+                error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
+                prefetch.dispatched += 1
+                prefetch.arrive(Result(self._epoch, number, Failure(error)))
+                continue
+            worker_id = prefetch.dispatch()
+            batch = self._new_batch(index)
+            task = Task(self._epoch, self._contexts, number, index, batch)
+            # One task for each worker that can help. A worker that finds nothing left to do takes the next task.
+            for _ in range(batch.helpers):
+                self._pool.put(task, worker_id)
 
     def _new_batch(self, index: Any) -> SharedBatch | WholeBatch:
         """Return the batch of *index*: the one place that chooses how a batch is built."""
         if self._hints is not None and type(index) in (list, tuple) and index:
             return SharedBatch(self._hints, self._epoch, index)
         return WholeBatch(self._epoch, index)
-
-    def _choose_worker(self) -> int:
-        """Return the worker for the next batch of an iterable-style dataset."""
-        if self._in_order:
-            return next(w for w in self._worker_queue_idx_cycle if w in self._with_data)
-        load = Counter(w for n, w in self._built_by.items() if n not in self._arrived)
-        return min(self._with_data, key=lambda worker_id: load[worker_id])
 
     def _receive(self, timeout: float = 0) -> bool:
         """Wait for one message and file it. Return False if none came within *timeout* seconds (0: no limit)."""
@@ -328,10 +298,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             return False
         if isinstance(message, Result):
             if message.epoch is self._epoch and not self._epoch.cancelled:
-                self._arrived[message.number] = message
+                self._prefetch.arrive(message)
         elif isinstance(message, Departure):
             self._departures.append(message.exception)
-            self._forget_worker(message.worker_id)
+            self._present.discard(message.worker_id)
+            self._prefetch.forget_worker(message.worker_id, self._epoch)
             if message.task_lost:
                 self._pool.stop()  # the epoch cannot be completed
         return True  # None wakes the consumer: the pool was stopped
@@ -346,15 +317,3 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """File the messages that have arrived. Only this thread takes messages out."""
         while not self._results.empty():
             self._receive()
-
-    def _forget_worker(self, worker_id: int) -> None:
-        """Remove a worker that has departed.
-
-        Tasks in the common queue are left to the other workers. Tasks in the worker's own queue get no answer any more,
-        so empty results stand in for them.
-        """
-        self._present.discard(worker_id)
-        self._with_data.discard(worker_id)
-        for number, builder in self._built_by.items():
-            if builder == worker_id and number not in self._arrived:
-                self._arrived[number] = Result(self._epoch, number, Fetched(EMPTY, ended=True))

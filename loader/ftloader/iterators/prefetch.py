@@ -1,0 +1,103 @@
+"""The prefetch policy: how many batches are under way, and which worker builds the next one.
+
+At most ``prefetch_factor * num_workers`` batches are dispatched and not yet handed over. An epoch starts with that
+many; each hand-over makes room for one more. Batches are dispatched in the sampler's order.
+
+- A map-style dataset: the next free worker builds the batch, or several workers do.
+- An iterable-style dataset: each worker has its own share, so a batch is for one certain worker. In order, workers that
+  have data left take turns; else the worker with the fewest unfinished batches is next.
+
+Worker processes follow the same policy. It comes from torch's iterator (``_try_put_index``), which
+``iterators.processes`` inherits; ``tests/conformance/test_workers.py`` holds both kinds of workers to it.
+"""
+
+import operator
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from ftloader.batch.fetch import EMPTY, Epoch, Fetched
+from ftloader.workers.messages import Result
+
+
+def most_dispatched(loader: Any) -> int:
+    """Return the number of batches that may be dispatched and not yet handed over."""
+    return operator.index(loader.prefetch_factor * loader.num_workers)
+
+
+def most_in_memory(loader: Any) -> int:
+    """Return the number of batches that use memory: one more is the consumer's, and one it is about to drop."""
+    return most_dispatched(loader) + 2
+
+
+class Prefetch:
+    """The batches of one epoch that are dispatched and not yet handed over. The iterator's lock guards it.
+
+    Args:
+        most: the result of ``most_dispatched``.
+        in_order: hand batches over in the sampler's order, else as they arrive.
+        with_data: workers that have a share of an iterable-style dataset; None for a map-style dataset.
+        turns: those workers in the order of their turns, over and over.
+    """
+
+    def __init__(self, most: int, in_order: bool, with_data: set[int] | None, turns: Iterator[int]) -> None:
+        self._most, self._in_order, self._turns = most, in_order, turns
+        self._with_data = with_data
+        self.dispatched = 0
+        """Number of batches dispatched; also the number of the next one."""
+        self.handed_over = 0
+        """Number of batches handed over; in order, also the number of the next one."""
+        self._arrived: dict[int, Result] = {}
+        self._built_by: dict[int, int] = {}  # iterable-style: the builder of each batch that is not handed over
+
+    @property
+    def has_room(self) -> bool:
+        """True if one more batch may be dispatched."""
+        return self.dispatched - self.handed_over < self._most
+
+    @property
+    def is_empty(self) -> bool:
+        """True if all dispatched batches have been handed over."""
+        return self.handed_over == self.dispatched
+
+    @property
+    def out_of_data(self) -> bool:
+        """True if no worker has data left, so that no further batch can be dispatched."""
+        return self._with_data == set()
+
+    def dispatch(self) -> int | None:
+        """Count one more batch as dispatched. Return the worker that must build it; None if any worker can."""
+        number, self.dispatched = self.dispatched, self.dispatched + 1
+        if self._with_data is None:
+            return None
+        if self._in_order:
+            worker_id = next(w for w in self._turns if w in self._with_data)
+        else:
+            load = Counter(w for n, w in self._built_by.items() if n not in self._arrived)
+            worker_id = min(self._with_data, key=lambda w: load[w])
+        self._built_by[number] = worker_id
+        return worker_id
+
+    def arrive(self, result: Result) -> None:
+        """File the result of a dispatched batch."""
+        self._arrived[result.number] = result
+
+    def take(self) -> tuple[Result, int] | None:
+        """Return the result to hand over next and its worker (0 if any); None if that result has not arrived."""
+        number = self.handed_over if self._in_order else next(iter(self._arrived), -1)
+        result = self._arrived.pop(number, None)
+        if result is None:
+            return None
+        self.handed_over += 1
+        worker_id = self._built_by.pop(number, 0)
+        if self._with_data is not None and isinstance(result.outcome, Fetched) and result.outcome.ended:
+            self._with_data.discard(worker_id)
+        return result, worker_id
+
+    def forget_worker(self, worker_id: int, epoch: Epoch) -> None:
+        """Remove a worker that has departed: empty results stand in for the batches that it should have built."""
+        if self._with_data is not None:
+            self._with_data.discard(worker_id)
+        for number, builder in self._built_by.items():
+            if builder == worker_id and number not in self._arrived:
+                self.arrive(Result(epoch, number, Fetched(EMPTY, ended=True)))
