@@ -15,7 +15,7 @@ The parts:
 
 - ``dataloader``: arguments, attributes, ``state_dict``
 - ``choose``: threads or processes, and why
-- ``iterators``: one iterator a file: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch``: its policy
+- ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``; ``prefetch``: the prefetch policy
 - ``cache``: the growing cache, for datasets
 - ``workers``: what runs in worker threads and processes, their start and end, the copies made for them
 - ``batch``: from indices to a batch: load samples, collate, write into slots, errors of samples

@@ -1,7 +1,7 @@
 """The sample that a thread is loading, its slot in the batch, and the worker that the thread is.
 
-The code that loads a sample enters it here, which costs a few stores. ``sample_rng()`` and ``empty_sample()`` look it
-up. Each thread has its own ``this_thread``, which no other thread sees; hence no lock.
+The code that loads a sample enters it here; ``sample_rng()`` and ``empty_sample()`` look it up. Each thread has its own
+``this_thread``; hence no lock.
 """
 
 import operator
@@ -29,18 +29,12 @@ class CurrentSample:
     __slots__ = ("_seen", "epoch", "given", "key", "position", "rest", "rng", "slots")
 
     epoch: SeededEpoch | None
-    key: Any
-    """The sample's key, or the keys of several samples that ``rest`` iterates over."""
-    rest: Iterator | None
-    """Iterator over several keys that are loaded in turn, or None."""
-    rng: Any
-    """The sample's ``SampleRNG``, once it has been asked for."""
-    slots: Any
-    """The batch's ``Slots``. None also once ``empty_sample`` has given the sample's slot away."""
-    position: int
-    """The sample's position in ``slots``."""
-    given: int | None
-    """The leaf whose slot ``empty_sample`` has given away."""
+    key: Any  # the sample's key, or the keys of several samples that ``rest`` iterates over
+    rest: Iterator | None  # over several keys that are loaded in turn
+    rng: Any  # the sample's SampleRNG, once it has been asked for
+    slots: Any  # the batch's Slots; None also once empty_sample() has given the sample's slot away
+    position: int  # of the sample in slots
+    given: int | None  # the leaf whose slot empty_sample() has given away
 
     def __init__(self) -> None:
         self.epoch = None
@@ -55,10 +49,7 @@ class CurrentSample:
         self.slots, self.position, self.given = slots, position, None
 
     def enter_all(self, epoch: SeededEpoch, keys: Sequence[Any], rest: Iterator) -> None:
-        """Enter the samples *keys* in turn, as they are taken from *rest*, an iterator over the list or tuple *keys*.
-
-        The state of *rest* says which sample is current, so the loop over it does no work of its own for a sample.
-        """
+        """Enter the samples *keys* in turn: the state of *rest*, an iterator over *keys*, says which is current."""
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
@@ -105,10 +96,7 @@ def leave_sample() -> None:
 
 @contextmanager
 def sample_scope() -> Iterator[None]:
-    """Return to the sample that this thread is in now, or to none, at the end of the block.
-
-    A dataset may iterate a loader inside its ``__getitem__``, in the same thread.
-    """
+    """Return to the thread's present sample at the end of the block, in which a dataset may iterate a loader."""
     outer, this_thread.sample = this_thread.sample, CurrentSample()
     try:
         yield
@@ -117,8 +105,7 @@ def sample_scope() -> Iterator[None]:
 
 
 def _forget_after_fork() -> None:
-    # A process that is forked in the middle of a sample must not repeat its parent's draws. If a worker thread forks
-    # it, the process is not that worker. It may become a worker process, whose info is torch's global.
+    # A process that is forked in the middle of a sample must not repeat its parent's draws, nor be that worker.
     leave_sample()
     this_thread.worker = None
 

@@ -31,32 +31,23 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             - ``"process"``: torch's own worker processes.
             - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes; processes also
               if ``multiprocessing_context`` is given, for data pipes, and for iterable-style datasets that cannot be
-              copied with their functions. The logger ``ftloader`` says which and why. With threads it warns once if a
-              map-style dataset has a file, cursor or reader among its attributes, and if samples use the program's
-              random generators.
+              copied. The logger ``ftloader`` says which and why. With threads it warns once of files, cursors and
+              readers among a map-style dataset's attributes, and of samples that use the program's generators.
         on_error: the action for a sample whose loading raises an ``Exception``. ``"raise"`` (default) raises it;
             ``"skip"`` leaves the sample out; a callable ``on_error(error, index)`` returns a sample to use instead, or
-            ``ftloader.SKIP``. The attribute ``skipped`` counts and describes the samples left out, and a warning at the
-            end of the epoch names them.
+            ``ftloader.SKIP``. The attribute ``skipped`` describes the samples left out; a warning ends the epoch.
         snapshot_every_n_steps: number of batches between two calls of ``state_dict()`` of a sampler, or of a worker's
-            dataset, that has this method. None, the default, means:
-
-            - a sampler: once, at the start of the epoch. ``load_state_dict`` then draws the indices again, without
-              loading samples.
-            - a map-style dataset in worker processes: once, at the start of the epoch. Its later changes are not saved.
-            - an iterable-style dataset: after each batch.
-
-            A number N makes large states of iterable-style datasets cheaper: ``load_state_dict`` loads the samples
-            since the latest snapshot again. It also saves samplers that the training changes, and map-style datasets
-            in worker processes as they were at most N batches ago. Without workers, and with threads, a map-style
-            dataset is asked only when the loader's ``state_dict()`` is called.
+            dataset, that has this method. None, the default, means after each batch for an iterable-style dataset;
+            else once, at the start of the epoch, so that later changes of a sampler or of a map-style dataset in
+            worker processes are not saved. A number N makes large states of iterable-style datasets cheaper:
+            ``load_state_dict`` loads the samples since the latest snapshot again. Without workers, and with threads,
+            a map-style dataset is asked only when the loader's ``state_dict()`` is called.
 
     With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists all
     differences from processes. The most important ones:
 
-    - All workers share one map-style dataset and its ``collate_fn``, which must be thread-safe (PEP 703 describes the
-      interpreter's guarantees without the GIL). Each worker has its own copy of an iterable-style dataset and of its
-      functions.
+    - All workers share one map-style dataset and its ``collate_fn``, which must be thread-safe (PEP 703). Each worker
+      has its own copy of an iterable-style dataset and of its functions.
     - Workers do not seed ``random``, ``numpy.random`` and torch's default generator, which belong to the program. Draw
       from ``ftloader.sample_rng()``, whose numbers belong to the sample.
     - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the dataset's own objects:
@@ -110,13 +101,12 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator, from which ``load_state_dict`` continues.
 
-        The state counts the batches that the training loop was given, not those prefetched. Samples that ``on_error``
-        left out count too. A batch that raised an exception counts once a later one is handed over. Before the first
-        iterator, and after the end of one, the state stands for the whole next epoch.
+        The state counts the batches that the training loop was given, not those prefetched. A batch that raised an
+        exception counts once a later one is handed over. Before the first iterator, and after the end of one, the state
+        stands for the whole next epoch.
 
         May be called at any time, in any thread, also when the iterator is gone. It draws nothing. The size does not
-        depend on the length of the dataset. ``ftloader.state.format`` describes the dictionary, which survives
-        ``pickle`` and ``torch.save``.
+        depend on the length of the dataset. The dictionary survives ``pickle`` and ``torch.save``.
         """
         return self._shared.states.state(self)
 
@@ -129,17 +119,14 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
         An explicit ``generator``, and those of the samplers, are put into their saved states at once. Loaders that
         share a generator continue together if their states were taken at the same moment; else load the states in the
-        order in which they were taken. The global generators of torch, NumPy and Python are left as they are. The rest
-        of a started epoch does not need them if the sampler is one of torch's or has its own generator. A new epoch
-        draws from them as usual.
+        order in which they were taken. The program's global generators are left as they are.
 
-        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does it
-        (``ftloader.state.shares``). Between two epochs, the state of the loader's own dataset is loaded here, so the
-        program may change it afterwards, with ``set_epoch`` for example.
+        An iterable-style dataset with ``state_dict()`` and ``load_state_dict()`` is used as torchdata does it. Between
+        two epochs its state is loaded here, so the program may change it afterwards, with ``set_epoch`` for example.
 
         Raises:
-            ValueError: if the state is not from a loader like this one, or cannot be continued; the message says what
-                to do. Nothing has changed then. If only the sampler can tell, the next ``iter()`` or ``next()`` raises.
+            ValueError: if the state is not from a loader like this one, or cannot be continued. Nothing has changed
+                then. If only the sampler can tell, the next ``iter()`` or ``next()`` raises.
         """
         self._shared.states.load(state_dict, self)
         self._iterator = None  # persistent workers are started again
@@ -167,20 +154,15 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         if cpus is not None and self.num_workers > cpus:
             warn_user(
                 # Torch's sentences, since people filter warnings by them; only "threads" is ours.
-                f"This DataLoader will create {self.num_workers} worker threads in total. Our suggested max number "
-                f"of worker in current system is {cpus}, which is smaller than what this DataLoader is going to "
-                "create. More help where samples are waited for (files, network), and slow down where they are "
-                "computed."
+                f"This DataLoader will create {self.num_workers} worker threads in total. Our suggested max number of "
+                f"worker in current system is {cpus}, which is smaller than what this DataLoader is going to create. "
+                "More help where samples are waited for (files, network), and slow down where they are computed."
             )
 
 
-def _full_signature() -> inspect.Signature:
-    """Return the signature with torch's arguments and ours."""
-    torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
-    ours = inspect.signature(DataLoader.__init__).parameters.values()
-    return torchs.replace(parameters=[*torchs.parameters.values(), *(p for p in ours if p.kind is p.KEYWORD_ONLY)])
-
-
-# help(), and tools that rebuild a loader from its arguments (Lightning among them), see
-# every argument by its name, also one that a later torch adds.
-DataLoader.__init__.__signature__ = _full_signature()  # type: ignore[attr-defined]
+# help(), and tools that rebuild a loader from its arguments (Lightning), see each by its name, a later torch's too.
+_torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
+_ours = [p for p in inspect.signature(DataLoader.__init__).parameters.values() if p.kind is p.KEYWORD_ONLY]
+DataLoader.__init__.__signature__ = _torchs.replace(  # type: ignore[attr-defined]
+    parameters=[*_torchs.parameters.values(), *_ours]
+)

@@ -1,11 +1,9 @@
 """Forks: the package's one hook, and locks that are free in a forked child.
 
-A fork copies a lock as it is: a lock that another thread holds stays locked in the child forever. Objects that a child
-may go on using therefore take their locks from here. The data behind such a lock may be half changed in the child, so
-these locks are for short steps that leave nothing broken.
+A lock that another thread holds at a fork stays locked in the child forever. Objects that a child may go on using take
+their locks from here. These locks are for short steps that leave nothing broken if the child sees them half done.
 """
 
-import functools
 import os
 import threading
 import weakref
@@ -31,21 +29,10 @@ def rlock() -> threading.RLock:
     return renewed(threading.RLock())
 
 
-def guarded[**P, R](function: Callable[P, R], by: threading.RLock) -> Callable[P, R]:
-    """Return *function* wrapped so that one thread at a time runs it, under the lock *by*."""
-
-    @functools.wraps(function)
-    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
-        with by:
-            return function(*args, **kwargs)
-
-    return alone
-
-
 def renewed[T](new: T) -> T:
-    """Register *new*; its ``_at_fork_reinit()`` (the name that locks use) runs in every child. Return *new*.
+    """Register *new*, whose ``_at_fork_reinit()`` runs in every child and must not wait. Return *new*.
 
-    The object is not kept alive. The method must not wait for anything.
+    The object is not kept alive.
     """
     global _when_to_tidy_up
     with registering:

@@ -15,10 +15,8 @@ def is_iterable(loader: Any) -> bool:
 
 
 def is_stateful(value: Any) -> bool:
-    """Return True if *value* has a state to save: ``state_dict()`` without arguments and ``load_state_dict``.
-
-    Some datasets have methods of these names that need other arguments (MosaicML streaming, litdata).
-    """
+    """Return True if *value* has a state to save: ``state_dict()`` without arguments and ``load_state_dict``."""
+    # MosaicML streaming and litdata have methods of these names that need other arguments.
     save = getattr(value, "state_dict", None)
     if not callable(save) or not callable(getattr(value, "load_state_dict", None)):
         return False
@@ -34,8 +32,8 @@ def is_stateful(value: Any) -> bool:
 def has_getitems(dataset: Any) -> bool:
     """Return True if a map-style dataset loads batches at once. As in torch, ``__getitems__ = None`` switches that off.
 
-    torch's own wrappers have ``__getitems__`` only to pass it on. They load batches at once if a wrapped dataset does.
-    A subclass that overrides ``__getitem__`` alone is asked for batches, as in torch, which ignores the override.
+    torch's wrappers load batches at once if a wrapped dataset does. A subclass that overrides ``__getitem__`` alone is
+    asked for batches, as in torch.
     """
     if not getattr(dataset, "__getitems__", None):
         return False

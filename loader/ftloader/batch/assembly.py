@@ -1,10 +1,9 @@
 """Batches that all workers build together.
 
-The consumer makes a ``SharedBatch`` from the indices of one batch. Workers claim pieces of it, which get smaller
-towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987). They load the samples of a piece and write
-them into the batch's slots. The worker that ends the last piece finishes the batch. Where samples are cheap, pieces are
-large enough to pay for claiming them, and fewer workers help. Which worker loads a sample does not show in the batch:
-not in its values, and not in the exception, which is that of the first failing sample in the order of the batch.
+Workers claim pieces of a batch, which get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck,
+1987), load the samples of a piece, and write them into the batch's slots. The worker that ends the last piece finishes
+the batch. Where samples are cheap, fewer workers help, with larger pieces. Which worker loads a sample does not show:
+values are the same, and an exception is that of the first failing sample in the order of the batch.
 """
 
 import enum
@@ -45,28 +44,22 @@ class Mode(enum.Enum):
 class BatchHints:
     """Common settings of one iterator's batches, and hints from one batch for the next.
 
-    Workers write the hints, and read them without a lock: a stale value only costs time.
+    Workers read and write the hints without a lock: a stale value only costs time.
     """
 
     settings: BatchSettings
     workers: int
     buffers: BufferPool
     pin_device: str | None
-    expected: Layout | Mode = Mode.UNKNOWN
-    """Hint: what the latest batch looked like."""
-    seconds: float = math.inf
-    """Hint: time to load one sample of the latest batch."""
-    plain: int = 0
-    """Hint: number of batches without slots."""
-    misjudged: int = 0
-    """Hint: number of batches that were not like the one before."""
+    expected: Layout | Mode = Mode.UNKNOWN  # as the latest batch was
+    seconds: float = math.inf  # to load one sample of the latest batch
+    plain: int = 0  # number of batches without slots
+    misjudged: int = 0  # number of batches that were not like the one before
 
     @cached_property
     def can_have_slots(self) -> bool:
-        """True if slots give what collate_fn would give.
-
-        First asked by a worker, so after ``worker_init_fn``, which may register functions with torch's collation.
-        """
+        """True if slots give what collate_fn would give."""
+        # First asked by a worker, so after worker_init_fn, which may register functions with torch's collation.
         return is_torchs_collation(self.settings.collate_fn)
 
     def helpers(self, samples: int) -> int:
@@ -83,17 +76,16 @@ class SharedBatch:
     """One batch that several workers build together.
 
     ``_lock`` guards the claims (``_next``, ``_working``), their times, the failure and the choice of ``_slots``. A
-    position of ``_samples`` or of the slots belongs to the worker that claimed it until it has ended its piece. Then it
-    belongs to the worker that finishes the batch.
+    claimed position of ``_samples`` or of the slots belongs to the worker that claimed it until its piece has ended,
+    and then to the worker that finishes the batch.
 
-    The epoch is checked after user code and before any lock is taken. User code may fork, and in the child, where the
-    epoch is cancelled, another worker may hold the lock forever.
+    The epoch is checked after user code and before any lock is taken: in a child that user code forked, where the epoch
+    is cancelled, another worker may hold the lock forever.
     """
 
     def __init__(self, hints: BatchHints, epoch: Epoch, index: list | tuple) -> None:
         self.epoch = epoch
-        self.helpers = hints.helpers(len(index))
-        """Number of workers that should call ``build``; others may."""
+        self.helpers = hints.helpers(len(index))  # number of workers that should call build(); others may
         self._hints = hints
         self._index = index
         self._lock = threading.Lock()
@@ -109,10 +101,9 @@ class SharedBatch:
         self._seconds: list[float] = []  # per sample, of each piece
 
     def build(self, context: Any) -> Outcome | None:
-        """Work on the batch until no piece is left to claim.
+        """Work on the batch until no piece is left. Return the outcome in the worker that finishes it, else None.
 
-        Return the outcome in the one worker that finishes the batch, None in all others. Raise ``Cancelled``, or what
-        collate_fn raises. *context* is the worker's; its ``dataset`` is loaded from.
+        Raise ``Cancelled``, or what collate_fn raises. *context* is the ``WorkerContext`` whose dataset is used.
         """
         dataset = context.dataset
         piece = self._claim()
@@ -221,8 +212,9 @@ class SharedBatch:
                 try:
                     self._slots = Slots(layout, len(self._index), hints.buffers, hints.pin_device)
                 except Exception as error:
-                    count = len(self._index)
-                    annotate(error, f"raised in allocating {layout.nbytes} bytes for each of {count} samples")
+                    annotate(
+                        error, f"raised in allocating {layout.nbytes} bytes for each of {len(self._index)} samples"
+                    )
                     # An error of the batch comes before all samples. Without our frames, which refer to this batch:
                     # a reference cycle.
                     self._failed_at, self._failure = -1, error.with_traceback(None)

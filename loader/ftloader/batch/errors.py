@@ -1,12 +1,10 @@
 """Errors of samples: the policy ``on_error``, the record of samples left out, and notes on exceptions.
 
-One truncated file among a million need not end a run, but no sample may vanish in silence. Every sample that is left
-out is counted, described and, once an epoch, warned of. The policy acts in the worker, where the sample is loaded. The
-``DataLoader`` keeps the record, as ``loader.skipped``, where batches are handed over.
+One truncated file among a million need not end a run, but no sample may vanish in silence. Every sample left out is
+counted, described and, once an epoch, warned of. The policy acts in the worker; ``loader.skipped`` keeps the record.
 
-Iterable-style datasets: after an exception the iterator is asked for its next sample. A class with ``__next__`` can
-continue. A generator has ended, and its record says so, since the rest of its samples is missing. An error in
-``collate_fn`` belongs to no sample: it is raised.
+After an exception of an iterable-style dataset, its iterator is asked for the next sample. A generator has ended then,
+and the record says so. An error in ``collate_fn`` belongs to no sample: it is raised.
 """
 
 import contextlib
@@ -36,10 +34,7 @@ OnError = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 _LONGEST_ERROR = 300  # characters of an error's text that are kept
 
 MOST_FAILURES_IN_A_ROW = 1000
-"""Number of consecutive failures after which iteration over an iterable-style dataset stops.
-
-A ``RuntimeError`` then ends the worker's share, under any policy: an iterator that raises forever must not keep the
-loader busy forever."""
+"""Number of consecutive failures of an iterable-style dataset after which a ``RuntimeError`` ends a worker's share."""
 
 
 class Skipped(NamedTuple):
@@ -52,10 +47,7 @@ class Skipped(NamedTuple):
 
     @classmethod
     def because_of(cls, error: BaseException, index: Any, with_the_rest: bool = False) -> "Skipped":
-        """Return the record for *index*. Never raise, whatever ``str(error)`` does.
-
-        *with_the_rest*: the samples after it in the worker's share are lost too.
-        """
+        """Return the record for *index*; *with_the_rest*: the samples after it in the worker's share are lost too."""
         try:
             text = " ".join(str(error).split())
         except Exception:
@@ -76,10 +68,9 @@ class ErrorPolicy:
         on_error:
             - ``"raise"``: raise it, as torch does.
             - ``"skip"``: leave the sample out. Map-style, its batch is smaller by one; iterable-style, the batch is
-              filled with what follows. A dataset with ``__getitems__`` loads batches only: the batch is left out.
-            - a callable ``on_error(error, index)``, called in the worker: it returns a sample to use instead, or
-              ``ftloader.SKIP`` to leave this one out, or raises. With worker threads it may run in several threads at
-              once; with worker processes under spawn or forkserver it must be picklable.
+              filled with what follows. With ``__getitems__`` the whole batch is left out.
+            - a callable ``on_error(error, index)``, called in the worker: it returns a sample to use instead or
+              ``ftloader.SKIP``, or raises. Threads may call it at the same time; spawned processes must unpickle it.
 
     Raises:
         ValueError: for another string.
@@ -102,10 +93,7 @@ class ErrorPolicy:
         """True for ``"raise"``: every error is raised."""
 
     def resolve(self, error: BaseException, index: Any) -> Any:
-        """Return a sample to use for *index*, or ``SKIP``.
-
-        Raise *error* if the policy says so, and always if it is no ``Exception`` (``KeyboardInterrupt``, say).
-        """
+        """Return a sample to use for *index*, or ``SKIP``. Raise *error* if told to, or if it is no ``Exception``."""
         if self.raises or not isinstance(error, Exception):
             raise error
         return SKIP if isinstance(self._on_error, str) else self._on_error(error, index)
@@ -114,8 +102,8 @@ class ErrorPolicy:
 class SkipLog:
     """Record of the samples that a ``DataLoader`` has left out so far, as ``loader.skipped``.
 
-    The loader owns it. Its iterators add to it when they hand over a batch, so the order is that of the batches. Any
-    thread may read it at any time. A pickled or deep-copied log keeps what it held.
+    Iterators add to the log when they hand over a batch, so the order is that of the batches. Any thread may read it at
+    any time. A pickled or deep-copied log keeps what it held.
     """
 
     KEPT = 1000
@@ -146,10 +134,7 @@ class SkipLog:
             self._unreported = new + len(skipped), (*first, *skipped)[: self._NAMED]
 
     def report(self) -> None:
-        """Warn once, at the end of an epoch, if any sample was left out since the last report.
-
-        The next report covers the samples that an abandoned epoch left out.
-        """
+        """Warn, at the end of an epoch, if samples were left out since the last report (also in abandoned epochs)."""
         with self._lock:
             (new, first), self._unreported = self._unreported, (0, ())
         if new == 0:
@@ -192,10 +177,7 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | RuntimeError:
-    """Return *error*, or a ``RuntimeError`` caused by it if it is a ``StopIteration``.
-
-    A ``StopIteration`` of user code would end the epoch in silence (as in a generator: PEP 479).
-    """
+    """Return *error*; for a ``StopIteration``, which would end the epoch in silence, a ``RuntimeError`` (PEP 479)."""
     if not isinstance(error, StopIteration):
         return error
     replacement = RuntimeError(f"{raised_by} raised StopIteration")

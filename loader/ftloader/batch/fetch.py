@@ -1,16 +1,15 @@
 """From what the sampler yielded to a batch: ``dataset[i]`` and collate.
 
-The same contract as ``torch.utils.data._utils.fetch``. All three kinds of iterators (serial, threads, processes) use
-it. It adds four things: random numbers of the sample (``rng.sample``), the error policy (``batch.errors``), a note that
-names the failing sample, and a check that the epoch is still wanted. This file has the common parts and map-style
-datasets; ``batch.iterable`` fetches from iterable-style ones.
+The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers of the sample (``rng.sample``), the
+error policy (``batch.errors``), a note that names the failing sample, and a check that the epoch is still wanted. This
+file has the common parts and map-style datasets; ``batch.iterable`` fetches from iterable-style ones.
 """
 
 import enum
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped, annotate_sample
 from ftloader.compat.torch_private import pin_memory
@@ -39,8 +38,7 @@ class Epoch:
     """One pass over the data, as the workers see it.
 
     ``cancelled`` changes from False to True once. Any thread may set it, and workers read it without a lock: a late
-    reader only loads one sample too many. An epoch refers to no user-supplied object, so any thread may hold it for any
-    time.
+    reader only loads one sample too many. An epoch refers to no user-supplied object.
 
     Args:
         base_seed: the iterator's base seed, as torch draws it (an int64).
@@ -86,14 +84,6 @@ Outcome = Fetched | Failure
 """Result of building one batch."""
 
 
-class Fetcher(Protocol):
-    """Builder of batches from one dataset, used by one worker."""
-
-    def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """Return the next batch, made of *index*: a list of indices, or one index without automatic batching."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
     """The loader's arguments that say how batches are made of samples; shared by its workers."""
@@ -104,25 +94,17 @@ class BatchSettings:
     policy: ErrorPolicy
 
 
-class Resolver(Protocol):
-    """Protocol of the error policy: raise a sample's error, or return a sample to use instead (``ErrorPolicy``)."""
-
-    raises: bool
-
-    def resolve(self, error: BaseException, index: Any) -> Any: ...
-
-
 def load_one(
     load: Callable[[Any, Any], Any],
     source: Any,
     key: Any,
-    policy: Resolver,
+    policy: Any,
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
-    """Return ``load(source, key)``: a sample. If that raises, return the policy's answer: a sample or a ``Skipped``.
+    """Return the sample ``load(source, key)``. If that raises, do as *policy* says: return a sample or ``Skipped``.
 
-    Every sample is loaded here. The one exception are samples whose errors are raised anyway: a list comprehension
-    loads them in half the time. Raise the error if the policy says so, after *note* has noted the sample on it.
+    *policy* has ``raises`` and ``resolve()`` of an ``ErrorPolicy``. An error is raised after *note* has noted the
+    sample on it. Samples whose errors are raised anyway may be loaded elsewhere, by faster list comprehensions.
     """
     try:
         return load(source, key)
@@ -150,10 +132,7 @@ class MapFetcher:
         self._current = CurrentSample()
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """Return the batch of *index*, a list of indices, or one index without automatic batching.
-
-        Raise ``Cancelled``, or what the dataset or collate_fn raises.
-        """
+        """Return the batch of *index*: a list of indices, or one index without automatic batching."""
         settings, dataset, here = self._settings, self._dataset, self._current
         policy = settings.policy
         skipped: tuple[Skipped, ...] = ()

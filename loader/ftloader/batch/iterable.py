@@ -1,11 +1,8 @@
 """Fetching from an iterable-style dataset, and from a map-style one in a worker process, with the dataset's state.
 
-As in torchdata, the state of the dataset is loaded before ``iter(dataset)`` is called, and that of the iterator after
-it. Within an epoch, only the latter is used for a dataset that is its own iterator. ``state.shares`` describes the
-states.
-
-This code runs where the worker runs: in the process, or in the thread, which owns its copy of an iterable-style
-dataset. The states travel with the batches (``Fetched.state``).
+As in torchdata, the state of the dataset is loaded before ``iter(dataset)``, and that of the iterator after it. Within
+an epoch, only the latter is used for a dataset that is its own iterator. ``state.shares`` describes the states, which
+travel with the batches (``Fetched.state``).
 """
 
 import copy
@@ -22,10 +19,7 @@ from ftloader.state.shares import WorkerState, fresh_share
 
 
 class Exhausted(Exception):
-    """Raised at the end of this worker's share of an iterable-style dataset.
-
-    Not ``StopIteration``, which user code may raise too.
-    """
+    """End of this worker's share of an iterable-style dataset; not ``StopIteration``, which user code may raise."""
 
 
 class IterableFetcher:
@@ -51,13 +45,10 @@ class IterableFetcher:
             iter(dataset)  # for the pass that has ended: see state.shares
         self._iterator: Iterator = iter(dataset)
         _load(self._iterator, "iterator", snapshot["states"])
-        self._position = snapshot["position"]
-        """Number of samples that the iterator was asked for."""
-        self._skipped: list[Skipped] = []
-        """Samples left out of the batch that is being built."""
+        self._position = snapshot["position"]  # number of samples that the iterator was asked for
+        self._skipped: list[Skipped] = []  # left out of the batch that is being built
         self._failures_in_a_row = 0
-        self._ended = False
-        """True once the iterator has no samples left."""
+        self._ended = False  # True once the iterator has no samples left
         self.raises = settings.policy.raises
         parts: dict[str, Any] = {"iterator": self._iterator}
         if dataset is not self._iterator:
@@ -67,8 +58,7 @@ class IterableFetcher:
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         """Return the next batch, of ``len(index)`` samples with automatic batching, else of one.
 
-        Raise ``Cancelled``, what the dataset or collate_fn raises, and ``ValueError`` if the share is shorter than the
-        part of it that has been handed over.
+        Raise ``ValueError`` if the share is shorter than the part of it that has been handed over.
         """
         self._catch_up(index, epoch)
         self._skipped = []
@@ -175,7 +165,7 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 class StatefulMapFetcher(MapFetcher):
     """Builder of batches from a map-style dataset in a worker process, with the dataset's state.
 
-    The first batch has the state from before it. Later batches have one every ``snapshot_every_n_steps``.
+    The first batch has the state from before it, later ones every ``snapshot_every_n_steps``.
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, state: WorkerState) -> None:
@@ -186,13 +176,16 @@ class StatefulMapFetcher(MapFetcher):
         self._due = dataset_state(dataset) if self._every != 1 else None
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """See ``MapFetcher.fetch``."""
         fetched = super().fetch(index, epoch)
         self._batches += 1
         if self._every and self._batches % self._every == 0:
             self._due = dataset_state(self._dataset)
         fetched.state, self._due = self._due, None
         return fetched
+
+
+Fetcher = MapFetcher | IterableFetcher
+"""Builder of batches from one dataset, used by one worker."""
 
 
 def _load(part: Any, name: str, states: Mapping[str, Any]) -> None:

@@ -2,8 +2,7 @@
 
 A layout is the nesting of dicts, lists and (named) tuples of one sample, with its leaves in a fixed order. A large
 array or tensor has a slot in the batch's memory. All other leaves (numbers, strings, small arrays) are collected in
-columns and go through torch's ``default_collate``. A layout describes only what ``default_collate`` would make of
-exactly these types. A sample with anything else has no layout, and torch collates its batch as a whole.
+columns and go through torch's ``default_collate``. A sample of any other type has no layout: torch collates its batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,10 +34,7 @@ _TORCHS_COLLATE_FUNCTIONS = {
 
 
 def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
-    """Return True if *collate_fn* is torch's ``default_collate``, unchanged.
-
-    A program can register other types or functions with it, or replace the functions that it calls.
-    """
+    """Return True if *collate_fn* is torch's ``default_collate``, with the types and functions that torch gives it."""
     registered = _torch_collate.default_collate_fn_map
     return (
         collation_name(collate_fn) == "default_collate"
@@ -81,12 +77,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Leaf that is collected and collated by torch.
+    """Leaf that is collected and collated by torch."""
 
-    torch collates the elements of tuples and lists as a tuple, all others as a list. The difference shows for strings.
-    """
-
-    container: type
+    container: type  # tuple for elements of tuples and lists, else list, as in torch; the difference shows for strings
 
     def flatten(self, value: Any, leaves: list) -> bool:
         leaves.append(value)
@@ -130,9 +123,7 @@ class _Sequence:
 
 
 _Node = Slot | Column | _Dict | _Sequence
-"""Part of a layout.
-
-``flatten`` appends the leaves of a value, in a fixed order, and returns False if the value has another structure.
+"""Part of a layout. ``flatten`` appends the leaves of a value and returns False if the value has another structure.
 ``nest`` makes a sample of its leaves again, or the batch as torch nests it."""
 
 
@@ -143,13 +134,10 @@ class Layout:
 
     def __init__(self, root: _Node) -> None:
         self._root = root
-        self.leaves: tuple[Slot | Column, ...] = tuple(_leaves(root))
-        """The leaves, in the order of ``flatten``."""
+        self.leaves: tuple[Slot | Column, ...] = tuple(_leaves(root))  # in the order of flatten()
         sizes = [leaf.nbytes for leaf in self.leaves if isinstance(leaf, Slot)]
         self.slots = len(sizes)
-        """The number of leaves that have a slot."""
-        self.nbytes = sum(sizes)
-        """Bytes of a sample in slots."""
+        self.nbytes = sum(sizes)  # of a sample in slots
 
     @classmethod
     def of(cls, sample: Any) -> "Layout | None":
@@ -215,10 +203,7 @@ def _torch_dtype(dtype: np.dtype) -> torch.dtype | None:
 
 
 def _has_torchs_strides(array: np.ndarray) -> bool:
-    """Return True if ``torch.as_tensor`` accepts the array's strides.
-
-    It refuses negative ones, and those that are not a multiple of the element's size.
-    """
+    """Return True if ``torch.as_tensor`` accepts the array's strides: not negative, multiples of the item size."""
     size = array.itemsize
     return all(stride >= 0 and stride % size == 0 for stride in array.strides)
 
@@ -240,8 +225,5 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
-    """Return True if ``torch.stack`` might give the batch other strides than a slot's.
-
-    It does for samples of four or five dimensions in the memory format ``channels_last`` or ``channels_last_3d``.
-    """
+    """Return True if ``torch.stack`` might give the batch ``channels_last(_3d)`` strides, which a slot lacks."""
     return dimensions in (4, 5) and not contiguous

@@ -1,16 +1,15 @@
 """The memory of batches, which is used again once no reference to it is left.
 
 A fresh batch of 100 MB costs tens of thousands of page faults, about as much time as filling it. So the memory of an
-earlier batch is taken where it is free. Its reference counts alone say that, whatever the consumer did with the batch:
-every tensor, view, NumPy array, memoryview or DLPack capsule on it keeps torch's storage (a C++ object) or its Python
-object alive. No code can get a new reference to a storage that only the pool refers to. So there is no gap between
-looking and taking.
+earlier batch is taken where it is free. Its reference counts alone say that: every tensor, view, NumPy array,
+memoryview or DLPack capsule on it keeps torch's storage (a C++ object) or its Python object alive. No code can get a
+new reference to a storage that only the pool refers to, so there is no gap between looking and taking.
 
 Two uses of memory do not show in reference counts, and such memory is given up:
 
 - A storage moved into shared memory (sent through a ``torch.multiprocessing`` queue) is mapped by another process.
-- A pinned batch may be the source of a copy that the GPU has not finished. So the pool keeps no pinned memory: torch's
-  caching host allocator records those copies, and makes taking pinned memory cheap.
+- A pinned batch may be the source of a copy that the GPU has not finished. torch's caching host allocator records those
+  copies, and makes taking pinned memory cheap.
 """
 
 import ctypes
@@ -31,8 +30,7 @@ class Buffer:
     """A storage and the batch that is filling it. Made and lent by a ``BufferPool``.
 
     This object holds the only lasting reference to ``storage``. All others that this package makes are dropped by the
-    thread that made them, so the count is right at once. Without the GIL, a reference that another thread drops counts
-    until the thread that made it merges the two counts (biased reference counting, PEP 703).
+    thread that made them, so the count is right at once, also without the GIL (biased reference counting, PEP 703).
     """
 
     __slots__ = ("_filler", "last_taken", "storage")
@@ -69,9 +67,8 @@ class BufferPool:
     One lock guards the list and the lending. It is held for a few reference counts or one allocation.
 
     Args:
-        batches: the number of batches in use at a time. The pool remembers the storages of as many. If the consumer
-            keeps more, the oldest are forgotten, and freed when the consumer drops them. A size that was not asked for
-            during the last four times as many batches is freed.
+        batches: the number of batches whose storages the pool remembers. If the consumer keeps more, the oldest are
+            forgotten. A size that was not asked for during the last four times as many batches is freed.
         pinned: take page-locked memory, and remember none.
     """
 
@@ -84,10 +81,7 @@ class BufferPool:
         self._taken = 0
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1) -> Buffer:
-        """Return memory of *nbytes* (> 0) bytes, of any content, for *filler* to fill.
-
-        Its batch takes *per_batch* such buffers.
-        """
+        """Return *nbytes* (> 0) bytes of any content for *filler*, whose batch takes *per_batch* such buffers."""
         if self._pinned:
             pinned = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
             return Buffer(pinned.untyped_storage())
@@ -123,10 +117,7 @@ class BufferPool:
 
 
 def _counts_of_a_free_one() -> tuple[int, int]:
-    """Return both counts of a storage that only a buffer refers to.
-
-    They depend on the interpreter's calling convention, so they are measured.
-    """
+    """Return both counts of a storage that only a buffer refers to. They depend on the interpreter: measured."""
     buffer = Buffer(torch.UntypedStorage(1))
     return (sys.getrefcount(buffer.storage), storage_use_count(buffer.storage._cdata))
 
@@ -143,14 +134,12 @@ _HEADER = 1 << 16
 def keep_freed_memory() -> None:
     """Raise glibc's thresholds at once, by freeing one block of the largest size.
 
-    glibc gives freed memory back to the system above two thresholds. They start low (128 KiB) and follow the largest
-    block that the program has freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). A worker
-    that loads an image of 1 MB and frees it before the next one stays right at them. So the memory of every sample is
-    given back and faulted in again: a third of the time of a worker that decodes JPEGs (``docs/profile.md``).
+    glibc gives freed memory back to the system above two thresholds, which start at 128 KiB and follow the largest
+    block freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). At the low ones every image of
+    1 MB is given back and faulted in again: a third of the time of a worker that decodes JPEGs (``docs/profile.md``).
 
-    The block is never touched, so it costs two system calls. A program that has set the thresholds itself (``mallopt``,
-    ``MALLOC_TRIM_THRESHOLD_``) has ended their adjustment and is not affected, nor is another allocator. A thread keeps
-    at most what it used at once, and at most 64 MiB. Called once in a process; forked processes inherit the effect.
+    The block is never touched, so it costs two system calls. A program that has set the thresholds itself is not
+    affected, nor is another allocator. A thread keeps at most 64 MiB. Forked processes inherit the effect.
     """
     np.empty(_LARGEST_BLOCK - _HEADER, np.uint8)
 
@@ -160,11 +149,9 @@ _SMALLEST_OF_HUGE_PAGES = 4 << 20
 
 
 def advise_huge_pages(address: int, nbytes: int) -> None:
-    """Ask for transparent huge pages, where the system gives them on request.
+    """Ask for transparent huge pages: 50 page faults for a first batch of 100 MB, not 25,600. Advice only.
 
-    The first batches fault in their memory while they are filled: 25,600 times for 100 MB, or 50 times with pages of 2
-    MiB. NumPy does the same for large arrays, and torch on ``THP_MEM_ALLOC_ENABLE=1``. This is advice only: if the
-    kernel refuses, pages are small.
+    NumPy does the same for large arrays, and torch on ``THP_MEM_ALLOC_ENABLE=1``.
     """
     if nbytes < _SMALLEST_OF_HUGE_PAGES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return

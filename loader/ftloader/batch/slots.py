@@ -15,10 +15,7 @@ from ftloader.current import this_thread
 
 
 class _Memory:
-    """Memory in the form that NumPy reads. Arrays on it keep *owner* alive.
-
-    Not ``tensor.numpy()``, which marks the storage as not resizable forever.
-    """
+    """Memory for NumPy to read; arrays on it keep *owner* alive. ``tensor.numpy()`` would mark the storage forever."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -30,9 +27,8 @@ class _Memory:
 class _Array:
     """The slots of one leaf: *size* arrays of the leaf's shape, back to back.
 
-    This object owns the memory until ``release()``. Nothing here refers to the storage for long, since ``Buffer``
-    counts references: workers write through an array that does not own its memory, or through tensors that live for one
-    write.
+    This object owns the memory until ``release()``. Workers write through an array that does not own its memory, or
+    through tensors that live for one write, since ``Buffer`` counts references.
     """
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
@@ -65,11 +61,8 @@ class _Array:
         return self._slot.numpy_dtype == dtype and self._slot.shape == shape
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values* with copies of those that lie in this slot, except this leaf's own value, ``values[own]``.
-
-        ``empty_sample`` gave the slot to the sample, so other values may be views of it. Writing the own value would
-        change them.
-        """
+        """Return *values* with copies of those in this slot but ``values[own]``, whose writing would change them."""
+        # empty_sample() gave the slot to the sample, so other values may be views of it.
         if _may_be_a_slot(values[own]) and self._is_at(values[own], position):
             return values  # nothing will be written
         begin = self._address_of(position)
@@ -138,9 +131,9 @@ def _copied(value: np.ndarray | torch.Tensor) -> Any:
 class Slots:
     """The slots and columns of one batch of *size* samples.
 
-    Each position is written by the one worker that claimed it, and read once all workers have finished; hence no lock.
-    ``batch()`` makes the batch's tensors in the thread that will own them: without the GIL an object is freed at once
-    only in the thread that created it.
+    Each position is written by the worker that claimed it, and read once all workers have finished; hence no lock.
+    ``batch()`` makes the tensors in the thread that will own them: without the GIL only its creator frees an object at
+    once.
     """
 
     __slots__ = ("_arrays", "_collated", "_columns", "_pin_device", "layout")
@@ -180,10 +173,7 @@ class Slots:
         )
 
     def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
-        """Collate each column, that is, each leaf that has no slots, with *collate_fn* (torch's ``default_collate``).
-
-        Exceptions of *collate_fn* pass through.
-        """
+        """Collate each column, that is, each leaf that has no slots, with torch's ``default_collate``."""
         for leaf, column in zip(self.layout.leaves, self._columns):
             data = None
             if isinstance(leaf, Column):
@@ -191,11 +181,8 @@ class Slots:
             self._collated.append(data)
 
     def batch(self) -> Any:
-        """Return the batch: new tensors on the slots, and the collated columns. To be called once.
-
-        The tensors are ordinary ones in ``inference_mode`` too, like those that workers collate.
-        """
-        if torch.is_inference_mode_enabled():
+        """Return the batch: new tensors on the slots, and the collated columns. To be called once."""
+        if torch.is_inference_mode_enabled():  # ordinary tensors there too, like those that workers collate
             with torch.inference_mode(False):
                 return self.batch()
         batch = self.layout.batch(
@@ -222,9 +209,8 @@ def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     """Return an uninitialised array for the sample being loaded, if possible in its batch's memory.
 
     A dataset (or decoder) that fills this array and returns it saves the copy into the batch. In a worker thread the
-    array is the sample's slot of the batch, if samples of this shape and type are expected there. Anywhere else (worker
-    processes, outside loaders, the first samples, arrays too small for a slot) it is like ``numpy.empty``'s. Ask once
-    per sample, return the array or a whole one made from it, and do not keep it: it belongs to the batch.
+    array is the sample's slot of the batch, if samples of this shape and type are expected there. Anywhere else it is
+    ``numpy.empty``'s. Ask once per sample, return the array or a whole one made from it, and do not keep it.
 
     Args:
         shape: shape of the sample, without the batch's dimension.

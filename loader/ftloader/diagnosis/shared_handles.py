@@ -1,11 +1,9 @@
 """A warning about files, cursors and readers among a dataset's attributes, which worker threads share.
 
-A read in one thread moves the position for all threads. In worker processes each has its own handle, at least if it is
-opened late, as it mostly is. So code that is right there sometimes gives wrong samples in threads.
-
-The search is short. It covers the attributes of the dataset, of datasets that it wraps and of objects of user-defined
-classes, and the first elements of containers among these. An object that also has a lock or a memory map is assumed to
-be safe. Libraries are recognised by the names of their classes; none is imported.
+A read in one thread moves the position for all threads, so code that is right in processes may give wrong samples. The
+search is short: the attributes of the dataset, of datasets that it wraps and of objects of user-defined classes, and
+the first elements of containers among these. An object that also has a lock or a memory map is assumed to be safe.
+Libraries are recognised by the names of their classes; none is imported.
 """
 
 import collections
@@ -25,12 +23,9 @@ from torch.utils.data import Dataset
 
 from ftloader.diagnosis.call_site import is_user_code, warn_user
 
-_OBJECTS: Final = 300
-"""Most objects that are looked at."""
-_ELEMENTS: Final = 8
-"""Most elements of a container that are looked at."""
-_ATTRIBUTES: Final = 100
-"""Most attributes of an object that are looked at."""
+_OBJECTS: Final = 300  # most objects that are looked at
+_ELEMENTS: Final = 8  # of a container
+_ATTRIBUTES: Final = 100  # of an object
 
 _POSITION: Final = "what one thread reads moves its position for all, so that others read the wrong bytes"
 _ONE_THREAD: Final = "it is for one thread at a time"
@@ -77,20 +72,15 @@ _LOCKS: Final = (
 
 
 class Handle(NamedTuple):
-    """An object that threads should not share."""
+    """An object that threads should not share: its path ("dataset.archive"), its class, and the trouble with it."""
 
     path: str
-    """Path to the object: "dataset.archive"."""
     kind: str
-    """Name of the object's class."""
     trouble: str
 
 
 class SharedHandles:
-    """Warning about the handles of one loader's dataset, given once.
-
-    Consumers use this object without a lock: two of them at once may only warn twice.
-    """
+    """Warning about the handles of one loader's dataset, given once. No lock: two consumers may only warn twice."""
 
     def __init__(self) -> None:
         self._warned = False
@@ -124,9 +114,8 @@ def handles_of(dataset: Any) -> Iterator[Handle]:
         except Exception:  # raised by a property of the object: a detached stream, say
             continue
         if trouble is not None:
-            yield Handle(
-                path, f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins."), trouble
-            )
+            kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+            yield Handle(path, kind, trouble)
             continue
         for name, child in _children(value):
             if type(child) not in _LEAVES and id(child) not in seen and len(seen) < _OBJECTS:

@@ -1,8 +1,7 @@
 """The base class of all iterators: torch's base class, made resumable.
 
-``ResumableDataLoaderIter`` stands in for torch's ``_BaseDataLoaderIter``. A subclass may derive from another of torch's
-iterators too, whose calls of ``super().__init__`` and ``super()._reset`` then arrive here. The base class draws the
-order, counts the epochs and keeps the ``EpochProgress``. A subclass must
+A subclass may derive from another of torch's iterators too, whose calls of ``super().__init__`` and ``super()._reset``
+then arrive here. The base class draws the order, counts the epochs and keeps the ``EpochProgress``. A subclass must
 
 - take indices from ``_next_index()`` only,
 - call ``_hand_over(...)`` for each batch that the consumer is given or that was skipped, and ``_progress.failed(...)``
@@ -32,10 +31,9 @@ from ftloader.state.store import load_iterable
 
 
 class _Quiet:
-    """Stand-in for a loader whose iterator must draw nothing from the loader's generator.
+    """Stand-in for a loader whose base seed is saved, so that torch's ``__init__`` must draw none from its generator.
 
-    torch's ``__init__`` draws a base seed, which a resumed iterator has already. In the middle of an epoch it must not
-    call ``iter(sampler)`` either: ``IndexStream`` does.
+    In the middle of an epoch ``__init__`` must not call ``iter(sampler)`` either: ``IndexStream`` does.
     """
 
     def __init__(self, loader: Any, mid_epoch: bool) -> None:
@@ -55,12 +53,9 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         ValueError: if it cannot start there.
     """
 
-    _copies_dataset = False
-    """True if each worker has its own map-style dataset (processes)."""
-    _dataset: Any
-    """Set by torch's ``__init__``."""
-    _worker_queue_idx_cycle: Iterator[int]
-    """Workers in the order of their turns; torch's name."""
+    _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
+    _dataset: Any  # set by torch's __init__
+    _worker_queue_idx_cycle: Iterator[int]  # workers in the order of their turns; torch's name
 
     def __init__(self, loader: Any) -> None:
         self._settings = BatchSettings(
@@ -103,12 +98,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
     def _begin_progress(self, resume: SavedState, shares: Sequence[Share], dataset: Any = None) -> None:
         if dataset is None and self._order is None:
             dataset = dataset_state(self._dataset)
-        fixed = {
-            "base_seed": self._base_seed,
-            "epoch": self._epoch_number,
-            "shared_seed": self._shared_seed,
-            "dataset": dataset,
-        }
+        fixed = {"base_seed": self._base_seed, "epoch": self._epoch_number, "shared_seed": self._shared_seed}
+        fixed["dataset"] = dataset
         copies = self._num_workers if self._copies_dataset and is_stateful(self._dataset) else 0
         turns = self._num_workers if self._copies_dataset or self._order is None else 0
         self._progress = EpochProgress(self._description, fixed, shares, copies, turns, resume)

@@ -1,15 +1,12 @@
-"""The iterator over batches built by worker processes: torch's own, with our fetchers.
+"""The iterator over batches built by worker processes: torch's own, with our fetchers (``workers.process``)."""
 
-Processes, queues, shared memory, the memory pinning thread, dead worker detection and the order of batches are torch's
-(``_MultiProcessingDataLoaderIter``); see ``process_worker`` for what differs inside a worker.
-"""
-
+import contextlib
 import functools
 import multiprocessing.connection
 import multiprocessing.synchronize
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from ftloader import fork
@@ -47,18 +44,23 @@ def _error_if_any_worker_fails() -> None:
         _torchs_check()
 
 
+@contextlib.contextmanager
+def _alone_with_the_map() -> Iterator[None]:
+    with _map_of_workers:
+        yield
+
+
 signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
 for _name in ("_set_worker_pids", "_remove_worker_pids"):
-    setattr(signal_handling, _name, fork.guarded(getattr(signal_handling, _name), _map_of_workers))
+    setattr(signal_handling, _name, _alone_with_the_map()(getattr(signal_handling, _name)))
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
 
-    It raises as torch's iterator does: a worker's exception with its type and the worker's traceback in the text (and
-    notes that name sample and worker), ``RuntimeError`` for a worker that died or a timeout. Two things differ. The
-    sampler's exception comes after the batches that the sampler gave before, and ends the epoch. A ``StopIteration``
-    in user-supplied code becomes a ``RuntimeError``.
+    Exceptions are as torch's iterator raises them, with notes that name sample and worker. Two things differ: the
+    sampler's exception comes after the batches that the sampler gave before and ends the epoch, and a ``StopIteration``
+    of user-supplied code becomes a ``RuntimeError``.
     """
 
     _copies_dataset = True

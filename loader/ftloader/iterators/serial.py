@@ -1,7 +1,7 @@
 """The iterator for ``num_workers=0``: the thread that asks for a batch builds it.
 
 It is torch's iterator with the fetcher that threads and processes use. So ``sample_rng()``, ``on_error`` and the notes
-on exceptions are the same with and without workers, and ``num_workers=0`` reproduces a data loading bug in a debugger.
+on exceptions are the same with and without workers.
 """
 
 from typing import Any
@@ -10,8 +10,8 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.graph_settings import apply_sharding
 
 from ftloader.batch.errors import without_stop_iteration
-from ftloader.batch.fetch import Epoch, Fetcher, MapFetcher
-from ftloader.batch.iterable import IterableFetcher
+from ftloader.batch.fetch import Epoch, MapFetcher
+from ftloader.batch.iterable import Fetcher, IterableFetcher
 from ftloader.compat.torch_private import DatasetKind, SingleProcessDataLoaderIter, pin_memory
 from ftloader.iterators.base import ResumableDataLoaderIter
 
@@ -20,8 +20,8 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
     """Iterator over a loader's batches, built in the calling thread.
 
     Like torch's own iterators it is for one thread at a time. ``__next__`` passes on exceptions of the dataset, the
-    sampler and collate_fn, with a note that names the sample. Their ``StopIteration`` would end the epoch in silence,
-    so it becomes a ``RuntimeError``, as in a generator (PEP 479). The epoch can be continued after an exception.
+    sampler and collate_fn, with a note that names the sample; ``StopIteration`` becomes a ``RuntimeError`` (PEP 479).
+    The epoch can be continued after an exception.
     """
 
     def __init__(self, loader: Any) -> None:

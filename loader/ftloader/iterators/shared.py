@@ -11,16 +11,14 @@ from ftloader.state.store import StateStore
 class Shared:
     """Saved state, batch memory and one-time warnings of one loader, for its iterators of all epochs.
 
-    No lock: two threads that make the first iterators of one loader at the same moment may each get memory of their
-    own, which costs memory but nothing else. A copy or pickle has the loaded state only.
+    No lock: two threads that make the first iterators at the same moment may each get memory of their own. A copy or
+    pickle has the loaded state only.
     """
 
     def __init__(self, states: StateStore | None = None) -> None:
         self.states = StateStore() if states is None else states
         self.handles = SharedHandles()
-        """The check of shared files, cursors and readers, under "auto"."""
         self.global_draws = GlobalDrawCheck()
-        """The check of draws from the program's generators, under "auto"."""
         self._memory: tuple[tuple[int, bool], BufferPool] | None = None
 
     def __reduce__(self) -> tuple:

@@ -23,8 +23,7 @@ PROGRAMS: Mapping[str, Any] = {
 }
 """The program's global generators, by the names that users know: those behind the functions of the modules."""
 
-State = Mapping[str, Any]
-"""State of one generator, of JSON's types only: its ``kind`` and its ``state``."""
+State = Mapping[str, Any]  # of one generator, of JSON's types only: its ``kind`` and its ``state``
 
 
 def is_generator(value: Any) -> bool:
@@ -80,9 +79,8 @@ def _load(generator: Any, saved: State) -> None:
         else:
             generator.set_state(state)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise ValueError(
-            f"the state of a random generator does not fit this {type(generator).__name__}: {error}"
-        ) from error
+        kind = type(generator).__name__
+        raise ValueError(f"the state of a random generator does not fit this {kind}: {error}") from error
 
 
 def _kind(generator: Any) -> str:
@@ -115,10 +113,9 @@ _template.flags.writeable = False
 def make_torch_generator(seed: bytes) -> torch.Generator:
     """Return a CPU generator whose whole state is seeded from all of *seed*, which may be of any length.
 
-    ``torch.Generator().manual_seed(seed)`` uses 32 bits of its seed (``at::mt19937`` takes a ``uint32_t``), so among a
-    million samples about a hundred pairs would draw the same numbers. Here a hash gives all 624 words of the Mersenne
-    Twister. ``initial_seed()`` is the first eight bytes of the hash. If torch keeps its state in another layout, these
-    alone seed the generator.
+    ``manual_seed(seed)`` uses 32 bits (``at::mt19937``), so among a million samples a hundred pairs would draw the same
+    numbers. Here a hash gives all 624 words of the Mersenne Twister; its first eight bytes are ``initial_seed()``, and
+    alone seed the generator if torch keeps its state in another layout.
     """
     stream = hashlib.shake_256(seed).digest(8 + 624 * 4)
     initial_seed = int.from_bytes(stream[:8], "little")

@@ -16,9 +16,8 @@ _WAITS = 16
 class GlobalDrawCheck:
     """The check of one loader: do its worker threads use a generator of the program?
 
-    While the consumer waits for its workers, only they should change a generator's state, so the states before and
-    after a wait are compared. A wait does not count if any other Python thread has moved in it. Only the first waits
-    are looked at: the check finds most datasets that draw, and costs nothing later.
+    The generators' states before and after a wait of the consumer for its workers are compared. A wait does not count
+    if any other Python thread has moved in it. Only the first waits are looked at, so the check costs nothing later.
 
     No lock: two consumers at once may look at one wait more, or warn twice.
     """
@@ -64,9 +63,8 @@ class GlobalDrawCheck:
 def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
     """Return where each Python thread but the *known* ones stands, by id: its frame and the instruction in it.
 
-    A thread at the same place in several looks has not moved, unless its loop came back to the same call each time.
-    While a caller holds the frames, a new call cannot get the same one. No frame of a *known* thread is held, the dict
-    of all frames not even in a local: this frame refers to the caller's, and in that reference cycle the consumer's
-    iterator and batch would stay alive.
+    A thread at the same place in several looks has not moved: while a caller holds the frames, no new call gets one.
     """
+    # The dict of all frames is in no local, since this frame refers to the caller's: in that reference cycle the
+    # consumer's iterator and batch would stay alive.
     return {ident: (frame, frame.f_lasti) for ident, frame in sys._current_frames().items() if ident not in known}

@@ -20,18 +20,15 @@ from ftloader.rng import generators
 # One block at a time: else one block would save, and later restore, what the worker_init_fn of another has seeded.
 _one_at_a_time = fork.rlock()
 
-_WORDS = 624
-"""Words in the state of a Mersenne Twister. It makes as many new ones once they are used up."""
-_REFILLS = 64
-"""Number of times that draws during the block may have made new words in a generator that was not seeded."""
+_WORDS = 624  # in the state of a Mersenne Twister, which makes as many new ones once they are used up
+_REFILLS = 64  # most times that draws during the block make new words in a generator that was not seeded
 
 
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
     """Restore, after the block, the generators of ``random``, NumPy and torch that were seeded in it.
 
-    A generator that other threads have only drawn from is left alone. Does nothing in a worker thread: a dataset that
-    iterates a loader has the worker's generators.
+    A generator that other threads have only drawn from is left alone. Does nothing in a worker thread.
     """
     if this_thread.worker is not None:
         yield

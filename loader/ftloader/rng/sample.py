@@ -1,13 +1,12 @@
 """Random numbers that belong to the sample: ``sample_rng()``.
 
-A dataset that draws from torch's, NumPy's or Python's global generators gets numbers that depend on which worker loads
-a sample and when. ``sample_rng()`` gives each sample its own generators, seeded from
+Numbers of a global generator depend on which worker loads a sample and when. ``sample_rng()`` gives each sample its own
+generators, seeded from
 
     BLAKE2b(base seed of the iterator, number of its epoch, key of the sample)
 
-So the augmentations are the same with 0, 1 or N workers, with threads or processes, and in any order of completion. The
-key is what the sampler yielded for the sample. For iterable-style datasets it is the worker's id and the position in
-the worker's share. Nothing is hashed or created before ``sample_rng()`` is called.
+So the augmentations are the same with 0, 1 or N workers, with threads or processes. The key is what the sampler
+yielded; for iterable-style datasets it is the worker's id and the position in its share.
 """
 
 import hashlib
@@ -33,8 +32,8 @@ class GlobalRandomWarning(UserWarning):
 class SampleRNG:
     """Random generators of one sample, each made when it is first asked for.
 
-    The three are independent streams. A generator that is asked for again within the sample continues where it stopped.
-    They are meant for the thread that loads the sample. Other threads may use them only one at a time.
+    The three are independent streams, each of which continues where it stopped. They are for the thread that loads the
+    sample; other threads may use them only one at a time.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -87,11 +86,10 @@ def sample_rng() -> SampleRNG:
     if rng is None:
         if key is NO_SAMPLE:
             raise RuntimeError(
-                "sample_rng() was called in a thread that is not loading a sample. It answers "
-                "in a dataset's __getitem__ and transforms while a ftloader.DataLoader loads the "
-                "sample. In a thread that the dataset started itself, pass it the generators: "
-                "call sample_rng() before, in the thread of the sample. To try a dataset without "
-                "a loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
+                "sample_rng() was called in a thread that is not loading a sample. It answers in a dataset's "
+                "__getitem__ and transforms while a ftloader.DataLoader loads the sample. In a thread that the dataset "
+                "started itself, pass it the generators: call sample_rng() before, in the thread of the sample. To try "
+                "a dataset without a loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
             )
         epoch = here.epoch
         # A thread that has a key has an epoch: enter() sets both.
@@ -104,12 +102,10 @@ def canonical_bytes(key: Any) -> bytes:
     """Return *key* as bytes, the same in every process, on every machine, in every version.
 
     Keys that compare equal give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)``, ``torch.tensor(1)``; a
-    namedtuple and its tuple. Keys that compare unequal give distinct bytes, so ``(1,)``, ``[1]``, ``"1"`` and ``b"1"``
-    are four keys. All NaNs are one key.
+    namedtuple and its tuple. Keys that compare unequal give distinct bytes. All NaNs are one key.
 
-    A key is None, an int, a float, a str, bytes, a slice, or anything with ``__index__``. It may be a numpy array or a
-    torch tensor of numbers or strings, of any shape, or a tuple or list of all these. Raise ``TypeError`` for anything
-    else.
+    A key is None, an int, float, str, bytes, slice, anything with ``__index__``, a NumPy array or torch tensor of
+    numbers or strings, or a tuple or list of these. Raise ``TypeError`` for anything else.
     """
     # Not hash(), which differs between processes (strings) and collides (-1 and -2). Not repr(), which differs between
     # 1, np.int64(1) and tensor(1). Not pickle, which differs between versions.

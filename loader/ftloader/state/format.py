@@ -4,32 +4,24 @@
 None), apart from what user-supplied ``state_dict()`` methods return. So it survives ``pickle``, ``torch.save``
 (``weights_only=True`` included) and, where the user-supplied parts do, JSON.
 
-=============== ==========================================================================
-``format``      ``"ftloader.DataLoader"``
-``version``     5
-``loader``      settings that the loader must share with the saved one: ``style`` ("map" or
-                "iterable"), ``batch_size`` and ``drop_last``
-``phase``       "begin": before an epoch; "middle"; "end": after one. After the first and the
-                last the next epoch is whole.
-``base_seed``   base seed of the epoch (or the next one), None if it is not drawn yet
-``epoch``       number of that epoch in its iterator (persistent workers go on counting)
-``shared_seed`` of data pipes, or None
-``order``       source of the batch order (``ftloader.state.samplers``)
-``generators``  states of the loader's and its samplers' own generators when the state was
-                made, or None if the sampler was drawing at that moment
-``drawn``       number of batches drawn from the sampler by then
-``ended``       True if the sampler had ended
-``sampler``     states of samplers that have one, and the number of batches before them, or None
-``handed_over`` the batches before this number have been handed over
-``ahead``       with ``in_order=False``: numbers of later batches that have been, too
-``last``        number of the batch drawn last, and a digest of its indices, or None
-``workers``     iterable-style, in the middle, and between epochs if the workers' datasets live
-                on and have a state: each worker's share (``ftloader.state.shares``), else None
-``next_worker`` worker whose turn is next
-``datasets``    map-style, processes: the state of each worker's dataset, or None
-``dataset``     the state of the loader's own dataset, or None; iterable-style: as it was
-                when the epoch began
-=============== ==========================================================================
+- ``format``, ``version``: ``"ftloader.DataLoader"`` and 5
+- ``loader``: settings that must be the same: ``style`` ("map" or "iterable"), ``batch_size`` and ``drop_last``
+- ``phase``: "begin" (before an epoch), "middle" or "end" (after one). After "begin" and "end" the next epoch is whole.
+- ``base_seed``: base seed of the epoch (or the next one), None if it is not drawn yet
+- ``epoch``: number of that epoch in its iterator (persistent workers go on counting)
+- ``shared_seed``: that of data pipes, or None
+- ``order``: source of the batch order (``ftloader.state.samplers``)
+- ``generators``: states of the loader's and its samplers' own generators, or None if the sampler was drawing just then
+- ``drawn``, ``ended``: number of batches drawn from the sampler, and True if the sampler had ended
+- ``sampler``: states of samplers that have one, and the number of batches before them, or None
+- ``handed_over``: the batches before this number have been handed over
+- ``ahead``: with ``in_order=False``, numbers of later batches that have been, too
+- ``last``: number of the batch drawn last, and a digest of its indices, or None
+- ``workers``: iterable-style, in the middle, and between epochs if the workers' datasets live on and have a state: each
+  worker's share (``ftloader.state.shares``), else None
+- ``next_worker``: worker whose turn is next
+- ``datasets``: map-style, processes: the state of each worker's dataset, or None
+- ``dataset``: the state of the loader's own dataset, or None; iterable-style: as it was when the epoch began
 """
 
 import copy
@@ -77,17 +69,12 @@ class SavedState:
         return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
 
     def only_dataset(self) -> Any:
-        """Return the dataset state that all worker processes had in common.
-
-        Raises:
-            ValueError: if the processes had different ones.
-        """
+        """Return the dataset state that all worker processes had in common, or raise ``ValueError``."""
         first, *others = self.datasets or (None,)
         if not all(same(other, first) for other in others):
             raise ValueError(
-                f"the state holds {len(others) + 1} different states of the dataset, one of each "
-                "worker process, so it can only be loaded with worker_method='process' and "
-                f"num_workers={len(others) + 1}"
+                f"the state holds {len(others) + 1} different states of the dataset, one of each worker process, so it "
+                f"can only be loaded with worker_method='process' and num_workers={len(others) + 1}"
             )
         return first
 
@@ -115,15 +102,11 @@ def require_stateful(value: Any, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FailedState:
-    """Placeholder for a failed ``state_dict()``.
-
-    It raises only when it is copied, that is, when the program asks for the state. Most programs never do.
-    """
+    """Placeholder for a failed ``state_dict()``. Raises when the program asks for the state, which copies it."""
 
     whose: str
     why: str
-    error: Exception | None = None
-    """Without its traceback, which refers to iterators; None after pickling, which an exception may not survive."""
+    error: Exception | None = None  # without its traceback, which refers to iterators; None after pickling
 
     def __reduce__(self) -> tuple:
         return FailedState, (self.whose, self.why)
@@ -160,11 +143,8 @@ def describe_loader(loader: Any) -> dict[str, Any]:
         drop_last = getattr(loader.batch_sampler, "drop_last", False)
         if type(batch_size) is not int:
             batch_size = "batch_sampler"
-    return {
-        "style": "iterable" if is_iterable(loader) else "map",
-        "batch_size": batch_size,
-        "drop_last": bool(drop_last),
-    }
+    style = "iterable" if is_iterable(loader) else "map"
+    return {"style": style, "batch_size": batch_size, "drop_last": bool(drop_last)}
 
 
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
@@ -178,11 +158,7 @@ def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
 
 
 def parse(state: Any) -> SavedState:
-    """Check *state*, a result of ``state_dict()``, and return a copy of it.
-
-    Raises:
-        ValueError: if it is no state of this version of the format.
-    """
+    """Return a copy of *state*, a result of ``state_dict()``, or raise ``ValueError`` if it is none of this version."""
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
     if state.get("format") != FORMAT:
@@ -210,10 +186,9 @@ def check_fit(state: Mapping[str, Any], resume: SavedState, loader: Any) -> None
         if own[name] != value:
             what = "the dataset's style" if name == "style" else name
             raise ValueError(
-                f"the state comes from a loader with another {what}: {value!r} there, "
-                f"{own[name]!r} here. The remaining batches are only defined for the same: create "
-                "the DataLoader with the arguments of the saved one (num_workers, worker_method "
-                "and prefetch_factor may differ)"
+                f"the state comes from a loader with another {what}: {value!r} there, {own[name]!r} here. The "
+                "remaining batches are only defined for the same: create the DataLoader with the arguments of the "
+                "saved one (num_workers, worker_method and prefetch_factor may differ)"
             )
     check_workers(resume, loader)
 

@@ -32,8 +32,7 @@ class _Around:
 class IndexStream:
     """Stream of the batches' indices of one epoch, which it reports to an ``EpochProgress``.
 
-    Only the thread inside the iterator's ``__next__`` or ``_reset`` uses it, as it uses the sampler. Other threads read
-    the ``EpochProgress``.
+    Only the thread inside the iterator's ``__next__`` or ``_reset`` uses it; others read the ``EpochProgress``.
     """
 
     def __init__(self, loader: Any, resume: SavedState) -> None:
@@ -58,10 +57,7 @@ class IndexStream:
         self.iterating()
 
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
-        """Load the samplers' states, for a state from before or after an epoch.
-
-        After an epoch the samplers are run to its end: only they know what their state means there.
-        """
+        """Load the samplers' states from before or after an epoch, at whose end only samplers know what these mean."""
         with self._generators.standing_at({}):
             samplers.load(self._index_sampler, snapshot["states"])
             if self._resume.phase == "end":
@@ -96,11 +92,7 @@ class IndexStream:
     def next(self, torchs: Iterator) -> Any:
         """Return the index of the next batch. *torchs* is torch's ``iter(sampler)`` for the epoch.
 
-        Raises:
-            StopIteration: at the end of the epoch.
-            ValueError: if the saved order cannot be rebuilt.
-
-        An exception of the sampler passes through.
+        Raise ``StopIteration`` at the end, ``ValueError`` if a saved order cannot be rebuilt, and as the sampler does.
         """
         if self._batches is None:
             self._batches = iter(())  # if the next steps fail, the sampler counts as ended
@@ -134,11 +126,7 @@ class IndexStream:
         self._report_begin(order, states)
 
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
-        """Make the iterators.
-
-        torch's ``BatchSampler`` makes the inner sampler's iterator in its first step. Making it here gives the same
-        order, and a reference to the inner iterator, which may have a state.
-        """
+        """Make the iterators, also the inner one of torch's ``BatchSampler``, which may have a state."""
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
         own = "seed" in order or "default" in order

@@ -1,9 +1,8 @@
 """The progress of an epoch, which ``state_dict()`` reads.
 
-One ``EpochProgress`` per epoch. Only the thread that is inside the iterator's ``__next__`` or ``_reset`` writes it,
-any thread may read it at any time, also a signal handler, and also when the iterator is gone. Each attribute is
-replaced as a whole by an immutable object. So there is no lock, and a batch costs two such assignments. The progress
-refers to states and to the indices of the batch drawn last, but neither to the iterator nor to the dataset.
+Only the thread that is inside the iterator's ``__next__`` or ``_reset`` writes it. Any thread may read it at any time,
+also a signal handler, and also when the iterator is gone. Each attribute is replaced as a whole by an immutable object;
+hence no lock. The progress refers neither to the iterator nor to the dataset.
 
 Batch numbers are absolute: they count from the start of the epoch, also if it is resumed. A resumed iterator counts its
 own batches from 0.
@@ -56,17 +55,13 @@ class EpochProgress:
         self._resumed_last = resume.last
         self._failed: list[tuple[int, int]] = []
         self._ends: dict[int, Any] = {}  # by worker: the state of its dataset after the pass
-        self.finished = False
-        """True once the iterator has raised ``StopIteration``."""
-        self.drawing = False
-        """True while the sampler draws: its generators may be between two states."""
-        self.order = resume.order or {"generators": {}, "epochs": {}}
-        """Source of the batch order: see ``samplers``."""
+        self.finished = False  # True once the iterator has raised StopIteration
+        self.drawing = False  # True while the sampler draws: its generators may be between two states
+        self.order = resume.order or {"generators": {}, "epochs": {}}  # see samplers
         self.drawn: Drawn = resume.drawn, -1, None
-        self.ended = resume.ended
-        """True once the sampler has ended."""
+        self.ended = resume.ended  # True once the sampler has ended
+        # States of the samplers: the newest that is not ahead of the batches handed over, and all later ones.
         self.snapshots: tuple[Mapping[str, Any], ...] = () if resume.sampler is None else (resume.sampler,)
-        """States of the samplers: the newest that is not ahead of the batches handed over, and all later ones."""
         datasets = tuple(resume.dataset_of(worker_id, copies) for worker_id in range(copies))
         self._handed: HandedOver = (
             resume.handed_over,
@@ -79,13 +74,7 @@ class EpochProgress:
     # Written by the iterator
 
     def handed_over(self, number: int, worker_id: int = 0, state: Any = None) -> None:
-        """Record that the consumer was given the iterator's batch *number*, or that all of it was skipped.
-
-        Args:
-            number: the iterator's own number of the batch.
-            worker_id: worker that built the batch; matters for iterable-style datasets and processes.
-            state: ``Fetched.state``.
-        """
+        """Record that the consumer was given the iterator's batch *number*, or that all of it was skipped."""
         handed = self._handed
         for failed in self._failed:
             handed = self._after(handed, *failed)
@@ -95,11 +84,7 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """Record that the consumer was given an exception in place of batch *number*.
-
-        A state taken right after the exception tries the batch again. Once a later batch is handed over, the failed one
-        counts as done, as it does for the iterator.
-        """
+        """Record an exception in place of batch *number*, which is done once a later batch is handed over."""
         self._failed.append((number, worker_id))
 
     def worker_ended(self, worker_id: int, state: Any) -> None:
@@ -146,11 +131,7 @@ class EpochProgress:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """Return the state as a deep copy.
-
-        Args:
-            capture: returns the states of the loader's and its samplers' own generators.
-        """
+        """Return a deep copy of the state; *capture* returns the states of the loader's and its samplers' generators."""
         while True:  # until no batch came in between
             snapshots, handed, drawn, order, ended = seen = self._seen()
             if all(map(operator.is_, seen, self._seen())):

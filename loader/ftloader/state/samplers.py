@@ -11,11 +11,10 @@ An order is rebuilt in the first of these ways that applies:
    inside it are put into the state that they had before the first draw (``generators``; ``generators_at_iter`` if
    ``iter(sampler)`` had drawn already), and ``set_epoch`` is called with the epoch's number.
 
-Then the indices are drawn again, up to the point of the state. After that the generators are put where they were when
-the state was made, since another loader may draw from them too. So a state holds generator states only, and its size
-does not depend on the dataset. The program's own generators are left alone: an order that comes from them in another
-way needs way 1, as does an order that changes for any other reason. A digest of the batch drawn last tells whether the
-rebuilt order is the saved one; if not, ``ValueError`` is raised.
+Then the indices are drawn again, up to the point of the state, and the generators are put where they were when the
+state was made, since another loader may draw from them too. The program's own generators are left alone: an order that
+comes from them, or changes for another reason, needs way 1. If a digest of the batch drawn last shows that the rebuilt
+order is not the saved one, ``ValueError`` is raised.
 """
 
 import copy
@@ -41,10 +40,7 @@ ITERATOR = "iterator"
 
 
 def sampler_of(loader: Any) -> Any:
-    """Return the sampler that yields the batches' indices.
-
-    For iterable-style datasets return ``()``: torch gives them an endless sampler, which has no state.
-    """
+    """Return the sampler of the batches' indices; ``()`` for an iterable-style dataset, whose sampler has no state."""
     return () if is_iterable(loader) else loader._index_sampler
 
 
@@ -68,10 +64,7 @@ def attributes_of(sampler: Any) -> dict[str, Any]:
 
 
 class OwnGenerators:
-    """Random generators of a loader and its samplers, by their path, without the program's own.
-
-    Each call looks for them again, since samplers may make new ones. Nothing is drawn.
-    """
+    """Random generators of a loader and its samplers by path, looked for at each call. The program's are left out."""
 
     def __init__(self, loader: Any) -> None:
         self._index_sampler, self._loaders = sampler_of(loader), loader.generator

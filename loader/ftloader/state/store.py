@@ -28,12 +28,10 @@ from ftloader.state.samplers import OwnGenerators
 class StateStore:
     """Holder of the state that was loaded and not yet used, or of the progress of the latest iterator.
 
-    It does not refer to the iterator, so a dropped iterator is collected at once. Copies and pickles of a loader get
-    the loaded state, not the progress.
+    It does not refer to the iterator. Copies and pickles of a loader get the loaded state, not the progress.
 
     ``_now`` is replaced in one step. The lock ``_starting`` is held while an epoch starts (``iter(sampler)`` included,
-    hence reentrant) and while a state between two epochs is made. Both use the generators that the epoch is about to
-    draw from.
+    hence reentrant) and while a state between two epochs is made: both use the epoch's generators.
     """
 
     def __init__(self, loaded: tuple[Mapping[str, Any], SavedState] | None = None) -> None:
@@ -117,10 +115,9 @@ class StateStore:
 
 
 def load_iterable(dataset: Any, state: Any) -> bool:
-    """Load *state* into a loader's own iterable-style dataset. Return False if the dataset is in that state already.
+    """Load *state* into a loader's iterable-style dataset, unless it is in that state (then return False).
 
-    Then nothing is loaded: loading the state of a fresh dataset, or of one between two passes, may put it into a pass
-    that has begun.
+    Loading the state of a fresh dataset, or of one between two passes, may put it into a pass that has begun.
     """
     if same(dataset.state_dict(), state):
         return False

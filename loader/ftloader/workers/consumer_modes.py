@@ -16,8 +16,7 @@ _AUTOCAST = ("cpu", "cuda")
 class ConsumerModes:
     """torch's modes in the calling thread, at the time of the call. Immutable, so workers share it.
 
-    ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors. (Batches of worker processes are
-    rebuilt in the consumer, as inference tensors if it is in ``inference_mode``.)
+    ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
     """
 
     def __init__(self) -> None:
@@ -38,10 +37,7 @@ class ConsumerModes:
 
 
 def own_context() -> contextvars.Context:
-    """Return a copy of this thread's context variables for one worker.
-
-    The values are the same objects, except for the ``decimal`` context, which is copied.
-    """
+    """Return a copy of this thread's context variables for one worker, with a ``decimal`` context of its own."""
     context = contextvars.copy_context()
     if "decimal" in sys.modules:
         decimal = sys.modules["decimal"]

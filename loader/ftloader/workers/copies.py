@@ -1,11 +1,8 @@
 """Deep copies of an iterable-style dataset and of its functions, one for each worker thread.
 
-A worker process has a copy of everything, by fork or by ``pickle``. So datasets shard, count and read in their own
-attributes without regard to other workers, and ``worker_init_fn`` and ``collate_fn`` may be methods of the dataset,
-refer to it, or keep something from batch to batch. The copies here are made as ``pickle`` makes them
-(``__reduce_ex__``, ``__getstate__``), with these exceptions.
-
-Shared with the original are
+A worker process has a copy of everything, so datasets shard, count and read in their own attributes, and functions may
+be methods of the dataset or keep something from batch to batch. The copies here are made as ``pickle`` makes them
+(``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free lock. Shared with the original are
 
 - classes, modules and functions, importable or not. A function with a closure is the same code on a copied closure;
 - an ``object()``, whose identity is all that it has, and the program's random generators;
@@ -13,8 +10,6 @@ Shared with the original are
 - objects that worker processes share too: memory maps, tensors in shared memory (``share_memory_()``) or on a GPU, the
   events, locks, queues and values of ``multiprocessing``, and arrays on their memory;
 - the parameters of a model, which a ``collate_fn`` may hold: they are large, and workers only read them.
-
-A lock becomes a new, free lock.
 """
 
 import copy
@@ -50,11 +45,8 @@ class UserObjects(NamedTuple):
 def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
     """Return the objects that each of *count* worker threads uses.
 
-    The workers of a map-style dataset share the original: that is the memory which threads save. Those of an
-    iterable-style dataset get a deep copy each, as processes do.
-
-    Raises:
-        TypeError: if something in the objects cannot be copied.
+    The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
+    processes do; raise ``TypeError`` if that is impossible.
     """
     if dataset_kind == DatasetKind.Map:
         return [original] * count
@@ -63,11 +55,7 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
 
 
 class Template:
-    """A dataset and functions, pickled once and copied together any number of times.
-
-    Raises:
-        TypeError: if something in them cannot be copied, such as an open file.
-    """
+    """A dataset and functions, pickled once and copied together any number of times; else ``TypeError``."""
 
     def __init__(self, dataset: Any, *functions: Callable | None) -> None:
         self._names = type(dataset).__name__, "worker_init_fn or collate_fn"
@@ -111,8 +99,7 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.apart: list[tuple[Any, bool]] = []
-        """Objects set aside; True for those that the copy shares with the original."""
+        self.apart: list[tuple[Any, bool]] = []  # objects set aside; True: the copy shares it with the original
 
     def persistent_id(self, value: Any) -> int | None:
         kind = type(value)

@@ -1,7 +1,6 @@
 """The end of the program: remaining worker threads are asked to end and waited for, with a limit.
 
-Workers of iterators that are still in use when the program ends are stopped in two steps, with the technique of
-``concurrent.futures.thread``:
+Workers of iterators in use are stopped in two steps, with the technique of ``concurrent.futures.thread``:
 
 1. When the main thread has ended, before the interpreter waits for the other threads and before any function registered
    with ``atexit``, which may close what workers use. Groups used by a thread that the interpreter waits for go on.
@@ -27,22 +26,17 @@ from ftloader import fork
 from ftloader.diagnosis.call_site import warn_user
 
 JOIN_LIMIT = 5.0
-"""Seconds to wait for workers that were told to end, as torch gives its worker processes.
-
-A worker needs longer only if a single sample does. Read at each wait."""
+"""Seconds to wait for workers that were told to end, as torch gives its worker processes. Read at each wait."""
 
 
 class WorkerThread(threading.Thread):
-    """Thread that the interpreter's exit waits for, with a limit.
+    """Thread that the interpreter's exit waits for, with a limit, which Python does for no thread.
 
-    Python itself waits for a thread without a limit (``daemon=False``) or not at all. So this thread starts as a daemon
-    thread and ceases to be one as soon as it runs: a thread that user-supplied code starts in it is no daemon either.
+    It starts as a daemon thread and ceases to be one as soon as it runs, so that a thread started in it is none either.
     """
 
-    pid = None
-    """None for code that looks for a worker's process: killing that one would kill the program."""
-    abandoned = False
-    """True once the exit has waited for the thread in vain."""
+    pid = None  # for code that looks for a worker's process: killing that one would kill the program
+    abandoned = False  # True once the exit has waited for the thread in vain
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments, daemon=True)
@@ -56,10 +50,7 @@ class WorkerThread(threading.Thread):
 
 
 def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:
-    """Wait for *threads* to end, up to *limit* seconds in all. Return those that have not ended.
-
-    Threads that were not started, and the calling thread, which cannot wait for itself, are left out.
-    """
+    """Wait up to *limit* seconds for those of *threads* that run, except the calling one. Return those that remain."""
     deadline = time.monotonic() + limit
     started = [thread for thread in threads if thread.ident not in (None, threading.get_ident())]
     for thread in started:
@@ -79,11 +70,8 @@ def report_stuck(threads: list[threading.Thread], limit: float, consequence: str
 
 
 def _stacks(threads: list[threading.Thread]) -> str:
-    """Return the stacks of running threads as text.
-
-    ``faulthandler`` stops all threads while it reads the stacks (CPython issue 128400). Walking the frames of a running
-    thread is not safe without the GIL.
-    """
+    """Return the stacks of running threads as text."""
+    # faulthandler stops all threads meanwhile (CPython issue 128400); else walking frames is not safe without the GIL.
     try:
         # A file, since faulthandler writes to a descriptor; it names 100 threads at most.
         with tempfile.TemporaryFile("w+", errors="replace") as file:
@@ -171,10 +159,7 @@ def _end(pools: list[ThreadGroup]) -> None:
 
 
 class _EndOfThread:
-    """Finalizer in the local storage of the thread that forked, which runs when that thread ends in the child.
-
-    No exit hook runs at the end of such a thread, and without this the process would live for as long as any worker.
-    """
+    """Finalizer in the local storage of the thread that forked: in the child no exit hook runs when that thread ends."""
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down

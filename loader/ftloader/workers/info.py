@@ -1,8 +1,7 @@
 """``get_worker_info()`` per worker thread.
 
-torch describes the current worker in one global, which is right for processes and wrong for threads. User code mostly
-holds the function itself (``from torch.utils.data import get_worker_info``). So the function object stays and gets new
-code, which asks the current thread first and then the global that processes use.
+torch describes the current worker in one global. User code mostly holds the function itself, so the function object
+stays and gets new code, which asks the current thread first and then the global that processes use.
 """
 
 import contextlib

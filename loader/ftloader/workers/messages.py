@@ -5,45 +5,30 @@ Two kinds of queues carry them: tasks and commands to the workers, results and d
 
 import enum
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ftloader.batch.fetch import Epoch, Outcome
 
 
-class Batch(Protocol):
-    """A batch that workers can build."""
-
-    helpers: int
-    """Number of workers that should build the batch together."""
-
-    def build(self, context: Any) -> Outcome | None:
-        """Build the batch, in a worker with this context. Return the outcome; None if another worker returns it.
-
-        Raise ``Cancelled``, or what user code raises.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Consumer to worker: build *batch*, which is batch *number* of *epoch* and was made from *index*.
+    """Consumer to worker: build *batch* (``SharedBatch`` or ``WholeBatch``), which was made from *index*.
 
-    ``helpers`` of the batch says how many workers get this same task. *contexts* are those of all workers.
+    ``batch.helpers`` workers get this same task. *contexts* are those of all workers.
     """
 
     epoch: Epoch
     contexts: tuple[Any, ...]
     number: int
     index: Any
-    batch: Batch
+    batch: Any
 
 
 class Command(enum.Enum):
     """Consumer to worker: a message other than a task."""
 
     END = "end"
-    WAKE = "wake"
-    """Run for a moment and do nothing; see ``WorkerPool.wake``."""
+    WAKE = "wake"  # run for a moment and do nothing: see WorkerPool.wake
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +42,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Worker to consumer: this worker has ended early because of *exception*.
-
-    *task_lost* is True if the worker had a task, which gets no answer any more. Else the worker failed to start.
-    """
+    """Worker to consumer: this worker failed to start, or (*task_lost*) ended in the middle of a task."""
 
     worker_id: int
     exception: BaseException

@@ -1,8 +1,8 @@
 """The life of one iterator's worker threads: started, told to end, waited for; and in a forked child.
 
-A pool refers to threads and queues of tasks only, never to the iterator or (between tasks) to user-supplied objects.
-So a dropped iterator is collected, and its finalizer, which holds the pool, ends the threads. The iterator owns the
-queue of results. All others refer to the queue weakly, since an exception in it may lead back to the iterator.
+A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped iterator is collected, and
+its finalizer, which holds the pool, ends the threads. The iterator owns the queue of results, to which all others refer
+weakly, since an exception in it may lead back to the iterator.
 
 In a forked child the queues are not touched. Without the GIL each queue has a lock of the interpreter. A waiting thread
 may have been given that lock, but not yet be awake, at the moment of the fork: then it stays locked forever.
@@ -26,9 +26,8 @@ from ftloader.workers.thread import WorkerContext, run_worker, send
 class WorkerPool:
     """``len(contexts)`` worker threads, from ``start()`` on.
 
-    With *private_queues* each worker has its own queue of tasks (iterable-style: a task is for one certain worker).
-    Else all workers share one queue (map-style: the next free worker takes the task). Workers put their messages into
-    *results* for as long as that queue exists.
+    With *private_queues* each worker has its own queue of tasks (iterable-style), else all share one (map-style).
+    Workers put their messages into *results* for as long as that queue exists.
 
     ``_told_to_end`` changes from False to True once. Only the consumer replaces ``epoch`` and ``consumer``. All three
     are read without a lock: every reader copes with a value that is a moment old.
@@ -101,10 +100,8 @@ class WorkerPool:
 
     @property
     def orphaned(self) -> bool:
-        """True in a forked child, where the threads do not exist.
-
-        The process id tells, since finalizers run in the child before any function that could note the fork.
-        """
+        """True in a forked child, where the threads do not exist."""
+        # No flag: finalizers run in the child before any function that could note the fork.
         return os.getpid() != self._process
 
     @property
@@ -126,9 +123,8 @@ class WorkerPool:
     def wake(self) -> None:
         """Let every waiting worker run for a moment.
 
-        In a free-threaded build an object that another thread drops is freed when the thread that created it next runs
-        Python code, or by a garbage collection (biased reference counting, PEP 703). Without this, the last batches of
-        an epoch would stay in memory while persistent workers wait for the next.
+        Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
+        reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
         """
         self._tell(Command.WAKE)
 
@@ -141,8 +137,7 @@ class WorkerPool:
     def stop(self) -> None:
         """Tell every worker to end after its current sample. Return at once.
 
-        May be called repeatedly and from any thread, also from a finalizer that interrupts another call on the same
-        queues: ``SimpleQueue.put`` is documented as reentrant for this.
+        May be called repeatedly, from any thread and from finalizers: ``SimpleQueue.put`` is documented as reentrant.
         """
         self._told_to_end = True
         self.epoch.cancelled = True
@@ -162,10 +157,7 @@ class WorkerPool:
             program_exit.report_stuck(stuck, limit, future)
 
     def dispose(self) -> None:
-        """Stop the workers for the iterator's finalizer, and wait for them where that is safe.
-
-        No wait if the pool was stopped before: that caller has waited, or must not be held up (an interruption).
-        """
+        """Stop the workers for the iterator's finalizer, and wait for them where that is safe, if not stopped before."""
         wait = not self.stopped and self.may_wait()
         self.stop()
         if wait:
@@ -174,9 +166,8 @@ class WorkerPool:
     def may_wait(self) -> bool:
         """Return True if a finalizer may wait for the workers in this thread.
 
-        Only the thread that used the iterator may wait. Any other thread runs the finalizer by chance, in a garbage
-        collection, and a worker may be waiting for it. Nor may a thread wait that holds a lock which threads need for
-        their first and last steps, or which a fork needs.
+        Only the thread that used the iterator may wait: a worker may be waiting for any other. Nor may a thread that
+        holds a lock which threads need for their first and last steps, or which a fork needs.
         """
         thread = self.consumer()
         # Neither name is public. The module does not know a thread before its first and after its last step.
@@ -185,6 +176,5 @@ class WorkerPool:
         return is_this_thread and not lock._is_owned() and not fork.registering._is_owned()  # type: ignore[attr-defined]
 
     def _at_fork_reinit(self) -> None:
-        # The threads do not exist in this child and are never waited for. The one exception is a worker that forked: if
-        # user-supplied code returns to it, it finds its epoch cancelled.
+        # For a worker that forked, if user-supplied code returns to it.
         self.epoch.cancelled = True

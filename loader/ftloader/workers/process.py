@@ -1,14 +1,11 @@
 """Our fetchers in torch's worker processes.
 
-The process is torch's own from start to end: queues, shared memory, watchdog and signal handlers are untouched. torch's
-loop calls ``worker_init_fn`` and then ``_DatasetKind.create_fetcher``, once for each epoch. ``WorkerStart`` is an init
-function that calls the user-supplied one and replaces ``create_fetcher`` in that process. Nothing else is replaced, and
-nothing in the main process.
+torch's loop calls ``worker_init_fn`` and then, for each epoch, ``_DatasetKind.create_fetcher``. ``WorkerStart`` is an init
+function that calls the user-supplied one and replaces ``create_fetcher`` in that process, and nothing else.
 
 Messages through torch's queues:
 
-- To the worker: ``(base seed, epoch number, index)`` instead of the index. A plain tuple, since it is pickled for each
-  batch. It saves a message at the start of an epoch.
+- To the worker: the plain tuple ``(base seed, epoch number, index)`` instead of the index.
 - From the worker: the batch as it is; the whole ``Fetched`` only if samples were left out or there is a state; an
   exception as ``NotedException``.
 """
@@ -24,23 +21,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ftloader.batch.errors import ErrorPolicy, annotate, describe_index, notes_of, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Fetched, Fetcher
-from ftloader.batch.iterable import IterableFetcher, StatefulMapFetcher
+from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Fetched
+from ftloader.batch.iterable import Fetcher, IterableFetcher, StatefulMapFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.compat.torch_private import worker as _torch_worker
 from ftloader.state.format import FailedState
 from ftloader.state.shares import WorkerState
 
-Task = tuple[int, int, Any]
-"""Base seed, epoch number, index."""
+Task = tuple[int, int, Any]  # base seed, epoch number, index
 
 
 class NotedException(ExceptionWrapper):
     """torch's description of a worker's exception, with its notes (PEP 678).
 
-    ``reraise()`` raises as torch does: the type, with the worker's traceback in the message. The notes become notes
-    again instead of a part of the message.
+    ``reraise()`` raises as torch does: the type, with the worker's traceback in the message. Notes stay notes.
     """
 
     def __init__(self, error: BaseException, where: str) -> None:
@@ -75,11 +70,7 @@ class WorkerFetcher:
         self._ended = False
 
     def fetch(self, task: Task) -> Any:
-        """Return the batch, a ``Fetched`` or a ``NotedException``.
-
-        Raises:
-            StopIteration: at the end of an iterable-style dataset, for torch's loop.
-        """
+        """Return the batch, a ``Fetched`` or a ``NotedException``. ``StopIteration`` tells torch's loop of the end."""
         base_seed, number, index = task
         if number != self._epoch.number or base_seed != self._epoch.base_seed:
             self._epoch = Epoch(base_seed, number)
@@ -110,8 +101,7 @@ def failing_fetcher(error: Exception, worker_id: int) -> Any:
 class WorkerStart:
     """Init function of a worker process. Picklable if its fields are."""
 
-    worker_init_fn: Callable[[int], Any] | None
-    """The user-supplied function, or torch's that shards data pipes and calls it."""
+    worker_init_fn: Callable[[int], Any] | None  # user-supplied, or torch's that shards data pipes and calls that
     policy: ErrorPolicy
     states: list[WorkerState]
 
@@ -142,9 +132,8 @@ class WorkerStart:
             answer_what_cannot_be_pickled(
                 results,
                 results,
-                f"in loader worker process {worker_id}: the batch cannot be sent to the main "
-                "process. What collate_fn returns must be picklable; with "
-                "worker_method='thread' it need not be",
+                f"in loader worker process {worker_id}: the batch cannot be sent to the main process. What collate_fn "
+                "returns must be picklable; with worker_method='thread' it need not be",
                 _where(worker_id),
             )
             if failure is not None:
@@ -191,10 +180,7 @@ def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: st
 
 
 def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
-    """Return *error_type* or the first of its bases that can be pickled.
-
-    The main process would never receive a type that is not importable, for example one defined in a function.
-    """
+    """Return *error_type* or the first of its bases that can be pickled (a type defined in a function cannot)."""
     for candidate in error_type.__mro__:
         try:
             pickle.dumps(candidate)

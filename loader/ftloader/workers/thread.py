@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from ftloader.batch.errors import annotate, describe_index, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Fetcher, MapFetcher
-from ftloader.batch.iterable import IterableFetcher
+from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, MapFetcher
+from ftloader.batch.iterable import Fetcher, IterableFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
@@ -38,24 +38,20 @@ class WorkerConfig:
     base_seed: int
     epoch_number: int
     modes: ConsumerModes
-    states: list[WorkerState]
-    """Starting point of each worker."""
-    pin_memory_device: str | None
-    """Device type to pin batches for, or None to leave them unpinned."""
+    states: list[WorkerState]  # starting point of each worker
+    pin_memory_device: str | None  # device type to pin batches for, or None to leave them unpinned
     pin_memory_device_index: int | None
 
 
 class WorkerContext:
-    """The user's side of one worker: its view of the dataset, its info, its fetcher. Made by the consumer, which keeps
-    it alive and hands it over with each task; then owned by the worker thread."""
+    """User objects, info and fetcher of one worker. The consumer makes it and hands it over with each task."""
 
     def __init__(self, config: WorkerConfig, worker_id: int, own: UserObjects) -> None:
         self.config = config
         self._worker_id = worker_id
         self.dataset, collate_fn, self._worker_init_fn = own
         self._settings = replace(config.settings, collate_fn=collate_fn)
-        self.within = own_context().run  # a copy of the consumer's, as it is now
-        """Calls a function with the worker's own context variables."""
+        self.within = own_context().run  # calls a function with a copy of the consumer's context variables
         self.share = config.states[worker_id].share  # until a batch has come of it
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
@@ -127,15 +123,8 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """Run a worker from start to end.
-
-    Args:
-        worker_id: its number.
-        start: holds the worker's context. Emptied here, since a ``Thread`` keeps its arguments while it runs.
-        tasks: tasks and commands from the consumer.
-        results: the iterator's queue; gone when the iterator is.
-        started_up: gets one None when ``worker_init_fn`` has returned or failed.
-    """
+    """Run a worker from start to end. *start* holds its context, *started_up* gets None after ``worker_init_fn``."""
+    # *start* is emptied here, since a Thread keeps its arguments while it runs.
     process = os.getpid()
     started = False
     try:
@@ -214,10 +203,8 @@ _setters = [getattr(_library, name, None) for name in ("omp_set_num_threads", "M
 
 
 def _limit_intra_op_threads() -> None:
-    """Let the calling thread compute alone, as torch's workers do.
-
-    OpenMP and MKL are set directly: ``torch.set_num_threads(1)`` would also set the default of all new threads.
-    """
+    """Let the calling thread compute alone, as torch's workers do."""
+    # OpenMP and MKL are set directly: torch.set_num_threads(1) would also set the default of all new threads.
     torch.get_num_threads()  # initialises the thread's settings, which would else overwrite these later
     for set_number in filter(None, _setters):
         set_number(1)
