@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
@@ -12,21 +12,13 @@ WorkerMethod = Literal["auto", "thread", "process"]
 WORKER_METHODS = get_args(WorkerMethod)
 
 
-class Choice(NamedTuple):
-    """The kind of workers for one iterator."""
+def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
+    """Return True for threads, and the copies that they use if the choice had to make them.
 
-    threads: bool
-    copies: list[UserObjects] | None = None
-    """The objects that each worker thread uses, where the choice had to make them; None: still to be made."""
-
-
-def choose_workers(loader: Any) -> Choice:
-    """Return the kind of workers for the next iterator of *loader*, and tell the logger ``ftloader`` about "auto".
-
-    The choice is made for each iterator, since a dataset may have opened a file since the last one.
+    "auto" chooses for each iterator, since a dataset may have opened a file, and tells the logger ``ftloader``.
     """
     if loader.worker_method != "auto":
-        return Choice(loader.worker_method == "thread")
+        return loader.worker_method == "thread", None
     reason, copies = reason_against_threads(loader), None
     if reason is None:
         # The iterator loads a saved state into the dataset before the workers' copies are made. Then one copy shows
@@ -41,7 +33,7 @@ def choose_workers(loader: Any) -> Choice:
             copies = None
     taken = "threads: the GIL is off" if reason is None else f"processes: {reason}"
     logging.getLogger("ftloader").info("worker_method='auto' takes %s", taken)
-    return Choice(reason is None, copies)
+    return reason is None, copies
 
 
 def reason_against_threads(loader: Any) -> str | None:

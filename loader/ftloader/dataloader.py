@@ -139,8 +139,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         if self.num_workers == 0:
             return SerialDataLoaderIter(self)
         self.check_worker_number_rationality()
-        choice = choose_workers(self)
-        return ThreadDataLoaderIter(self, choice.copies) if choice.threads else ProcessDataLoaderIter(self)
+        threads, copies = choose_workers(self)
+        return ThreadDataLoaderIter(self, copies) if threads else ProcessDataLoaderIter(self)
 
     def check_worker_number_rationality(self) -> None:
         """Warn, as torch's class does, if there are more workers than usable CPUs."""

@@ -40,10 +40,8 @@ MOST_FAILURES_IN_A_ROW = 1000
 class Skipped(NamedTuple):
     """Record of a sample that was left out."""
 
-    index: Any
-    """The sample's index, as the sampler yielded it; for an iterable-style dataset (worker id, position)."""
-    error: str
-    """``"Type: message"``, in one line."""
+    index: Any  # as the sampler yielded it; for an iterable-style dataset (worker id, position)
+    error: str  # "Type: message", in one line
 
     @classmethod
     def because_of(cls, error: BaseException, index: Any, with_the_rest: bool = False) -> "Skipped":
@@ -60,21 +58,13 @@ class Skipped(NamedTuple):
 
 
 class ErrorPolicy:
-    """The loader's answer to an ``Exception`` of one sample.
+    """The loader's answer to an ``Exception`` of one sample: its argument ``on_error``. Picklable if a callable is.
 
-    Immutable; picklable if the callable is, so that it can be sent to worker processes.
-
-    Args:
-        on_error:
-            - ``"raise"``: raise it, as torch does.
-            - ``"skip"``: leave the sample out. Map-style, its batch is smaller by one; iterable-style, the batch is
-              filled with what follows. With ``__getitems__`` the whole batch is left out.
-            - a callable ``on_error(error, index)``, called in the worker: it returns a sample to use instead or
-              ``ftloader.SKIP``, or raises. Threads may call it at the same time; spawned processes must unpickle it.
-
-    Raises:
-        ValueError: for another string.
-        TypeError: for anything else that cannot be called.
+    - ``"raise"``: raise it, as torch does.
+    - ``"skip"``: leave the sample out. Map-style, its batch is smaller by one; iterable-style, the batch is filled with
+      what follows. With ``__getitems__`` the whole batch is left out.
+    - a callable ``on_error(error, index)``, called in the worker, also by several threads at once: it returns a sample
+      to use instead or ``ftloader.SKIP``, or raises.
     """
 
     __slots__ = ("_on_error", "raises")
@@ -84,13 +74,10 @@ class ErrorPolicy:
             if on_error not in ("raise", "skip"):
                 raise ValueError(f"on_error must be 'raise', 'skip' or a callable, got {on_error!r}")
         elif not callable(on_error):
-            raise TypeError(
-                "on_error must be 'raise', 'skip' or a callable that takes the exception and "
-                f"the sample's index, got {type(on_error).__name__}"
-            )
+            given = type(on_error).__name__
+            raise TypeError(f"on_error must be 'raise', 'skip' or a callable(exception, index), got {given}")
         self._on_error = on_error
         self.raises: bool = isinstance(on_error, str) and on_error == "raise"
-        """True for ``"raise"``: every error is raised."""
 
     def resolve(self, error: BaseException, index: Any) -> Any:
         """Return a sample to use for *index*, or ``SKIP``. Raise *error* if told to, or if it is no ``Exception``."""
@@ -106,8 +93,7 @@ class SkipLog:
     any time. A pickled or deep-copied log keeps what it held.
     """
 
-    KEPT = 1000
-    """Number of samples that are described. All are counted."""
+    KEPT = 1000  # samples that are described; all are counted
     _NAMED = 3  # samples that the warning names
 
     def __init__(
@@ -115,12 +101,9 @@ class SkipLog:
     ) -> None:
         # Guards all writes. Reentrant, since a signal handler may ask for an epoch's end.
         self._lock = fork.rlock()
-        self.count = count
-        """The number of samples left out, over all epochs."""
-        self.samples = samples
-        """The first ``KEPT`` of them."""
-        self._unreported = unreported
-        """Since the last report: the number, and the first records."""
+        self.count = count  # over all epochs
+        self.samples = samples  # the first KEPT of them
+        self._unreported = unreported  # since the last report: the number, and the first records
 
     def add(self, skipped: Sequence[Skipped]) -> None:
         """Add the samples left out of a batch that is being handed over."""

@@ -39,14 +39,10 @@ class Epoch:
 
     ``cancelled`` changes from False to True once. Any thread may set it, and workers read it without a lock: a late
     reader only loads one sample too many. An epoch refers to no user-supplied object.
-
-    Args:
-        base_seed: the iterator's base seed, as torch draws it (an int64).
-        number: number of the iterator's epoch, from 0; more than one with persistent workers only.
     """
 
-    base_seed: int = 0
-    number: int = 0
+    base_seed: int = 0  # as torch draws it (an int64)
+    number: int = 0  # of the iterator's epochs; not 0 with persistent workers only
     cancelled: bool = field(default=False, init=False)
 
     def check(self) -> None:
@@ -59,13 +55,10 @@ class Epoch:
 class Fetched:
     """A batch, with what the consumer must know about it."""
 
-    data: Any
-    """The result of ``collate_fn``, ``Slots`` of which the consumer makes the batch, or ``EMPTY``."""
+    data: Any  # the result of collate_fn, Slots of which the consumer makes the batch, or EMPTY
     skipped: tuple[Skipped, ...] = ()
-    state: Any = None
-    """Iterable-style: state of the worker's dataset after this batch, if one is due."""
-    ended: bool = False
-    """Iterable-style: True if this is no batch, but the end of the worker's share."""
+    state: Any = None  # iterable-style: state of the worker's dataset after this batch, if one is due
+    ended: bool = False  # iterable-style: True if this is no batch, but the end of the worker's share
 
     def pin_memory(self) -> "Fetched":
         """Pin the data. torch's memory pinning thread calls this, as for any custom batch type."""
@@ -149,7 +142,7 @@ class MapFetcher:
             elif has_getitems(dataset):
                 # A copy, since the dataset may change the list that it is given.
                 here.enter(epoch, tuple(index) if type(index) is list else index)
-                samples = load_one(_load_at_once, dataset, index, policy, note=None)
+                samples = load_one(lambda source, keys: source.__getitems__(keys), dataset, index, policy, note=None)
                 if type(samples) is Skipped:  # the dataset builds batches only, so the batch is left out
                     samples, skipped = [], (samples,)
             elif policy.raises:
@@ -175,7 +168,3 @@ class MapFetcher:
         if skipped and not samples:
             return Fetched(EMPTY, skipped)
         return Fetched(settings.collate_fn(samples), skipped)
-
-
-def _load_at_once(dataset: Any, index: Any) -> Any:
-    return dataset.__getitems__(index)

@@ -39,11 +39,8 @@ class _Array:
         self._strides = tuple(prod(self._shape[axis + 1 :]) for axis in range(len(self._shape)))
         self._buffer = pool.take(size * slot.nbytes, self, per_batch)
         self._address = self._buffer.storage.data_ptr()
-        self._view = (
-            None
-            if slot.numpy_dtype is None
-            else np.asarray(_Memory(self._address, self._shape, slot.numpy_dtype, None))
-        )
+        dtype = slot.numpy_dtype
+        self._view = None if dtype is None else np.asarray(_Memory(self._address, self._shape, dtype, None))
 
     def write(self, position: int, value: Any) -> None:
         if self._view is None:
@@ -55,10 +52,6 @@ class _Array:
                 self._tensor_at(position).copy_(value)
         elif not (_may_be_a_slot(value) and self._is_at(value, position)):
             self._view[position] = value
-
-    def takes(self, shape: tuple[int, ...], dtype: np.dtype) -> bool:
-        """Return True if the slots are arrays of this shape and type."""
-        return self._slot.numpy_dtype == dtype and self._slot.shape == shape
 
     def separate(self, position: int, values: list, own: int) -> list:
         """Return *values* with copies of those in this slot but ``values[own]``, whose writing would change them."""
@@ -72,10 +65,11 @@ class _Array:
             for leaf, value in enumerate(values)
         ]
 
-    def empty(self, position: int) -> np.ndarray:
-        """Return the slot as an array that keeps the memory alive. Only for slots that ``takes`` accepts: arrays."""
-        address, dtype = self._address_of(position), self._view.dtype  # type: ignore[union-attr]
-        return np.asarray(_Memory(address, self._slot.shape, dtype, self._buffer.storage))
+    def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
+        """Return the slot as an array that keeps the memory alive; None if it has another shape or type."""
+        if self._slot.numpy_dtype != dtype or self._slot.shape != shape:
+            return None
+        return np.asarray(_Memory(self._address_of(position), shape, dtype, self._buffer.storage))
 
     def copy(self, position: int) -> Any:
         """Return a copy of the sample's value."""
@@ -200,8 +194,8 @@ class Slots:
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, np.ndarray] | None:
         """Return the first leaf whose slots have this shape and type, and its slot at *position*; None without one."""
         for leaf, array in enumerate(self._arrays):
-            if array is not None and array.takes(shape, dtype):
-                return leaf, array.empty(position)
+            if array is not None and (given := array.give(position, shape, dtype)) is not None:
+                return leaf, given
         return None
 
 

@@ -33,20 +33,15 @@ def most_in_memory(loader: Any) -> int:
 class Prefetch:
     """The batches of one epoch that are dispatched and not yet handed over. The iterator's lock guards it.
 
-    Args:
-        most: the result of ``most_dispatched``.
-        in_order: hand batches over in the sampler's order, else as they arrive.
-        with_data: workers that have a share of an iterable-style dataset; None for a map-style dataset.
-        turns: those workers in the order of their turns, over and over.
+    *with_data* are the workers that have a share of an iterable-style dataset, None for a map-style one; *turns* yields
+    those workers in turn, without end.
     """
 
     def __init__(self, most: int, in_order: bool, with_data: set[int] | None, turns: Iterator[int]) -> None:
         self._most, self._in_order, self._turns = most, in_order, turns
         self._with_data = with_data
-        self.dispatched = 0
-        """Number of batches dispatched; also the number of the next one."""
-        self.handed_over = 0
-        """Number of batches handed over; in order, also the number of the next one."""
+        self.dispatched = 0  # also the number of the batch to dispatch next
+        self.handed_over = 0  # in order, also the number of the batch to hand over next
         self._arrived: dict[int, Result] = {}
         self._built_by: dict[int, int] = {}  # iterable-style: the builder of each batch that is not handed over
 

@@ -1,16 +1,5 @@
 """The iterator over batches built by worker threads: sampler, dispatch (``iterators.prefetch``), hand-over in order.
 
-States of an iterator (``State``), with every transition:
-
-- RUNNING: batches are dispatched as others are handed over.
-- DRAINING: the sampler has ended, or no worker has more data; what was dispatched is handed over. From RUNNING.
-- EXHAUSTED: all batches of the epoch were handed over, ``StopIteration`` from now on. From DRAINING. The workers have
-  ended; persistent workers wait.
-- SHUT_DOWN: the workers were told to end before that, by ``close()``, an interruption, the interpreter's exit or a fork
-  (in the child). From RUNNING or DRAINING; using the iterator raises ``RuntimeError``.
-
-``iter(loader)`` with persistent workers leads from any state to RUNNING.
-
 One lock guards the sampler and all bookkeeping: ``__next__`` and ``_reset`` hold it. Several threads may share an
 iterator; each batch goes to one of them. Workers never see the iterator (see ``workers.pool``).
 """
@@ -42,11 +31,13 @@ from ftloader.workers.thread import WholeBatch, WorkerConfig, WorkerContext
 
 
 class State(enum.Enum):
-    """State of an iterator; the module's docstring has the transitions."""
+    """State of an iterator. ``iter(loader)`` with persistent workers leads from any state to RUNNING."""
 
-    RUNNING = "running"
-    DRAINING = "draining"
-    EXHAUSTED = "exhausted"
+    RUNNING = "running"  # batches are dispatched as others are handed over
+    DRAINING = "draining"  # from RUNNING: no more data, what was dispatched is handed over
+    EXHAUSTED = "exhausted"  # from DRAINING: StopIteration from now on; workers have ended, or wait (persistent)
+    # From RUNNING or DRAINING: the workers were told to end, by close(), an interruption, the interpreter's exit or a
+    # fork (in the child). Using the iterator raises RuntimeError.
     SHUT_DOWN = "shut down"
 
 

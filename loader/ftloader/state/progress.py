@@ -31,13 +31,9 @@ whose turn is next."""
 class EpochProgress:
     """Progress of one epoch.
 
-    Args:
-        loader: ``format.describe_loader``.
-        fixed: parts of the state that do not change during the epoch.
-        shares: iterable-style: the share of each worker, at least one; else empty.
-        copies: number of workers with a copy of a map-style dataset (processes), else 0.
-        turns: number of workers that take turns, else 0.
-        resume: saved state; used if it is from the middle of an epoch.
+    *loader* is ``describe_loader``'s; *fixed* are the parts of the state that do not change during the epoch; *shares*
+    those of the workers of an iterable-style dataset. *copies* workers have a copy of a map-style dataset (processes);
+    *turns* workers take turns. *resume* is used if it is from the middle of an epoch.
     """
 
     def __init__(
@@ -131,7 +127,7 @@ class EpochProgress:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """Return a deep copy of the state; *capture* returns the states of the loader's and its samplers' generators."""
+        """Return a copy of the state. *capture* returns the states of the loader's and its samplers' generators."""
         while True:  # until no batch came in between
             snapshots, handed, drawn, order, ended = seen = self._seen()
             if all(map(operator.is_, seen, self._seen())):
@@ -141,21 +137,20 @@ class EpochProgress:
         generators = None if drawing else capture()
         if self.drawing or self.drawn is not drawn:
             generators = None
-        parts = {
-            "phase": "middle",
+        state = make_state(
+            self._loader,
+            phase="middle",
             **self.fixed,
-            "order": order,
-            "generators": generators,
-            "drawn": drawn[0],
-            "ended": ended,
-            "sampler": snapshots[0] if snapshots else None,
-            "handed_over": batches,
-            "ahead": sorted(ahead),
-            "workers": list(shares) or None,
-            "next_worker": next_worker,
-            "datasets": list(datasets) if any(datasets) else None,
-            "last": self._resumed_last,
-        }
-        if drawn[1] >= 0:
-            parts["last"] = {"batch": drawn[1], "digest": digest(drawn[2])}
-        return copy.deepcopy(make_state(self._loader, **parts))
+            order=order,
+            generators=generators,
+            drawn=drawn[0],
+            ended=ended,
+            sampler=snapshots[0] if snapshots else None,
+            handed_over=batches,
+            ahead=sorted(ahead),
+            workers=list(shares) or None,
+            next_worker=next_worker,
+            datasets=list(datasets) if any(datasets) else None,
+            last=self._resumed_last if drawn[1] < 0 else {"batch": drawn[1], "digest": digest(drawn[2])},
+        )
+        return copy.deepcopy(state)

@@ -159,7 +159,7 @@ def _end(pools: list[ThreadGroup]) -> None:
 
 
 class _EndOfThread:
-    """Finalizer in the local storage of the thread that forked: in the child no exit hook runs when that thread ends."""
+    """Finalizer in the local storage of a thread that forked: no exit hook runs at its end in the child."""
 
     def __del__(self) -> None:
         for pool in list(_live or ()):  # None when modules have been torn down

@@ -157,7 +157,7 @@ class WorkerPool:
             program_exit.report_stuck(stuck, limit, future)
 
     def dispose(self) -> None:
-        """Stop the workers for the iterator's finalizer, and wait for them where that is safe, if not stopped before."""
+        """Stop the workers for the iterator's finalizer. Wait for them where that is safe, unless stopped before."""
         wait = not self.stopped and self.may_wait()
         self.stop()
         if wait:
