@@ -1,7 +1,7 @@
 """A PyTorch ``DataLoader`` whose workers are threads where the GIL is off.
 
-``from ftloader import DataLoader`` in place of ``from torch.utils.data import DataLoader`` is the whole change. Importing
-this package makes torch's own ``get_worker_info`` answer for worker threads too (``ftloader.workers.info``).
+``from ftloader import DataLoader`` in place of ``from torch.utils.data import DataLoader`` is the whole change. This
+package makes torch's own ``get_worker_info`` answer for worker threads too (``ftloader.workers.info``).
 
 The way of a batch, with worker threads:
 

@@ -7,7 +7,6 @@ The code that loads a sample enters it here; ``sample_rng()`` and ``empty_sample
 import operator
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from ftloader import fork
@@ -94,14 +93,33 @@ def leave_sample() -> None:
     this_thread.sample.leave()
 
 
-@contextmanager
-def sample_scope() -> Iterator[None]:
+class _Temporarily:
+    """Context manager that sets an attribute of ``this_thread`` for a block.
+
+    contextlib's would set ``__traceback__`` of an exception in the block, which the exception's class may refuse.
+    """
+
+    __slots__ = ("_name", "_outer", "_value")
+
+    def __init__(self, name: str, value: Any) -> None:
+        self._name, self._value = name, value
+
+    def __enter__(self) -> None:
+        self._outer = getattr(this_thread, self._name)
+        setattr(this_thread, self._name, self._value)
+
+    def __exit__(self, *exc_info: object) -> None:
+        setattr(this_thread, self._name, self._outer)
+
+
+def sample_scope() -> _Temporarily:
     """Return to the thread's present sample at the end of the block, in which a dataset may iterate a loader."""
-    outer, this_thread.sample = this_thread.sample, CurrentSample()
-    try:
-        yield
-    finally:
-        this_thread.sample = outer
+    return _Temporarily("sample", CurrentSample())
+
+
+def acting_as(info: Any) -> _Temporarily:
+    """Make ``get_worker_info()`` return *info* within the block, in this thread only."""
+    return _Temporarily("worker", info)
 
 
 def _forget_after_fork() -> None:

@@ -135,6 +135,11 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         # Copies and pickles have a state, memory and workers of their own.
         return self.__dict__ | {"_shared": copy.copy(self._shared), "_iterator": None}
 
+    def __iter__(self) -> BaseDataLoaderIter:
+        if isinstance(self._iterator, ProcessDataLoaderIter) and self._iterator.orphaned:
+            self._iterator = None  # persistent workers of the process that this one was forked from
+        return super().__iter__()
+
     def _get_iterator(self) -> BaseDataLoaderIter:
         if self.num_workers == 0:
             return SerialDataLoaderIter(self)
@@ -153,10 +158,11 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         cpus = os.process_cpu_count()
         if cpus is not None and self.num_workers > cpus:
             warn_user(
-                # Torch's sentences, since people filter warnings by them; only "threads" is ours.
+                # torch's words, since people filter warnings by them; only "threads" is ours.
                 f"This DataLoader will create {self.num_workers} worker threads in total. Our suggested max number of "
                 f"worker in current system is {cpus}, which is smaller than what this DataLoader is going to create. "
-                "More help where samples are waited for (files, network), and slow down where they are computed."
+                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
+                "lower the worker number to avoid potential slowness/freeze if necessary."
             )
 
 

@@ -16,13 +16,14 @@ from functools import cached_property
 from operator import length_hint
 from typing import Any
 
-from ftloader.batch.errors import Skipped, annotate, annotate_sample, without_stop_iteration
+from ftloader.batch.errors import Skipped, annotate_sample, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Outcome, load_one
 from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import pinned
 from ftloader.current import leave_sample, this_thread
+from ftloader.diagnosis.exceptions import annotate, set_traceback, traceback_of
 
 _PIECES_PER_WORKER = 2  # a worker claims this fraction of its share of the samples that are left
 _LOOK_AGAIN = 17  # plain batches until one is looked at again: samples may grow. A prime, since batches may alternate
@@ -186,8 +187,8 @@ class SharedBatch:
         position = max(position, piece.start)  # an interruption may strike before the first sample
         annotate_sample(error, self._index[position])
         # The reader of a traceback does not care for our frames.
-        while (entry := error.__traceback__) is not None and entry.tb_frame.f_code.co_filename in _OUR_FILES:
-            error.__traceback__ = entry.tb_next
+        while (entry := traceback_of(error)) is not None and entry.tb_frame.f_code.co_filename in _OUR_FILES:
+            set_traceback(error, entry.tb_next)
         with self._lock:
             if position < self._failed_at:
                 self._failed_at = position
@@ -212,12 +213,11 @@ class SharedBatch:
                 try:
                     self._slots = Slots(layout, len(self._index), hints.buffers, hints.pin_device)
                 except Exception as error:
-                    annotate(
-                        error, f"raised in allocating {layout.nbytes} bytes for each of {len(self._index)} samples"
-                    )
+                    count = len(self._index)
+                    annotate(error, f"raised in allocating {layout.nbytes} bytes for each of {count} samples")
                     # An error of the batch comes before all samples. Without our frames, which refer to this batch:
                     # a reference cycle.
-                    self._failed_at, self._failure = -1, error.with_traceback(None)
+                    self._failed_at, self._failure = -1, set_traceback(error, None)
                     return
             self._undecided = False
 

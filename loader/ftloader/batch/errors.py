@@ -7,7 +7,6 @@ After an exception of an iterable-style dataset, its iterator is asked for the n
 and the record says so. An error in ``collate_fn`` belongs to no sample: it is raised.
 """
 
-import contextlib
 import enum
 import reprlib
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ftloader import fork
 from ftloader.diagnosis.call_site import warn_user
+from ftloader.diagnosis.exceptions import annotate, notes_of, text_of
 
 
 class _Skip(enum.Enum):
@@ -46,15 +46,12 @@ class Skipped(NamedTuple):
     @classmethod
     def because_of(cls, error: BaseException, index: Any, with_the_rest: bool = False) -> "Skipped":
         """Return the record for *index*; *with_the_rest*: the samples after it in the worker's share are lost too."""
-        try:
-            text = " ".join(str(error).split())
-        except Exception:
-            text = "(its text could not be made)"
+        text = " ".join(text_of(error).split())
         if len(text) > _LONGEST_ERROR:
             text = text[: _LONGEST_ERROR - 3] + "..."
         if with_the_rest:
             text += " (the dataset's generator ended there: the rest of its samples is missing)"
-        return cls(index, f"{type(error).__name__}: {text}")
+        return cls(index, text)
 
 
 class ErrorPolicy:
@@ -144,19 +141,6 @@ class SkipLog:
 
 describe_sample = reprlib.Repr(maxlist=8, maxtuple=8).repr
 """Return a short description of an index. Never raise, even if the index's own repr() does."""
-
-
-def annotate(error: BaseException, note: str) -> None:
-    """Add *note* to *error*, unless it is there already, or the error's class uses ``__notes__`` for something else."""
-    with contextlib.suppress(TypeError):
-        if note not in notes_of(error):
-            error.add_note(note)
-
-
-def notes_of(error: BaseException) -> list[str]:
-    """Return the notes on *error*."""
-    notes = getattr(error, "__notes__", None)
-    return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
 
 
 def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | RuntimeError:

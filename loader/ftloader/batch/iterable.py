@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from types import GeneratorType
 from typing import Any
 
-from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped, annotate
+from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Fetched, MapFetcher, load_one
 from ftloader.current import enter_sample, sample_scope
+from ftloader.diagnosis.exceptions import annotate, text_of
 from ftloader.protocols import is_stateful
 from ftloader.state.format import FailedState, dataset_state, require_stateful, state_of
 from ftloader.state.shares import WorkerState, fresh_share
@@ -148,7 +149,7 @@ class IterableFetcher:
             self._ended = True
             raise RuntimeError(
                 f"the dataset's iterator raised {self._failures_in_a_row} times in a row, the "
-                f"last time {type(error).__name__}: {error}; on_error goes on no longer"
+                f"last time {text_of(error)}; on_error goes on no longer"
             ) from error
         sample = self._settings.policy.resolve(error, key)
         # A generator has ended with its exception, so no policy can keep the samples after it.

@@ -62,14 +62,10 @@ class Buffer:
 
 
 class BufferPool:
-    """The storages of one DataLoader, on the CPU, found by their size in bytes.
+    """The storages of one DataLoader, on the CPU, found by their size in bytes. With *pinned* none is remembered.
 
-    One lock guards the list and the lending. It is held for a few reference counts or one allocation.
-
-    Args:
-        batches: the number of batches whose storages the pool remembers. If the consumer keeps more, the oldest are
-            forgotten. A size that was not asked for during the last four times as many batches is freed.
-        pinned: take page-locked memory, and remember none.
+    The storages of *batches* batches are remembered. If the consumer keeps more, the oldest are forgotten. A size that
+    was not asked for during the last four times as many batches is freed. One lock guards the list and the lending.
     """
 
     def __init__(self, batches: int, pinned: bool = False) -> None:

@@ -202,13 +202,10 @@ class Slots:
 def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     """Return an uninitialised array for the sample being loaded, if possible in its batch's memory.
 
-    A dataset (or decoder) that fills this array and returns it saves the copy into the batch. In a worker thread the
-    array is the sample's slot of the batch, if samples of this shape and type are expected there. Anywhere else it is
-    ``numpy.empty``'s. Ask once per sample, return the array or a whole one made from it, and do not keep it.
-
-    Args:
-        shape: shape of the sample, without the batch's dimension.
-        dtype: anything that ``numpy.dtype`` accepts.
+    *shape* is the sample's, without the batch's dimension. A dataset (or decoder) that fills this array and returns it
+    saves the copy into the batch. In a worker thread the array is the sample's slot of the batch, if samples of this
+    shape and type are expected there. Anywhere else it is ``numpy.empty``'s. Ask once per sample, return the array or a
+    whole one made from it, and do not keep it.
     """
     here = this_thread.sample
     given = here.slots.give(here.position, tuple(shape), np.dtype(dtype)) if here.slots is not None else None

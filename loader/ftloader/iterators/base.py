@@ -64,7 +64,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         self._skip_log = loader.skipped
         self._shared = loader._shared
         self._states = self._shared.states
-        with self._states.starting() as resume:
+        with self._states.starting:
+            resume = self._states.saved
             check_workers(resume, loader)
             self._load_dataset(loader, resume)
             self._resume = resume
@@ -117,7 +118,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         return shares if len(shares) == 1 else [fresh_share()] * max(1, self._num_workers)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if first_iter:  # torch's iterator of processes calls this in its __init__
+        if first_iter:  # called by torch's __init__ for processes
             shared_seed, sampler = self._shared_seed, self._index_sampler
             if self._resume.mid_epoch:
                 loader, self._index_sampler = _Quiet(loader, True), ()
@@ -130,7 +131,7 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             return
         self._epoch_number += 1
         self._resume = NOTHING
-        with self._states.starting():
+        with self._states.starting:
             self._order = None if self._order is None else IndexStream(loader, NOTHING)
             super()._reset(loader, first_iter)
             self._begin_progress(NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"])

@@ -51,11 +51,6 @@ class Prefetch:
         return self.dispatched - self.handed_over < self._most
 
     @property
-    def is_empty(self) -> bool:
-        """True if all dispatched batches have been handed over."""
-        return self.handed_over == self.dispatched
-
-    @property
     def out_of_data(self) -> bool:
         """True if no worker has data left, so that no further batch can be dispatched."""
         return self._with_data == set()

@@ -3,16 +3,18 @@
 import contextlib
 import functools
 import multiprocessing.connection
+import multiprocessing.process
 import multiprocessing.synchronize
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from ftloader import fork
-from ftloader.batch.errors import annotate
 from ftloader.batch.fetch import Fetched
 from ftloader.compat.torch_private import MultiProcessingDataLoaderIter, signal_handling
+from ftloader.diagnosis.exceptions import annotate
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.workers.process import Task, WorkerStart, answer_what_cannot_be_pickled
 
@@ -64,6 +66,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     """
 
     _copies_dataset = True
+    _worker_pids_set = False
+    _getpid = staticmethod(os.getpid)  # the names of a module are gone at the interpreter's exit
     _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
 
     # Queues by id(iterator), so that they outlive an iterator that is collected in a reference cycle: torch's __del__
@@ -72,8 +76,27 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:
+        self._process = self._getpid()
         super().__init__(loader)  # sets _worker_init_fn, starts the workers, and calls _reset
+        fork.renewed(self)
         self._queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
+
+    @property
+    def orphaned(self) -> bool:
+        """True in a forked child, whose parent's workers these are."""
+        return self._getpid() != self._process
+
+    def _at_fork_reinit(self) -> None:
+        # Else multiprocessing would end the parent's workers when this child exits.
+        multiprocessing.process._children.difference_update(self._workers)  # type: ignore[attr-defined]
+
+    def __next__(self) -> Any:
+        if self.orphaned:
+            raise RuntimeError(
+                "the worker processes of this iterator belong to the process that this one was forked from: make a new "
+                "iterator with iter(loader)"
+            )
+        return super().__next__()
 
     # torch sets this in its __init__ and passes it to the processes. The loader's attribute is left as it is.
     @property
@@ -95,7 +118,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             for worker_id, queue in enumerate(self._index_queues):
                 answer_what_cannot_be_pickled(
                     queue,
-                    self._worker_result_queue,
+                    self._worker_result_queue.put,
                     "what the sampler yielded cannot be sent to a worker process: it must be "
                     "picklable; with worker_method='thread' it need not be",
                     f"in sending indices to DataLoader worker process {worker_id}",
@@ -131,6 +154,12 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         self._end_epoch()
 
     def _shutdown_workers(self) -> None:
+        if self.orphaned:  # the queues and events are the parent's too; only the map of workers is this process's own
+            self._shutdown = True
+            if self._worker_pids_set:
+                signal_handling._remove_worker_pids(id(self))
+                self._worker_pids_set = False
+            return
         try:
             super()._shutdown_workers()
         finally:

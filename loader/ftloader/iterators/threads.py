@@ -7,6 +7,7 @@ iterator; each batch goes to one of them. Workers never see the iterator (see ``
 import enum
 import itertools
 import queue
+import threading
 import weakref
 from typing import Any, Self
 
@@ -14,14 +15,15 @@ import torch
 
 from ftloader import fork
 from ftloader.batch.assembly import BatchHints, SharedBatch
-from ftloader.batch.errors import annotate
 from ftloader.batch.fetch import Epoch, Failure, Fetched
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
+from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.iterators.prefetch import Prefetch, most_dispatched, most_in_memory
 from ftloader.protocols import has_getitems
 from ftloader.rng import program as global_generators
+from ftloader.workers import exit as program_exit
 from ftloader.workers.consumer_modes import ConsumerModes
 from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.exit import WorkerThread
@@ -213,6 +215,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if self._state is State.EXHAUSTED:
                 return None
             if self._pool.stopped:
+                if program_exit.has_begun() and threading.current_thread().daemon:
+                    raise SystemExit  # ends this thread, for which the interpreter does not wait, without a traceback
                 return Failure(
                     RuntimeError(
                         "this iterator was shut down (closed, interrupted, or the interpreter is "
@@ -229,7 +233,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                     return outcome
                 if self._hand_over(outcome, result.number, worker_id):
                     return outcome
-            elif self._prefetch.is_empty:
+            elif self._prefetch.handed_over == self._prefetch.dispatched:
                 self._finish()
             elif not self._present:
                 self._pool.stop()
@@ -264,7 +268,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             except Exception as error:
                 # Filed as a result, so that it is raised after the batches that the sampler gave before.
                 annotate(error, f"raised by the sampler, asked for batch {number}")
-                error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
+                drop_first_frame(error)
                 prefetch.dispatched += 1
                 prefetch.arrive(Result(self._epoch, number, Failure(error)))
                 continue

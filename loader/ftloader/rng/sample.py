@@ -73,8 +73,7 @@ class SampleRNG:
 def sample_rng() -> SampleRNG:
     """Return the random generators of the sample that this thread is loading.
 
-    For use in a dataset's ``__getitem__``, ``__iter__`` or transforms. Every call within one sample returns the same
-    object; the next sample has another one.
+    For a dataset's ``__getitem__``, ``__iter__`` or transforms. Every call within one sample returns the same object.
 
     Raises:
         RuntimeError: if this thread is not loading a sample for a ``ftloader.DataLoader``.

@@ -25,11 +25,11 @@ None), apart from what user-supplied ``state_dict()`` methods return. So it surv
 """
 
 import copy
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from ftloader.diagnosis.exceptions import drop_frames, text_of
 from ftloader.protocols import is_iterable, is_stateful
 
 FORMAT = "ftloader.DataLoader"
@@ -124,9 +124,8 @@ def state_of(part: Any) -> Any:
     try:
         return copy.deepcopy(part.state_dict())
     except Exception as error:
-        why = "".join(traceback.format_exception_only(error)).strip()
-        error.__cause__ = error.__context__ = None  # whose tracebacks refer to the iterator, as its own does
-        return FailedState(type(part).__name__, why, error.with_traceback(None))
+        why = text_of(error)
+        return FailedState(type(part).__name__, why, drop_frames(error))  # frames refer to the iterator
 
 
 def dataset_state(dataset: Any) -> Any:

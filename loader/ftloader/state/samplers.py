@@ -19,8 +19,8 @@ order is not the saved one, ``ValueError`` is raised.
 
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -88,15 +88,13 @@ class OwnGenerators:
         """Put the generators into the states *saved*."""
         generators.load(self.at(saved))
 
-    @contextmanager
-    def standing_at(self, saved: Mapping[str, State]) -> Iterator[None]:
-        """Put the generators into the states *saved* for a block; restore them after it."""
+    def standing_at(self, saved: Mapping[str, State]) -> ExitStack:
+        """Put the generators into the states *saved*. Return a context manager that restores them."""
         own = self.at(self.save())
         self.load(saved)
-        try:
-            yield
-        finally:
-            generators.load(own)
+        block = ExitStack()
+        block.callback(generators.load, own)
+        return block
 
     def _found(self) -> dict[str, Any]:
         found = {LOADER: self._loaders}  # torch has checked its type

@@ -1,8 +1,7 @@
 """The state of a loader between its iterators."""
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from ftloader import fork
@@ -30,12 +29,12 @@ class StateStore:
 
     It does not refer to the iterator. Copies and pickles of a loader get the loaded state, not the progress.
 
-    ``_now`` is replaced in one step. The lock ``_starting`` is held while an epoch starts (``iter(sampler)`` included,
+    ``_now`` is replaced in one step. The lock ``starting`` is held while an epoch starts (``iter(sampler)`` included,
     hence reentrant) and while a state between two epochs is made: both use the epoch's generators.
     """
 
     def __init__(self, loaded: tuple[Mapping[str, Any], SavedState] | None = None) -> None:
-        self._starting = fork.rlock()
+        self.starting = fork.rlock()
         self._now: tuple[tuple[Mapping[str, Any], SavedState] | None, EpochProgress | None] = loaded, None
 
     def __reduce__(self) -> tuple:
@@ -43,12 +42,11 @@ class StateStore:
 
     # For iterators
 
-    @contextmanager
-    def starting(self) -> Iterator[SavedState]:
-        """Give the block the loaded state, or ``NOTHING``. The block starts an epoch and must call ``began()``."""
-        with self._starting:
-            loaded = self._now[0]
-            yield NOTHING if loaded is None else loaded[1]
+    @property
+    def saved(self) -> SavedState:
+        """The loaded state, or ``NOTHING``."""
+        loaded = self._now[0]
+        return NOTHING if loaded is None else loaded[1]
 
     @property
     def latest(self) -> EpochProgress | None:
@@ -94,7 +92,7 @@ class StateStore:
         """Return the state of *loader*."""
         loaded, progress = self._now
         if loaded is not None or progress is None or progress.finished:
-            with self._starting:  # and look again: an epoch may have started in between
+            with self.starting:  # and look again: an epoch may have started in between
                 loaded, progress = self._now
                 if loaded is not None:
                     saved, resume = loaded

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from ftloader.compat.torch_private import DatasetKind
+from ftloader.diagnosis.exceptions import text_of
 from ftloader.rng.generators import PROGRAMS
 
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict, tuple, bytes})
@@ -81,7 +82,7 @@ class Template:
 
 def _refusal(name: str, error: Exception) -> TypeError:
     return TypeError(
-        f"{name} cannot be copied ({type(error).__name__}: {error}), and each worker thread needs its own copy of an "
+        f"{name} cannot be copied ({text_of(error)}), and each worker thread needs its own copy of an "
         "iterable-style dataset and of the functions that come with it. Open files, connections and generators in "
         "__iter__, give what holds them a __getstate__ that leaves them out, or use worker_method='process'"
     )

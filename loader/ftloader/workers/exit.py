@@ -45,6 +45,11 @@ class WorkerThread(threading.Thread):
         self._daemonic = False
         super().run()
 
+    @property
+    def exitcode(self) -> int | None:
+        """As of a process: None until the worker has ended, then 0."""
+        return None if self.ident is None or self.is_alive() else 0
+
 
 # Waiting
 
@@ -113,6 +118,11 @@ def unregister(group: ThreadGroup) -> None:
     _live.discard(group)
 
 
+def has_begun() -> bool:
+    """True if the main thread has ended, so that the interpreter waits for no daemon thread any more."""
+    return _begun
+
+
 def is_too_late() -> bool:
     """True if the last step has begun: no later one would end a new thread. To be asked after ``register``."""
     return _closed
@@ -121,10 +131,13 @@ def is_too_late() -> bool:
 # Groups not told to end. No lock, which a finalizer could not take: adding, discarding and
 # copying are single atomic operations of a built-in set whose elements hash by identity.
 _live: set[ThreadGroup] = set()
+_begun = False  # goes from False to True once, in the first step
 _closed = False  # goes from False to True once, in the second step
 
 
 def _end_first() -> None:
+    global _begun
+    _begun = True
     _end([pool for pool in list(_live) if not pool.outlives_main_thread()])
 
 
@@ -172,8 +185,8 @@ _local = threading.local()
 
 def _forget_in_child() -> None:
     """Forget the parent's threads. Only the forking thread exists in the child, as its main thread."""
-    global _live, _closed, _local
-    _live, _closed = set(), False
+    global _live, _begun, _closed, _local
+    _live, _begun, _closed = set(), False, False
     _local = threading.local()
     _local.end = _EndOfThread()
 

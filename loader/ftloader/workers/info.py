@@ -4,16 +4,14 @@ torch describes the current worker in one global. User code mostly holds the fun
 stays and gets new code, which asks the current thread first and then the global that processes use.
 """
 
-import contextlib
 import sys
-from collections.abc import Iterator
 
 from torch.utils.data import get_worker_info
 
 from ftloader.compat.torch_private import WorkerInfo
 from ftloader.compat.torch_private import collate as _torch_collate
 from ftloader.compat.torch_private import worker as _torch_worker
-from ftloader.current import this_thread
+from ftloader.current import acting_as, this_thread
 
 __all__ = ["WorkerInfo", "acting_as", "get_worker_info"]
 
@@ -35,17 +33,6 @@ def _current_thread_info() -> WorkerInfo | None:
 def _get_worker_info():
     # This code runs as torch's get_worker_info, with the globals of torch's module.
     return _loader_thread_info() or _worker_info  # type: ignore[name-defined]  # noqa: F821
-
-
-@contextlib.contextmanager
-def acting_as(info: WorkerInfo) -> Iterator[None]:
-    """Make ``get_worker_info()`` return *info* within the block, in this thread only."""
-    previous = this_thread.worker
-    this_thread.worker = info
-    try:
-        yield
-    finally:
-        this_thread.worker = previous
 
 
 # __code__ is assigned once, while this module is imported. A thread that runs get_worker_info at that moment finishes

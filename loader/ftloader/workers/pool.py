@@ -51,11 +51,7 @@ class WorkerPool:
         )
 
     def start(self) -> None:
-        """Start the threads, once.
-
-        Raises:
-            RuntimeError: if the system refuses a thread, or it is too late to end one. No thread is left then.
-        """
+        """Start the threads. Raise ``RuntimeError``, and leave none, if the system refuses one or the program ends."""
         fork.renewed(self)
         program_exit.register(self)
         try:
@@ -75,8 +71,7 @@ class WorkerPool:
 
     def wait_until_started(self) -> None:
         """Wait until all workers have run ``worker_init_fn``; warn if some have not in time."""
-        limit = program_exit.JOIN_LIMIT
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + (limit := program_exit.JOIN_LIMIT)
         for waiting in range(len(self.threads), 0, -1):
             try:
                 self._started.get(timeout=max(0.0, deadline - time.monotonic()))

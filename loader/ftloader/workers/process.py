@@ -1,7 +1,7 @@
 """Our fetchers in torch's worker processes.
 
-torch's loop calls ``worker_init_fn`` and then, for each epoch, ``_DatasetKind.create_fetcher``. ``WorkerStart`` is an init
-function that calls the user-supplied one and replaces ``create_fetcher`` in that process, and nothing else.
+torch's loop calls ``worker_init_fn`` and then, for each epoch, ``_DatasetKind.create_fetcher``. ``WorkerStart`` is an
+init function that calls the user-supplied one and replaces ``create_fetcher`` in that process, and nothing else.
 
 Messages through torch's queues:
 
@@ -14,18 +14,18 @@ import itertools
 import os
 import pickle
 import sys
-import traceback
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ftloader.batch.errors import ErrorPolicy, annotate, describe_index, notes_of, without_stop_iteration
+from ftloader.batch.errors import ErrorPolicy, describe_index, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Fetched
 from ftloader.batch.iterable import Fetcher, IterableFetcher, StatefulMapFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import DatasetKind, ExceptionWrapper
 from ftloader.compat.torch_private import worker as _torch_worker
+from ftloader.diagnosis.exceptions import annotate, format_error, notes_of, set_traceback, text_of
 from ftloader.state.format import FailedState
 from ftloader.state.shares import WorkerState
 
@@ -39,14 +39,13 @@ class NotedException(ExceptionWrapper):
     """
 
     def __init__(self, error: BaseException, where: str) -> None:
-        text = traceback.TracebackException.from_exception(error)
-        text.__notes__ = None  # they are printed below the new exception
-        super().__init__((type(error), error, None), where)
+        # Not torch's __init__, which would format the exception once more, and fails if the exception's class does.
+        self.where = where
         self.exc_type = _nearest_picklable(type(error))
         if issubclass(self.exc_type, BaseExceptionGroup):
             self.exc_type = RuntimeError  # a group cannot be made from a text alone
-        self.exc_msg = "".join(text.format())
-        self.notes = notes_of(error)
+        self.exc_msg = format_error(error)
+        self.notes = notes_of(error)  # printed below the new exception
 
     def reraise(self) -> None:
         """Raise the exception again, in this thread."""
@@ -57,7 +56,7 @@ class NotedException(ExceptionWrapper):
                 annotate(error, note)
             # Without torch's frame, which refers to the error. That cycle would keep the iterator, and so the workers,
             # alive until a garbage collection.
-            raise error.with_traceback(None)  # noqa: B904
+            raise set_traceback(error, None)  # noqa: B904
 
 
 class WorkerFetcher:
@@ -89,12 +88,6 @@ class WorkerFetcher:
         if fetched.ended:
             raise StopIteration
         return fetched if fetched.data is EMPTY else fetched.data
-
-
-def failing_fetcher(error: Exception, worker_id: int) -> Any:
-    """Return a fetcher that answers each batch with the error, where no ``WorkerFetcher`` could be made."""
-    answer = NotedException(error, _where(worker_id))
-    return types.SimpleNamespace(fetch=lambda task: answer)
 
 
 @dataclass
@@ -129,16 +122,23 @@ class WorkerStart:
             if loop.f_globals is not vars(_torch_worker) or os.getpid() != process:
                 return torchs(kind, dataset, auto_collation, collate_fn, drop_last)
             results = loop.f_locals["data_queue"]
+
+            def put_first(message: tuple) -> None:
+                # Before all later messages of the worker, since torch expects no batch after the end of its share. This
+                # runs in the thread that empties the buffer, which has released the message's place in the queue.
+                results._sem.acquire()
+                results._buffer.appendleft(message)
+
             answer_what_cannot_be_pickled(
                 results,
-                results,
+                put_first,
                 f"in loader worker process {worker_id}: the batch cannot be sent to the main process. What collate_fn "
                 "returns must be picklable; with worker_method='thread' it need not be",
                 _where(worker_id),
             )
-            if failure is not None:
-                return failing_fetcher(failure, worker_id)
             try:
+                if failure is not None:
+                    raise failure
                 settings = BatchSettings(auto_collation, collate_fn, drop_last, self.policy)
                 fetcher: Fetcher
                 if kind == DatasetKind.Iterable:
@@ -146,35 +146,32 @@ class WorkerStart:
                 else:
                     fetcher = StatefulMapFetcher(settings, dataset, next(states))
             except Exception as error:
-                # torch would end the process here in all epochs but the first.
-                return failing_fetcher(without_stop_iteration(error, "iter(dataset)"), worker_id)
+                # Each batch is answered with the error. torch would end the process in all epochs but the first.
+                answer = NotedException(without_stop_iteration(error, "iter(dataset)"), _where(worker_id))
+                return types.SimpleNamespace(fetch=lambda task: answer)
             return WorkerFetcher(fetcher, worker_id)
 
         DatasetKind.create_fetcher = staticmethod(create_fetcher)
 
 
-def answer_what_cannot_be_pickled(queue: Any, results: Any, note: str, where: str) -> None:
-    """Answer each message (number, ...) to *queue* that cannot be pickled with the error, in *results*.
+def answer_what_cannot_be_pickled(queue: Any, put: Callable[[tuple], Any], note: str, where: str) -> None:
+    """Answer each message (number, ...) to *queue* that cannot be pickled with the error, by *put*.
 
     Without this the queue's own thread prints and drops it, and the main process waits forever for the batch. If a
     batch comes with a state, the state is given up first. To be called before the first message.
+
+    In the main process *put* must not refer to *queue*: a queue in a reference cycle keeps its open files.
     """
 
     def answer(error: Exception, message: Any) -> None:
         number, sent = message
         if isinstance(sent, Fetched) and not isinstance(sent.state, FailedState | None):
-            why = f"it cannot be sent to the main process ({type(error).__name__}: {error})"
+            why = f"it cannot be sent to the main process ({text_of(error)})"
             sent = replace(sent, state=FailedState("dataset", why))
         else:
             annotate(error, note)
             sent = NotedException(error, where)
-        if results is not queue:
-            results.put((number, sent))
-            return
-        # Put before all later messages of the worker, since torch expects no batch after the end of its share. This
-        # runs in the thread that empties the buffer, which has released the message's place in the queue.
-        queue._sem.acquire()
-        queue._buffer.appendleft((number, sent))
+        put((number, sent))
 
     queue._on_queue_feeder_error = answer
 

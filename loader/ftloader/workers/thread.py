@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 
-from ftloader.batch.errors import annotate, describe_index, without_stop_iteration
+from ftloader.batch.errors import describe_index, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, MapFetcher
 from ftloader.batch.iterable import Fetcher, IterableFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
+from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.state.shares import WorkerState, fresh_share
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import UserObjects
@@ -64,12 +65,13 @@ class WorkerContext:
         config = self.config
         if config.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(config.pin_memory_device_index)
-        with acting_as(self.info):
-            if self._worker_init_fn is not None:
-                try:
-                    self._worker_init_fn(self._worker_id)
-                except StopIteration as error:
-                    raise without_stop_iteration(error, "worker_init_fn") from error
+        if self._worker_init_fn is None:
+            return
+        try:
+            with acting_as(self.info):
+                self._worker_init_fn(self._worker_id)
+        except StopIteration as error:
+            raise without_stop_iteration(error, "worker_init_fn") from error
 
     def fetcher(self, epoch: Epoch) -> Fetcher | None:
         """Return this worker's fetcher for *epoch*; None if making one has failed in this epoch."""
@@ -83,8 +85,7 @@ class WorkerContext:
         config, dataset, share = self.config, self.dataset, self.share
         if config.dataset_kind == DatasetKind.Map:
             return MapFetcher(self._settings, dataset)
-        if share is not None and epoch.number != config.epoch_number:
-            # The epoch of this share was left before the worker built a batch.
+        if share is not None and epoch.number != config.epoch_number:  # that epoch was left before a batch was built
             share = fresh_share((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
         state = replace(config.states[self._worker_id], share=share)
         return IterableFetcher(self._settings, dataset, self._worker_id, state)
@@ -170,7 +171,7 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
             pass
         except BaseException as error:
             # Without this frame, which is of no interest to the reader of the traceback.
-            error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]  # it was raised
+            drop_first_frame(error)
             outcome = Failure(without_stop_iteration(error, "the dataset or collate_fn"))
         finally:
             this_thread.worker = None

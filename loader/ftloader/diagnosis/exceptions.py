@@ -1,0 +1,74 @@
+"""Notes, texts and tracebacks of exceptions of any class, also of one that refuses attributes (a frozen dataclass).
+
+An exception's class may override attributes and methods so that they raise. The dataset's own exception must be raised
+all the same, so these functions use what ``BaseException`` itself has, and never raise.
+"""
+
+import contextlib
+import traceback
+from types import TracebackType
+from typing import Any
+
+_TRACEBACK: Any = vars(BaseException)["__traceback__"]
+_CHAIN: Any = [vars(BaseException)[name] for name in ("__cause__", "__context__")]
+
+
+def annotate(error: BaseException, note: str) -> None:
+    """Add *note* (PEP 678) to *error*, unless it is there already or the error's class has other ``__notes__``."""
+    with contextlib.suppress(Exception):
+        notes = getattr(error, "__notes__", None)
+        if notes is None:
+            object.__setattr__(error, "__notes__", [note])
+        elif isinstance(notes, list) and note not in notes:
+            notes.append(note)
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """Return the notes on *error*."""
+    with contextlib.suppress(Exception):
+        notes = getattr(error, "__notes__", None)
+        if isinstance(notes, list):
+            return [note for note in notes if isinstance(note, str)]
+    return []
+
+
+def text_of(error: BaseException) -> str:
+    """Return ``"Type: message"``."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text could not be made)"
+    return f"{type(error).__name__}: {text}"
+
+
+def format_error(error: BaseException) -> str:
+    """Return *error* as the interpreter prints it, without its notes."""
+    try:
+        lines = traceback.TracebackException(type(error), error, traceback_of(error))
+        lines.__notes__ = None
+        return "".join(lines.format())
+    except Exception:
+        return text_of(error) + "\n"
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Return the traceback of *error*."""
+    return _TRACEBACK.__get__(error)
+
+
+def set_traceback[E: BaseException](error: E, entry: TracebackType | None) -> E:
+    """Make *entry* the traceback of *error*, and return *error*."""
+    _TRACEBACK.__set__(error, entry)
+    return error
+
+
+def drop_first_frame(error: BaseException) -> None:
+    """Drop the outermost frame from the traceback of *error*, which has been raised."""
+    set_traceback(error, traceback_of(error).tb_next)  # type: ignore[union-attr]  # it was raised
+
+
+def drop_frames[E: BaseException](error: E) -> E:
+    """Drop all frames, which keep their locals alive, from *error*, and what led to it. Return *error*."""
+    for link in _CHAIN:
+        link.__set__(error, None)
+    return set_traceback(error, None)

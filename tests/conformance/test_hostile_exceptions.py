@@ -1,0 +1,151 @@
+"""Exceptions whose class overrides what others rely on: the dataset's own one is raised, or its sample is left out."""
+
+import dataclasses
+
+import pytest
+from torch.utils.data import IterableDataset
+
+from ftloader import DataLoader
+from tests.datasets import Batches, Rows
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen(Exception):
+    path: str
+
+
+class NoAttributes(Exception):
+    def __setattr__(self, name, value):
+        raise TypeError("no attributes")
+
+
+class NoNotes(Exception):
+    @property
+    def __notes__(self):
+        raise ValueError("no notes")
+
+
+class OtherNotes(Exception):
+    __notes__ = "not a list"
+
+
+class NoTraceback(Exception):
+    @property
+    def __traceback__(self):
+        raise ValueError("no traceback")
+
+
+class NoText(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+class NoReduction(Exception):
+    def __reduce__(self):
+        raise ValueError("not picklable")
+
+    __reduce_ex__ = __reduce__
+
+
+class NoComparison(Exception):
+    def __eq__(self, other):
+        raise ValueError("not comparable")
+
+    __hash__ = None
+
+
+class KeywordsOnly(Exception):
+    def __init__(self, *, path):
+        super().__init__(path)
+
+
+class FailingInit(Exception):
+    def __init__(self, path):
+        raise OSError("no such exception")
+
+
+MAKERS = {
+    "frozen": (Frozen, lambda: Frozen("x.jpg")),
+    "setattr": (NoAttributes, lambda: NoAttributes("x.jpg")),
+    "notes": (NoNotes, lambda: NoNotes("x.jpg")),
+    "other-notes": (OtherNotes, lambda: OtherNotes("x.jpg")),
+    "traceback": (NoTraceback, lambda: NoTraceback("x.jpg")),
+    "str": (NoText, lambda: NoText("x.jpg")),
+    "reduce": (NoReduction, lambda: NoReduction("x.jpg")),
+    "eq": (NoComparison, lambda: NoComparison("x.jpg")),
+    "keywords": (KeywordsOnly, lambda: KeywordsOnly(path="x.jpg")),
+    "init": (OSError, lambda: FailingInit("x.jpg")),
+}
+
+
+class Bad:
+    """Makes row 3 raise."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __call__(self, index):
+        if index == 3:
+            raise MAKERS[self.kind][1]()
+        return index
+
+
+class Stream(IterableDataset):
+    """Iterable-style: its iterator goes on after the exception."""
+
+    def __init__(self, load):
+        self.load, self.next = load, 0
+
+    def __iter__(self):
+        self.next = 0
+        return self
+
+    def __next__(self):
+        if self.next == 6:
+            raise StopIteration
+        self.next += 1
+        return self.load(self.next - 1)
+
+
+STYLES = {"map": lambda load: Rows(6, load), "at-once": lambda load: Batches(6, load), "iterable": Stream}
+WORKERS = {"serial": {}, "thread": {"worker_method": "thread"}, "process": {"worker_method": "process"}}
+
+
+def loader(kind, style, workers, **arguments):
+    number = 0 if workers == "serial" else 1
+    return DataLoader(STYLES[style](Bad(kind)), batch_size=2, num_workers=number, **WORKERS[workers], **arguments)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_datasets_own_exception_is_raised(kind, style, workers):
+    own = MAKERS[kind][0]
+    try:
+        for _ in loader(kind, style, workers):
+            pass
+    except Exception as error:  # not pytest.raises, which looks at the traceback
+        raised, text = type(error), "" if own is NoText and type(error) is NoText else str(error)
+    if workers == "process":
+        assert raised in (own, RuntimeError)
+        assert raised is own or own.__name__ in text
+    else:
+        assert raised is own
+
+
+@pytest.mark.filterwarnings("ignore:.*on_error left them out")
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_its_sample_is_left_out(kind, style, workers):
+    dl = loader(kind, style, workers, on_error="skip")
+    batches = [batch.tolist() for batch in dl]
+    assert (
+        batches == {"map": [[0, 1], [2], [4, 5]], "at-once": [[0, 1], [4, 5]], "iterable": [[0, 1], [2, 4], [5]]}[style]
+    )
+    assert dl.skipped.count == 1
+    assert MAKERS[kind][0].__name__ in dl.skipped.samples[0].error

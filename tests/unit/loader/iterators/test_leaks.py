@@ -1,0 +1,72 @@
+"""Epochs leave nothing behind: open files, threads, semaphores, shared memory and memory stay as they were."""
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow, pytest.mark.thread_unsafe(reason="counts what is open")]
+
+PROGRAM = """
+import gc, json, os, threading
+import numpy as np
+from torch.utils.data import IterableDataset
+from ftloader import DataLoader
+
+class Arrays:
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        return np.zeros(1000)
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([np.zeros(1000)] * 4)
+
+def held():
+    with open("/proc/self/maps") as file:
+        maps = file.read()
+    with open("/proc/self/statm") as file:
+        rss = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    counts = {
+        "files": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+        "semaphores": maps.count("/dev/shm/sem."),
+        "shared memory": maps.count("/dev/shm/") - maps.count("/dev/shm/sem."),
+    }
+    return counts, rss
+
+def epochs(loader, number):
+    for _ in range(number):
+        for _ in loader:
+            pass
+
+loader = DataLoader(%(dataset)s(), batch_size=4, **%(arguments)r)
+epochs(loader, 5)
+gc.collect()
+gc.freeze()
+gc.disable()
+before, rss = held()
+epochs(loader, 200)
+after, grown = held()
+print(json.dumps([before, after, grown - rss]))
+"""
+
+WORKERS = {"num_workers": 2}
+KINDS = {
+    "serial": {},
+    "thread": WORKERS | {"worker_method": "thread"},
+    "thread-persistent": WORKERS | {"worker_method": "thread", "persistent_workers": True},
+    "process": WORKERS | {"worker_method": "process"},
+    "process-persistent": WORKERS | {"worker_method": "process", "persistent_workers": True},
+}
+
+
+@pytest.mark.parametrize("dataset", ["Arrays", "Stream"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_hundred_epochs_without_the_collector(run_program, kind, dataset):
+    """Nothing waits for the garbage collector, which large training programs switch off."""
+    code, out, err = run_program(PROGRAM % {"dataset": dataset, "arguments": KINDS[kind]})
+    assert (code, err) == (0, "")
+    before, after, grown = json.loads(out)
+    assert after == before
+    assert grown < 30 << 20

@@ -1,0 +1,39 @@
+"""The end of the program for consumers that are daemon threads, and how a worker says that it has ended."""
+
+import pytest
+
+from ftloader import DataLoader
+from tests.datasets import Gated, Rows
+from tests.unit.loader.workers.programs import PRELUDE
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_daemon_thread_that_consumes_ends_without_a_traceback(run_program, persistent):
+    body = f"""
+def consume():
+    for _ in loader(0.01, persistent_workers={persistent}):
+        used.set()
+used = threading.Event()
+threading.Thread(target=consume, daemon=True).start()
+used.wait()
+print("end")
+"""
+    assert run_program(PRELUDE + body) == (0, "end\n", "")
+
+
+def test_exitcode():
+    """As of a worker process: None until it has ended, then 0."""
+    rows = Gated()
+    iterator = iter(DataLoader(rows, num_workers=2, worker_method="thread"))
+    workers = iterator._workers
+    assert [worker.exitcode for worker in workers] == [None, None]
+    rows.gate.set()
+    assert len(list(iterator)) == 20
+    assert [worker.exitcode for worker in workers] == [0, 0]
+
+
+def test_warning_of_too_many_workers_has_torchs_words():
+    with pytest.warns(UserWarning, match="excessive worker creation might get DataLoader running slow or even freeze"):
+        DataLoader(Rows(), num_workers=4000, worker_method="thread")
