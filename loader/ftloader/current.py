@@ -67,10 +67,6 @@ class CurrentSample:
             self._seen, self.rng = left, None
         return self.key[-1 - left]
 
-    def taken(self) -> int:
-        """Return how many of several keys have been taken from ``rest``; 0 if a single sample was entered."""
-        return 0 if self.rest is None else len(self.key) - operator.length_hint(self.rest)
-
 
 class _PerThread(threading.local):
     worker: Any = None

@@ -126,8 +126,6 @@ class SharedBatch:
             leave_sample()
         return self._finish() if self._is_mine_to_finish() else None
 
-    # Claims
-
     def _claim(self, seconds: float | None = None) -> range | None:
         """Return the next piece, or None. *seconds* is the time for each sample of this worker's previous piece."""
         with self._lock:
@@ -152,8 +150,6 @@ class SharedBatch:
                 return False
             self._finished = True
             return True
-
-    # Samples
 
     def _load(self, piece: range, dataset: Any) -> None:
         """Load the samples of *piece*. Raise what the dataset raises, or ``Cancelled``."""
@@ -220,8 +216,6 @@ class SharedBatch:
                     self._failed_at, self._failure = -1, set_traceback(error, None)
                     return
             self._undecided = False
-
-    # The batch
 
     def _finish(self) -> Outcome:
         # The traceback refers to frames whose locals refer to this batch: end the cycle, and free the samples.

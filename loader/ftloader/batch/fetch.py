@@ -16,13 +16,7 @@ from ftloader.compat.torch_private import pin_memory
 from ftloader.current import CurrentSample, this_thread
 from ftloader.protocols import has_getitems
 
-
-class _Empty(enum.Enum):
-    """Type of ``EMPTY``, which stays the same object through pickling."""
-
-    EMPTY = "empty"
-
-
+_Empty = enum.Enum("_Empty", ["EMPTY"])  # an enum's member stays the same object through pickling
 EMPTY: Final = _Empty.EMPTY
 """Data of a batch all of whose samples were skipped, and of a message without a batch. Iterators go on to the next.
 
@@ -158,8 +152,8 @@ class MapFetcher:
                 samples, skipped = split_skipped(loaded)
         except BaseException as error:
             # No key has been taken if an interruption strikes before the first.
-            if taken := here.taken():
-                annotate_sample(error, here.key[taken - 1])
+            if here.rest is not None and (left := operator.length_hint(here.rest)) < len(here.key):
+                annotate_sample(error, here.key[-1 - left])
             raise
         finally:
             here.leave()

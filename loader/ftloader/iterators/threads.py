@@ -72,8 +72,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._start_workers(loader, copies)
         self._begin_epoch()
 
-    # Life
-
     def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
         """Start one worker thread for each of *copies*, the user-supplied objects. If None, make the copies first."""
         config = WorkerConfig(
@@ -168,8 +166,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    # One batch
-
     def __next__(self) -> Any:
         if self._pool.orphaned:
             raise RuntimeError(
@@ -250,8 +246,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         else:
             self.close()
         self._receive_all()
-
-    # Messages
 
     def _dispatch(self) -> None:
         """Draw from the sampler and give tasks to workers while there is room and the sampler has not ended."""

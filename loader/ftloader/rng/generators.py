@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-_KINDS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
+KINDS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 
 PROGRAMS: Mapping[str, Any] = {
     "random": random._inst,
@@ -24,11 +24,6 @@ PROGRAMS: Mapping[str, Any] = {
 """The program's global generators, by the names that users know: those behind the functions of the modules."""
 
 State = Mapping[str, Any]  # of one generator, of JSON's types only: its ``kind`` and its ``state``
-
-
-def is_generator(value: Any) -> bool:
-    """Return True if *value* is a generator of one of the four kinds."""
-    return isinstance(value, _KINDS)
 
 
 def save(generator: Any) -> State:

@@ -143,8 +143,6 @@ class IndexStream:
         else:
             self._samples = self._batches = iter(sampler) if own else torchs
 
-    # Samplers with a state of their own
-
     def _take_snapshot(self) -> None:
         parts = samplers.stateful_samplers(self._index_sampler)
         if is_stateful(self._samples):
@@ -159,8 +157,6 @@ class IndexStream:
             if not is_stateful(self._samples):
                 raise samplers.lacking(samplers.ITERATOR)
             self._samples.load_state_dict(copy.deepcopy(snapshot["states"][samplers.ITERATOR]))  # type: ignore[attr-defined]
-
-    # The middle of an epoch
 
     def _find_again(self, resume: SavedState) -> None:
         """Draw again the batches that had been drawn when the state was made."""
@@ -221,8 +217,6 @@ class IndexStream:
             if number >= resume.handed_over and number not in resume.ahead:
                 self._waiting.append(_copied(index))
         return False, last
-
-    # Batches
 
     def _step(self) -> Any:
         """Return the indices of the next batch. They must not be changed."""

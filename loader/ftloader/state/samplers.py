@@ -104,7 +104,7 @@ class OwnGenerators:
         return {
             path: value
             for path, value in found.items()
-            if generators.is_generator(value) and value is not torch.default_generator
+            if isinstance(value, generators.KINDS) and value is not torch.default_generator
         }
 
 

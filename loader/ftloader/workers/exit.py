@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from ftloader import fork
 from ftloader.diagnosis.call_site import warn_user
@@ -49,9 +49,6 @@ class WorkerThread(threading.Thread):
     def exitcode(self) -> int | None:
         """As of a process: None until the worker has ended, then 0."""
         return None if self.ident is None or self.is_alive() else 0
-
-
-# Waiting
 
 
 def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:
@@ -94,18 +91,8 @@ def _stacks(threads: list[threading.Thread]) -> str:
     )
 
 
-# The end of the program
-
-
-class ThreadGroup(Protocol):
-    """Worker threads that end with the program: those of a pool, or of a cache."""
-
-    @property
-    def threads(self) -> tuple[WorkerThread, ...]: ...
-
-    def stop(self) -> None: ...
-
-    def outlives_main_thread(self) -> bool: ...
+ThreadGroup = Any
+"""Worker threads of a pool, or of a cache: ``threads``, ``stop()`` and ``outlives_main_thread()``."""
 
 
 def register(group: ThreadGroup) -> None:
