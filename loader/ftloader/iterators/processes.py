@@ -47,14 +47,14 @@ def _error_if_any_worker_fails() -> None:
 
 
 @contextlib.contextmanager
-def _alone_with_the_map() -> Iterator[None]:
-    with _map_of_workers:
+def _alone(lock: Any) -> Iterator[None]:
+    with lock:
         yield
 
 
 signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
 for _name in ("_set_worker_pids", "_remove_worker_pids"):
-    setattr(signal_handling, _name, _alone_with_the_map()(getattr(signal_handling, _name)))
+    setattr(signal_handling, _name, _alone(_map_of_workers)(getattr(signal_handling, _name)))
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
@@ -159,6 +159,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             if self._worker_pids_set:
                 signal_handling._remove_worker_pids(id(self))
                 self._worker_pids_set = False
+            self._queues_in_use.pop(id(self), None)
             return
         try:
             super()._shutdown_workers()
