@@ -35,10 +35,8 @@ _OUR_FILES = (__file__, load_one.__code__.co_filename)  # between a worker and t
 class Mode(enum.Enum):
     """Expectation of a batch that is not a ``Layout``."""
 
-    UNKNOWN = "unknown"
-    """The batch's first sample will tell."""
-    PLAIN = "plain"
-    """The samples have no slots: they are kept, and collated all at once."""
+    UNKNOWN = "unknown"  # the batch's first sample will tell
+    PLAIN = "plain"  # the samples have no slots: they are kept, and collated all at once
 
 
 @dataclass(eq=False)

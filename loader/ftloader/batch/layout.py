@@ -49,8 +49,7 @@ class Slot:
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    numpy_dtype: np.dtype | None
-    """None for tensors."""
+    numpy_dtype: np.dtype | None  # None for tensors
     nbytes: int
 
     def flatten(self, value: Any, leaves: list) -> bool:

@@ -1,8 +1,7 @@
 """Private names of torch that this package uses. No other module imports any.
 
-torch may change these names in any release. This package was tested with torch 2.10.0, which the environments have,
-with 2.12.0 without the GIL, and with 2.15.0 with it, the newest for Python 3.13 (docs/libraries.md says how). The
-classes in ``iterators`` also use inherited attributes of torch's iterators.
+This package was tested with torch 2.10.0, which the environments have, 2.12.0 (without the GIL) and 2.15.0 (with it);
+see docs/libraries.md. The classes in ``iterators`` also use inherited attributes of torch's iterators.
 """
 
 import types

@@ -49,8 +49,7 @@ class _Quiet:
 class ResumableDataLoaderIter(BaseDataLoaderIter):
     """Iterator that keeps ``loader.state_dict()`` up to date and starts where ``loader.load_state_dict()`` says.
 
-    Raises:
-        ValueError: if it cannot start there.
+    If that is impossible, it raises ``ValueError``.
     """
 
     _copies_dataset = False  # True if each worker has its own map-style dataset (processes)

@@ -47,10 +47,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
 
     The iterator ends its threads when it is exhausted, closed (``close()``, or the end of a ``with`` block), dropped,
-    or when the interpreter exits.
-
-    Raises:
-        ValueError: if ``prefetch_factor`` is 0.
+    or when the interpreter exits. ``prefetch_factor=0`` is a ``ValueError``.
     """
 
     def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:

@@ -1,7 +1,7 @@
 """The program's own random generators: worker threads must not seed them, nor draw from them unseen.
 
-In a worker process ``numpy.random.seed(torch.initial_seed() % 2**32)``, torch's own recipe, reaches that process alone.
-In a thread it would seed the whole program: the training loop would draw the same numbers in each epoch.
+torch's recipe ``numpy.random.seed(torch.initial_seed() % 2**32)`` would seed the whole program in a worker thread: the
+training loop would draw the same numbers in each epoch.
 """
 
 import base64

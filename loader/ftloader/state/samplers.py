@@ -2,9 +2,8 @@
 
 An order is rebuilt in the first of these ways that applies:
 
-1. The sampler (or its iterator) has ``state_dict()`` and ``load_state_dict()``: the state from the start of the epoch
-   is loaded, or with ``snapshot_every_n_steps`` a later one. The same goes for the sampler inside torch's own
-   ``BatchSampler``.
+1. The sampler (or its iterator, or the sampler inside torch's ``BatchSampler``) has ``state_dict()`` and
+   ``load_state_dict()``: the state from the start of the epoch, or a later one, is loaded.
 2. For torch's samplers that draw from the default generator, the state's ``order`` has ``seed`` (``RandomSampler``) or
    ``default`` (the state of the default generator). A copy of the sampler with a generator of its own draws from there.
 3. The random generators among the attributes of the sampler (``generator`` and any other name) and of the samplers

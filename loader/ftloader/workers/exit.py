@@ -2,12 +2,11 @@
 
 Workers of iterators in use are stopped in two steps, with the technique of ``concurrent.futures.thread``:
 
-1. When the main thread has ended, before the interpreter waits for the other threads and before any function registered
-   with ``atexit``, which may close what workers use. Groups used by a thread that the interpreter waits for go on.
+1. When the main thread has ended, before functions of ``atexit``, which may close what workers use. Groups used by a
+   thread that the interpreter waits for go on.
 2. When all those threads have ended, as a function of ``atexit``: groups that are left, and those made since.
 
-Each wait takes ``JOIN_LIMIT`` seconds at most, for all threads together. A worker that user code holds up is then named
-with its stack, and left behind.
+Each wait takes ``JOIN_LIMIT`` seconds at most. A worker that user code holds up is then named with its stack.
 """
 
 import atexit
