@@ -51,8 +51,9 @@ def call_in_child(function: Callable[[], Any]) -> None:
 
 
 def _in_child() -> None:
-    for new in filter(None, [known() for known in _known]):
-        new._at_fork_reinit()
+    for new in [known() for known in _known]:
+        if new is not None:  # not its truth: an iterator's length may be an error
+            new._at_fork_reinit()
     registering.release()
     for function in _functions:
         function()

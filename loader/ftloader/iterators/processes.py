@@ -67,12 +67,14 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
 
     _copies_dataset = True
     _worker_pids_set = False
-    _getpid = staticmethod(os.getpid)  # the names of a module are gone at the interpreter's exit
+    # Class attributes, since the names of a module are gone at the interpreter's exit.
+    _getpid = staticmethod(os.getpid)
+    _remove_worker_pids = staticmethod(signal_handling._remove_worker_pids)
     _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
 
     # Queues by id(iterator), so that they outlive an iterator that is collected in a reference cycle: torch's __del__
     # tells the workers to end through them, else it waits 5 s for each. No lock, which a finalizer could not take: each
-    # operation is one atomic step. A class attribute, since the names of a module are gone at the interpreter's exit.
+    # operation is one atomic step.
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:
@@ -157,7 +159,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         if self.orphaned:  # the queues and events are the parent's too; only the map of workers is this process's own
             self._shutdown = True
             if self._worker_pids_set:
-                signal_handling._remove_worker_pids(id(self))
+                self._remove_worker_pids(id(self))
                 self._worker_pids_set = False
             self._queues_in_use.pop(id(self), None)
             return
