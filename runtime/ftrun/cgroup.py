@@ -1,11 +1,8 @@
 """CPUs and memory that the kernel's control groups allow this process.
 
-In a container, ``/proc`` shows every CPU and all the memory of the host; the
-container's limits are in its control group. Both versions are read, v2
-(``cpu.max``, ``memory.max``) and v1 (``cpu.cfs_quota_us``,
-``memory.limit_in_bytes``), of the group and its ancestors, since a limit binds
-all groups below it. The kernel's Documentation/admin-guide/cgroup-v2.rst and
-cgroup-v1/memory.rst describe the files.
+In a container, ``/proc`` shows every CPU and all the memory of the host; the container's limits are in its control
+group. Both versions are read, v2 and v1, of the group and its ancestors, since a limit binds all groups below it. The
+kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst describe the files.
 """
 
 from __future__ import annotations
@@ -72,10 +69,7 @@ def cpu_quota(proc: Path = Path("/proc")) -> float | None:
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
-    """Return the seconds for which a CPU quota has stopped this process's group, or the ancestor stopped longest.
-
-    None if no group counts them.
-    """
+    """Return the seconds for which a CPU quota has stopped this process's group or an ancestor; None if not counted."""
     found = []
     for group, is_v2 in _groups("cpu", proc):
         unit, name = (1e6, "throttled_usec") if is_v2 else (1e9, "throttled_time")

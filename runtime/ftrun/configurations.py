@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -63,6 +64,11 @@ TWIN = {name: each.twin for name, each in CONFIGURATIONS.items()}
 def this_twin() -> str:
     """Return the twin that this interpreter is: "ft" if it is a free-threaded build, else "gil"."""
     return "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
+
+
+def gil_enabled() -> bool:
+    """True if the GIL of this process is on."""
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def command(python: str | Path, module: str) -> list[str]:

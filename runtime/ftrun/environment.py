@@ -1,8 +1,7 @@
 """The environment of a measurement: interpreter, packages, processor, memory, revision.
 
-Nothing is guessed: what cannot be read is None, or a text that says why.
-``python -m ftrun.environment`` prints all of it as one JSON object; a
-controller runs that in each twin.
+Nothing is guessed: what cannot be read is None, or a text that says why. ``python -m ftrun.environment``, which
+controllers run in each twin, prints all of it as one JSON object.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ftrun import cgroup
-from ftrun.configurations import this_twin
+from ftrun.configurations import gil_enabled, this_twin
 from ftrun.project import ROOT, normalise, source_folders
 
 MIB = 1024 * 1024
@@ -38,7 +37,7 @@ def interpreter() -> dict:
         "executable": sys.executable,
         "twin": this_twin(),
         "free_threaded": free_threaded,
-        "gil_enabled": getattr(sys, "_is_gil_enabled", lambda: True)(),
+        "gil_enabled": gil_enabled(),
         "python_gil_variable": os.environ.get("PYTHON_GIL"),
         "pgo": pgo,
         "lto": "--with-lto" in config_args,
@@ -64,11 +63,7 @@ def packages() -> dict[str, str]:
 
 def cpu() -> dict:
     """Describe the processor and the share of it that this process may use."""
-    text = ""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        pass
+    text = cgroup.read(Path("/proc/cpuinfo")) or ""
     names = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
     return {
         "model": names.group(1).strip() if names else f"unknown ({platform.machine()})",
@@ -115,45 +110,36 @@ def container() -> str | None:
         return "docker"
     if Path("/run/.containerenv").exists():
         return "podman"
-    if os.environ.get("container"):
-        return os.environ["container"]
-    try:
-        groups = Path("/proc/1/cgroup").read_text()
-    except OSError:
-        return None
-    kind = re.search(r"docker|kubepods|containerd|libpod|lxc", groups)
-    return kind.group(0) if kind else None
+    kind = re.search(r"docker|kubepods|containerd|libpod|lxc", cgroup.read(Path("/proc/1/cgroup")) or "")
+    return os.environ.get("container") or (kind[0] if kind else None)
 
 
 def gpu() -> dict:
     """Describe the GPUs and their driver, or say why there is none."""
+    none: dict = {"devices": [], "driver": None}
     tool = shutil.which("nvidia-smi")
     devices = [p.name for p in Path("/dev").glob("nvidia[0-9]*")]
+    if tool is None and devices:
+        reason = (
+            f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is not: no driver libraries in "
+            "this environment"
+        )
+        return {**none, "reason": reason}
     if tool is None:
-        if devices:
-            reason = (
-                f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi "
-                "is not: no driver libraries in this environment"
-            )
-        else:
-            reason = (
-                "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: "
-                "start it with --gpus all, or with compose.gpu.yaml)"
-            )
-        return {"devices": [], "driver": None, "reason": reason}
+        reason = (
+            "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it with --gpus all, or "
+            "with compose.gpu.yaml)"
+        )
+        return {**none, "reason": reason}
     query = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=15)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return {"devices": [], "driver": None, "reason": f"nvidia-smi failed: {error}"}
+        return {**none, "reason": f"nvidia-smi failed: {error}"}
     rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 2]
     if done.returncode or not rows:
-        text = (done.stdout + done.stderr).strip().splitlines()
-        return {
-            "devices": [],
-            "driver": None,
-            "reason": f"nvidia-smi failed: {text[0] if text else f'exit {done.returncode}'}",
-        }
+        text = (done.stdout + done.stderr).strip().splitlines() or [f"exit {done.returncode}"]
+        return {**none, "reason": f"nvidia-smi failed: {text[0]}"}
     return {"devices": [f"{name} ({size})" for name, size, _ in rows], "driver": rows[0][2], "reason": None}
 
 
@@ -173,10 +159,7 @@ def revision(root: Path = ROOT) -> dict:
         commit = git("rev-parse", "HEAD")
         if commit:
             return {"commit": commit, "dirty": bool(git("status", "--porcelain")), "from": "git"}
-    try:
-        commit = (root / "REVISION").read_text().strip()
-    except OSError:
-        commit = ""
+    commit = cgroup.read(root / "REVISION")
     if commit:
         return {"commit": commit, "dirty": None, "from": "REVISION"}
     return {"commit": "unknown", "dirty": None, "from": None}

@@ -1,15 +1,12 @@
 """The effect that importing each locked package has on the GIL.
 
-A free-threaded interpreter turns its GIL back on when an extension module that does
-not declare itself safe is imported (PEP 703, slot ``Py_mod_gil``), and says so in a
-RuntimeWarning. The parent (`judge`) hands all packages to one child process, which
-imports them one after the other and reports after each. Once the GIL is on, nothing can
-be said about later packages. So the child ends after a package that turned it on, or with
-one that crashes, and the parent starts another child for the rest.
+A free-threaded interpreter turns its GIL back on when an extension module that does not declare itself safe is
+imported (PEP 703, slot ``Py_mod_gil``), and says so in a RuntimeWarning. A child process imports one package after the
+other and reports after each. Once the GIL is on, nothing can be said about later packages. So the child ends after a
+package that turned it on, or with one that crashes, and another child goes on with the rest.
 
-What is imported of a distribution: its top-level packages and modules (one level down
-where the top level is a namespace package, such as ``nvidia``), then each of its
-extension modules, because ``import PIL`` alone loads no extension at all.
+What is imported of a distribution: its top-level packages and modules (one level down where the top level is a
+namespace package, such as ``nvidia``), then each of its extension modules: ``import PIL`` alone loads none.
 """
 
 from __future__ import annotations
@@ -22,10 +19,10 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ftrun.configurations import child_environment, command
+from ftrun.configurations import child_environment, command, gil_enabled
 from ftrun.project import ROOT, normalise
 
 DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
@@ -40,10 +37,11 @@ class Verdict:
     """The effect of importing one distribution."""
 
     name: str
-    version: str
+    installed: str
+    """Its version."""
     modules: int = 0
     extensions: int = 0
-    gil_enabled: bool = False
+    gil_enabled_after_import: bool = False
     warnings: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     not_judged: list[str] = field(default_factory=list)
@@ -51,7 +49,7 @@ class Verdict:
     @property
     def turned_gil_on(self) -> bool:
         """True if the import enabled the GIL or warned that it does."""
-        return self.gil_enabled or any("global interpreter lock" in w.lower() for w in self.warnings)
+        return self.gil_enabled_after_import or any("global interpreter lock" in w.lower() for w in self.warnings)
 
 
 def read_lock(path: Path) -> dict[str, str]:
@@ -107,36 +105,24 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 
     Raises importlib.metadata.PackageNotFoundError for one that is not installed.
     """
-    waiting = []
-    for name in names:
-        distribution = importlib.metadata.distribution(name)
-        modules, extensions = modules_of(distribution)
-        waiting.append((Verdict(name, distribution.version), modules, extensions))
-    # Without PYTHON_GIL, which would keep an import from turning the GIL on.
-    environment = child_environment()
+    distributions = [(name, importlib.metadata.distribution(name)) for name in names]
+    waiting = [(name, each.version, *modules_of(each)) for name, each in distributions]
     while waiting:
-        request = json.dumps([(v.name, m, e) for v, m, e in waiting])
-        with subprocess.Popen(
+        done = subprocess.run(
             command(sys.executable, "ftrun.imports"),
-            env=environment,
+            env=child_environment(),  # without PYTHON_GIL, which would keep an import from turning the GIL on
             text=True,
-            stdin=subprocess.PIPE,
+            input=json.dumps(waiting),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-        ) as child:
-            assert child.stdin and child.stdout
-            child.stdin.write(request)
-            child.stdin.close()
-            answered = 0
-            for line in child.stdout:
-                verdict = Verdict(waiting[answered][0].name, waiting[answered][0].version, **json.loads(line))
-                answered += 1
-                yield verdict
-        waiting = waiting[answered:]
-        if child.returncode and waiting:
-            verdict, *_ = waiting.pop(0)
-            verdict.errors.append(f"importing it ended the interpreter (status {child.returncode})")
-            yield verdict
+            check=False,
+        )
+        verdicts = [Verdict(**json.loads(line)) for line in done.stdout.splitlines()]
+        yield from verdicts
+        waiting = waiting[len(verdicts) :]
+        if done.returncode and waiting:
+            name, version, *_ = waiting.pop(0)
+            yield Verdict(name, version, errors=[f"importing it ended the interpreter (status {done.returncode})"])
 
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
@@ -164,41 +150,22 @@ def _child() -> None:
     # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    is_gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
-    enabled_at_start = is_gil_enabled()
-    for _, modules, extensions in json.load(sys.stdin):
-        warnings, errors, not_judged = [], [], []
-        for module in modules:
-            error, lines = _import_one(module)
-            warnings += lines
-            errors += [error] if error else []
-        for module in extensions:
-            if module in sys.modules:
-                continue
-            # A private extension may need hardware, or something that only its own package sets
-            # up. If it cannot be loaded, that says nothing about the GIL.
-            error, lines = _import_one(module)
-            warnings += lines
-            not_judged += [error] if error else []
-        enabled = is_gil_enabled()
-        answers.write(
-            json.dumps(
-                {
-                    "modules": len(modules),
-                    "extensions": len(extensions),
-                    "gil_enabled": enabled,
-                    "warnings": warnings,
-                    "errors": errors,
-                    "not_judged": not_judged,
-                }
-            )
-            + "\n"
-        )
-        if enabled and not enabled_at_start:
+    enabled_at_start = gil_enabled()
+    for name, version, modules, extensions in json.load(sys.stdin):
+        verdict = Verdict(name, version, len(modules), len(extensions))
+        # A private extension may need hardware, or something that only its own package sets up. If it cannot be loaded,
+        # that says nothing about the GIL.
+        for wanted, errors in ((modules, verdict.errors), (extensions, verdict.not_judged)):
+            for module in wanted:
+                error, lines = _import_one(module)
+                verdict.warnings += lines
+                errors += [error] if error else []
+        verdict.gil_enabled_after_import = gil_enabled()
+        answers.write(json.dumps(asdict(verdict)) + "\n")
+        if verdict.gil_enabled_after_import and not enabled_at_start:
             break
     answers.close()
-    # Not sys.exit(): tearing down torch takes long, and an exit handler that fails would
-    # look like an import that failed.
+    # Not sys.exit(): tearing down torch takes long, and an exit handler that fails would look like a failed import.
     os._exit(0)
 
 

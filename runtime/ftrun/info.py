@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from ftrun import environment, imports
@@ -32,7 +32,7 @@ print(json.dumps({"available": seen, "built_for": torch.version.cuda,
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     result = argparse.ArgumentParser(
         prog="python -m ftrun.info", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -54,44 +54,26 @@ def collect(lock: Path | None) -> dict:
     )
     result = environment.describe()
     result["revision"] = environment.revision()
-    result["lock"], result["problems"], result["remarks"], judged = None, [], [], []
+    problems, remarks, pinned = [], [], {}
     if lock is None and not imports.DEFAULT_LOCK.exists():
         # Installed with pip into another environment: there is no lock to compare with.
-        result["remarks"].append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
-        pinned = {}
+        remarks.append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
     else:
         lock = lock or imports.DEFAULT_LOCK
         pinned = imports.read_lock(lock)
-        result["lock"] = str(lock)
-    present = {}
     for name, version in pinned.items():
-        try:
-            found = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            result["problems"].append(f"{name} {version} is locked but not installed")
-            continue
-        present[name] = found
-        if found != version:
-            result["problems"].append(f"{name} is {found}, the lock says {version}")
-    free_threaded = result["interpreter"]["free_threaded"]
-    for verdict in imports.judge(present):
-        judged.append(
-            {
-                "name": verdict.name,
-                "locked": pinned[verdict.name],
-                "installed": verdict.version,
-                "modules": verdict.modules,
-                "extensions": verdict.extensions,
-                "gil_enabled_after_import": verdict.gil_enabled,
-                "warnings": verdict.warnings,
-                "errors": verdict.errors,
-                "not_judged": verdict.not_judged,
-            }
-        )
-        result["problems"] += [f"{verdict.name}: {error}" for error in verdict.errors]
-        if free_threaded and verdict.turned_gil_on:
-            result["problems"].append(f"importing {verdict.name} {verdict.version} turns the GIL on")
-    result["imports"] = judged
+        found = result["packages"].get(name)
+        if found is None:
+            problems.append(f"{name} {version} is locked but not installed")
+        elif found != version:
+            problems.append(f"{name} is {found}, the lock says {version}")
+    judged = []
+    for verdict in imports.judge(name for name in pinned if name in result["packages"]):
+        judged.append({"locked": pinned[verdict.name], **asdict(verdict)})
+        problems += [f"{verdict.name}: {error}" for error in verdict.errors]
+        if result["interpreter"]["free_threaded"] and verdict.turned_gil_on:
+            problems.append(f"importing {verdict.name} {verdict.installed} turns the GIL on")
+    result |= {"lock": lock and str(lock), "problems": problems, "remarks": remarks, "imports": judged}
     output = cuda.communicate()[0]
     result["gpu"]["torch"] = json.loads(output) if cuda.returncode == 0 else None
     return result
@@ -107,14 +89,8 @@ def check_twin(info: dict, expect: str | None) -> list[str]:
         ]
     # PYTHON_GIL can force the GIL on, which defeats the purpose of this twin.
     if expect == "ft" and info["interpreter"]["gil_enabled"]:
-        return [
-            "the GIL is on at start"
-            + (
-                f": PYTHON_GIL={info['interpreter']['python_gil_variable']} is set"
-                if info["interpreter"]["python_gil_variable"]
-                else ""
-            )
-        ]
+        variable = info["interpreter"]["python_gil_variable"]
+        return ["the GIL is on at start" + (f": PYTHON_GIL={variable} is set" if variable else "")]
     return []
 
 
@@ -130,18 +106,15 @@ def show(info: dict) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
+    gib = 1024**3
     gil = "on" if python["gil_enabled"] else "off"
     kind = "free-threaded" if python["free_threaded"] else "with the GIL"
     quota = "no quota" if cpu["quota"] is None else f"quota {cpu['quota']:g}"
-    gib = 1024**3
     limit = "no limit" if memory["limit"] is None else f"limit {memory['limit'] / gib:.1f} GiB"
-    torch_cuda = gpu["torch"]
-    if torch_cuda is None:
-        cuda = "torch cannot be imported"
-    elif torch_cuda["available"]:
-        cuda = f"torch (CUDA {torch_cuda['built_for']}) sees {', '.join(torch_cuda['devices'])}"
-    else:
-        cuda = f"torch (CUDA {torch_cuda['built_for']}) sees none"
+    sizes = f"{memory['total'] / gib:.1f} GiB, {limit}, {memory['available'] / gib:.1f} GiB free"
+    torch_cuda, cuda = gpu["torch"], "torch cannot be imported"
+    if torch_cuda is not None:
+        cuda = f"torch (CUDA {torch_cuda['built_for']}) sees {', '.join(torch_cuda['devices']) or 'none'}"
     rows = [
         ("Python", f"{python['version']} {kind}, GIL {gil} at start, {python['build']}"),
         ("", python["executable"]),
@@ -151,11 +124,7 @@ def show(info: dict) -> None:
             "processor",
             f"{cpu['model']}: {cpu['usable']} usable of {cpu['count']} (affinity {cpu['affinity']}, {quota})",
         ),
-        (
-            "memory",
-            f"{memory['total'] / gib:.1f} GiB, {limit}, {memory['available'] / gib:.1f} GiB free; "
-            f"/dev/shm {memory['shm_total'] / gib:.2f} GiB",
-        ),
+        ("memory", f"{sizes}; /dev/shm {memory['shm_total'] / gib:.2f} GiB"),
         ("system", f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}"),
         ("GPU", ", ".join(gpu["devices"]) + f", driver {gpu['driver']}" if gpu["devices"] else gpu["reason"]),
         ("", cuda),

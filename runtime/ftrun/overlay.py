@@ -6,6 +6,7 @@ wheels are installed: building a source distribution would run its code and need
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -44,15 +45,13 @@ def install(
     build: Iterable[str] = (),
     never: Iterable[str] = (),
 ) -> list[str]:
-    """Install into `folder` what `requirements` need beyond `installed`; return the pinned versions of it.
+    """Install into the new `folder` what `requirements` need beyond `installed`; return the pinned versions of it.
 
-    Uses uv from PATH, or else the pinned uv, which is kept in `cache`.
+    Uses uv from PATH, or else the pinned uv, which is kept in `cache`, as its downloads are.
 
     Args:
-        folder: a folder to make, deleted by the caller.
         python: the twin's interpreter.
         installed: versions by normalised name; kept where the requirements allow it.
-        cache: a folder for uv and its downloads.
         constraints: pins to prefer, such as those of the other twin.
         build: distributions to build from source after all.
         never: distributions to leave out, whatever requires them.
@@ -62,7 +61,7 @@ def install(
         ftrun.interruption.Interrupted: the user asked to stop.
     """
     checked = [_checked(each) for each in requirements]
-    uv = _Installer(cache, interruption)
+    uv = _find_uv(cache, interruption)
     folder.mkdir(parents=True)
     wanted, held, left_out = (folder.with_name(folder.name + suffix) for suffix in (".in", ".held", ".never"))
     wanted.write_text("".join(f"{each}\n" for each in checked))
@@ -70,74 +69,61 @@ def install(
     held.write_text("".join(f"{pin}\n" for pin in (*twins_own, *constraints)))
     left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in never))
     wheels = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in build)]
-    compile_ = ["pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels, "--overrides", str(left_out)]
+    compile_ = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", *wheels, "--overrides", str(left_out)]
     compile_ += ["--no-emit-package", "triton", "--python", python, str(wanted)]
-    done = uv.run(*compile_, "--constraints", str(held))
+    done = _run([*compile_, "--constraints", str(held)], cache, interruption)
     if done.returncode:
         # The script wants another version than the twin's, and gets it.
-        done = uv.run(*compile_)
+        done = _run(compile_, cache, interruption)
     if done.returncode:
         raise OverlayError(_last_words(done))
     pins = [line.strip() for line in done.stdout.decode().splitlines() if line.strip() and line[0] not in " #-"]
     missing = [pin for pin in pins if installed.get(normalise(pin.partition("==")[0])) != pin.partition("==")[2]]
     if missing:
-        into = ["--python", python, "--target", str(folder)]
-        done = uv.run("pip", "install", "--quiet", "--no-deps", *wheels, *into, *missing)
+        line = [uv, "pip", "install", "--quiet", "--no-deps", *wheels, "--python", python, "--target", str(folder)]
+        done = _run([*line, *missing], cache, interruption)
         if done.returncode:
             raise OverlayError(_last_words(done))
     return missing
 
 
-class _Installer:
-    """The program uv, and how it is run. Owned by one thread."""
-
-    def __init__(self, cache: Path, interruption: Interruption):
-        self._cache, self._interruption = cache, interruption
-        self._uv = self._find()
-
-    def run(self, *arguments: str) -> Completed:
-        """Run uv; return how it ended."""
-        return self._supervise([str(self._uv), *arguments])
-
-    def _supervise(self, command: list[str]) -> Completed:
-        variables = {
-            **{name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)},
-            "UV_NO_PROGRESS": "1",
-            "UV_NO_CONFIG": "1",
-            "UV_SYSTEM_CERTS": "1",
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        }
-        variables.setdefault("UV_CACHE_DIR", str(self._cache / "uv"))
-        if variables.get("PIP_INDEX_URL"):
-            variables.setdefault("UV_DEFAULT_INDEX", variables["PIP_INDEX_URL"])
-        watch = {self._interruption.fileno(): self._interruption.wanted}
+def _find_uv(cache: Path, interruption: Interruption) -> str:
+    """Return the program uv, which is installed into *cache* where PATH has none."""
+    if found := shutil.which("uv"):
+        return found
+    version = next((line.split()[0] for line in UV_LOCK.read_text().splitlines() if line.startswith("uv==")), "uv")
+    directory = cache / "tools" / version
+    if not (directory / "bin" / "uv").exists():
+        draft = directory.with_name(f".{version}.{os.getpid()}")
+        pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        done = _run([*pip, "--target", str(draft), "-r", str(UV_LOCK)], cache, interruption)
         try:
-            return supervise(command, b"", variables, watch, INSTALL_SECONDS)
-        except Stopped:
-            raise Interrupted(self._interruption.signum) from None
-        except TimedOut as error:
-            raise OverlayError(f"{Path(command[0]).name} {error}") from error
-        except OSError as error:
-            raise OverlayError(f"{command[0]} cannot be run: {error}") from error
-
-    def _find(self) -> Path:
-        found = shutil.which("uv")
-        if found:
-            return Path(found)
-        version = next((line.split()[0] for line in UV_LOCK.read_text().splitlines() if line.startswith("uv==")), "uv")
-        directory = self._cache / "tools" / version
-        if not (directory / "bin" / "uv").exists():
-            draft = directory.with_name(f".{version}.{os.getpid()}")
-            pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-            done = self._supervise([*pip, "--target", str(draft), "-r", str(UV_LOCK)])
             if done.returncode:
-                shutil.rmtree(draft, ignore_errors=True)
                 raise OverlayError("uv, which installs extra packages, cannot be installed: " + _last_words(done))
-            try:
+            with contextlib.suppress(OSError):  # another run was faster
                 draft.rename(directory)
-            except OSError:  # another run was faster
-                shutil.rmtree(draft, ignore_errors=True)
-        return directory / "bin" / "uv"
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return str(directory / "bin" / "uv")
+
+
+def _run(command: list[str], cache: Path, interruption: Interruption) -> Completed:
+    variables = {
+        **{name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)},
+        **dict.fromkeys(("UV_NO_PROGRESS", "UV_NO_CONFIG", "UV_SYSTEM_CERTS", "PIP_DISABLE_PIP_VERSION_CHECK"), "1"),
+    }
+    variables.setdefault("UV_CACHE_DIR", str(cache / "uv"))
+    if variables.get("PIP_INDEX_URL"):
+        variables.setdefault("UV_DEFAULT_INDEX", variables["PIP_INDEX_URL"])
+    watch = {interruption.fileno(): interruption.wanted}
+    try:
+        return supervise(command, b"", variables, watch, INSTALL_SECONDS)
+    except Stopped:
+        raise Interrupted(interruption.signum) from None
+    except TimedOut as error:
+        raise OverlayError(f"{Path(command[0]).name} {error}") from error
+    except OSError as error:
+        raise OverlayError(f"{command[0]} cannot be run: {error}") from error
 
 
 def absent(requirement: str, installed: Mapping[str, str]) -> bool:
@@ -157,10 +143,7 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
 
 
 def _checked(requirement: str) -> str:
-    """Return a requirement in the form that `packaging` prints, which cannot be read as an option of uv.
-
-    Raises OverlayError for anything that is not one line with a name and versions, such as an address.
-    """
+    """Return a requirement as `packaging` prints it, which is no option of uv; raises OverlayError for an address."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:

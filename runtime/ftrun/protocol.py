@@ -11,6 +11,7 @@ a {"line": {...}} for each of its events. A client that closes the connection ha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -86,13 +87,10 @@ class Channel:
                 return None
         line, _, rest = self._received.partition(b"\n")
         self._received = rest
-        try:
-            message = decode(line)
-        except ValueError as error:
-            raise Disconnected(f"not a message: {bytes(line[:80])!r}") from error
-        if not isinstance(message, dict):
-            raise Disconnected(f"not a message: {bytes(line[:80])!r}")
-        return message
+        with contextlib.suppress(ValueError):
+            if isinstance(message := decode(line), dict):
+                return message
+        raise Disconnected(f"not a message: {bytes(line[:80])!r}")
 
     def _read(self) -> None:
         try:

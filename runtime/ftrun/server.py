@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ftrun.interruption import Interruption
 from ftrun.loop import Loop, Stopped, Watch
+from ftrun.options import add_all
 from ftrun.protocol import PROTOCOL, Channel, Disconnected
 
 
@@ -27,8 +28,7 @@ class ServerError(Exception):
 def listen(path: Path) -> socket.socket:
     """Return a listening socket at `path`; raises ServerError if it cannot be made.
 
-    It gets this name when it listens already, so a client that sees it can connect. A socket that
-    a killed server left behind is replaced.
+    The socket gets this name when it listens already. A socket that a killed server left behind is replaced.
     """
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
@@ -51,16 +51,13 @@ def listen(path: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
-    """Context manager: a listening socket at `path`, removed at the end; raises ServerError as `listen` does.
-
-    With `anyone`, every user who sees the socket may connect.
-    """
-    before = os.umask(0) if anyone else None
+    """Context manager: a listening socket at `path`, removed at the end; with `anyone`, every user may connect."""
+    before = os.umask(0)
+    os.umask(0 if anyone else before)
     try:
         listener = listen(path)
     finally:
-        if before is not None:
-            os.umask(before)
+        os.umask(before)
     try:
         yield listener
     finally:
@@ -127,13 +124,8 @@ def run(
     parser.add_argument(
         "--socket", required=True, type=Path, metavar="PATH", help="the Unix socket to listen on; removed at the end"
     )
-    parser.add_argument(
-        "--idle",
-        type=float,
-        default=120,
-        metavar="SECONDS",
-        help="exit if no client comes within this time after the start (default: %(default)s)",
-    )
+    idle = "exit if no client comes within this time after the start"
+    add_all(parser, [("--idle", float, 120.0, "SECONDS", idle)])
     options = parser.parse_args(arguments)
     try:
         with Interruption() as interruption, listening(options.socket, anyone) as listener:

@@ -1,8 +1,8 @@
 """Child processes under supervision: run one to its end, or exchange lines with it, within limits.
 
-A child gets a session of its own, so that the processes it starts (torch's workers) end with it: its process group
-is killed when the child ends, fails, takes too long or is no longer needed. With ``tree``, all of its descendants are,
-also those that left the group. Ftbench's trials, the audit and the scripts of repro run this way.
+A child gets a session of its own, so that the processes it starts (torch's workers) end with it: its process group is
+killed when the child ends, fails, takes too long or is no longer needed. With ``tree``, descendants that left the group
+are killed too. Ftbench's trials, the audit and the scripts of repro run this way.
 """
 
 from __future__ import annotations
@@ -97,11 +97,10 @@ def supervise(
     timeout: float,
     take: Callable[[bytes], None] | None = None,
 ) -> Completed:
-    """Run a command with `stdin` to its end.
+    """Run a command with `stdin` to its end. `take` gets its stdout as it comes, which is then not kept.
 
-    With `take`, the child's stdout is passed to it as it arrives, and not kept; an exception that it raises ends the
-    child. Raises Stopped or TimedOut, after killing the child's process group, and OSError if the command cannot be
-    started.
+    Raises Stopped, TimedOut or what `take` raises, after killing the child's process group, and OSError if the command
+    cannot be started.
     """
     with contextlib.closing(Child(arguments, environment)) as child:
         child.stdout.take = take
@@ -109,10 +108,7 @@ def supervise(
 
 
 class Child:
-    """A child process; its creator must close it. Owned by one thread.
-
-    What the child writes is read only while a method waits for it; until then it stays in the pipes.
-    """
+    """A child process; its creator must close it. Owned by one thread. Its pipes are read only while a method waits."""
 
     def __init__(
         self,
@@ -186,7 +182,7 @@ class Child:
         return (self.ended_at or time.monotonic()) - self.started
 
     def ask(self, line: bytes, watch: Watch, timeout: float) -> bytes | None:
-        """Send a line and return the next line of its stdout; None if it ends without one (`finish` says how).
+        """Send a line and return the next line of the child's stdout; None if the child ends without one.
 
         Raises Stopped or TimedOut, after killing the child.
         """
@@ -212,13 +208,8 @@ class Child:
     ) -> bool:
         """Read what the child writes until `done()` or its end; return False if `seconds` pass first.
 
-        At the child's end, what it left behind is killed and what is in the pipes is read.
-
-        Args:
-            look: checks limits, a few times a second; what it raises ends the wait.
-
-        Raises:
-            Stopped: a watched descriptor's callback asked for it; the child has been killed.
+        At the child's end, what it left behind is killed and what is in the pipes is read. `look` checks limits, a few
+        times a second; what it raises ends the wait. Raises Stopped, after killing the child.
         """
         until = time.monotonic() + seconds
         with Loop(watch) as loop:

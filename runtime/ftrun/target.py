@@ -18,8 +18,7 @@ class TargetError(Exception):
 def load(target: str) -> Any:
     """Import the module of *target*, look the object up and call it if it is callable; return the dataset.
 
-    Raises:
-        TargetError: with the user's own traceback where their code failed.
+    Raises TargetError, with the user's own traceback where their code failed.
     """
     value, path = find(target), target.rpartition(":")[2]
     if isinstance(value, type) or (callable(value) and not _is_dataset(value)):
@@ -50,11 +49,8 @@ def find(target: str) -> Any:
 def _is_dataset(value: Any) -> bool:
     if isinstance(value, (type, str, bytes)):
         return False
-    return (
-        isinstance(value, torch.utils.data.DataLoader)
-        or isinstance(value, torch.utils.data.IterableDataset)
-        or hasattr(type(value), "__getitem__")
-    )
+    kinds = torch.utils.data.DataLoader, torch.utils.data.IterableDataset
+    return isinstance(value, kinds) or hasattr(type(value), "__getitem__")
 
 
 def _import(name: str) -> types.ModuleType:

@@ -15,13 +15,11 @@ from pathlib import Path
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.protocol import PROTOCOL, Channel, Disconnected, conforms, decode
-from ftrun.supervise import Completed, Stopped, TimedOut, supervise
+from ftrun.supervise import Stopped, TimedOut, supervise
 
-CONNECT_SECONDS = 30.0
-RETRY_SECONDS = 0.2
+CONNECT_SECONDS, RETRY_SECONDS, STOPPED_TOGETHER_SECONDS = 30.0, 0.2, 0.5
 # A description takes a second on an idle machine, mostly for imports.
 DESCRIBE_SECONDS = 240.0
-STOPPED_TOGETHER_SECONDS = 0.5
 
 # The part of a twin's description that is shown or used, as a form for ftrun.protocol.conforms.
 DESCRIPTION = {
@@ -56,7 +54,13 @@ class LocalTwin:
 
     def describe(self) -> dict:
         """Return the twin's environment (ftrun.environment.describe); raises TwinError."""
-        done = self._run("ftrun.environment", DESCRIBE_SECONDS)
+        line = command(self.name, "ftrun.environment")
+        try:
+            done = supervise(line, b"", child_environment(), self._watch, DESCRIBE_SECONDS)
+        except Stopped:
+            raise Interrupted(self._interruption.signum) from None
+        except (OSError, TimedOut) as error:
+            raise TwinError(f"{self.name} cannot be run: {error}") from error
         with contextlib.suppress(ValueError):
             if done.returncode == 0 and conforms(found := decode(done.stdout), DESCRIPTION):
                 return found  # type: ignore[return-value]  # a dict, as it conforms
@@ -64,14 +68,6 @@ class LocalTwin:
             f"{self.name} is not a Python that can be a twin (3.13 or newer with the packages of the lock):"
             + last_lines(done.stderr, 4)
         )
-
-    def _run(self, module: str, timeout: float) -> Completed:
-        try:
-            return supervise(command(self.name, module), b"", child_environment(), self._watch, timeout)
-        except Stopped:
-            raise Interrupted(self._interruption.signum) from None
-        except (OSError, TimedOut) as error:
-            raise TwinError(f"{self.name} cannot be run: {error}") from error
 
     def close(self) -> None:
         """Do nothing: a twin on this machine has no connection to close."""
@@ -103,9 +99,8 @@ class RemoteTwin:
             raise
 
     def _connect(self, path: Path) -> socket.socket:
-        # Polls, since inotify would not do: on network and virtual machines' file systems it
-        # reports changes of its own side only, and it does not report when a server that was started
-        # again accepts connections.
+        # Polls, since inotify reports changes of its own side only on network and virtual machines' file systems, and
+        # does not report when a server that was started again accepts connections.
         give_up = time.monotonic() + CONNECT_SECONDS
         while True:
             connection = socket.socket(socket.AF_UNIX)
@@ -128,8 +123,7 @@ class RemoteTwin:
                 self._channel.send(message)
             answer = self._channel.receive(self._watch, timeout)
         except Disconnected as error:
-            # If both containers are stopped together, the server may go before our own signal
-            # arrives. Then the signal is the reason.
+            # If both containers are stopped together, the server may go before our own signal, the reason, arrives.
             self.close()
             self._interruption.wait(STOPPED_TOGETHER_SECONDS)
             raise TwinLost(f"{self.name}: the server has gone ({error}); see its output") from error

@@ -239,7 +239,6 @@ def test_the_supervisor_cannot_be_steered(inside):
 FORGER = """
 import contextlib, glob, json, os, signal, socket, sys
 from ftrun import environment
-from ftsafety.repro import twins
 for pid in (os.getppid(), 1):
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGSTOP)
@@ -263,7 +262,7 @@ if os.fork() == 0 and listeners:
             result = {"kind": "exception", "detail": "FORGED", "seconds": 1.0, "stdout": "", "stderr": "",
                       "stacks": "", "modules": [], "notes": []}
             if json.loads(line)["op"] == "describe":
-                result = {**environment.describe(), "repro": twins.version()}
+                result = environment.describe()
                 result["interpreter"]["twin"] = "ft" if listener is listeners[0] else "gil"
             print(json.dumps({"result": result}), file=peer, flush=True)
 os._exit(3 if listeners else 0)

@@ -1,19 +1,14 @@
-"""Is my dataset safe under threads? ``audit(dataset)`` tries to show that it is not.
+"""The audit of a dataset: it tries to show that the dataset is not safe under threads.
 
     from ftsafety.audit import audit
 
-    report = audit(dataset)
-    print(report)
+    print(audit(dataset))
 
-    python -m ftsafety.audit my_package.data:train_set
-
-The program runs the audit in a process of its own, and so survives a crash and threads that are stuck forever.
-
-The steps, each in the file of its name: which samples are loaded, and how (samples); what the dataset refers to, and
-restoring it (reachable); which of its lines write where, seen with two threads that take turns (observer, writes,
-file_positions); all threads at once against a serial reference (concurrent_loads, comparison); what a second look
-confirms (run); what libraries say of themselves (libraries, gil); the outcome in words and as JSON (report). The
-program: cli, arguments, child.
+The steps, by file: the samples to load (samples); what the dataset refers to, and restoring it (reachable); a reference
+by one thread (serial); the lines that write, seen with two threads that take turns (observer, writes, file_positions,
+draws); all threads at once, and a second look (at_once, concurrent_loads, comparison); what libraries say of themselves
+(libraries, gil); the outcome in words and as JSON (kinds, findings, summary, report). The program, which survives
+crashes and hangs: cli, arguments, child.
 
 Importing this package imports nothing else: `./twins audit` checks its arguments before there is a torch.
 """

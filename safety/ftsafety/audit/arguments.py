@@ -14,9 +14,9 @@ from ftrun.options import add_all, number, whole
 PROGRAM = "python -m ftsafety.audit"
 
 DESCRIPTION = """\
-Is my dataset safe under threads? Loads samples of it serially, watches what its own lines write,
-then loads them in many threads at once, in ways that provoke races, and compares. Every finding
-was confirmed by a second look; it names the line and a remedy."""
+Try to show that a dataset is not safe under threads. Loads samples of it serially, watches what its
+own lines write, then loads them in many threads at once, in ways that provoke races, and compares.
+Every finding was confirmed by a second look; it names the line and a remedy."""
 
 EPILOG = """\
 MODULE:OBJECT
@@ -86,14 +86,3 @@ def _indices(text: str) -> list[int]:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: a part is no whole number") from None
-
-
-def arguments_of(options: argparse.Namespace) -> list[str]:
-    """Return the command line that gives *options* again."""
-    result = [options.target]
-    for name, value in vars(options).items():
-        if name in ("target", "json") or value is None:
-            continue
-        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        result.append(f"--{name.replace('_', '-')}={text}")
-    return result

@@ -1,4 +1,4 @@
-"""The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS ARGUMENTS.
+"""The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS OPTIONS.
 
 Writes lines of JSON into the descriptor PIPE: {"progress": ..., "threads": whether several run at once}, at last
 {"report": ...} or {"error": ..., "status": ...}. Into the descriptor STACKS go the stacks of all threads,
@@ -15,14 +15,14 @@ from typing import Any
 
 from ftrun import target
 from ftrun.parent_death import die_with_parent
-from ftsafety.audit import arguments, gil
+from ftsafety.audit import gil
 from ftsafety.audit.run import AuditError, audit
 
 
 def main() -> None:
     """Run the audit and end the process at once, since threads may be stuck."""
-    pipe, stacks = int(sys.argv[1]), int(sys.argv[2])
-    options = arguments.check(sys.argv[3:])
+    pipe, stacks, options = map(json.loads, sys.argv[1:])
+    wanted = options["target"]
     faulthandler.enable(file=stacks, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     die_with_parent()
@@ -33,23 +33,15 @@ def main() -> None:
 
     status = 0
     try:
-        say(progress=f"loading {options.target}", threads=False)
+        say(progress=f"loading {wanted}", threads=False)
         with gil.noticing() as turned_on:
-            dataset = target.load(options.target)
-        report = audit(
-            dataset,
-            indices=options.indices,
-            samples=options.samples,
-            threads=options.threads,
-            seconds=options.seconds,
-            patience=options.patience,
-            seed=options.seed,
-            progress=lambda text: say(progress=text, threads="threads" in text),
-        )
+            dataset = target.load(wanted)
+        chosen = {name: options[name] for name in ("indices", "samples", "threads", "seconds", "patience", "seed")}
+        report = audit(dataset, progress=lambda text: say(progress=text, threads="threads" in text), **chosen)
         if turned_on:
             report.findings = [finding for finding in report.findings if finding.kind != "gil-enabled"]
             report.findings += gil.findings(turned_on)
-        report.dataset = f"{options.target}: {report.dataset}"
+        report.dataset = f"{wanted}: {report.dataset}"
         say(report=report.to_dict())
     except target.TargetError as error:
         say(error=str(error), status=2)

@@ -16,7 +16,7 @@ from ftrun.interruption import Interruption
 from ftrun.protocol import LONGEST_LINE, conforms, decode
 from ftrun.supervise import DRAIN_SECONDS, Child, Stopped, signal_name
 from ftsafety.audit import gil, kinds
-from ftsafety.audit.arguments import arguments_of, check
+from ftsafety.audit.arguments import check
 from ftsafety.audit.report import FORM, Line, Report
 
 _GRACE = 2.0
@@ -61,7 +61,7 @@ class _Process:
         watch = {interruption.fileno(): interruption.wanted}
         program = [*command(sys.executable, "ftsafety.audit.child")]
         child = Child(
-            lambda pipe, stacks: [*program, str(pipe), str(stacks), *arguments_of(options)],
+            lambda pipe, stacks: [*program, str(pipe), str(stacks), json.dumps(vars(options))],
             os.environ,
             pipes=2,
             keep=_KEPT,

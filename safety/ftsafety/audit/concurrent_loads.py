@@ -1,11 +1,6 @@
 """Bursts of many threads that load samples at once, made to provoke races.
 
-A burst is a number of rounds; at the start of each, all threads wait for each other (a barrier). Bursts differ in:
-
-- samples: all threads load the same one, or each thread another one;
-- the dataset: fresh (caches empty, files unopened), or warm;
-- its code: as it is, or with a short pause after any line, so that another thread can run in between.
-
+A burst is a number of rounds; at the start of each, all threads wait for each other. A `Way` says how bursts differ.
 With a GIL, threads are switched every few microseconds.
 """
 
@@ -38,8 +33,11 @@ class Way(NamedTuple):
     """The way in which a burst is run."""
 
     same: bool
+    """True if all threads load the same sample, False if each thread loads another one."""
     cold: bool
+    """True if each round finds the dataset as it was at first: caches empty, files unopened."""
     pauses: bool
+    """True if a short pause after any line of the dataset lets another thread run in between."""
 
     def __str__(self) -> str:
         which = "the same sample in all threads" if self.same else "another sample in each thread"
@@ -104,11 +102,7 @@ class Burster:
         self._patience = max(serial.patience, 4 * serial.slowest * self._threads)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
-        """Run one burst, which starts no round after *deadline*.
-
-        Raises:
-            ftsafety.audit.stuck.Stuck: threads hang; they stay behind.
-        """
+        """Run one burst, which starts no round after *deadline*. Raises Stuck if threads hang, which stay behind."""
         result = Burst(way)
         rng = random.Random(seed)
         loads = self._serial.loads

@@ -1,10 +1,10 @@
 """Draws from the program's global random generators, by one thread, however its code holds the function.
 
-Two means see them. ``sys.monitoring`` (PEP 669) reports every call made by Python code, with the function called: a
-method bound to a global generator of ``random`` or NumPy is recognised also after ``from random import random``. A
-``TorchFunctionMode``, which belongs to a thread, sees the calls of torch's functions with their arguments, hence also
-whether a generator was passed (``torch_operations``). (A ``TorchDispatchMode`` would see what TorchScript calls
-too, but sets flags of the whole process, and fails in torch 2.10 where two threads first use it at once.)
+``sys.monitoring`` (PEP 669) reports every call made by Python code, with the function called: a method bound to a
+global generator of ``random`` or NumPy is recognised also after ``from random import random``. A ``TorchFunctionMode``,
+which belongs to a thread, sees the calls of torch's functions with their arguments (``torch_operations``). (A
+``TorchDispatchMode`` would see what TorchScript calls too, but fails in torch 2.10 where two threads first use it at
+once.)
 
 Not seen: calls that other C code makes of C functions that it was given, as in ``sorted(names, key=random.random)``,
 what TorchScript draws, and threads that a dataset starts itself.
@@ -36,13 +36,6 @@ class Draw(NamedTuple):
     name: str
     """The function that was called, by the name that users know."""
     generator: str
-
-
-class _Generator(NamedTuple):
-    """A global generator."""
-
-    description: str
-    prefix: str  # of its functions' names
 
 
 class _PerThread(threading.local):
@@ -78,10 +71,14 @@ def recording(found: set[Draw]) -> Iterator[None]:
         _this_thread.found = None
 
 
-_PYTHON: Final = _Generator("the global generator of the module random", "random.")
-_NUMPY: Final = _Generator("NumPy's global generator", "numpy.random.")
-_TORCH: Final = _Generator("torch's default generator", "torch.default_generator.")
-_INSTANCES: Final = tuple(zip(PROGRAMS.values(), (_PYTHON, _NUMPY, _TORCH), strict=True))
+_PREFIXES: Final = {
+    "the global generator of the module random": "random.",
+    "NumPy's global generator": "numpy.random.",
+    "torch's default generator": "torch.default_generator.",
+}
+"""The global generators, in words, and how the names of their functions begin."""
+_, _NUMPY, _TORCH = _PREFIXES
+_INSTANCES: Final = tuple(zip(PROGRAMS.values(), _PREFIXES, strict=True))
 
 # Names of methods that only read a generator's state; others draw or set it.
 _READING: Final = frozenset(
@@ -95,7 +92,7 @@ _NUMPY_FUNCTIONS: Final = (np.random.seed, np.random.sample, np.random.ranf)
 _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
-def _generator_of(function: Any, argument: Any) -> _Generator | None:
+def _generator_of(function: Any, argument: Any) -> str | None:
     """Return the global generator that *function*, called with *argument* first, is a method of.
 
     Attributes are read of known types only: the ``__getattr__`` of a user's type may do anything.
@@ -129,7 +126,7 @@ def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) ->
     if generator is not None and (name := function.__name__) not in _READING:
         line, called = find_call_site(sys._getframe(1))
         # The caller may be part of the library, and better known by its own name.
-        found.add(Draw(line, called or generator.prefix + name, generator.description))
+        found.add(Draw(line, called or _PREFIXES[generator] + name, generator))
 
 
 class _TorchDraws(TorchFunctionMode):
@@ -139,5 +136,5 @@ class _TorchDraws(TorchFunctionMode):
         result, drew = torch_operations.call(func, args, kwargs or {})
         if drew and _this_thread.found is not None:
             line, _ = find_call_site(sys._getframe(1))
-            _this_thread.found.add(Draw(line, torch_operations.function_name(func), _TORCH.description))
+            _this_thread.found.add(Draw(line, torch_operations.function_name(func), _TORCH))
         return result

@@ -5,11 +5,11 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ftrun.configurations import child_environment, gil_enabled, this_twin
 from ftsafety.audit import kinds
 from ftsafety.audit.report import Finding
 
@@ -38,14 +38,6 @@ class Enabled(NamedTuple):
     """"file:line" of the import, or ""."""
 
 
-def free_threaded_build() -> bool:
-    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-
-
-def enabled() -> bool:
-    return getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
 def forced() -> bool:
     """True if the user turned the GIL on, by PYTHON_GIL=1 or -X gil=1."""
     return sys._xoptions.get("gil") == "1" or (
@@ -56,9 +48,9 @@ def forced() -> bool:
 def describe() -> str:
     """Return the interpreter's version and the state of its GIL, in words."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if not free_threaded_build():
+    if this_twin() != "ft":
         return f"CPython {version} with the GIL"
-    state = "on" if enabled() else "off"
+    state = "on" if gil_enabled() else "off"
     return f"CPython {version} free-threaded, the GIL {state}{' (forced)' if forced() else ''}"
 
 
@@ -83,17 +75,10 @@ def noticing() -> Iterator[list[Enabled]]:
 
 def turns_on(names: list[str], seconds: float = 60) -> str | None:
     """Return the first of the modules *names* whose import turns the GIL on, in a fresh interpreter."""
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     with contextlib.suppress(subprocess.TimeoutExpired):
+        line = [sys.executable, "-c", _PROBE, *names]
         answer = subprocess.run(
-            [sys.executable, "-c", _PROBE, *names],
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            timeout=seconds,
-            check=False,
+            line, env=child_environment(), input="", capture_output=True, text=True, timeout=seconds
         )
         match = re.search(r"^CULPRIT (.*)$", answer.stdout, re.M)
         return match[1] if match else None
@@ -102,17 +87,13 @@ def turns_on(names: list[str], seconds: float = 60) -> str | None:
 
 def third_party_extensions() -> list[str]:
     """Return the loaded top-level packages of third parties that have extension modules."""
-    found = set()
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) or ""
-        if file.endswith((".so", ".pyd")) and "-packages" in file:
-            found.add(name.partition(".")[0])
-    return sorted(found)
+    files = ((name, getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items()))
+    return sorted({name.partition(".")[0] for name, file in files if file.endswith(".so") and "-packages" in file})
 
 
 def findings(turned_on: list[Enabled]) -> list[Finding]:
     """Return findings of modules that turn the GIL on, each tried again in a fresh interpreter."""
-    if not free_threaded_build() or not enabled() or forced():
+    if this_twin() != "ft" or not gil_enabled() or forced():
         return []
     confirmed = [each for each in turned_on if turns_on([each.module])]
     if not confirmed and (culprit := turns_on(third_party_extensions())):

@@ -16,19 +16,11 @@ _IDS = (5, 4, 3, 2, 1, 0)
 
 @contextlib.contextmanager
 def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
-    """Context manager: one of ``sys.monitoring``'s tool ids, with *callbacks*.
-
-    Raises:
-        RuntimeError: all are in use.
-    """
-    for tool in _IDS:
-        try:
-            sys.monitoring.use_tool_id(tool, "ftsafety.audit")
-        except ValueError:
-            continue  # in use
-        break
-    else:
+    """Context manager: one of ``sys.monitoring``'s tool ids, with *callbacks*; RuntimeError if all are in use."""
+    tool = next((number for number in _IDS if sys.monitoring.get_tool(number) is None), None)
+    if tool is None:
         raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
+    sys.monitoring.use_tool_id(tool, "ftsafety.audit")
     try:
         for event, callback in callbacks.items():
             sys.monitoring.register_callback(tool, event, callback)

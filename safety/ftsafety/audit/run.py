@@ -29,18 +29,14 @@ def audit(
 ) -> Report:
     """Try to show that *dataset* is not safe under threads; return a report.
 
-    Loads some samples serially, then watches what the dataset's own lines write, then loads the samples in many threads
-    at once, in ways that provoke races, and compares. A second look confirms every finding. Between the steps, and at
-    the end, the dataset's attributes and containers are restored.
-
-    A crash and hanging threads stay in your program. ``python -m ftsafety.audit MODULE:OBJECT`` has its own process.
+    Between the steps, and at the end, the dataset's attributes and containers are restored. A crash and hanging threads
+    stay in your program; ``python -m ftsafety.audit MODULE:OBJECT`` has its own process.
 
     Args:
         dataset: map-style or iterable-style, as for ``ftloader.DataLoader``.
         indices: what to load. By default *samples* random indices, including the first and the last.
         samples: number of samples; of an iterable-style dataset, for each worker.
-        threads: number of threads that load at once.
-        seconds: how long threads load at once; the second look takes at most as long again.
+        seconds: how long *threads* load at once; the second look takes at most as long again.
         patience: seconds without a finished sample after which threads count as stuck.
         seed: chooses the indices and their order.
         progress: called with a line of text at each step.

@@ -5,7 +5,7 @@ import os
 import random
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch.utils.data import IterableDataset
@@ -95,9 +95,7 @@ class IterableLoads(Loads):
 def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: int, seed: int) -> Loads:
     """Return the loads of *dataset*: *indices*, or *samples* of its indices, its first and last among them.
 
-    Raises:
-        TypeError: *dataset* is no dataset, or has no length and no *indices* are given.
-        ValueError: it is empty.
+    Raises TypeError if *dataset* is no dataset, or has no length and no *indices* are given; ValueError if it is empty.
     """
     if isinstance(dataset, (IterableDataset, IterDataPipe)):
         if indices is not None:
@@ -149,10 +147,7 @@ def raised(error: BaseException) -> Raised:
 
 
 def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
-    """Return a thread that starts as the loader's workers do: with this one's modes and context variables.
-
-    It is a daemon: the user's code may hang forever, and a thread cannot be ended.
-    """
+    """Return a daemon thread that starts as the loader's workers do: with this one's modes and context variables."""
     modes, context = ConsumerModes(), own_context()
 
     def run() -> None:
@@ -162,7 +157,5 @@ def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thre
     return threading.Thread(target=run, name=name, daemon=True)
 
 
-@contextlib.contextmanager
-def _worker(number: int, threads: int, dataset: Any) -> Iterator[None]:
-    with acting_as(WorkerInfo(id=number, num_workers=threads, seed=BASE_SEED + number, dataset=dataset)):
-        yield
+def _worker(number: int, threads: int, dataset: Any) -> contextlib.AbstractContextManager:
+    return acting_as(WorkerInfo(id=number, num_workers=threads, seed=BASE_SEED + number, dataset=dataset))

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from ftsafety.audit import aliases, kinds, reachable
@@ -45,13 +46,13 @@ class Serial:
 
     def alone(self, work: Callable[[], Any]) -> Any:
         """Return ``work()``, done in a thread of its own: a dataset that hangs there is no race. Raises AuditError."""
-        results: list = []
+        result: Future = Future()
 
         def run() -> None:
             try:
-                results.append((work(), None))
+                result.set_result(work())
             except BaseException as error:
-                results.append((None, error))
+                result.set_exception(error)
 
         alone = thread("audit-alone", run)
         alone.start()
@@ -64,10 +65,7 @@ class Serial:
                 hang = stuck(everyone, self.patience)
                 raise AuditError(f"the dataset hangs with one thread at a time, so it is no race:\n{hang.stacks}")
             loaded = self._loaded
-        value, error = results[0]
-        if error is not None:
-            raise error
-        return value
+        return result.result()
 
     def load(self, key: Any, thread: int) -> Any:
         """Load a sample, and count it as a sign of life."""

@@ -1,6 +1,6 @@
 """The summary of an audit, next to its findings: the dataset, the bursts and checks made, and their limits."""
 
-from ftsafety.audit import gil
+from ftrun.configurations import gil_enabled
 from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import Burst
 from ftsafety.audit.report import Report
@@ -49,7 +49,7 @@ def say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, func
             f"anything about {loads.shown(failing)}: loading raises with one thread too "
             f"({next(iter(failing.values()))})"
         )
-    if gil.enabled():
+    if gil_enabled():
         cannot.append(
             "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
             "Python (./twins audit ft MODULE:OBJECT)"

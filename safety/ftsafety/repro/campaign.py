@@ -31,7 +31,7 @@ class Runs:
     @property
     def counted(self) -> int:
         """Number of runs that count in the configuration."""
-        return sum(outcome.kind == Kind.OK or outcome.failed for outcome in self.outcomes)
+        return sum(outcome.kind.judged for outcome in self.outcomes)
 
     @property
     def not_judged(self) -> int:
@@ -63,13 +63,7 @@ class Campaign:
         overlays: dict[str, str] | None = None,
         missing: dict[str, str] | None = None,
     ):
-        """
-        Args:
-            twins: by name, "ft" and "gil".
-            deadline: the time (time.monotonic) after which no new round starts.
-            overlays: folders of extra packages by twin.
-            missing: twins that cannot be used, and why.
-        """
+        """*overlays*: folders of packages by twin. *missing*: why a twin cannot run. *deadline*: time.monotonic()."""
         self.script, self.twins, self.limits = script, twins, limits
         self.overlays, self.missing = overlays or {}, dict(missing or {})
         self.stopped: str | None = None
@@ -85,9 +79,9 @@ class Campaign:
         title: str = "",
         enough: Callable[[dict[str, Runs]], bool] = lambda _: False,
     ) -> dict[str, Runs]:
-        """Run `repeat` rounds over `configs`; end early at the deadline, or when `enough` is true after a round.
+        """Run `repeat` rounds over `configs`; end early if `enough` is true after a round.
 
-        An interruption ends it too; `stopped` then says why, and so does `missing` of what is returned.
+        The deadline and an interruption end the rounds too. `stopped` then says why, and so does `missing` of the runs.
         """
         result = {config: Runs(config) for config in configs}
         for config, runs in result.items():

@@ -54,18 +54,14 @@ def main(arguments: list[str] | None = None) -> int:
 def publish(text: str, given, interruption: Interruption, status: int) -> int:
     """Print the report and write it to --out; return the exit status."""
     print_report(text)
-    if given.out is not None:
-        try:
+    try:
+        if given.out is not None:
             given.out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            hint = ""
-            if isinstance(error, PermissionError) and given.walled:
-                hint = (
-                    '; the container writes as user 1000: docker compose run --rm --user "$(id -u):$(id -g)" '
-                    "ft-repro ..."
-                )
-            print(f"repro: cannot write {given.out}: {error.strerror}{hint}", file=sys.stderr)
-            status = status if interruption.signum else 1
+    except OSError as error:
+        hint = '; the container writes as user 1000: docker compose run --rm --user "$(id -u):$(id -g)" ft-repro ...'
+        shown = hint if isinstance(error, PermissionError) and given.walled else ""
+        print(f"repro: cannot write {given.out}: {error.strerror}{shown}", file=sys.stderr)
+        status = 1
     return 128 + interruption.signum if interruption.signum else status
 
 
@@ -80,10 +76,7 @@ class Reproduction:
         self._pins: dict[str, list[str]] = {}
 
     def run(self) -> tuple[str, int]:
-        """Make all runs; return the report and the exit status.
-
-        Raises TwinError, and Interrupted if that comes before the first run.
-        """
+        """Make all runs; return the report and the exit status. Raises TwinError, or Interrupted before any run."""
         given, progress = self._given, self._progress
         self._connect()
         if not given.walled:
@@ -102,17 +95,10 @@ class Reproduction:
             sections += self._narrow(campaign, runs)
         shown = report.chosen_failure(runs)
         last = [config for config in runs if CONFIGURATIONS[config].twin in self._descriptions][-1]
-        text = report.render(
-            self._script,
-            verdict,
-            runs,
-            self._descriptions,
-            commands.all_runs(given, self._script),
-            commands.one_run(given, self._script, runs[shown[0] if shown else last], self._descriptions),
-            given.walled,
-            sections,
-        )
-        return text, verdict.pattern.value
+        every = commands.all_runs(given, self._script)
+        single = commands.one_run(given, self._script, runs[shown[0] if shown else last], self._descriptions)
+        about = self._script, verdict, runs, self._descriptions
+        return report.render(*about, every, single, given.walled, sections), verdict.pattern.value
 
     def _connect(self) -> None:
         needed = {CONFIGURATIONS[config].twin for config in self._given.configs}
@@ -142,11 +128,9 @@ class Reproduction:
                 continue
             python, installed = self._twins[name].python, self._descriptions[name]["packages"]
             if python is None:
-                if lacking := [each for each in wanted if absent(each, installed)]:
-                    missing[name] = (
-                        f"the script wants {', '.join(lacking)}, and a container without network cannot "
-                        "install packages; run `./twins repro` natively"
-                    )
+                if lacking := ", ".join(each for each in wanted if absent(each, installed)):
+                    without = "and a container without network cannot install packages; run `./twins repro` natively"
+                    missing[name] = f"the script wants {lacking}, {without}"
                 continue
             self._progress.note(f"installing {', '.join(wanted)} for {name}")
             cache, pins = self._given.cache or work, self._pins.get("ft", ())
@@ -165,18 +149,14 @@ class Reproduction:
         return [("Packages that were added", "\n".join(lines))]
 
     def _narrow(self, campaign: Campaign, runs: dict[str, Runs]) -> list[tuple[str, str]]:
-        given = self._given
-        sections: list[tuple[str, str]] = []
+        threads, shrink = self._given.threads, self._given.shrink_threads
         shown = report.chosen_failure(runs)
         if shown is None:
-            if given.shrink_threads:
-                sections.append(("Narrowing it down", "Nothing failed, so there is nothing to narrow down."))
-            return sections
-        seen = runs[shown[0]]
+            return [("Narrowing it down", "Nothing failed, so there is nothing to narrow down.")] if shrink else []
+        sections: list[tuple[str, str]] = []
         with contextlib.suppress(Interrupted, TwinError):
-            stack = narrow.native_stack(campaign, seen, given.threads)
-            if stack:
+            if stack := narrow.native_stack(campaign, runs[shown[0]], threads):
                 sections.append(("Native stack (gdb)", fenced(report.excerpt(stack), "text")))
-            if given.shrink_threads:
-                sections.append(("Threads", narrow.shrink_threads(campaign, seen, given.threads)))
+            if shrink:
+                sections.append(("Threads", narrow.shrink_threads(campaign, runs[shown[0]], threads)))
         return sections

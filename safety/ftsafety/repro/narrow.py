@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import shutil
 
@@ -35,19 +36,10 @@ def shrink_threads(campaign: Campaign, seen: Runs, threads: int) -> str:
         tried[number] = found[seen.config]
         return tried[number].failures > 0
 
-    low, high = 0, threads
-    number = 1
-    while number < threads and not campaign.stopped:
-        if fails(number):
-            high = number
-            break
-        low, number = number, number * 2
-    while high - low > 1 and not campaign.stopped:
-        middle = (low + high) // 2
-        if fails(middle):
-            high = middle
-        else:
-            low = middle
+    # Once the campaign has stopped, nothing is tried any more.
+    bisect.bisect_left(range(1, threads), True, key=lambda number: bool(campaign.stopped) or fails(number))
+    high = min([number for number, runs in tried.items() if runs.failures], default=threads)
+    low = max([number for number in tried if number < high], default=0)
     lines = [
         f"In `{seen.config}` it still fails with **{high}** thread{'' if high == 1 else 's'}"
         + (f", and was not seen to fail with {low}." if low else ".")

@@ -72,12 +72,8 @@ class Outcome:
         return {**asdict(self), "kind": self.kind.value}
 
 
-FORM = {
-    **dict.fromkeys(("kind", "detail", "stdout", "stderr", "stacks"), str),
-    "seconds": (int, float),
-    "modules": [str],
-    "notes": [str],
-}
+_LONGEST = {"detail": LONGEST_LINE, "stdout": LONGEST_TEXT, "stderr": LONGEST_TEXT, "stacks": LONGEST_TEXT}
+FORM = {**dict.fromkeys(_LONGEST, str), "kind": str, "seconds": (int, float), "modules": [str], "notes": [str]}
 """The form of `as_json` (ftrun.protocol.conforms)."""
 
 
@@ -85,16 +81,10 @@ def from_json(values: dict) -> Outcome:
     """Return the Outcome that `as_json` was called on, cut to a bounded size; raises ValueError for other *values*."""
     if not conforms(values, FORM):
         raise ValueError("not an outcome")
-    return Outcome(
-        Kind(values["kind"]),
-        values["detail"][:LONGEST_LINE],
-        values["seconds"],
-        values["stdout"][:LONGEST_TEXT],
-        values["stderr"][:LONGEST_TEXT],
-        values["stacks"][:LONGEST_TEXT],
-        tuple(name[:LONGEST_NAME] for name in values["modules"][:MOST_MODULES]),
-        tuple(note[:LONGEST_LINE] for note in values["notes"][:MOST_NOTES]),
-    )
+    modules = tuple(name[:LONGEST_NAME] for name in values["modules"][:MOST_MODULES])
+    notes = tuple(note[:LONGEST_LINE] for note in values["notes"][:MOST_NOTES])
+    texts = {name: values[name][:most] for name, most in _LONGEST.items()}
+    return Outcome(Kind(values["kind"]), seconds=values["seconds"], modules=modules, notes=notes, **texts)
 
 
 def printable(data: bytes, hidden: str = "") -> str:
@@ -119,22 +109,14 @@ def classify(ended: Ended, hidden: str = "") -> Outcome:
     raised = next((line for line in told if "exception" in line), None)
     stderr = printable(ended.stderr.text(), hidden)
     kind, detail = _kind(ended, begin, raised, stderr)
-    result = Outcome(
-        kind,
-        detail,
-        ended.seconds,
-        printable(ended.stdout.text(), hidden),
-        stderr,
-        printable(ended.stacks.text(), hidden),
-        tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else (),
-        tuple(_notes(ended)),
-    )
     warned = GIL_WARNING.search(stderr)
     if begin and not begin["gil"] and (warned or (end and end["gil"])):
         then = "" if kind == Kind.OK else f"; the run then came to: {kind} ({detail})"
         module = f"importing {warned[1]} turned the GIL on" if warned else "something turned the GIL on"
-        result.kind, result.detail = Kind.GIL, module + then
-    return result
+        kind, detail = Kind.GIL, module + then
+    stdout, stacks = (printable(stream.text(), hidden) for stream in (ended.stdout, ended.stacks))
+    modules = tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES]) if end else ()
+    return Outcome(kind, detail, ended.seconds, stdout, stderr, stacks, modules, tuple(_notes(ended)))
 
 
 def _told(ended: Ended) -> list[dict]:

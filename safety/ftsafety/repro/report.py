@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
-from ftsafety.repro import twins
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.phrases import rate, remarks, sentence
@@ -100,23 +100,21 @@ def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], wall
         said = f"CPython {python['version']}, {python['build']}, {python['compiler']}"
         lines.append(f"- {twin}: {one_line(said)}")
     found = next(iter(descriptions.values()))
-    distributions = [name for name in map(normalise, twins.distributions(imported(runs))) if name in found["packages"]]
-    if distributions:
-        versions = ", ".join(f"{name} {found['packages'][name]}" for name in distributions)
+    owners = importlib.metadata.packages_distributions()  # both twins have the same ones as this process
+    names = sorted({normalise(name) for module in imported(runs) for name in owners.get(module, ())})
+    if versions := ", ".join(f"{name} {found['packages'][name]}" for name in names if name in found["packages"]):
         lines.append(f"- packages that it imports: {markdown(versions)}")
     cpu, os_ = found["cpu"], found["os"]
-    lines.append(f"- processor: {one_line(cpu['model'])}, {cpu['usable']} usable of {cpu['count']}")
-    lines.append(f"- memory: {found['memory']['total'] / 2**30:.1f} GiB")
     system = f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}"
-    lines.append(f"- system: {one_line(system)}")
-    lines.append(
-        "- walls: "
-        + (
-            "containers without network, read-only, without privileges"
-            if walls
-            else "none (native run: the script could do what the user could)"
-        )
-    )
+    around = "none (native run: the script could do what the user could)"
+    if walls:
+        around = "containers without network, read-only, without privileges"
+    lines += [
+        f"- processor: {one_line(cpu['model'])}, {cpu['usable']} usable of {cpu['count']}",
+        f"- memory: {found['memory']['total'] / 2**30:.1f} GiB",
+        f"- system: {one_line(system)}",
+        f"- walls: {around}",
+    ]
     return "\n".join(lines)
 
 
@@ -146,10 +144,9 @@ def render(
         parts.append(first_failure(*failure))
     for title, text in sections:
         parts += [f"## {title}", text]
-    text = script.text
     parts += [
         "## Script",
-        fenced(excerpt(text, LONGEST_SCRIPT), "python"),
+        fenced(excerpt(script.text, LONGEST_SCRIPT), "python"),
         "## Repeat it",
         fenced(f"{command}\n\n# one run:\n{single}", "sh"),
         "## Environment",

@@ -49,18 +49,10 @@ def environment(request: Request, scratch: Path, base: Mapping[str, str] = os.en
 
 
 def run(python: str, request: Request, others: Watch, user: int | None = None) -> Outcome:
-    """Run a script once; nothing is left of it, in processes or on disk.
+    """Run a script once with *python*; nothing is left of it, in processes or on disk. Raises Stopped by *others*.
 
-    Without `user`, it can leave files outside of its scratch folder.
-
-    Args:
-        python: the interpreter of the configuration's twin.
-        others: descriptors to watch in addition (see ftsafety.repro.watch).
-        user: the user id to run it under, which owns nothing else in this container.
-
-    Raises:
-        OSError: the files that the script left cannot be deleted.
-        ftrun.loop.Stopped: a callback of `others` asked for the end.
+    *user*: the user id to run it under, which owns nothing else in this container. Without, a script can leave files
+    outside of its scratch folder. Raises OSError if the files that it left cannot be deleted.
     """
     scratch = Path(tempfile.mkdtemp(prefix="ft-repro-"))
     try:

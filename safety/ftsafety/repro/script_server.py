@@ -14,15 +14,14 @@ import sys
 from ftrun import environment, server
 from ftrun.loop import Watch
 from ftrun.protocol import Channel
-from ftsafety.repro import twins
 from ftsafety.repro.request import Request
 from ftsafety.repro.run import run
 
 DESCRIPTION = """\
-Offer this Python interpreter to `python -m ftsafety.repro --twin ft=unix:PATH` elsewhere. Serves one client and
-exits with status 0 when it has gone, or when none came within --idle seconds. If the client vanishes, what
-runs for it is killed. --user UID runs the scripts under another user id; this needs the capabilities SETUID, SETGID
-and KILL, and a container in which nothing else runs under it.
+Offer this Python interpreter to `python -m ftsafety.repro --twin ft=unix:PATH` elsewhere. Serves one client and exits
+with status 0 when it has gone, or when none came within --idle seconds. If the client vanishes, its run is killed.
+--user UID runs the scripts under another user id; this needs the capabilities SETUID, SETGID and KILL, and a container
+in which nothing else runs under it.
 """
 
 
@@ -30,7 +29,7 @@ def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
     """Answer one request; raises ftrun.loop.Stopped if the client has gone."""
     try:
         if request["op"] == "describe":
-            return {"result": {**environment.describe(), "repro": twins.version()}}
+            return {"result": environment.describe()}
         if request["op"] == "reproduce":
             return {"result": run(sys.executable, Request.from_json(request), watch, user).as_json()}
     except (KeyError, TypeError, ValueError) as error:

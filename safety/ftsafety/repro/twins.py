@@ -5,11 +5,9 @@ Both kinds are owned by the thread of the campaign and watch its interruption wh
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 from pathlib import Path
 
-import ftrun
+from ftrun.environment import source_hash
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.loop import Stopped
 from ftrun.twin import LocalTwin, RemoteTwin, TwinError
@@ -37,12 +35,11 @@ class RemoteScripts(RemoteTwin):
     """Twin whose runs a `ftsafety.repro.script_server` makes. Each request over its socket holds the source."""
 
     def describe(self) -> dict:
-        """Return the twin's environment; raises TwinError, also if the server is of another version."""
+        """Return the twin's environment; raises TwinError, also if the server has other sources."""
         found = super().describe()
-        if found.get("repro") != version():
+        if found["source"] != source_hash():
             raise TwinError(
-                f"{self.name} has another version of ftsafety.repro than this program: build both images again "
-                "(docker compose build)"
+                f"{self.name} has other sources than this program: build both images again (docker compose build)"
             )
         return found
 
@@ -67,18 +64,3 @@ def connect(text: str, interruption: Interruption) -> Twin:
     if text.startswith("unix:"):
         return RemoteScripts(Path(text.removeprefix("unix:")), interruption)
     return LocalScripts(Path(text).absolute(), interruption)
-
-
-def version() -> str:
-    """Return the SHA-256 of the source of this package and of ftrun. Both sides of a socket must have the same."""
-    digest = hashlib.sha256()
-    for folder in (Path(__file__).parent, *map(Path, ftrun.__path__)):
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def distributions(modules: tuple[str, ...]) -> list[str]:
-    """Return the installed distributions that modules belong to. Both twins have the same ones as this process."""
-    owners = importlib.metadata.packages_distributions()
-    return sorted({name for module in modules for name in owners.get(module, ())}, key=str.lower)

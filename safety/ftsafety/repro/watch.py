@@ -61,22 +61,15 @@ def watch(
 ) -> Ended:
     """Run `command(status_fd, stacks_fd)` in `directory` and return how it ended; nothing of it is left.
 
-    The calling process becomes the reaper of its orphans. It must have one thread, and no children that
-    have children of their own while this runs.
-
     Args:
         scratch: the folder whose size is limited.
-        others: descriptors with a callback each; one that returns True ends the run.
+        others: descriptors with a callback each; one that returns True ends the run (ftrun.loop.Stopped).
         user: the user and group id that it runs under, without other groups; this process's own by default.
-
-    Raises:
-        ftrun.loop.Stopped: a callback asked for the end.
-        OSError: the command cannot be started.
     """
-    as_user: dict = {} if user is None else {"user": user, "group": user, "extra_groups": []}
-    child = Child(
-        command, environment, pipes=2, keep=KEPT, tree=True, stdin=subprocess.DEVNULL, cwd=directory, **as_user
-    )
+    options: dict = {"pipes": 2, "keep": KEPT, "tree": True, "stdin": subprocess.DEVNULL, "cwd": directory}
+    if user is not None:
+        options |= {"user": user, "group": user, "extra_groups": []}
+    child = Child(command, environment, **options)
     with contextlib.closing(child):
         status, stacks = child.pipes
         result = Ended(0, 0.0, child.stdout, child.stderr, stacks, status)
@@ -127,16 +120,13 @@ def _size(directory: Path, enough: int) -> int:
     total = files = 0
     waiting = [str(directory)]
     while waiting and total <= enough:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    files += 1
-                    with contextlib.suppress(OSError):
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    if files > MOST_FILES:
-                        return enough + 1
-        except OSError:
-            continue  # gone, or made unreadable
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:  # gone, or made unreadable
+            for entry in entries:
+                files += 1
+                with contextlib.suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                if files > MOST_FILES:
+                    return enough + 1
     return total
