@@ -37,7 +37,7 @@ from ftrun.escape import markdown
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, install
 from ftrun.project import normalise
-from ftsafety.repro import script
+from ftsafety.repro import request
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.outcome import Kind
 from ftsafety.repro.progress import Progress
@@ -212,7 +212,7 @@ class Gallery:
         given = self._given
         absent = {name: "not installed" for name in self._twins if overlays and name not in overlays}
         campaign = Campaign(
-            script.load(str(entry.path), entry.path.read_bytes()),
+            request.load(str(entry.path), entry.path.read_bytes()),
             self._twins,
             Limits(entry.timeout),
             self._progress.update,

@@ -58,7 +58,6 @@ CONFIGURATIONS = {
 """By name, in the order of every table."""
 
 TWIN = {name: each.twin for name, each in CONFIGURATIONS.items()}
-"""The twin by configuration."""
 
 
 def this_twin() -> str:

@@ -1,8 +1,7 @@
 """Text from elsewhere, for the two places where it is shown: a terminal and Markdown.
 
-What a script, a dataset, a server or a results file says may hold anything: sequences that write the clipboard or
-repaint the screen, characters that hide or turn text, names that call people. Whatever shows such text passes it
-through the function for that place.
+Such text may hold sequences that write the clipboard or repaint the screen, characters that hide or turn text, names
+that call people. Whatever shows it passes it through the function for that place.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The effect that importing each locked package has on the GIL.
 
-A free-threaded interpreter turns its GIL back on when an extension module that does not declare itself safe is
-imported (PEP 703, slot ``Py_mod_gil``), and says so in a RuntimeWarning. A child process imports one package after the
-other and reports after each. Once the GIL is on, nothing can be said about later packages. So the child ends after a
-package that turned it on, or with one that crashes, and another child goes on with the rest.
+A free-threaded interpreter turns its GIL back on, with a RuntimeWarning, when an extension module that does not
+declare itself safe is imported (PEP 703). A child process imports one package after the other and reports after each.
+It ends after a package that turned the GIL on, or with one that crashes; another child goes on with the rest.
 
 What is imported of a distribution: its top-level packages and modules (one level down where the top level is a
 namespace package, such as ``nvidia``), then each of its extension modules: ``import PIL`` alone loads none.
@@ -106,7 +105,13 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
     Raises importlib.metadata.PackageNotFoundError for one that is not installed.
     """
     distributions = [(name, importlib.metadata.distribution(name)) for name in names]
-    waiting = [(name, each.version, *modules_of(each)) for name, each in distributions]
+    return judge_modules([(name, each.version, *modules_of(each)) for name, each in distributions])
+
+
+def judge_modules(
+    waiting: list[tuple[str, str, list[str], list[str]]], timeout: float | None = None
+) -> Iterator[Verdict]:
+    """Do the same for (name, version, modules, extension modules) of each; TimeoutExpired if a child takes too long."""
     while waiting:
         done = subprocess.run(
             command(sys.executable, "ftrun.imports"),
@@ -115,7 +120,7 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
             input=json.dumps(waiting),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            check=False,
+            timeout=timeout,
         )
         verdicts = [Verdict(**json.loads(line)) for line in done.stdout.splitlines()]
         yield from verdicts

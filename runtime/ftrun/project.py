@@ -1,7 +1,5 @@
-"""Paths of the project's files that belong to no package, such as its locks and tests.
-
-In a checkout they are beside the packages. Where the packages are installed, as in the images, FT_ENV_PROJECT
-names a folder with a copy of them. Without it, whatever needs these files reports that they are missing.
+"""Paths of the project's files that belong to no package, such as its locks and tests: in a checkout next to the
+packages, or where packages are installed, as in the images, in the folder that FT_ENV_PROJECT names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""``python -m ftsafety.audit MODULE:OBJECT``."""
+"""``python -m ftsafety.audit``."""
 
 import sys
 
 from ftsafety.audit.cli import main
 
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main())

@@ -10,8 +10,8 @@ from ftsafety.audit.comparison import Raised
 from ftsafety.audit.concurrent_loads import WAYS, Burst, Burster, Odd
 from ftsafety.audit.observer import definition
 from ftsafety.audit.report import Finding
+from ftsafety.audit.samples import Stuck, stuck
 from ftsafety.audit.serial import AuditError, Serial
-from ftsafety.audit.stuck import Stuck, stuck
 
 
 class AtOnce:

@@ -163,15 +163,14 @@ def _shorten(stacks: str, lines: int = 60) -> str:
     """Return the stacks without the audit's own frames, the current thread's first, in at most `lines` lines."""
     foreign = (os.path.join(os.path.dirname(__file__), ""), "/threading.py", '"<frozen runpy>"', "Extension modules:")
     kept = [line for line in stacks.rstrip().splitlines() if line.strip() and not any(each in line for each in foreign)]
+    threads = ("Thread 0x", "Current thread 0x")
     # A thread without frames was waiting, or in the audit's own code.
-    kept = [line for line, after in zip(kept, [*kept[1:], ""]) if not _is_heading(line) or after.startswith("  ")]
+    kept = [
+        line for line, after in zip(kept, [*kept[1:], ""]) if not line.startswith(threads) or after.startswith("  ")
+    ]
     here = next((number for number, line in enumerate(kept) if line.startswith("Current thread")), 0)
     kept = kept[:1] + kept[here:] + kept[1:here]  # the thread that crashed comes first
     return "\n".join(kept[:lines] + ["..."] * (len(kept) > lines))
-
-
-def _is_heading(line: str) -> bool:
-    return line.startswith(("Thread 0x", "Current thread 0x"))
 
 
 def _say(text: str) -> None:

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 from ftsafety.audit.comparison import Frozen, Raised, difference, structure
 from ftsafety.audit.monitoring import events_in, monitoring
-from ftsafety.audit.samples import outcome, thread
+from ftsafety.audit.samples import outcome, stuck, thread
 from ftsafety.audit.serial import Serial
-from ftsafety.audit.stuck import stuck
 
 ROUNDS = 12
 """Rounds of a burst."""
@@ -82,17 +81,6 @@ class Burst:
     odd: list[Odd] = field(default_factory=list)
 
 
-@contextlib.contextmanager
-def switching_often() -> Iterator[None]:
-    """Context manager: a tiny switch interval, which matters if the GIL is on."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_INTERVAL)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
 class Burster:
     """Runner of bursts over the same samples; driven by one thread."""
 
@@ -139,8 +127,13 @@ class Burster:
                     found[number].append(Odd(key, got, how, way))
                 done[number] += 1
 
-        with switching_often(), self._pausing(way.pauses, seed):
-            self._run(run, barrier, done)
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_INTERVAL)  # matters if the GIL is on
+        try:
+            with self._pausing(seed) if way.pauses else contextlib.nullcontext():
+                self._run(run, barrier, done)
+        finally:
+            sys.setswitchinterval(before)
         result.calls = sum(done)
         result.odd = [odd for odds in found for odd in odds]
         return result
@@ -165,10 +158,7 @@ class Burster:
                 before = sum(done)
 
     @contextlib.contextmanager
-    def _pausing(self, pauses: bool, seed: int) -> Iterator[None]:
-        if not pauses:
-            yield
-            return
+    def _pausing(self, seed: int) -> Iterator[None]:
         own = threading.local()
 
         def pause(code: types.CodeType, line: int) -> None:

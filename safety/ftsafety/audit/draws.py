@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from torch.overrides import TorchFunctionMode
 
+from ftloader.diagnosis.call_site import Origin, origin_of
 from ftloader.rng.generators import PROGRAMS
 from ftsafety.audit import torch_operations
-from ftsafety.audit.call_site import find_call_site
 from ftsafety.audit.monitoring import monitoring
 from ftsafety.audit.report import Line
 
@@ -38,22 +38,13 @@ class Draw(NamedTuple):
     generator: str
 
 
-class _PerThread(threading.local):
-    """The draws recorded for each thread; hence no lock."""
-
-    found: set[Draw] | None = None
-
-
-_this_thread = _PerThread()
+_this_thread = threading.local()
+"""Its ``found``: the draws recorded for each thread; hence no lock."""
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[None]:
-    """Context manager: calls are monitored in all threads, and recorded for threads in a block of ``recording``.
-
-    Raises:
-        RuntimeError: all of ``sys.monitoring``'s tool ids are in use.
-    """
+    """Context manager: calls are monitored in all threads, and recorded for threads in a block of ``recording``."""
     call = sys.monitoring.events.CALL
     with monitoring({call: _on_call}) as tool:
         sys.monitoring.set_events(tool, call)
@@ -115,7 +106,7 @@ def _generator_of(function: Any, argument: Any) -> str | None:
 
 def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
     """Record a draw: the callback of ``sys.monitoring``, in every thread. While it runs, no event is reported."""
-    found = _this_thread.found
+    found = getattr(_this_thread, "found", None)
     if found is None:
         return
     if id(function) in _CALL_LATER:
@@ -134,7 +125,41 @@ class _TorchDraws(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result, drew = torch_operations.call(func, args, kwargs or {})
-        if drew and _this_thread.found is not None:
+        if drew:
             line, _ = find_call_site(sys._getframe(1))
             _this_thread.found.add(Draw(line, torch_operations.function_name(func), _TORCH))
         return result
+
+
+def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
+    """Return the line behind a call made in *frame*, and the function of random, NumPy or torch that made it, if any.
+
+    The line is the innermost one that is not part of an installed package. If ftloader's code comes before any such
+    line, it is the innermost one outside of random, NumPy and torch.
+    """
+    called = None
+    outside: types.FrameType | None = None  # the first frame outside of random, NumPy and torch
+    current: types.FrameType | None = frame
+    while current is not None:
+        origin = origin_of(current.f_code.co_filename)
+        if origin is Origin.USER:
+            return Line(current.f_code.co_filename, current.f_lineno), called
+        if outside is not None:
+            if origin is Origin.ENGINE:
+                break
+        elif origin is Origin.GENERATOR:
+            called = _function_name(current) or called
+        elif origin is Origin.INSTALLED:
+            outside = current
+        current = current.f_back
+    found = outside or frame
+    return Line(found.f_code.co_filename, found.f_lineno), called
+
+
+def _function_name(frame: types.FrameType) -> str | None:
+    module = frame.f_globals.get("__name__", "")
+    if module.startswith(("torch._compile", "torch._dynamo")):
+        return None  # importing torch._dynamo wraps torch.manual_seed
+    # random.randint is a method of a hidden instance of random.Random.
+    name = frame.f_code.co_qualname.removeprefix("Random.")
+    return f"{module}.{name}"

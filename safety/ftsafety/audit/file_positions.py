@@ -12,7 +12,6 @@ import stat
 from typing import Any, NamedTuple
 
 from ftloader.diagnosis.shared_handles import FILES
-from ftsafety.audit.reachable import Node
 
 
 class OpenFile(NamedTuple):
@@ -27,11 +26,6 @@ def has_position(value: Any) -> bool:
     return isinstance(value, (*FILES, mmap.mmap))
 
 
-def objects_with_position(nodes: list[Node]) -> list[Any]:
-    """Return the file objects and memory maps among the objects that the dataset refers to."""
-    return [node.value for node in nodes if has_position(node.value)]
-
-
 def positions(objects: list[Any]) -> dict[OpenFile, int]:
     """Return the position of each of *objects* and of each regular file that is open for reading."""
     found = {}
@@ -40,27 +34,19 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
         with contextlib.suppress(OSError, ValueError):
             found[OpenFile(("object", id(value)), str(getattr(value, "name", type(value).__name__)))] = value.tell()
     standard = set()
-    for descriptor in range(3):
-        with contextlib.suppress(OSError):
-            status = os.fstat(descriptor)
-            standard.add((status.st_dev, status.st_ino))
-    for descriptor in _descriptors():
+    for descriptor in sorted(map(int, os.listdir("/proc/self/fd"))):
         with contextlib.suppress(OSError):  # the descriptor that lists the folder is closed by now
             status = os.fstat(descriptor)
             inode = status.st_dev, status.st_ino
+            if descriptor <= 2:
+                standard.add(inode)
             if not stat.S_ISREG(status.st_mode) or inode in standard:
                 continue
             if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
                 continue  # a log
-            found[OpenFile(("descriptor", descriptor, *inode), _name(descriptor))] = os.lseek(
-                descriptor, 0, os.SEEK_CUR
-            )
+            file = OpenFile(("descriptor", descriptor, *inode), os.readlink(f"/proc/self/fd/{descriptor}"))
+            found[file] = os.lseek(descriptor, 0, os.SEEK_CUR)
     return found
-
-
-def moved(before: dict[OpenFile, int], after: dict[OpenFile, int]) -> list[OpenFile]:
-    """Return the files whose position has changed."""
-    return [file for file, position in after.items() if before.get(file, position) != position]
 
 
 def of_object(value: Any) -> Any:
@@ -70,16 +56,3 @@ def of_object(value: Any) -> Any:
         if isinstance(inner, io.IOBase):
             return inner
     return value
-
-
-def _descriptors() -> list[int]:
-    for folder in ("/proc/self/fd", "/dev/fd"):
-        with contextlib.suppress(OSError):
-            return [int(name) for name in os.listdir(folder) if int(name) > 2]
-    return []
-
-
-def _name(descriptor: int) -> str:
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/self/fd/{descriptor}")
-    return f"descriptor {descriptor}"

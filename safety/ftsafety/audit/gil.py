@@ -7,35 +7,13 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from ftrun.configurations import child_environment, gil_enabled, this_twin
+from ftrun import imports
+from ftrun.configurations import gil_enabled, this_twin
 from ftsafety.audit import kinds
 from ftsafety.audit.report import Finding
 
 _MESSAGE = re.compile(r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)'")
-_PROBE = """
-import sys, warnings
-warnings.simplefilter("error", RuntimeWarning)
-for name in sys.argv[1:]:
-    try:
-        __import__(name)
-    except RuntimeWarning as warning:
-        print(warning)
-    except Exception:
-        pass
-    if sys._is_gil_enabled():
-        print("CULPRIT", name)
-        break
-"""
-
-
-class Enabled(NamedTuple):
-    """A module whose import turned the GIL on."""
-
-    module: str
-    where: str
-    """"file:line" of the import, or ""."""
 
 
 def forced() -> bool:
@@ -55,15 +33,15 @@ def describe() -> str:
 
 
 @contextlib.contextmanager
-def noticing() -> Iterator[list[Enabled]]:
-    """Context manager: a list of the interpreter's warnings that a module has turned the GIL on."""
-    found: list[Enabled] = []
+def noticing() -> Iterator[list[tuple[str, str]]]:
+    """Context manager: a list of (module, "file:line" of its import) of each module that turns the GIL on."""
+    found: list[tuple[str, str]] = []
     show = warnings.showwarning
 
     def notice(message, category, filename, lineno, file=None, line=None):
         match = _MESSAGE.search(str(message))
         if match:
-            found.append(Enabled(match[1], f"{filename}:{lineno}"))
+            found.append((match[1], f"{filename}:{lineno}"))
         else:
             show(message, category, filename, lineno, file, line)
 
@@ -76,12 +54,8 @@ def noticing() -> Iterator[list[Enabled]]:
 def turns_on(names: list[str], seconds: float = 60) -> str | None:
     """Return the first of the modules *names* whose import turns the GIL on, in a fresh interpreter."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        line = [sys.executable, "-c", _PROBE, *names]
-        answer = subprocess.run(
-            line, env=child_environment(), input="", capture_output=True, text=True, timeout=seconds
-        )
-        match = re.search(r"^CULPRIT (.*)$", answer.stdout, re.M)
-        return match[1] if match else None
+        verdicts = imports.judge_modules([(name, "", [name], []) for name in names], seconds)
+        return next((verdict.name for verdict in verdicts if verdict.turned_gil_on), None)
     return None
 
 
@@ -91,11 +65,11 @@ def third_party_extensions() -> list[str]:
     return sorted({name.partition(".")[0] for name, file in files if file.endswith(".so") and "-packages" in file})
 
 
-def findings(turned_on: list[Enabled]) -> list[Finding]:
+def findings(turned_on: list[tuple[str, str]]) -> list[Finding]:
     """Return findings of modules that turn the GIL on, each tried again in a fresh interpreter."""
     if this_twin() != "ft" or not gil_enabled() or forced():
         return []
-    confirmed = [each for each in turned_on if turns_on([each.module])]
+    confirmed = [each for each in turned_on if turns_on([each[0]])]
     if not confirmed and (culprit := turns_on(third_party_extensions())):
-        confirmed = [Enabled(culprit, f"import {culprit}")]
+        confirmed = [(culprit, f"import {culprit}")]
     return [kinds.make("gil-enabled", where, module=module) for module, where in confirmed]

@@ -96,7 +96,7 @@ class Observer:
         self._load, self._codes, self._place = load, codes, definition(dataset)
         self._stores: dict[types.CodeType, dict[int, Store]] = {code: stores_in(code) for code in codes}
         self._shared = {id(node.value): node.value for node in nodes}
-        self._files = file_positions.objects_with_position(nodes)
+        self._files = [node.value for node in nodes if file_positions.has_position(node.value)]
         self._locks = [node.value for node in nodes if isinstance(node.value, LOCK_LIKE)]
         self._turns: dict[int, _Turn] = {}  # by thread
         self._last: tuple[Line, bool, dict, bool] | None = None
@@ -166,7 +166,7 @@ class Observer:
         receiver = store.receiver(frame)
         if receiver is not UNKNOWN:
             own = isinstance(receiver, threading.local) or _is_this_thread(store.key_value(frame), store.key_text)
-            self._record(frame, receiver, store.target, store.kind, store.is_global, own)
+            self._record(frame, receiver, store.target, store.kind, own)
         return None
 
     def _on_call(self, code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
@@ -195,21 +195,13 @@ class Observer:
         if file_positions.has_position(inner) and not any(inner is known for known in self._files):
             self._files.append(inner)
 
-    def _record(
-        self,
-        frame: types.FrameType,
-        receiver: Any,
-        target: str,
-        kind: str,
-        shared: bool = False,
-        per_thread: bool = False,
-    ) -> None:
+    def _record(self, frame: types.FrameType, receiver: Any, target: str, kind: str, per_thread: bool = False) -> None:
         line = Line(frame.f_code.co_filename, frame.f_lineno)
         turn = self._turns.get(threading.get_ident())
         if turn is None:
             return  # a thread that the dataset started itself
         turn.touched[id(receiver)] = receiver
-        if shared:
+        if receiver is frame.f_globals:
             self._shared[id(receiver)] = receiver
         guarded = self._guarded(frame)
         if guarded:
@@ -225,7 +217,8 @@ class Observer:
         turn = self._turns.get(threading.get_ident())
         if turn is not None:
             # A file opened for this sample belongs to the thread, though another file may get its descriptor later.
-            for file in self._open_before.intersection(file_positions.moved(before, after)):
+            moved = {file for file, position in after.items() if before.get(file, position) != position}
+            for file in self._open_before & moved:
                 turn.moves.setdefault(file, []).append((where, under_lock, by_line))
         self._last = (line, guarded, after, direct)
 

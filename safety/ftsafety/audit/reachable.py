@@ -116,10 +116,7 @@ def _file_of(cls: type) -> str:
 
 def watched_files(nodes: list[Node]) -> set[str]:
     """Return the files of the classes and functions that make up the dataset, installed ones too."""
-    skipped = tuple(
-        os.path.join(path, "")
-        for path in (os.path.dirname(np.__file__), os.path.dirname(torch.__file__), os.path.dirname(threading.__file__))
-    )
+    skipped = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (np, torch, threading))
     installed = sysconfig.get_path("purelib")
     files = set()
     for node in nodes:
@@ -175,9 +172,9 @@ class Snapshot:
                 continue
             current = vars(node.value)
             for name in sorted({*saved, *current}, key=str):
-                if current.get(name, _MISSING) is not saved.get(name, _MISSING):
-                    before, after = _describe(saved.get(name, _MISSING)), _describe(current.get(name, _MISSING))
-                    found.append((f"{node.path}.{name}", f"{before} before, {after} after"))
+                before, after = saved.get(name, _MISSING), current.get(name, _MISSING)
+                if after is not before:
+                    found.append((f"{node.path}.{name}", f"{_describe(before)} before, {_describe(after)} after"))
         return found
 
     def overwritten(self) -> list[str]:
@@ -227,11 +224,9 @@ def _same(current: Any, saved: Any) -> bool:
 
 
 def _describe(value: Any) -> str:
-    if value is _MISSING:
-        return "not there"
     if isinstance(value, (int, float, bool, str, type(None))):
         return repr(value)[:40]
-    return f"a {type(value).__qualname__}"
+    return "not there" if value is _MISSING else f"a {type(value).__qualname__}"
 
 
 def is_held(lock: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ftsafety.audit import findings, gil, summary
 from ftsafety.audit.at_once import AtOnce
+from ftsafety.audit.comparison import Raised
 from ftsafety.audit.observer import Observed
 from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Report
@@ -80,7 +81,7 @@ def _observe(
     """Load serially and watch the dataset's lines; return its functions and, if samples can be loaded, what they do."""
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
-    if serial.all_raise():
+    if all(isinstance(got, Raised) for got in serial.reference.values()):
         return codes, None
     say("watching what the dataset's lines write, in two threads that take turns")
     return codes, serial.alone(lambda: serial.observe_twice(codes))

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable
@@ -105,9 +106,8 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
         raise TypeError(
             f"{type(dataset).__name__} is no dataset: it has no __getitem__ and is no torch.utils.data.IterableDataset"
         )
-    if indices is not None:
-        keys = list(indices)
-    else:
+    keys = list(indices or ())
+    if indices is None:
         try:
             length = len(dataset)
         except TypeError as error:
@@ -155,6 +155,30 @@ def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thre
         context.run(target, *args)
 
     return threading.Thread(target=run, name=name, daemon=True)
+
+
+class Stuck(Exception):
+    """No thread has finished a sample for a long time; `stacks` are those of the threads that hang."""
+
+    def __init__(self, seconds: float, stacks: str, names: list[str], line: str) -> None:
+        super().__init__(f"no thread has finished a sample for {seconds:.0f} s")
+        self.stacks, self.names, self.line = stacks, names, line
+
+
+def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
+    """Return an exception to raise, with the present stacks of the threads that hang."""
+    frames = sys._current_frames()
+    texts, names, line = [], [], ""
+    for each in threads:
+        frame = frames.get(each.ident or 0)
+        stack = traceback.extract_stack(frame) if frame is not None else []
+        own = [entry for entry in stack if not entry.filename.startswith(HERE) and entry.filename != threading.__file__]
+        if not own or not each.is_alive():
+            continue  # at the barrier
+        names.append(each.name)
+        line = line or f"{own[-1].filename}:{own[-1].lineno}  {own[-1].line}"
+        texts.append(f"{each.name}:\n" + "".join(traceback.format_list(own)).rstrip())
+    return Stuck(seconds, "\n".join(texts), names, line)
 
 
 def _worker(number: int, threads: int, dataset: Any) -> contextlib.AbstractContextManager:

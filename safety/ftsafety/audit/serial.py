@@ -11,8 +11,7 @@ from ftsafety.audit.comparison import Frozen, Raised, difference, freeze
 from ftsafety.audit.monitoring import discovering
 from ftsafety.audit.observer import Observed, Observer
 from ftsafety.audit.report import Finding
-from ftsafety.audit.samples import IndexedLoads, Loads, attempt, outcome, thread
-from ftsafety.audit.stuck import stuck
+from ftsafety.audit.samples import IndexedLoads, Loads, attempt, outcome, stuck, thread
 
 OBSERVED = 6
 """Samples that each thread loads while its lines are watched."""
@@ -114,10 +113,6 @@ class Serial:
     def differs(self, key: Any) -> str | None:
         """Return how the sample *key* that this thread gets differs from the reference; None if it does not."""
         return difference(self.one(key)[0], self.reference[key])
-
-    def all_raise(self) -> bool:
-        """True if no sample of the reference could be loaded."""
-        return all(isinstance(got, Raised) for got in self.reference.values())
 
     def in_own_thread(self) -> Finding:
         """Load the samples, which no other thread can load, in this one, which made the dataset; return the finding."""

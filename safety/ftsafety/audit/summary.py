@@ -32,8 +32,10 @@ def say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, func
         "between them",
     ]
     cannot = report.cannot
-    cannot.append("that there is no race: only the samples, threads and orders that were tried are judged")
-    cannot.append("what C and C++ code does (its writes are not seen, only wrong results and crashes)")
+    cannot += [
+        "that there is no race: only the samples, threads and orders that were tried are judged",
+        "what C and C++ code does (its writes are not seen, only wrong results and crashes)",
+    ]
     if not functions:
         cannot.append("what the dataset's lines write: none of its code is Python")
     elif not watched:
@@ -45,10 +47,8 @@ def say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, func
         cannot.append(f"whether the values of {loads.shown(serial.unequal)} are right, since they differ serially too")
     failing = {key: got.text for key, got in serial.reference.items() if isinstance(got, Raised)}
     if failing:
-        cannot.append(
-            f"anything about {loads.shown(failing)}: loading raises with one thread too "
-            f"({next(iter(failing.values()))})"
-        )
+        text = next(iter(failing.values()))
+        cannot.append(f"anything about {loads.shown(failing)}: loading raises with one thread too ({text})")
     if gil_enabled():
         cannot.append(
             "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
@@ -58,9 +58,7 @@ def say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, func
 
 def say_that_it_ended_there(report: Report, loads: Loads) -> None:
     """Fill in the same for a dataset that only the thread that made it can use."""
-    report.tried.append(
-        f"{len(loads.keys)} {loads.units} by another thread than the one that made the dataset, and by that one"
-    )
-    report.cannot.append(
-        "what else is unsafe: worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
-    )
+    how = "by another thread than the one that made the dataset, and by that one"
+    report.tried.append(f"{len(loads.keys)} {loads.units} {how}")
+    why = "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
+    report.cannot.append(f"what else is unsafe: {why}")

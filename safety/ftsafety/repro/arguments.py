@@ -117,14 +117,11 @@ def read_script(path: str, walled: bool) -> bytes:
         if where.is_symlink():
             raise UsageError(f"{path} is a symbolic link: name the file that it points to")
         if not where.exists():
-            hint = ""
-            if walled:
-                hint = (
-                    ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another folder there); "
-                    "give it another script on standard input "
-                    "(docker compose run --rm -T ft-repro - <bug.py)"
-                )
-            raise UsageError(f"there is no script {path}{hint}")
+            hint = (
+                ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another folder there); "
+                "give it another script on standard input (docker compose run --rm -T ft-repro - <bug.py)"
+            )
+            raise UsageError(f"there is no script {path}{hint if walled else ''}")
         if not where.is_file():
             raise UsageError(f"{path} is no file: a reproducer is one Python script")
         try:

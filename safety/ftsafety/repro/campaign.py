@@ -11,8 +11,7 @@ from ftrun.configurations import CONFIGURATIONS
 from ftrun.interruption import Interrupted
 from ftrun.twin import TwinError
 from ftsafety.repro.outcome import Kind, Outcome
-from ftsafety.repro.request import Limits, Request
-from ftsafety.repro.script import Script
+from ftsafety.repro.request import Limits, Request, Script
 from ftsafety.repro.twins import Twin
 
 
@@ -34,16 +33,8 @@ class Runs:
         return sum(outcome.kind.judged for outcome in self.outcomes)
 
     @property
-    def not_judged(self) -> int:
-        return len(self.outcomes) - self.counted
-
-    @property
     def failures(self) -> int:
         return sum(outcome.failed for outcome in self.outcomes)
-
-    def first_failure(self) -> tuple[int, Outcome] | None:
-        """Return the number of the first run that failed, counted from 1, and its outcome."""
-        return next(((n, outcome) for n, outcome in enumerate(self.outcomes, 1) if outcome.failed), None)
 
 
 Progress = Callable[[str, int, int, str, Outcome | None], None]

@@ -14,7 +14,7 @@ from ftrun.inline_metadata import MetadataError
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, absent, install
 from ftrun.twin import TwinError
-from ftsafety.repro import commands, narrow, phrases, report, script
+from ftsafety.repro import commands, narrow, phrases, report, request
 from ftsafety.repro.arguments import UsageError, parse
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.progress import Progress
@@ -70,7 +70,7 @@ class Reproduction:
 
     def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
         self._given, self._interruption, self._progress, self._stack = given, interruption, progress, stack
-        self._script = script.load(given.script, given.source)
+        self._script = request.load(given.script, given.source)
         self._twins: dict[str, Twin] = {}
         self._descriptions: dict[str, dict] = {}
         self._pins: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.arguments import options_of
 from ftsafety.repro.campaign import Runs
-from ftsafety.repro.script import Script
+from ftsafety.repro.request import Script
 
 _CONTAINER = "docker compose run --rm -T ft-repro -"
 

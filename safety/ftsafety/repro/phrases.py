@@ -38,7 +38,7 @@ def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
             f"fails in less than {high:.0%} of runs."
         )
     seen = ", ".join(f"{runs[c].failures} of {runs[c].counted} runs failed in {c}" for c in verdict.judged)
-    if verdict.by_chance:
+    if verdict.p is not None and verdict.p >= SIGNIFICANT:
         return (
             f"Fails, but too rarely to tell where: {seen}; this difference may be chance "
             f"(Fisher's exact test: p = {verdict.p:.2g}). Run more with --repeat."

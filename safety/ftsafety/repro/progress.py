@@ -43,7 +43,7 @@ class Progress:
         elapsed = int(time.monotonic() - self._begin)
         text = (
             f"{terminal(title)}{' ' if title else ''}{done} of {of} rounds, {elapsed // 60}:{elapsed % 60:02}  "
-            + "  ".join(f"{name}: {self._tally(counts)}" for name, counts in sorted(self._counts.items()))
+            + "  ".join(f"{name}: {_tally(counts)}" for name, counts in sorted(self._counts.items()))
         )
         if self._terminal:
             running = "" if outcome else f"  running {config}"
@@ -54,11 +54,6 @@ class Progress:
                 self._write(text + "\n")
             self._shown = done
 
-    @staticmethod
-    def _tally(counts: Counter) -> str:
-        ok_first = sorted(counts.items(), key=lambda each: each[0] != Kind.OK)
-        return ", ".join(f"{number} {kind}" for kind, number in ok_first)
-
     def _erase(self) -> None:
         if self._terminal:
             self._write("\r\x1b[K")
@@ -67,3 +62,8 @@ class Progress:
         with contextlib.suppress(OSError):  # the terminal was closed; the report may go into a file
             self._stream.write(text)
             self._stream.flush()
+
+
+def _tally(counts: Counter) -> str:
+    ok_first = sorted(counts.items(), key=lambda each: each[0] != Kind.OK)
+    return ", ".join(f"{number} {kind}" for kind, number in ok_first)

@@ -12,7 +12,7 @@ from ftrun.project import normalise
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.phrases import rate, remarks, sentence
-from ftsafety.repro.script import Script
+from ftsafety.repro.request import Script
 from ftsafety.repro.verdict import Verdict
 
 # GitHub takes 65,536 characters an issue.
@@ -79,17 +79,9 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
 
 
 def chosen_failure(runs: Mapping[str, Runs]) -> tuple[str, int, Outcome] | None:
-    """Return the failure to show, as (configuration, number, outcome): one without the GIL if there is any."""
-    for config in reversed(CONFIGURATIONS):
-        found = runs[config].first_failure() if config in runs else None
-        if found:
-            return config, *found
-    return None
-
-
-def imported(runs: Mapping[str, Runs]) -> tuple[str, ...]:
-    """Return the modules that runs have imported; runs without an orderly end do not report theirs."""
-    return tuple(dict.fromkeys(module for each in runs.values() for o in each.outcomes for module in o.modules))
+    """Return the first failure, without the GIL if there is one, as (configuration, number from 1, outcome)."""
+    numbered = ((config, enumerate(runs[config].outcomes, 1)) for config in reversed(CONFIGURATIONS) if config in runs)
+    return next(((config, n, outcome) for config, each in numbered for n, outcome in each if outcome.failed), None)
 
 
 def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], walls: bool) -> str:
@@ -101,7 +93,8 @@ def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], wall
         lines.append(f"- {twin}: {one_line(said)}")
     found = next(iter(descriptions.values()))
     owners = importlib.metadata.packages_distributions()  # both twins have the same ones as this process
-    names = sorted({normalise(name) for module in imported(runs) for name in owners.get(module, ())})
+    modules = {module for each in runs.values() for outcome in each.outcomes for module in outcome.modules}
+    names = sorted({normalise(name) for module in modules for name in owners.get(module, ())})
     if versions := ", ".join(f"{name} {found['packages'][name]}" for name in names if name in found["packages"]):
         lines.append(f"- packages that it imports: {markdown(versions)}")
     cpu, os_ = found["cpu"], found["os"]

@@ -1,4 +1,4 @@
-"""Everything that either kind of twin needs to run a script once: here, or sent to a server."""
+"""The script under test, and everything that either kind of twin needs to run it once: here, or sent to a server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 
 from ftrun.configurations import CONFIGURATIONS
+from ftrun.inline_metadata import dependencies
 
 MIB = 1024 * 1024
 
@@ -15,11 +16,10 @@ MIB = 1024 * 1024
 class Limits:
     """Limits of one run, over all of its processes unless said otherwise.
 
-    The kernel enforces some for each process (ftsafety.repro.runner sets them): RLIMIT_DATA for memory, since
-    RLIMIT_AS counts address space, of which torch, CUDA and the free-threaded allocator reserve far more than
-    they use; RLIMIT_FSIZE for files; no core dumps. Limits of the whole tree are checked a few times a second
-    (ftsafety.repro.watch): resident memory, processes, the size of the scratch folder. RLIMIT_NPROC is not used: it
-    counts everything that the user runs anywhere, and does not bind root.
+    The kernel enforces some for each process (ftsafety.repro.runner sets them): RLIMIT_DATA for memory, since torch,
+    CUDA and the free-threaded allocator reserve far more addresses (RLIMIT_AS) than they use; RLIMIT_FSIZE for files.
+    ftsafety.repro.watch checks those of the whole tree. RLIMIT_NPROC is not used: it counts everything that the user
+    runs anywhere, and does not bind root.
     """
 
     timeout: float = 60.0
@@ -61,11 +61,30 @@ class Request:
         """Return the request that `as_json` described; raises KeyError, TypeError or ValueError for anything else."""
         if values["config"] not in CONFIGURATIONS:
             raise ValueError(f"unknown configuration {values['config']!r}")
-        return cls(
-            values["config"],
-            PurePath(values["name"]).name,
-            base64.b64decode(values["source"]),
-            int(values["threads"]),
-            Limits(**values["limits"]),
-            bool(values["force_off"]),
-        )
+        name, source = PurePath(values["name"]).name, base64.b64decode(values["source"])
+        threads, limits, force_off = int(values["threads"]), Limits(**values["limits"]), bool(values["force_off"])
+        return cls(values["config"], name, source, threads, limits, force_off)
+
+
+@dataclass(frozen=True)
+class Script:
+    """One file of Python source."""
+
+    name: str
+    source: bytes
+    dependencies: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return self.source.decode(errors="backslashreplace")
+
+    @property
+    def argument(self) -> str:
+        """The name as an argument of a command, which does not look like an option."""
+        return f"./{self.name}" if self.name.startswith("-") else self.name
+
+
+def load(path: str, source: bytes) -> Script:
+    """Return the script that was read from `path` ("-" is standard input); raises MetadataError."""
+    name = "script.py" if path == "-" else PurePath(path).name
+    return Script(name, source, dependencies(source.decode(errors="backslashreplace")))

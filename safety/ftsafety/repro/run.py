@@ -6,14 +6,15 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from ftrun import process_tree
 from ftrun.configurations import CONFIGURATIONS, child_environment
 from ftrun.loop import Watch
 from ftsafety.repro import runner
-from ftsafety.repro.clearing import clear
 from ftsafety.repro.outcome import Kind, Outcome, classify, printable
 from ftsafety.repro.request import Request
 from ftsafety.repro.watch import watch
@@ -21,6 +22,13 @@ from ftsafety.repro.watch import watch
 # The caller's variables that a script sees: those a Python needs to run, and nothing secret.
 PASSED_ON = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 PASSED_ON_PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "NVIDIA_")
+
+
+# The folders that users other than root can write to in a container whose root file system is read-only.
+SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
+SECONDS = 45.0
+# `kill -1` reaches every process of the user at once but itself, so none can fork away from it.
+DELETE = 'kill -9 -1; chmod -R u+rwX "$@"; find "$@" -mindepth 1 -delete; ipcrm --all'
 
 
 def environment(request: Request, scratch: Path, base: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -98,3 +106,42 @@ def _remove(directory: Path) -> None:
 
     shutil.rmtree(directory, onexc=allow)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def clear(user: int, scratch: Path) -> None:
+    """End all processes of `user`; delete the scratch folder, and what they left in SHARED and in System V's memory.
+
+    The user's own process does it: the supervisor cannot reach into other users' folders. Raises OSError if something
+    is left.
+    """
+    try:
+        subprocess.run(
+            ["sh", "-c", DELETE, "sh", *SHARED],
+            user=user,
+            group=user,
+            extra_groups=[],
+            env={"PATH": os.defpath},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=SECONDS,
+            check=False,  # the checks below say if it worked
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"what the script has left was not deleted within {SECONDS:.0f} s") from error
+    shutil.rmtree(scratch, ignore_errors=True)
+    left = [f"{folder}/{name}" for folder in SHARED for name in os.listdir(folder)]
+    left += [path for path in ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg") if _entries(path)]
+    left += [f"process {pid}" for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _lives(pid, user)]
+    if left:
+        raise OSError(f"the script has left what cannot be deleted: {left[0]}")
+
+
+def _lives(pid: int, user: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(f"/proc/{pid}").st_uid == user and not process_tree.dead(pid)
+    return False
+
+
+def _entries(path: str) -> bool:
+    return len(Path(path).read_text().splitlines()) > 1  # the first line is a heading

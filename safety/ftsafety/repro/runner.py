@@ -2,11 +2,9 @@
 
     runner.py SPECIFICATION        (one JSON object)
 
-The program sets the limits that the kernel enforces for each process, lets faulthandler write stacks into a pipe
-of their own, and tells a second pipe how things went: that the script began, the exception it ended with (in
-the main thread or another), and at the very end whether the GIL is on and which modules were imported.
-
-The script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its arguments.
+The program sets the kernel's limits for each process. faulthandler writes stacks into one pipe. A second pipe gets
+messages: the script began; the exception it ended with; at the very end the GIL's state and the imported modules. The
+script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its arguments.
 """
 
 import atexit

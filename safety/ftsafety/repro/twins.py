@@ -1,7 +1,4 @@
-"""The twins that run the script: interpreters of this machine, or servers in containers of their own.
-
-Both kinds are owned by the thread of the campaign and watch its interruption while they wait.
-"""
+"""The twins that run the script: interpreters of this machine, or servers in containers. See ftrun.twin."""
 
 from __future__ import annotations
 

@@ -48,11 +48,6 @@ class Verdict:
     p: float | None = None
     """Of failing against sound configurations; None if there are no sound ones."""
 
-    @property
-    def by_chance(self) -> bool:
-        """True if the difference between configurations may be chance."""
-        return self.p is not None and self.p >= SIGNIFICANT
-
 
 def interval(failures: int, runs: int) -> tuple[float, float]:
     """Return the Clopper-Pearson interval of a failure rate: conservative, and right for 0 of n as well."""
@@ -81,7 +76,9 @@ def judge(runs: Mapping[str, Runs]) -> Verdict:
     failing = tuple(config for config in judged if runs[config].failures)
     # The few runs of a configuration that count say nothing if most do not.
     unknown = tuple(
-        config for config, each in runs.items() if each.missing or each.counted < each.not_judged or not each.counted
+        config
+        for config, each in runs.items()
+        if each.missing or 2 * each.counted < len(each.outcomes) or not each.counted
     )
     if not failing:
         return Verdict(Pattern.UNJUDGED if unknown else Pattern.NOT_REPRODUCED, judged, (), unknown)

@@ -1,7 +1,6 @@
 """One process tree, watched until it ends, breaks a limit, takes too long, or is no longer wanted.
 
-The script may be hostile, so nothing relies on it: its output is read and mostly dropped, its children are found
-wherever they went, and SIGKILL has the last word.
+The script may be hostile, so nothing relies on it: its output is mostly dropped, and its children are found and killed.
 """
 
 from __future__ import annotations

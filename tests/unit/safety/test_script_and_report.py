@@ -13,7 +13,7 @@ from ftsafety.repro.arguments import UsageError, options_of, parse, read_script
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome, from_json, printable
 from ftsafety.repro.report import excerpt, one_line, render
-from ftsafety.repro.script import Script, load
+from ftsafety.repro.request import Script, load
 from ftsafety.repro.verdict import judge
 from tests.hostile_text import HOSTILE_TEXTS
 
