@@ -119,17 +119,12 @@ def gpu() -> dict:
     none: dict = {"devices": [], "driver": None}
     tool = shutil.which("nvidia-smi")
     devices = [p.name for p in Path("/dev").glob("nvidia[0-9]*")]
-    if tool is None and devices:
-        reason = (
-            f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is not: no driver libraries in "
-            "this environment"
-        )
-        return {**none, "reason": reason}
     if tool is None:
-        reason = (
-            "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it with --gpus all, or "
-            "with compose.gpu.yaml)"
-        )
+        reason = "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it with "
+        reason += "--gpus all, or with compose.gpu.yaml)"
+        if devices:
+            reason = f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is not: no driver "
+            reason += "libraries in this environment"
         return {**none, "reason": reason}
     query = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:

@@ -38,12 +38,10 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--json", action="store_true", help="print one JSON object")
     result.add_argument("--verify", action="store_true", help="also exit with 1 without a lock file")
-    result.add_argument(
-        "--expect", choices=("ft", "gil"), help="with --verify: the twin that it must be, ft (free-threaded) or gil"
-    )
-    result.add_argument(
-        "--lock", type=Path, metavar="FILE", help=f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
-    )
+    twin = "with --verify: the twin that it must be, ft (free-threaded) or gil"
+    result.add_argument("--expect", choices=("ft", "gil"), help=twin)
+    lock = f"the lock file to compare with (default: {imports.DEFAULT_LOCK})"
+    result.add_argument("--lock", type=Path, metavar="FILE", help=lock)
     return result
 
 
@@ -83,10 +81,8 @@ def check_twin(info: dict, expect: str | None) -> list[str]:
     """Return the faults of the interpreter itself."""
     found = info["interpreter"]["twin"]
     if expect and found != expect:
-        return [
-            f"this interpreter is the {found!r} twin (Py_GIL_DISABLED={int(found == 'ft')}), "
-            f"expected {expect!r}: {info['interpreter']['executable']}"
-        ]
+        is_now = f"this interpreter is the {found!r} twin (Py_GIL_DISABLED={int(found == 'ft')})"
+        return [f"{is_now}, expected {expect!r}: {info['interpreter']['executable']}"]
     # PYTHON_GIL can force the GIL on, which defeats the purpose of this twin.
     if expect == "ft" and info["interpreter"]["gil_enabled"]:
         variable = info["interpreter"]["python_gil_variable"]

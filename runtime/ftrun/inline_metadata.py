@@ -39,10 +39,7 @@ def dependencies(text: str) -> tuple[str, ...]:
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Yield the lines of each block of the type "script", without its marks. Raises MetadataError if one has no end.
-
-    A block is comment lines from "# /// TYPE" to the last "# ///" among those that follow.
-    """
+    """Yield the lines of each block of the type "script", without its marks; raises MetadataError if one has no end."""
     position = 0
     while position < len(lines):
         begin = BEGIN.fullmatch(lines[position])
@@ -56,7 +53,5 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
         if end is not None and begin[1] == "script":
             yield lines[first:end]
         elif end is None and "# /// script" in lines[first - 1 : position]:
-            raise MetadataError(
-                "the inline metadata (# /// script) is never closed by a line '# ///', or has "
-                "lines that do not begin with '# '"
-            )
+            open_ended = "is never closed by a line '# ///', or has lines that do not begin with '# '"
+            raise MetadataError(f"the inline metadata (# /// script) {open_ended}")

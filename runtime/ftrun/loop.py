@@ -42,11 +42,7 @@ class Loop:
     def run(self, done: Callable[[], bool], until: float | None = None, look: Callable[[], None] | None = None) -> bool:
         """Handle events until `done()`; return False if the time `until` (time.monotonic) comes first.
 
-        Args:
-            look: called after each wait, and every LOOK_SECONDS while there are no events.
-
-        Raises:
-            Stopped: a watched descriptor's callback asked for it.
+        `look` is called after each wait, and every LOOK_SECONDS. Raises Stopped if a watched callback asked for it.
         """
         while not done():
             # Not only when there are no events: a writer that never pauses must not outlive its time.

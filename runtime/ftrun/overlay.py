@@ -20,8 +20,7 @@ from ftrun.supervise import Completed, Stopped, TimedOut, supervise
 
 UV_LOCK = ROOT / "docker" / "uv.lock"
 INSTALL_SECONDS = 900.0
-# Characters at the end of an error of uv or pip.
-LONGEST_WORDS = 700
+LONGEST_WORDS = 700  # characters at the end of an error of uv or pip
 # The caller's variables that uv and pip see: where packages come from. Nothing secret except what that needs.
 PASSED_ON = re.compile(
     r"(PATH|HOME|USER|LANG|TMPDIR|NETRC|XDG_CACHE_HOME|SSL_CERT_(FILE|DIR)|(HTTPS?|ALL|NO)_PROXY"

@@ -1,7 +1,7 @@
 """The processes that a run has started, including those that tried to leave it.
 
-This process becomes the parent of orphans among its descendants (prctl(2), PR_SET_CHILD_SUBREAPER). So a
-process that forks twice or starts a session of its own stays a descendant, and can be found and ended.
+This process becomes the parent of orphans among its descendants. So a process that forks twice or starts a session of
+its own stays a descendant, and can be found and ended.
 """
 
 from __future__ import annotations
@@ -62,10 +62,9 @@ def resident(pid: int) -> int:
 
 
 def end_all(without: frozenset[int], leader: int) -> int:
-    """Kill and reap the descendants of this process, except those in `without`.
+    """Kill and reap the descendants of this process, except those in `without`; return how many hang in the kernel.
 
-    The child `leader` is killed and not reaped: its owner wants its status. Returns how many still live: 0
-    unless some hang in the kernel.
+    The child `leader` is killed and not reaped: its owner wants its status.
     """
     here = os.getpid()
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -101,11 +100,9 @@ def dead(pid: int) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """Read a file of /proc, without a file object.
-
-    CPython 3.13t takes a file object's lock twice at its end, and yields the processor 40 times each time before it
-    notices that it holds the lock already. With hundreds of busy processes that took minutes.
-    """
+    """Read a file of /proc, without a file object."""
+    # CPython 3.13t takes a file object's lock twice at its end, and yields the processor 40 times each time before it
+    # notices that it holds the lock already. With hundreds of busy processes that took minutes.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []

@@ -25,44 +25,36 @@ class ServerError(Exception):
     """The server cannot start; the message says what to do."""
 
 
-def listen(path: Path) -> socket.socket:
-    """Return a listening socket at `path`; raises ServerError if it cannot be made.
+@contextlib.contextmanager
+def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
+    """Context manager: a listening socket at `path`, removed at the end; with `anyone`, every user may connect.
 
-    The socket gets this name when it listens already. A socket that a killed server left behind is replaced.
+    The socket gets this name when it listens already. A socket that a killed server left behind is replaced. Raises
+    ServerError if it cannot be made.
     """
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
         raise ServerError(f"another server listens on {path} already")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    listener = socket.socket(socket.AF_UNIX)
-    try:
-        listener.bind(str(temporary))
-        listener.listen(4)
-        temporary.rename(path)
-    except OSError as error:
-        listener.close()
-        temporary.unlink(missing_ok=True)
-        hint = " (the path of a Unix socket has at most 107 bytes)" if len(str(temporary)) > 107 else ""
-        raise ServerError(
-            f"cannot listen on {path}: {error.strerror or error}{hint}; name a path in a writable directory"
-        ) from error
-    return listener
-
-
-@contextlib.contextmanager
-def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
-    """Context manager: a listening socket at `path`, removed at the end; with `anyone`, every user may connect."""
     before = os.umask(0)
     os.umask(0 if anyone else before)
-    try:
-        listener = listen(path)
-    finally:
-        os.umask(before)
-    try:
-        yield listener
-    finally:
-        path.unlink(missing_ok=True)
-        listener.close()
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(str(temporary))
+            listener.listen(4)
+            temporary.rename(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            hint = " (the path of a Unix socket has at most 107 bytes)" if len(str(temporary)) > 107 else ""
+            raise ServerError(
+                f"cannot listen on {path}: {error.strerror or error}{hint}; name a path in a writable directory"
+            ) from error
+        finally:
+            os.umask(before)
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
 
 
 class Server:

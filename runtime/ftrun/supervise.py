@@ -119,16 +119,14 @@ class Child:
         tree: bool = False,
         **options: Any,
     ):
-        """
+        """Start the child; raises OSError.
+
         Args:
             arguments: the command, or a function that returns it, given a descriptor for each of the `pipes`.
             pipes: number of further pipes that the child inherits, to write to.
             keep: bytes to keep of each stream (`Stream.keep`).
             tree: kill all descendants; adopt orphans. This process must have one thread, and no other grandchildren.
             options: arguments of subprocess.Popen: stdin, stdout and stderr (pipes by default), cwd, user, ...
-
-        Raises:
-            OSError: the command cannot be started.
         """
         self.started = time.monotonic()
         self.ended_at: float | None = None

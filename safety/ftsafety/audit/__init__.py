@@ -7,7 +7,7 @@
 The steps, by file: the samples to load (samples); what the dataset refers to, and restoring it (reachable); a reference
 by one thread (serial); the lines that write, seen with two threads that take turns (observer, writes, file_positions,
 draws); all threads at once, and a second look (at_once, concurrent_loads, comparison); what libraries say of themselves
-(libraries, gil); the outcome in words and as JSON (kinds, findings, summary, report). The program, which survives
+(libraries, gil); the outcome in words and as JSON (kinds, findings, report). The program, which survives
 crashes and hangs: cli, arguments, child.
 
 Importing this package imports nothing else: `./twins audit` checks its arguments before there is a torch.
@@ -16,12 +16,10 @@ Importing this package imports nothing else: `./twins audit` checks its argument
 import importlib
 from typing import Any
 
-_HOMES = {"AuditError": "run", "Finding": "report", "Report": "report", "audit": "run"}
-
 __all__ = ["AuditError", "Finding", "Report", "audit"]  # noqa: F822  # by __getattr__
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in __all__:
+        return getattr(importlib.import_module(f"{__name__}.run"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

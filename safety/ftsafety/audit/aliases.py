@@ -29,11 +29,7 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
 
 
 def shared_part(one: Any, other: Any, place: str = "") -> str | None:
-    """The first part of two samples, both in use, that is the same memory: "sample[1], a Tensor". None without.
-
-    What cannot be written into (read-only arrays, strings, numbers) is left out. Objects of other classes than
-    dataclasses are not entered.
-    """
+    """Return the first part of two samples that is the same writable memory: "sample[1], a Tensor"; None without."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         strided = one.layout is other.layout is torch.strided
         same = one.numel() > 0 and (one is other or (strided and one.data_ptr() == other.data_ptr() != 0))

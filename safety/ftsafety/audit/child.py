@@ -1,8 +1,7 @@
 """The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS OPTIONS.
 
-Writes lines of JSON into the descriptor PIPE: {"progress": ..., "threads": whether several run at once}, at last
-{"report": ...} or {"error": ..., "status": ...}. Into the descriptor STACKS go the stacks of all threads,
-at a crash or when told by SIGUSR1.
+Lines of JSON go into the descriptor PIPE: {"progress": ..., "threads": true if several run}, at last {"report": ...} or
+{"error": ..., "status": ...}. The stacks of all threads go into STACKS, at a crash or at SIGUSR1.
 """
 
 import faulthandler

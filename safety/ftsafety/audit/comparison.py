@@ -1,7 +1,6 @@
-"""Immutable copies of samples, and how two of them differ.
+"""Immutable copies of samples, made at once since a dataset may overwrite them, and how two copies differ.
 
-A dataset may return memory that it overwrites for the next sample, so what a call returned is copied
-at once. Comparison is exact: types, shapes, dtypes and bits (so a NaN equals itself).
+Comparison is exact: types, shapes, dtypes and bits (so a NaN equals itself).
 """
 
 import contextlib

@@ -84,10 +84,8 @@ _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
 def _generator_of(function: Any, argument: Any) -> str | None:
-    """Return the global generator that *function*, called with *argument* first, is a method of.
-
-    Attributes are read of known types only: the ``__getattr__`` of a user's type may do anything.
-    """
+    """Return the global generator that *function*, called with *argument* first, is a method of."""
+    # Attributes are read of known types only: the __getattr__ of a user's type may do anything.
     kind = type(function)
     if kind is types.BuiltinMethodType or kind is types.MethodType:
         owner = function.__self__

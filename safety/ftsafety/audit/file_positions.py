@@ -1,7 +1,4 @@
-"""Positions of open files: descriptors of the process and file objects of the dataset.
-
-A file position is state. A thread that moves it moves it for all threads that use the file.
-"""
+"""Positions of open files, which a thread moves for all: descriptors of the process, file objects of the dataset."""
 
 import contextlib
 import fcntl

@@ -48,8 +48,7 @@ def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[No
 def discovering(files: set[str]) -> Iterator[set[types.CodeType]]:
     """Context manager: the set of functions that run in the block and are the user's or of *files*.
 
-    Those of libraries whose limits are known are left out: what they do inside, under locks of their own (h5py's), is
-    no line of the dataset's.
+    Those of libraries whose limits are known are left out, since they may have locks of their own.
     """
     codes: set[types.CodeType] = set()
 

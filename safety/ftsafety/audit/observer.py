@@ -1,7 +1,7 @@
 """Observation of the dataset's own lines: where they write, which files they move, which libraries they call.
 
-Two threads load the same samples in turns, never at once. So what is seen does not depend on luck: an
-object that both write is shared, and a lock that is held is held by the thread whose turn it is.
+Two threads load the same samples in turns, never at once. So an object that both write is shared, and a lock that is
+held is held by the thread whose turn it is.
 """
 
 import collections
@@ -286,9 +286,9 @@ def line_naming(codes: set[types.CodeType], attribute: str) -> Line | None:
 
 
 def _is_this_thread(key: Any, text: str) -> bool:
-    return any(name in text for name in ("get_ident", "current_thread", "get_native_id")) or (
-        type(key) is int and key in (threading.get_ident(), threading.get_native_id())
-    )
+    if type(key) is int and key in (threading.get_ident(), threading.get_native_id()):
+        return True
+    return any(name in text for name in ("get_ident", "current_thread", "get_native_id"))
 
 
 def definition(dataset: Any) -> Line:

@@ -128,10 +128,9 @@ def watched_files(nodes: list[Node]) -> set[str]:
 
 
 class Snapshot:
-    """Attributes and containers of a dataset at one moment, and hashes of its arrays.
+    """Attributes and containers of a dataset at one moment, and hashes of its arrays, which are compared only.
 
-    Arrays are compared only, not put back. ``restore`` is for a moment in which no thread uses the dataset; so it
-    needs no lock.
+    No thread may use the dataset during ``restore``, so it needs no lock.
     """
 
     def __init__(self, nodes: list[Node]) -> None:

@@ -1,20 +1,22 @@
-"""``audit()``: the steps of an audit."""
+"""``audit()``: the steps of an audit, and what the report says of them next to its findings."""
 
 import time
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ftsafety.audit import findings, gil, summary
+from ftrun.configurations import gil_enabled
+from ftsafety.audit import findings, gil
 from ftsafety.audit.at_once import AtOnce
 from ftsafety.audit.comparison import Raised
+from ftsafety.audit.concurrent_loads import Burst
 from ftsafety.audit.observer import Observed
 from ftsafety.audit.reachable import Node
 from ftsafety.audit.report import Finding, Report
-from ftsafety.audit.samples import choose
+from ftsafety.audit.samples import Loads, choose
 from ftsafety.audit.serial import OBSERVED, AuditError, Serial
 
-__all__ = ["AuditError", "audit"]
+__all__ = ["AuditError", "Finding", "Report", "audit"]
 
 
 def audit(
@@ -51,13 +53,13 @@ def audit(
     say = progress or (lambda text: None)
     loads = choose(dataset, indices, samples, threads, seed)
     serial = Serial(loads, patience)
-    report = Report(summary.describe(loads), f"{gil.describe()}; {threads} threads")
+    report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
     begin = time.monotonic()
     with gil.noticing() as turned_on:
         codes, observed = _observe(serial, say)
     if observed is None:
         report.findings.append(serial.in_own_thread())
-        summary.say_that_it_ended_there(report, loads)
+        _say_that_it_ended_there(report, loads)
     else:
         first, second, nodes = observed
         suspects = findings.from_observation(first, second, nodes)
@@ -69,7 +71,7 @@ def audit(
         report.findings += at_once.run(suspects + scratch)
         report.unconfirmed += at_once.unconfirmed
         watched = bool(first.instructions and second.instructions)
-        summary.say_what_was_tried(report, at_once.bursts + at_once.again, serial, len(codes), watched)
+        _say_what_was_tried(report, at_once.bursts + at_once.again, serial, len(codes), watched)
     serial.snapshot.restore()
     report.seconds = time.monotonic() - begin
     return report
@@ -95,3 +97,59 @@ def _of_one_thread(serial: Serial, say: Callable[[str], None]) -> list[Finding]:
     keys = keys[:: -(-len(keys) // OBSERVED) or 1]
     say(f"loading {len(keys)} of them in the thread that made the dataset, twice")
     return found + findings.from_makers_thread(serial.loads, serial.other_in_makers_thread(keys))
+
+
+def _describe(loads: Loads) -> str:
+    """Return the dataset's class and size."""
+    kind = type(loads.dataset)
+    try:
+        size = f", {len(loads.dataset)} samples"
+    except (TypeError, NotImplementedError):
+        size = ""
+    return f"{kind.__module__}.{kind.__qualname__}{size}"
+
+
+def _say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, functions: int, watched: bool) -> None:
+    """Fill in what the audit did, and what that cannot show."""
+    loads = serial.loads
+    calls, rounds = sum(burst.calls for burst in bursts), sum(burst.rounds for burst in bursts)
+    ways = {burst.way for burst in bursts}
+    report.tried += [
+        f"{len(loads.keys)} {loads.units} three times by one thread, in two orders",
+        f"writes, file positions and random draws of {functions} functions of the dataset, twice, by two threads in "
+        "turns",
+        f"{calls} loads in {rounds} rounds by {loads.threads} threads at once, in {len(ways)} ways: the same sample or "
+        "another one in each thread; the dataset as it was at first, or warm; its lines as they are, or with pauses "
+        "between them",
+    ]
+    cannot = report.cannot
+    cannot += [
+        "that there is no race: only the samples, threads and orders that were tried are judged",
+        "what C and C++ code does (its writes are not seen, only wrong results and crashes)",
+    ]
+    if not functions:
+        cannot.append("what the dataset's lines write: none of its code is Python")
+    elif not watched:
+        cannot.append("what the dataset's lines write: the interpreter reported none of its instructions")
+    opaque = [key for key, got in serial.reference.items() if got.opaque]
+    if opaque:
+        cannot.append(f"whether all of {loads.shown(opaque)} is right: of some parts only the type can be compared")
+    if serial.unequal:
+        cannot.append(f"whether the values of {loads.shown(serial.unequal)} are right, since they differ serially too")
+    failing = {key: got.text for key, got in serial.reference.items() if isinstance(got, Raised)}
+    if failing:
+        text = next(iter(failing.values()))
+        cannot.append(f"anything about {loads.shown(failing)}: loading raises with one thread too ({text})")
+    if gil_enabled():
+        cannot.append(
+            "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
+            "Python (./twins audit ft MODULE:OBJECT)"
+        )
+
+
+def _say_that_it_ended_there(report: Report, loads: Loads) -> None:
+    """Fill in the same for a dataset that only the thread that made it can use."""
+    how = "by another thread than the one that made the dataset, and by that one"
+    report.tried.append(f"{len(loads.keys)} {loads.units} {how}")
+    why = "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
+    report.cannot.append(f"what else is unsafe: {why}")

@@ -22,10 +22,7 @@ class AuditError(Exception):
 
 
 class Serial:
-    """The samples as one thread loads them, and what differs although no other thread runs.
-
-    Driven by the thread that made it. Threads of `alone` run one at a time, so nothing has a lock.
-    """
+    """The samples as one thread loads them. Driven by one thread; those of `alone` run one at a time, without locks."""
 
     def __init__(self, loads: Loads, patience: float) -> None:
         self.loads, self.patience = loads, patience

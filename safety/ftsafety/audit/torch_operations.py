@@ -18,8 +18,7 @@ _TAG: Final = torch.Tag.nondeterministic_seeded
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
     """Return the result of ``function(*args, **kwargs)``, and True if the call drew from a default generator.
 
-    *function* is what a ``TorchFunctionMode`` is given: a function of torch, a method of ``torch.Tensor``, or an
-    operation (``torch.ops.aten.rand``).
+    *function* is what a ``TorchFunctionMode`` is given.
     """
     if not may_draw(function, args, kwargs):
         return function(*args, **kwargs), False

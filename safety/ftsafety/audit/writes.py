@@ -1,7 +1,6 @@
 """The instructions of a function that write into an object, and the object.
 
-The interpreter says where it is (``sys.monitoring``); the syntax tree of that place says what is
-written: ``self.count += 1`` is a read and a write of the attribute ``count`` of what ``self`` is.
+The interpreter reports the instruction (``sys.monitoring``); the syntax tree of its place says what is written.
 """
 
 import ast
@@ -159,6 +158,5 @@ class _Visitor(ast.NodeVisitor):
 def _pure(node: ast.expr) -> types.CodeType | None:
     """Return *node*, compiled, if evaluating it again has no side effects."""
     allowed = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load, ast.Tuple, ast.UnaryOp, ast.USub)
-    if all(isinstance(part, allowed) for part in ast.walk(node)):
-        return compile(ast.Expression(node), "<audit>", "eval")
-    return None
+    pure = all(isinstance(part, allowed) for part in ast.walk(node))
+    return compile(ast.Expression(node), "<audit>", "eval") if pure else None

@@ -1,7 +1,6 @@
 """Reproducers: a script run many times with the GIL, with the GIL forced on and without it, and a verdict.
 
-``./twins repro SCRIPT`` and ``docker compose run --rm ft-repro SCRIPT`` are ``python -m ftsafety.repro``. The
-way of a script:
+The way of a script:
 
     arguments -> campaign (rounds over the configurations)
                    -> twins (an interpreter here, or a server in another container)

@@ -34,7 +34,7 @@ class Runs:
 
     @property
     def failures(self) -> int:
-        return sum(outcome.failed for outcome in self.outcomes)
+        return sum(outcome.kind.failed for outcome in self.outcomes)
 
 
 Progress = Callable[[str, int, int, str, Outcome | None], None]

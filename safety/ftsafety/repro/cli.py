@@ -14,7 +14,7 @@ from ftrun.inline_metadata import MetadataError
 from ftrun.interruption import Interrupted, Interruption
 from ftrun.overlay import OverlayError, absent, install
 from ftrun.twin import TwinError
-from ftsafety.repro import commands, narrow, phrases, report, request
+from ftsafety.repro import narrow, phrases, report, request
 from ftsafety.repro.arguments import UsageError, parse
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.progress import Progress
@@ -95,8 +95,8 @@ class Reproduction:
             sections += self._narrow(campaign, runs)
         shown = report.chosen_failure(runs)
         last = [config for config in runs if CONFIGURATIONS[config].twin in self._descriptions][-1]
-        every = commands.all_runs(given, self._script)
-        single = commands.one_run(given, self._script, runs[shown[0] if shown else last], self._descriptions)
+        every = report.all_runs(given, self._script)
+        single = report.one_run(given, self._script, runs[shown[0] if shown else last], self._descriptions)
         about = self._script, verdict, runs, self._descriptions
         return report.render(*about, every, single, given.walled, sections), verdict.pattern.value
 

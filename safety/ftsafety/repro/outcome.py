@@ -63,11 +63,6 @@ class Outcome:
     """Top-level modules that the script has imported; empty if there was no orderly end."""
     notes: tuple[str, ...] = ()
 
-    @property
-    def failed(self) -> bool:
-        """True if the run counts as a failure of the script."""
-        return self.kind.failed
-
     def as_json(self) -> dict:
         return {**asdict(self), "kind": self.kind.value}
 

@@ -33,10 +33,8 @@ def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
     if verdict.pattern is Pattern.NOT_REPRODUCED:
         counts = " and ".join(sorted({str(runs[config].counted) for config in verdict.judged}))
         high = max(interval(0, runs[config].counted)[1] for config in verdict.judged)
-        return (
-            f"Not reproduced in {counts} runs of each configuration; with 95% confidence it "
-            f"fails in less than {high:.0%} of runs."
-        )
+        surely = f"with 95% confidence it fails in less than {high:.0%} of runs."
+        return f"Not reproduced in {counts} runs of each configuration; {surely}"
     seen = ", ".join(f"{runs[c].failures} of {runs[c].counted} runs failed in {c}" for c in verdict.judged)
     if verdict.p is not None and verdict.p >= SIGNIFICANT:
         return (

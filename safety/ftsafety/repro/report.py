@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
+from ftsafety.repro.arguments import options_of
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.phrases import rate, remarks, sentence
@@ -18,6 +21,7 @@ from ftsafety.repro.verdict import Verdict
 # GitHub takes 65,536 characters an issue.
 LONGEST_EXCERPT = 6_000
 LONGEST_SCRIPT = 24_000
+_CONTAINER = "docker compose run --rm -T ft-repro -"
 
 
 def excerpt(text: str, most: int = LONGEST_EXCERPT) -> str:
@@ -40,14 +44,8 @@ def table(runs: Mapping[str, Runs]) -> str:
     rows = [["configuration", "runs", *present, "failure rate (95% interval)"]]
     for config, each in runs.items():
         counts = Counter(outcome.kind for outcome in each.outcomes)
-        rows.append(
-            [
-                f"`{config}`",
-                str(len(each.outcomes)),
-                *(str(counts[kind]) for kind in present),
-                rate(each.failures, each.counted),
-            ]
-        )
+        numbers = [str(number) for number in (len(each.outcomes), *(counts[kind] for kind in present))]
+        rows.append([f"`{config}`", *numbers, rate(each.failures, each.counted)])
     rows.insert(1, ["---", *["---:"] * (len(rows[0]) - 1)])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
@@ -56,7 +54,7 @@ def details(runs: Mapping[str, Runs]) -> str:
     """Return each failure and note once, with its number, by configuration."""
     lines = []
     for config, each in runs.items():
-        counts = Counter((o.kind, o.detail) for o in each.outcomes if o.failed)
+        counts = Counter((o.kind, o.detail) for o in each.outcomes if o.kind.failed)
         lines += [
             f"- `{config}`: {number} x {kind}: {one_line(detail)}" for (kind, detail), number in counts.most_common(5)
         ]
@@ -81,7 +79,7 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
 def chosen_failure(runs: Mapping[str, Runs]) -> tuple[str, int, Outcome] | None:
     """Return the first failure, without the GIL if there is one, as (configuration, number from 1, outcome)."""
     numbered = ((config, enumerate(runs[config].outcomes, 1)) for config in reversed(CONFIGURATIONS) if config in runs)
-    return next(((config, n, outcome) for config, each in numbered for n, outcome in each if outcome.failed), None)
+    return next(((config, n, outcome) for config, each in numbered for n, outcome in each if outcome.kind.failed), None)
 
 
 def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], walls: bool) -> str:
@@ -109,6 +107,31 @@ def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], wall
         f"- walls: {around}",
     ]
     return "\n".join(lines)
+
+
+def all_runs(given: argparse.Namespace, script: Script) -> str:
+    """Return the command that repeats all runs."""
+    if given.walled:
+        return f"{_CONTAINER} {shlex.join(options_of(given))} <{shlex.quote(script.argument)}"
+    return f"./twins repro {shlex.join([script.argument, *options_of(given)])}"
+
+
+def one_run(given: argparse.Namespace, script: Script, runs: Runs, descriptions: Mapping[str, dict]) -> str:
+    """Return the command for one run in the configuration of `runs`."""
+    config = CONFIGURATIONS[runs.config]
+    threads, name = given.threads, shlex.quote(script.argument)
+    if given.walled:
+        options = f"--configs {config.name} --threads {threads} --timeout {given.timeout:g} --repeat 1"
+        return f"{_CONTAINER} {options} <{name}"
+    forces_gil = config.python_gil is not None and (config.name != "ft" or runs.forced_off)
+    variables = f"REPRO_THREADS={threads}" + (f" PYTHON_GIL={config.python_gil}" if forces_gil else "")
+    # For readers of the issue who do not have these tools.
+    version = descriptions[config.twin]["interpreter"]["version"].rpartition(".")[0]
+    free, suffix = (" that is free-threaded", "t") if config.twin == "ft" else ("", "")
+    return (
+        f"{variables} ./twins exec {config.twin} python {name} {threads}\n\n"
+        f"# the same with any CPython {version}{free}:\n{variables} python{version}{suffix} {name} {threads}"
+    )
 
 
 def render(

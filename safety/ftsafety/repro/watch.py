@@ -21,8 +21,7 @@ from ftsafety.repro.request import MIB, Limits
 from ftsafety.repro.runner import DUMP_SIGNAL
 
 KEPT = 64 * 1024  # bytes of each stream, at its start and again at its end
-# Between SIGTERM and SIGKILL.
-GRACE_SECONDS = 2.0
+GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL
 MOST_FILES = 100_000
 
 
