@@ -21,9 +21,9 @@ def load(target: str) -> Any:
     Raises TargetError, with the user's own traceback where their code failed.
     """
     value, path = find(target), target.rpartition(":")[2]
-    if isinstance(value, type) or (callable(value) and not _is_dataset(value)):
+    if issubclass(type(value), type) or (callable(value) and not _is_dataset(value)):
         value = _guarded(f"calling {path}()", value)
-    if isinstance(value, torch.utils.data.DataLoader):
+    if issubclass(type(value), torch.utils.data.DataLoader):
         value = value.dataset
     if not _is_dataset(value):
         raise TargetError(
@@ -47,10 +47,10 @@ def find(target: str) -> Any:
 
 
 def _is_dataset(value: Any) -> bool:
-    if isinstance(value, (type, str, bytes)):
+    if issubclass(type(value), (type, str, bytes)):
         return False
     kinds = torch.utils.data.DataLoader, torch.utils.data.IterableDataset
-    return isinstance(value, kinds) or hasattr(type(value), "__getitem__")
+    return issubclass(type(value), kinds) or hasattr(type(value), "__getitem__")
 
 
 def _import(name: str) -> types.ModuleType:

@@ -60,7 +60,8 @@ def test_a_report_to_paste(twins, tmp_path):
     report = out.read_text()
     assert report.strip() == done.stdout.strip()
     assert "**Fails only without the GIL" in report and "Fisher's exact test" in report
-    assert "./twins repro counter_increment.py --threads 4 --repeat 6 --timeout 60 --shrink-threads" in report
+    command = re.search(r"^\./twins repro (\S+) --threads 4 --repeat 6 --timeout 60 --shrink-threads", report, re.M)
+    assert Path(command[1]).expanduser() == CHECKOUT / "repro" / "counter_increment.py"
     # One thread alone loses nothing; two do.
     assert re.search(r"still fails with \*\*[234]\*\* threads", report)
     assert "- 1 thread: 0 of 6 runs failed" in report

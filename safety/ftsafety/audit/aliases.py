@@ -1,5 +1,6 @@
 """Samples that share memory with the dataset. Writing to a batch of them would change the dataset."""
 
+import contextlib
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
@@ -18,9 +19,10 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
     found: dict[Any, str] = {}
     for key in keys:
         first, second = load(key), load(key)
-        part = shared_part(first, second)
-        if part is not None and shared_part(second, load(key)) == part:
-            found[key] = part
+        with contextlib.suppress(Exception):  # of a container of the user's
+            part = shared_part(first, second)
+            if part is not None and shared_part(second, load(key)) == part:
+                found[key] = part
     if not found:
         return []
     key, part = next(iter(found.items()))

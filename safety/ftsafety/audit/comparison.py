@@ -45,7 +45,23 @@ class Raised(Frozen):
 
 
 def freeze(value: Any) -> Frozen:
-    """Return a copy of *value*, through containers, tensors, arrays and images."""
+    """Return a copy of *value*, through containers, tensors, arrays and images; opaque where one cannot be read."""
+    try:
+        return _part(value)
+    except RecursionError:  # a list in itself
+        return Frozen(type(value).__qualname__, ("opaque",))
+
+
+def _part(value: Any) -> Frozen:
+    try:
+        return _freeze(value)
+    except RecursionError:
+        raise
+    except Exception:
+        return Frozen(type(value).__qualname__, ("opaque",))
+
+
+def _freeze(value: Any) -> Frozen:
     kind = type(value).__qualname__
     if isinstance(value, _ATOMS):
         return Frozen(kind, data=value)
@@ -61,16 +77,13 @@ def freeze(value: Any) -> Frozen:
     if hasattr(value, "tobytes") and hasattr(value, "mode") and hasattr(value, "size"):  # PIL.Image.Image
         return Frozen(kind, (value.mode, tuple(value.size)), value.tobytes())
     if isinstance(value, np.ndarray):
-        return Frozen(kind, (value.dtype.str, value.shape), parts=tuple(freeze(part) for part in value.ravel()))
+        return Frozen(kind, (value.dtype.str, value.shape), parts=tuple(map(_part, value.ravel())))
     if isinstance(value, (set, frozenset)):
-        return Frozen(kind, (len(value),), parts=tuple(sorted((freeze(part) for part in value), key=repr)))
+        return Frozen(kind, (len(value),), parts=tuple(sorted(map(_part, value), key=repr)))
     parts = parts_of(value)
     if parts is not None:
-        return Frozen(kind, tuple(map(repr, parts)), parts=tuple(map(freeze, parts.values())))
-    try:
-        return Frozen(kind, ("pickled",), pickle.dumps(value))
-    except Exception:  # whatever its __reduce__ raises: then only the type is compared
-        return Frozen(kind, ("opaque",))
+        return Frozen(kind, tuple(map(repr, parts)), parts=tuple(map(_part, parts.values())))
+    return Frozen(kind, ("pickled",), pickle.dumps(value))
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:

@@ -9,6 +9,7 @@ import stat
 from typing import Any, NamedTuple
 
 from ftloader.diagnosis.shared_handles import FILES
+from ftsafety.audit.reachable import attributes_of, is_a
 
 
 class OpenFile(NamedTuple):
@@ -20,7 +21,7 @@ class OpenFile(NamedTuple):
 
 def has_position(value: Any) -> bool:
     """True if *value* is a file object or a memory map."""
-    return isinstance(value, (*FILES, mmap.mmap))
+    return is_a(value, (*FILES, mmap.mmap))
 
 
 def positions(objects: list[Any]) -> dict[OpenFile, int]:
@@ -28,7 +29,7 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
     found = {}
     for value in objects:
         # Closed, not seekable, or a text file in the middle of an iteration: its descriptor has the position then.
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(Exception):
             found[OpenFile(("object", id(value)), str(getattr(value, "name", type(value).__name__)))] = value.tell()
     standard = set()
     for descriptor in sorted(map(int, os.listdir("/proc/self/fd"))):
@@ -49,7 +50,7 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
 def of_object(value: Any) -> Any:
     """Return the file object in an archive (zip, tar), or *value* itself."""
     for name in ("fp", "fileobj"):
-        inner = getattr(value, name, None)
-        if isinstance(inner, io.IOBase):
+        inner = attributes_of(value).get(name)
+        if is_a(inner, io.IOBase):
             return inner
     return value

@@ -23,7 +23,7 @@ import torch
 from ftsafety.audit import file_positions
 from ftsafety.audit.draws import Draw, recording, watching
 from ftsafety.audit.monitoring import events_in, monitoring
-from ftsafety.audit.reachable import LOCK_LIKE, Node, is_held
+from ftsafety.audit.reachable import Node, attributes_of, is_a, is_held, is_lock
 from ftsafety.audit.report import Line
 from ftsafety.audit.samples import attempt, thread
 from ftsafety.audit.writes import UNKNOWN, Store, stores_in
@@ -97,7 +97,7 @@ class Observer:
         self._stores: dict[types.CodeType, dict[int, Store]] = {code: stores_in(code) for code in codes}
         self._shared = {id(node.value): node.value for node in nodes}
         self._files = [node.value for node in nodes if file_positions.has_position(node.value)]
-        self._locks = [node.value for node in nodes if isinstance(node.value, LOCK_LIKE)]
+        self._locks = [node.value for node in nodes if is_lock(node.value)]
         self._turns: dict[int, _Turn] = {}  # by thread
         self._last: tuple[Line, bool, dict, bool] | None = None
         self._open_before: set[file_positions.OpenFile] = set()
@@ -165,32 +165,34 @@ class Observer:
         frame = sys._getframe(1)
         receiver = store.receiver(frame)
         if receiver is not UNKNOWN:
-            own = isinstance(receiver, threading.local) or _is_this_thread(store.key_value(frame), store.key_text)
+            own = is_a(receiver, threading.local) or _is_this_thread(store.key_value(frame), store.key_text)
             self._record(frame, receiver, store.target, store.kind, own)
         return None
 
     def _on_call(self, code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
-        if threading.get_ident() not in self._turns:
-            return  # a thread that the dataset started itself
-        frame = sys._getframe(1)
-        line = Line(code.co_filename, frame.f_lineno)
+        if threading.get_ident() in self._turns:  # else it is a thread that the dataset started itself
+            with contextlib.suppress(Exception):  # would be raised in the dataset
+                self._take_up_call(sys._getframe(1), function, argument)
+
+    def _take_up_call(self, frame: types.FrameType, function: Any, argument: Any) -> None:
+        line = Line(frame.f_code.co_filename, frame.f_lineno)
         receiver, name = _method(function, argument)
         inner = file_positions.of_object(receiver if receiver is not None else argument)
         # A ZipFile that is read holds its own lock around each seek and read (Lib/zipfile, _SharedFile).
-        archive = isinstance(receiver, (zipfile.ZipFile, zipfile.ZipExtFile))
+        archive = is_a(receiver, (zipfile.ZipFile, zipfile.ZipExtFile))
         self._look_at_files(line, archive or self._guarded(frame), file_positions.has_position(inner))
         module = _module_of(function, receiver)
         if module:
             self.seen.libraries.setdefault(module, line)
         if function is setattr:
-            own = isinstance(argument, threading.local)
+            own = is_a(argument, threading.local)
             self._record(frame, argument, "an attribute by setattr()", "attribute", per_thread=own)
-        elif isinstance(receiver, torch.Tensor):
+        elif is_a(receiver, torch.Tensor):
             if name.endswith("_") and not name.startswith("_") and name != "requires_grad_":
                 self._record(frame, receiver, f"a tensor by .{name}()", "call")
         else:
             for kind, names in _MUTATORS.items():
-                if isinstance(receiver, kind) and name in names:
+                if is_a(receiver, kind) and name in names:
                     self._record(frame, receiver, f"a {kind.__name__} by .{name}()", "call")
         if file_positions.has_position(inner) and not any(inner is known for known in self._files):
             self._files.append(inner)
@@ -228,9 +230,8 @@ class Observer:
             return True
         while frame is not None and frame.f_code in self._codes:
             # Of the object itself too: a lock made after the observation began.
-            attributes = getattr(frame.f_locals.get("self"), "__dict__", None)
-            for variables in (frame.f_locals, frame.f_globals, attributes if isinstance(attributes, dict) else {}):
-                if any(isinstance(value, LOCK_LIKE) and is_held(value) for value in list(variables.values())):
+            for variables in (frame.f_locals, frame.f_globals, attributes_of(frame.f_locals.get("self"))):
+                if any(is_lock(value) and is_held(value) for value in list(variables.values())):
                     return True
             frame = frame.f_back
         return False
@@ -293,7 +294,7 @@ def _is_this_thread(key: Any, text: str) -> bool:
 
 def definition(dataset: Any) -> Line:
     """Return the line of the method of *dataset* that gives samples, or of its class, for findings without a line."""
-    iterable = isinstance(dataset, torch.utils.data.IterableDataset)
+    iterable = is_a(dataset, torch.utils.data.IterableDataset)
     torchs = sys.modules["torch.utils.data.dataset"].__file__
     for name in ("__iter__",) if iterable else ("__getitems__", "__getitem__"):
         code = getattr(getattr(type(dataset), name, None), "__code__", None)

@@ -12,6 +12,7 @@ import threading
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.synchronize import Condition, SemLock
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,37 @@ _HASHED = 64 << 20
 _ATOMS = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
 _LEAVES = (*_ATOMS, torch.Tensor, torch.Generator, np.ndarray, np.generic, threading.Thread, range, slice, mmap.mmap)
 _CONTAINERS = (dict, list, set, collections.deque)
-_LOCKS = (type(threading.Lock()), type(threading.RLock()))
-LOCK_LIKE = (*_LOCKS, threading.Condition, threading.Semaphore)
+_SHOWS_HELD = ("locked", "is_locked", "_is_owned")
+"""Names of the method, or attribute, of locks that tells whether they are held."""
+
+
+def is_a(value: Any, kinds: Any) -> bool:
+    """True if *value* is of these types. Unlike isinstance, this runs no code of the value: ``__class__`` may raise."""
+    return issubclass(type(value), kinds)
+
+
+def is_lock(value: Any) -> bool:
+    """True if *value* is a lock that threads can share: of threading, multiprocessing or another library."""
+    with contextlib.suppress(Exception):
+        kind: Any = type(value)
+        return _is_lock_type(kind)
+    return False
+
+
+@functools.cache  # asked for every global variable of a running function
+def _is_lock_type(cls: Any) -> bool:
+    if issubclass(cls, (threading.Condition, threading.Semaphore, Condition, SemLock)):
+        return True
+    acquires = all(callable(getattr(cls, name, None)) for name in ("acquire", "release"))
+    return acquires and any(hasattr(cls, name) for name in _SHOWS_HELD) and not cls.__module__.startswith("asyncio")
+
+
+def attributes_of(value: Any) -> dict:
+    """Return the attributes in the dictionary of *value*; this runs no code of the value either."""
+    with contextlib.suppress(Exception):
+        found = object.__getattribute__(value, "__dict__")
+        return found if is_a(found, dict) else {}
+    return {}
 
 
 @dataclass(frozen=True)
@@ -53,29 +83,30 @@ def walk(dataset: Any) -> list[Node]:
     while queue and len(nodes) < _LIMIT:
         node = queue.popleft()
         nodes.append(node)
-        for name, value in _children(node):
-            if not isinstance(value, _ATOMS) and id(value) not in seen:
-                seen.add(id(value))
-                queue.append(Node(node.path + name, value))
+        with contextlib.suppress(Exception):  # a container of the user's may raise whatever it likes
+            for name, value in _children(node):
+                if not is_a(value, _ATOMS) and id(value) not in seen:
+                    seen.add(id(value))
+                    queue.append(Node(node.path + name, value))
     return nodes
 
 
 def _children(node: Node) -> Iterator[tuple[str, Any]]:
     """Yield (name, value) of each object that *node* refers to."""
     value = node.value
-    if isinstance(value, _LEAVES) or isinstance(value, threading.local):
+    if is_a(value, _LEAVES) or is_a(value, threading.local):
         return
-    if isinstance(value, dict):
+    if is_a(value, dict):
         yield from ((f"[{repr(key)[:40]}]", child) for key, child in _some(value.items()))
-    elif isinstance(value, (list, tuple, collections.deque)):
+    elif is_a(value, (list, tuple, collections.deque)):
         yield from ((f"[{number}]", child) for number, child in enumerate(_some(value)))
-    elif isinstance(value, (set, frozenset)):
+    elif is_a(value, (set, frozenset)):
         yield from (("[...]", child) for child in _some(value))
-    if isinstance(value, functools.partial):
+    if is_a(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
-    elif isinstance(value, types.MethodType):
+    elif is_a(value, types.MethodType):
         yield ".__self__", value.__self__
-    elif isinstance(value, types.FunctionType):
+    elif is_a(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # empty
                 yield f"'s {name}", cell.cell_contents
@@ -84,20 +115,18 @@ def _children(node: Node) -> Iterator[tuple[str, Any]]:
     for cls in type(value).__mro__ if attributes else ():
         if is_user_code(_file_of(cls)):
             for name, child in list(vars(cls).items()):  # state of the class, which instances share as well
-                if isinstance(child, (*_CONTAINERS, *LOCK_LIKE)):
+                if is_a(child, _CONTAINERS) or is_lock(child):
                     yield f".{name}", child
 
 
 def _attributes(value: Any) -> dict:
     """Return the attributes, slots included, of an object of a class written in Python."""
-    attributes = {}
-    with contextlib.suppress(AttributeError, TypeError):
-        attributes.update(object.__getattribute__(value, "__dict__"))
+    attributes = {**attributes_of(value)}
     for cls in type(value).__mro__:
         slots = cls.__dict__.get("__slots__", ())
-        for name in [slots] if isinstance(slots, str) else slots:
+        for name in [slots] if is_a(slots, str) else slots:
             member = cls.__dict__.get(name)
-            if isinstance(member, types.MemberDescriptorType):
+            if member is not None and is_a(member, types.MemberDescriptorType):
                 with contextlib.suppress(AttributeError):
                     attributes[name] = member.__get__(value)
     return attributes
@@ -120,7 +149,7 @@ def watched_files(nodes: list[Node]) -> set[str]:
     installed = sysconfig.get_path("purelib")
     files = set()
     for node in nodes:
-        if isinstance(node.value, types.FunctionType):
+        if is_a(node.value, types.FunctionType):
             files.add(node.value.__code__.co_filename)
         else:
             files.update(_file_of(cls) for cls in type(node.value).__mro__)
@@ -138,38 +167,37 @@ class Snapshot:
         self._arrays: list[tuple[Node, bytes]] = []
         left = _HASHED
         for node in nodes:
-            if isinstance(node.value, (np.ndarray, torch.Tensor)) and _bytes(node.value) <= left:
-                digest = _digest(node.value)
-                if digest is not None:
-                    self._arrays.append((node, digest))
-                    left -= _bytes(node.value)
-            if isinstance(node.value, _CONTAINERS):
-                if len(node.value) <= _COPIED:
-                    self._saved.append((node, node.value.copy()))
-            elif _is_users(node.value) and hasattr(node.value, "__dict__"):
-                self._saved.append((node, dict(vars(node.value))))
+            with contextlib.suppress(Exception):
+                if is_a(node.value, (np.ndarray, torch.Tensor)) and _bytes(node.value) <= left:
+                    digest = _digest(node.value)
+                    if digest is not None:
+                        self._arrays.append((node, digest))
+                        left -= _bytes(node.value)
+                if is_a(node.value, _CONTAINERS):
+                    if len(node.value) <= _COPIED:
+                        self._saved.append((node, node.value.copy()))
+                elif _is_users(node.value):
+                    self._saved.append((node, dict(attributes_of(node.value))))
 
     def restore(self) -> None:
         """Restore everything that has changed since."""
         for node, saved in self._saved:
-            current = node.value if isinstance(node.value, _CONTAINERS) else vars(node.value)
-            if _same(current, saved):
-                continue
-            current.clear()
-            if isinstance(current, (list, collections.deque)):
-                current.extend(saved)
-            else:
-                current.update(saved)
+            current: Any = node.value if is_a(node.value, _CONTAINERS) else attributes_of(node.value)
+            with contextlib.suppress(Exception):
+                if not _same(current, saved):
+                    current.clear()
+                    add = current.extend if is_a(current, (list, collections.deque)) else current.update
+                    add(saved)
 
     def changes(self) -> list[tuple[str, str]]:
         """Return (path, change) of everything that has changed since."""
         found = []
         for node, saved in self._saved:
-            if isinstance(node.value, _CONTAINERS):
+            if is_a(node.value, _CONTAINERS):
                 if not _same(node.value, saved):
                     found.append((node.path, f"{len(saved)} entries before, {len(node.value)} after"))
                 continue
-            current = vars(node.value)
+            current = attributes_of(node.value)
             for name in sorted({*saved, *current}, key=str):
                 before, after = saved.get(name, _MISSING), current.get(name, _MISSING)
                 if after is not before:
@@ -182,12 +210,12 @@ class Snapshot:
 
 
 def _bytes(array: np.ndarray | torch.Tensor) -> int:
-    return array.numel() * array.element_size() if isinstance(array, torch.Tensor) else array.nbytes
+    return array.numel() * array.element_size() if is_a(array, torch.Tensor) else array.nbytes
 
 
 def _digest(array: np.ndarray | torch.Tensor) -> bytes | None:
     """Return a hash of an array's or tensor's values; None if it is read-only or its bytes cannot be read."""
-    if isinstance(array, torch.Tensor):
+    if is_a(array, torch.Tensor):
         if array.device.type != "cpu" or array.layout != torch.strided or not array.numel():
             return None
         try:
@@ -205,9 +233,9 @@ _MISSING = object()
 def _is_users(value: Any) -> bool:
     """True if *value*'s attributes may be restored: a dataset, or an object of a user's class."""
     # A threading.local shows this thread's values; restoring would give them to another thread.
-    if type(value).__module__.partition(".")[0] in LIMITS or isinstance(value, threading.local):
+    if type(value).__module__.partition(".")[0] in LIMITS or is_a(value, threading.local):
         return False
-    return isinstance(value, torch.utils.data.Dataset) or any(
+    return is_a(value, torch.utils.data.Dataset) or any(
         is_user_code(_file_of(cls)) for cls in type(value).__mro__ if cls is not object
     )
 
@@ -215,25 +243,30 @@ def _is_users(value: Any) -> bool:
 def _same(current: Any, saved: Any) -> bool:
     if len(current) != len(saved):
         return False
-    if isinstance(current, dict):
+    if is_a(current, dict):
         return all(key in saved and value is saved[key] for key, value in current.items())
-    if isinstance(current, set):
-        return current == saved
+    if is_a(current, set):
+        with contextlib.suppress(Exception):
+            return current == saved
+        return False
     return all(a is b for a, b in zip(current, saved, strict=True))
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, (int, float, bool, str, type(None))):
+    if is_a(value, (int, float, bool, str, type(None))):
         return repr(value)[:40]
     return "not there" if value is _MISSING else f"a {type(value).__qualname__}"
 
 
 def is_held(lock: Any) -> bool:
-    """True if any thread holds *lock*."""
-    if isinstance(lock, threading.Semaphore):
-        return lock._value == 0
-    if isinstance(lock, threading.Condition):
-        lock = lock._lock  # type: ignore[attr-defined]  # not public
-    if isinstance(lock, _LOCKS[1]):
-        return lock._is_owned()  # type: ignore[attr-defined]  # RLock.locked() is new in 3.14
-    return lock.locked()
+    """True if any thread holds *lock*; False too if the lock does not tell."""
+    with contextlib.suppress(Exception):
+        if is_a(lock, (threading.Condition, Condition)):
+            lock = lock._lock
+        if is_a(lock, threading.Semaphore):
+            return lock._value == 0
+        if is_a(lock, SemLock):
+            return lock._semlock._is_zero()
+        shown = next(getattr(lock, name) for name in _SHOWS_HELD if hasattr(lock, name))
+        return bool(shown() if callable(shown) else shown)
+    return False

@@ -104,7 +104,7 @@ def _describe(loads: Loads) -> str:
     kind = type(loads.dataset)
     try:
         size = f", {len(loads.dataset)} samples"
-    except (TypeError, NotImplementedError):
+    except Exception:  # a __len__ may raise anything
         size = ""
     return f"{kind.__module__}.{kind.__qualname__}{size}"
 

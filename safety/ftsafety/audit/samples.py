@@ -19,6 +19,7 @@ from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.info import WorkerInfo, acting_as
 from ftsafety.audit.comparison import Frozen, Raised, freeze
+from ftsafety.audit.reachable import is_a
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 """The folder of the audit's own files, which stacks leave out."""
@@ -98,11 +99,11 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
 
     Raises TypeError if *dataset* is no dataset, or has no length and no *indices* are given; ValueError if it is empty.
     """
-    if isinstance(dataset, (IterableDataset, IterDataPipe)):
+    if is_a(dataset, (IterableDataset, IterDataPipe)):
         if indices is not None:
             raise TypeError("indices= is for map-style datasets; this one is iterable-style")
         return IterableLoads(dataset, samples, threads)
-    if not hasattr(dataset, "__getitem__"):
+    if not hasattr(type(dataset), "__getitem__"):
         raise TypeError(
             f"{type(dataset).__name__} is no dataset: it has no __getitem__ and is no torch.utils.data.IterableDataset"
         )
@@ -110,7 +111,7 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
     if indices is None:
         try:
             length = len(dataset)
-        except TypeError as error:
+        except Exception as error:  # a __len__ may raise anything
             raise TypeError(f"{type(dataset).__name__} has no length: give indices (--indices I,J,...)") from error
         chosen = {0, length - 1} if length else set()
         chosen.update(random.Random(seed).sample(range(length), min(samples, length)))

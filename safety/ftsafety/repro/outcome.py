@@ -6,6 +6,7 @@ import contextlib
 import enum
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from ftrun.escape import terminal
@@ -82,11 +83,11 @@ def from_json(values: dict) -> Outcome:
     return Outcome(Kind(values["kind"]), seconds=values["seconds"], modules=modules, notes=notes, **texts)
 
 
-def printable(data: bytes, hidden: str = "") -> str:
-    """Return bytes as text that can be shown anywhere. Paths lose the folder `hidden`, and the home."""
+def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
+    """Return bytes as text that can be shown anywhere. Paths lose these folders, and the home."""
     text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
-    if hidden:
-        text = text.replace(hidden, "")
+    for folder in hidden:
+        text = text.replace(f"{folder}{os.sep}", "")
     # The rest is the same on all machines: "site-packages/PIL/Image.py", "lib/python3.13t/threading.py".
     text = INSTALLED.sub(lambda match: match[2] or match[1], text)
     text = text.replace(f"{ROOT}{os.sep}", "ft-env/")
@@ -96,14 +97,14 @@ def printable(data: bytes, hidden: str = "") -> str:
     return terminal(text)
 
 
-def classify(ended: Ended, hidden: str = "") -> Outcome:
-    """Return the outcome of a process tree whose first process was ftsafety.repro.runner."""
+def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
+    """Return the outcome of a process tree whose first process was ftsafety.repro.runner. `hidden`: as `printable`."""
     told = _told(ended)
     begin = next((line for line in told if line.get("begin")), None)
     end = next((line for line in told if line.get("end")), None)
     raised = next((line for line in told if "exception" in line), None)
     stderr = printable(ended.stderr.text(), hidden)
-    kind, detail = _kind(ended, begin, raised, stderr)
+    kind, detail = _kind(ended, begin, raised, stderr, hidden)
     warned = GIL_WARNING.search(stderr)
     if begin and not begin["gil"] and (warned or (end and end["gil"])):
         then = "" if kind == Kind.OK else f"; the run then came to: {kind} ({detail})"
@@ -131,7 +132,9 @@ def _told(ended: Ended) -> list[dict]:
     return found
 
 
-def _kind(ended: Ended, begin: dict | None, raised: dict | None, stderr: str) -> tuple[Kind, str]:
+def _kind(
+    ended: Ended, begin: dict | None, raised: dict | None, stderr: str, hidden: Sequence[str]
+) -> tuple[Kind, str]:
     if ended.limit:
         return Kind.LIMIT, ended.limit
     if ended.timed_out:
@@ -144,7 +147,7 @@ def _kind(ended: Ended, begin: dict | None, raised: dict | None, stderr: str) ->
         return Kind.SIGNAL, name + {"SIGKILL": " (out of memory?)", "SIGXFSZ": " (a file grew too large)"}.get(name, "")
     if raised:
         where = f" in {raised['thread']}" if raised["thread"] else ""
-        return Kind.EXCEPTION, printable(f"{raised['exception']}{where}".encode(errors="backslashreplace"))
+        return Kind.EXCEPTION, printable(f"{raised['exception']}{where}".encode(errors="backslashreplace"), hidden)
     if ended.returncode:
         return Kind.WRONG, f"exit status {ended.returncode}"
     return Kind.OK, ""

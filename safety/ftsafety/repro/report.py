@@ -112,14 +112,14 @@ def environment(descriptions: Mapping[str, dict], runs: Mapping[str, Runs], wall
 def all_runs(given: argparse.Namespace, script: Script) -> str:
     """Return the command that repeats all runs."""
     if given.walled:
-        return f"{_CONTAINER} {shlex.join(options_of(given))} <{shlex.quote(script.argument)}"
-    return f"./twins repro {shlex.join([script.argument, *options_of(given)])}"
+        return f"{_CONTAINER} {shlex.join(options_of(given))} <{script.argument}"
+    return f"./twins repro {script.argument} {shlex.join(options_of(given))}"
 
 
 def one_run(given: argparse.Namespace, script: Script, runs: Runs, descriptions: Mapping[str, dict]) -> str:
     """Return the command for one run in the configuration of `runs`."""
     config = CONFIGURATIONS[runs.config]
-    threads, name = given.threads, shlex.quote(script.argument)
+    threads, name = given.threads, script.argument
     if given.walled:
         options = f"--configs {config.name} --threads {threads} --timeout {given.timeout:g} --repeat 1"
         return f"{_CONTAINER} {options} <{name}"

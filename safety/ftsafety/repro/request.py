@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import os
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 
@@ -73,6 +75,8 @@ class Script:
     name: str
     source: bytes
     dependencies: tuple[str, ...] = ()
+    path: str = ""
+    """The path by which the script was named; empty for standard input."""
 
     @property
     def text(self) -> str:
@@ -80,11 +84,15 @@ class Script:
 
     @property
     def argument(self) -> str:
-        """The name as an argument of a command, which does not look like an option."""
-        return f"./{self.name}" if self.name.startswith("-") else self.name
+        """The script as a word of a shell's command: the path by which it was named, else its name; never an option."""
+        path = self.path or self.name
+        home = os.path.join(os.path.expanduser("~"), "")
+        if path.startswith(home) and len(home) > 2:  # a report is for others, whom the home does not concern
+            return f"~/{shlex.quote(path.removeprefix(home))}"
+        return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
 
 def load(path: str, source: bytes) -> Script:
     """Return the script that was read from `path` ("-" is standard input); raises MetadataError."""
-    name = "script.py" if path == "-" else PurePath(path).name
-    return Script(name, source, dependencies(source.decode(errors="backslashreplace")))
+    wanted = dependencies(source.decode(errors="backslashreplace"))
+    return Script("script.py", source, wanted) if path == "-" else Script(PurePath(path).name, source, wanted, path)

@@ -87,7 +87,8 @@ def run(python: str, request: Request, others: Watch, user: int | None = None) -
             ended = watch(command, environment(request, scratch), scratch / "home", scratch, limits, others, user)
         except OSError as error:
             return Outcome(Kind.ERROR, printable(f"the run could not be made: {error}".encode()))
-        return classify(ended, f"{scratch / 'script'}{os.sep}")
+        # The script's own folder first: the others hold its files and packages, which keep the rest of their path.
+        return classify(ended, [str(scratch / "script"), str(scratch), *filter(None, [request.overlay])])
     finally:
         if user is None:
             _remove(scratch)

@@ -18,9 +18,11 @@ TWIN = this_twin()
 
 SUPERVISOR = """
 import json, sys
+from dataclasses import replace
 from ftsafety.repro.request import Request
 from ftsafety.repro.run import run
-done = run(sys.executable, Request.from_json(json.load(sys.stdin)), {})
+values = json.load(sys.stdin)
+done = run(sys.executable, replace(Request.from_json(values), overlay=values["overlay"]), {})
 json.dump(done.as_json(), sys.stdout)
 """
 
@@ -29,14 +31,14 @@ json.dump(done.as_json(), sys.stdout)
 def run_script(tmp_path):
     """Runs a script once: `run_script(source, timeout=30)` gives its Outcome; scratch folders go to tmp_path."""
 
-    def run(source, config=TWIN, threads=2, force_off=False, **limits):
+    def run(source, config=TWIN, threads=2, force_off=False, overlay=None, **limits):
         limits = Limits(**{"timeout": 120.0, **limits})
         request = Request(config, "bug.py", source.encode(), threads, limits, force_off)
         variables = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
         variables |= {"TMPDIR": str(tmp_path), "PYTHONPATH": importable(), "A_SECRET": "hunter2"}
         done = subprocess.run(
             [sys.executable, "-P", "-c", SUPERVISOR],
-            input=json.dumps(request.as_json()),
+            input=json.dumps({**request.as_json(), "overlay": overlay}),
             env=variables,
             capture_output=True,
             text=True,

@@ -49,6 +49,19 @@ def test_a_traceback_is_of_the_script_alone(run_script):
     assert "runner.py" not in done.stderr and "ft-repro-" not in done.stderr
 
 
+def test_no_text_of_a_run_has_temporary_paths(run_script, tmp_path):
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "extra.py").write_text("def fail(path):\n    open(path)\n")
+    done = run_script(
+        "import extra, os, sys\nprint(os.environ['HOME'], os.environ['TMPDIR'] + '/x', file=sys.stderr)\n"
+        "extra.fail(os.path.join(os.environ['TMPDIR'], 'missing'))",
+        overlay=str(tmp_path / "packages"),
+    )
+    assert done.kind == Kind.EXCEPTION and "'tmp/missing'" in done.detail
+    assert 'File "extra.py", line 2, in fail' in done.stderr
+    assert str(tmp_path) not in done.detail + done.stderr + done.stdout
+
+
 def test_a_crash_comes_with_its_python_stack(run_script):
     done = run_script("import ctypes\ndef crash():\n    ctypes.string_at(0)\nprint('before')\ncrash()")
     assert (done.kind, done.detail) == (Kind.SIGNAL, "SIGSEGV")

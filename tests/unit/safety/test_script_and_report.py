@@ -12,7 +12,7 @@ from ftrun.inline_metadata import MetadataError
 from ftsafety.repro.arguments import UsageError, options_of, parse, read_script
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.outcome import Kind, Outcome, from_json, printable
-from ftsafety.repro.report import excerpt, one_line, render
+from ftsafety.repro.report import all_runs, excerpt, one_line, one_run, render
 from ftsafety.repro.request import Script, load
 from ftsafety.repro.verdict import judge
 from tests.hostile_text import HOSTILE_TEXTS
@@ -92,8 +92,20 @@ def test_the_options_of_a_report_make_the_same_runs_again(tmp_path):
 
 
 def test_a_name_like_an_option_is_typed_as_a_path():
-    assert Script("-x.py", b"").argument == "./-x.py"
+    assert Script("-x.py", b"").argument == load("-x.py", b"").argument == "./-x.py"
     assert Script("x.py", b"").argument == "x.py"
+
+
+def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert load("repro/bug.py", b"").argument == "repro/bug.py"
+    assert load("/home/me/my bugs/x.py", b"").argument == "~/'my bugs/x.py'"
+    assert load("/data/x.py", b"").argument == "/data/x.py"
+    given = parse(["repro/counter_increment.py", "--threads", "2"])
+    script = load(given.script, given.source)
+    assert all_runs(given, script).startswith("./twins repro repro/counter_increment.py --threads 2 ")
+    single = one_run(given, script, Runs("gil"), {"gil": DESCRIBED})
+    assert single.count(" repro/counter_increment.py 2") == 2
 
 
 def test_an_outcome_comes_back_as_it_was():
@@ -155,7 +167,7 @@ def test_a_report_of_hostile_text_is_text():
 
 def test_printable():
     assert printable(b"a\tb\r\nc\x00\x1b[0m\xff\xe2\x80\xae") == "a\tb\nc\\x00\\x1b[0m\\xff\\u202e"
-    assert printable(b'File "/tmp/x/script/bug.py"', "/tmp/x/script/") == 'File "bug.py"'
+    assert printable(b'File "/tmp/x/script/bug.py"', ["/tmp/x/script"]) == 'File "bug.py"'
     long = '  File "/home/me/twin/lib/python3.13t/{}.py", line 1 in f'
     pillow = long.format("site-packages/PIL/Image").encode()
     assert printable(pillow) == '  File "site-packages/PIL/Image.py", line 1 in f'

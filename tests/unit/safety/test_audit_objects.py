@@ -1,0 +1,244 @@
+"""The audit of datasets that hold objects of any kind: locks are seen as locks, and no object ends the audit."""
+
+import collections
+import decimal
+import fractions
+import logging
+import multiprocessing
+import os
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+import PIL
+import pytest
+import torch
+from PIL import Image
+
+from ftsafety.audit import audit
+from ftsafety.audit.comparison import freeze
+from ftsafety.audit.reachable import is_held, is_lock
+
+pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+
+RECORD = 128
+
+
+class FileLock:
+    """A lock of another library: neither a class of threading nor derived from one."""
+
+    def __init__(self):
+        self._inside = threading.Condition()
+        self._held = 0
+
+    @property
+    def is_locked(self):
+        return self._held > 0
+
+    def acquire(self):
+        with self._inside:
+            self._inside.wait_for(lambda: not self._held)
+            self._held = 1
+
+    def release(self):
+        with self._inside:
+            self._held = 0
+            self._inside.notify()
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
+
+
+LOCKS = {
+    "threading.Lock": threading.Lock,
+    "threading.RLock": threading.RLock,
+    "threading.Condition": threading.Condition,
+    "threading.Semaphore": threading.Semaphore,
+    "multiprocessing.Lock": multiprocessing.Lock,
+    "multiprocessing.RLock": multiprocessing.RLock,
+    "multiprocessing.Condition": multiprocessing.Condition,
+    "multiprocessing.Semaphore": multiprocessing.Semaphore,
+    "torch.multiprocessing.Lock": torch.multiprocessing.Lock,
+    "another library's": FileLock,
+}
+
+
+@pytest.mark.parametrize("make", LOCKS.values(), ids=LOCKS)
+def test_what_is_a_lock_tells_whether_it_is_held(make):
+    lock = make()
+    assert is_lock(lock) and not is_held(lock)
+    with lock:
+        assert is_held(lock)
+    assert not is_held(lock)
+
+
+def test_what_has_the_methods_of_a_lock_and_is_none():
+    assert not is_lock(logging.NullHandler())
+    assert not is_lock(type("Pool", (), {"acquire": lambda self: 1, "release": lambda self, _: None})())
+
+
+class Records:
+    """Records of one file, whose position a lock guards."""
+
+    def __init__(self, path, lock):
+        np.arange(64 * 32, dtype="<i4").tofile(path)
+        self.file, self.lock = open(path, "rb"), lock
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        with self.lock:
+            self.file.seek(index * RECORD)
+            return np.frombuffer(self.file.read(RECORD), "<i4").copy()
+
+
+@pytest.mark.parametrize("name", ["multiprocessing.Lock", "multiprocessing.RLock", "another library's"])
+def test_a_handle_behind_a_lock_of_any_kind_is_safe(tmp_path, name):
+    report = audit(Records(tmp_path / "records", LOCKS[name]()), seconds=1, samples=8, threads=4)
+    assert report.ok, str(report)
+
+
+class Refuses:
+    """Raises whatever is asked of it."""
+
+    def __getattribute__(self, name):
+        raise KeyError(name)
+
+    def __eq__(self, other):
+        raise ArithmeticError
+
+    def __len__(self):
+        raise ArithmeticError
+
+    def __repr__(self):
+        raise ArithmeticError
+
+    __hash__ = object.__hash__
+
+
+class Lies:
+    """Has a class, a dictionary and attributes that raise."""
+
+    @property
+    def __class__(self):
+        raise OSError("no class")
+
+    @property
+    def __dict__(self):
+        raise OSError("no dictionary")
+
+    @property
+    def fp(self):
+        raise OSError("no file")
+
+    mode = size = tobytes = fp
+
+
+class Empties(dict):
+    def items(self):
+        raise LookupError
+
+    def copy(self):
+        raise LookupError
+
+    def __len__(self):
+        raise LookupError
+
+
+class Sets(set):
+    def __eq__(self, other):
+        raise LookupError
+
+    __hash__ = None
+
+
+@dataclass
+class Sample:
+    part: object = None
+
+    def __getattribute__(self, name):
+        if name == "part":
+            raise ValueError(name)
+        return object.__getattribute__(self, name)
+
+
+HOSTILE = (Refuses, Lies, Empties, Sets, Sample)
+
+
+class Holds:
+    """Holds objects, loads them as samples, and calls them where their class has a method for it."""
+
+    def __init__(self, objects):
+        self.objects = objects
+        self.by_key = {Refuses(): 1}
+
+    def __len__(self):
+        return len(self.objects)
+
+    def __getitem__(self, index):
+        value = self.objects[index]
+        self.last = value
+        type(value), id(value)
+        return value
+
+
+def test_objects_that_refuse_to_be_looked_at_do_not_end_an_audit():
+    report = audit(Holds([kind() for kind in HOSTILE]), seconds=0.5, threads=2)
+    assert report.tried
+
+
+def test_a_sample_that_cannot_be_read_is_opaque():
+    assert all(freeze(kind()).opaque for kind in (Refuses, Lies, Sample))
+    inside_itself = []
+    inside_itself.append(inside_itself)
+    assert freeze(inside_itself).opaque
+    assert freeze([1, Lies(), 2]).parts[0] == freeze(1)
+
+
+def test_members_of_an_archive_of_numpy(tmp_path):
+    # NpzFile.f answers any name with a member of the archive, also `__class__`.
+    np.savez(tmp_path / "a.npz", **{f"a{number}": np.full(20, number) for number in range(16)})
+
+    class Members:
+        def __init__(self):
+            self.archive = np.load(tmp_path / "a.npz")
+
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, index):
+            return self.archive[f"a{index}"]
+
+    assert audit(Members(), seconds=0.5, threads=2).tried
+
+
+@pytest.mark.parametrize("length", [OSError("gone"), KeyError("n")])
+def test_a_length_that_raises(length):
+    class Unknown:
+        def __len__(self):
+            raise length
+
+        def __getitem__(self, index):
+            return index
+
+    with pytest.raises(TypeError, match="has no length"):
+        audit(Unknown())
+    assert audit(Unknown(), indices=[1, 2], seconds=0.5, threads=2).ok
+
+
+def test_a_dataset_that_holds_an_object_of_every_class():
+    objects = []
+    for module in (collections, decimal, fractions, np, torch, torch.nn, PIL, Image):
+        for cls in vars(module).values():
+            if isinstance(cls, type) and cls.__name__ not in ("memmap",):
+                try:
+                    objects.append(cls())
+                except Exception:
+                    continue  # it wants arguments
+    objects += [os.scandir("."), Image.new("L", (2, 2)), np.zeros(2).flat, iter([]), (n for n in ()), threading.local()]
+    assert len(objects) > 100
+    assert audit(Holds(objects), samples=len(objects), seconds=0.5, threads=2).tried
