@@ -149,7 +149,7 @@ def main() -> int:
     except (GalleryError, OSError) as error:
         parser.error(str(error))
     with Interruption() as interruption, contextlib.ExitStack() as stack:
-        progress = stack.enter_context(Progress())
+        progress = stack.enter_context(contextlib.closing(Progress()))
         try:
             rows, notes = Gallery(given, interruption, progress, stack).run(chosen)
         except Interrupted as error:

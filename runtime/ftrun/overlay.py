@@ -46,10 +46,9 @@ def install(
 ) -> list[str]:
     """Install into the new `folder` what `requirements` need beyond `installed`; return the pinned versions of it.
 
-    Uses uv from PATH, or else the pinned uv, which is kept in `cache`, as its downloads are.
+    Uses *python*, the twin's interpreter, and uv from PATH, or else the pinned uv, which is kept in `cache`.
 
     Args:
-        python: the twin's interpreter.
         installed: versions by normalised name; kept where the requirements allow it.
         constraints: pins to prefer, such as those of the other twin.
         build: distributions to build from source after all.

@@ -28,13 +28,10 @@ def become_reaper() -> None:
 def children(pid: int) -> list[int]:
     """Return the children of all threads of a process, zombies included."""
     found: list[int] = []
-    try:
-        tasks = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return found
-    for task in tasks:
-        with contextlib.suppress(OSError):
-            found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
     return found
 
 

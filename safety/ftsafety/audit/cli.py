@@ -149,14 +149,10 @@ def _crash_report(options: Any, crashes: list[_Process], seconds: float) -> Repo
     named = re.search(r'File "(.+)", line (\d+)', crashed)
     where = str(Line(named[1], int(named[2]))) if named else options.target
     finding = kinds.make("crash", where, first=first, second=second)
-    return Report(
-        options.target,
-        f"{gil.describe()}; {options.threads} threads",
-        [finding],
-        seconds=seconds,
-        tried=["the audit in two processes, both of which crashed"],
-        cannot=["anything else: fix the crash, and audit again"],
-    )
+    report = Report(options.target, f"{gil.describe()}; {options.threads} threads", [finding], seconds=seconds)
+    report.tried.append("the audit in two processes, both of which crashed")
+    report.cannot.append("anything else: fix the crash, and audit again")
+    return report
 
 
 def _shorten(stacks: str, lines: int = 60) -> str:

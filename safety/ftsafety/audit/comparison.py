@@ -5,16 +5,19 @@ Comparison is exact: types, shapes, dtypes and bits (so a NaN equals itself).
 
 import contextlib
 import dataclasses
+import functools
 import math
 import pickle
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 _ATOMS = (str, bytes, bool, int, complex, type(None))
+_DEEPEST = 50
+"""Containers within each other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,24 +47,15 @@ class Raised(Frozen):
     traceback: str = dataclasses.field(default="", compare=False)
 
 
-def freeze(value: Any) -> Frozen:
+def freeze(value: Any, depth: int = 0) -> Frozen:
     """Return a copy of *value*, through containers, tensors, arrays and images; opaque where one cannot be read."""
-    try:
-        return _part(value)
-    except RecursionError:  # a list in itself
-        return Frozen(type(value).__qualname__, ("opaque",))
+    with contextlib.suppress(Exception):
+        if depth < _DEEPEST:  # a list may hold itself
+            return _freeze(value, functools.partial(freeze, depth=depth + 1))
+    return Frozen(type(value).__qualname__, ("opaque",))
 
 
-def _part(value: Any) -> Frozen:
-    try:
-        return _freeze(value)
-    except RecursionError:
-        raise
-    except Exception:
-        return Frozen(type(value).__qualname__, ("opaque",))
-
-
-def _freeze(value: Any) -> Frozen:
+def _freeze(value: Any, part: Callable[[Any], Frozen]) -> Frozen:
     kind = type(value).__qualname__
     if isinstance(value, _ATOMS):
         return Frozen(kind, data=value)
@@ -77,12 +71,12 @@ def _freeze(value: Any) -> Frozen:
     if hasattr(value, "tobytes") and hasattr(value, "mode") and hasattr(value, "size"):  # PIL.Image.Image
         return Frozen(kind, (value.mode, tuple(value.size)), value.tobytes())
     if isinstance(value, np.ndarray):
-        return Frozen(kind, (value.dtype.str, value.shape), parts=tuple(map(_part, value.ravel())))
+        return Frozen(kind, (value.dtype.str, value.shape), parts=tuple(map(part, value.ravel())))
     if isinstance(value, (set, frozenset)):
-        return Frozen(kind, (len(value),), parts=tuple(sorted(map(_part, value), key=repr)))
+        return Frozen(kind, (len(value),), parts=tuple(sorted(map(part, value), key=repr)))
     parts = parts_of(value)
     if parts is not None:
-        return Frozen(kind, tuple(map(repr, parts)), parts=tuple(map(_part, parts.values())))
+        return Frozen(kind, tuple(map(repr, parts)), parts=tuple(map(part, parts.values())))
     return Frozen(kind, ("pickled",), pickle.dumps(value))
 
 

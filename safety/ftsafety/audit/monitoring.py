@@ -11,13 +11,12 @@ from ftloader.diagnosis.call_site import is_user_code
 from ftsafety.audit.libraries import LIMITS
 
 _EVENTS = sys.monitoring.events
-_IDS = (5, 4, 3, 2, 1, 0)
 
 
 @contextlib.contextmanager
 def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
     """Context manager: one of ``sys.monitoring``'s tool ids, with *callbacks*; RuntimeError if all are in use."""
-    tool = next((number for number in _IDS if sys.monitoring.get_tool(number) is None), None)
+    tool = next((number for number in reversed(range(6)) if sys.monitoring.get_tool(number) is None), None)
     if tool is None:
         raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
     sys.monitoring.use_tool_id(tool, "ftsafety.audit")

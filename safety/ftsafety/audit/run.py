@@ -59,7 +59,10 @@ def audit(
         codes, observed = _observe(serial, say)
     if observed is None:
         report.findings.append(serial.in_own_thread())
-        _say_that_it_ended_there(report, loads)
+        how = "by another thread than the one that made the dataset, and by that one"
+        why = "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
+        report.tried.append(f"{len(loads.keys)} {loads.units} {how}")
+        report.cannot.append(f"what else is unsafe: {why}")
     else:
         first, second, nodes = observed
         suspects = findings.from_observation(first, second, nodes)
@@ -145,11 +148,3 @@ def _say_what_was_tried(report: Report, bursts: list[Burst], serial: Serial, fun
             "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
             "Python (./twins audit ft MODULE:OBJECT)"
         )
-
-
-def _say_that_it_ended_there(report: Report, loads: Loads) -> None:
-    """Fill in the same for a dataset that only the thread that made it can use."""
-    how = "by another thread than the one that made the dataset, and by that one"
-    report.tried.append(f"{len(loads.keys)} {loads.units} {how}")
-    why = "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
-    report.cannot.append(f"what else is unsafe: {why}")

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:  # before anything was started: see Interruption
         return 130
     with Interruption() as interruption, contextlib.ExitStack() as stack:
-        progress = stack.enter_context(Progress())
+        progress = stack.enter_context(contextlib.closing(Progress()))
         try:
             text, status = Reproduction(given, interruption, progress, stack).run()
         except Interrupted as error:

@@ -23,15 +23,9 @@ class Progress:
         self._title = None
         self._shown = None
 
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._erase()
-
     def note(self, text: str) -> None:
         """Print a permanent line. Line breaks are escaped, so that a script cannot imitate a message of repro."""
-        self._erase()
+        self.close()
         self._write(one_line(text) + "\n")
 
     def update(self, title: str, done: int, of: int, config: str, outcome: Outcome | None) -> None:
@@ -54,7 +48,8 @@ class Progress:
                 self._write(text + "\n")
             self._shown = done
 
-    def _erase(self) -> None:
+    def close(self) -> None:
+        """Erase the changing line."""
         if self._terminal:
             self._write("\r\x1b[K")
 

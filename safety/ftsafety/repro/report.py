@@ -144,12 +144,7 @@ def render(
     walls: bool,
     sections: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return the whole report.
-
-    Args:
-        command: the command that repeats all runs; `single`: the command for one run where the script failed.
-        sections: further sections, as (title, Markdown).
-    """
+    """Return the whole report: with the commands for all runs and a `single` one, and (title, Markdown) `sections`."""
     parts = [f"# Reproducer: `{terminal(script.name.replace('`', ''))}`", f"**{markdown(sentence(verdict, runs))}**"]
     if qualified := [f"- {one_line(remark)}" for remark in remarks(verdict, runs)]:
         parts.append("\n".join(qualified))

@@ -71,7 +71,7 @@ def watch(
     with contextlib.closing(child):
         status, stacks = child.pipes
         result = Ended(0, 0.0, child.stdout, child.stderr, stacks, status)
-        look = _Limiter(child, scratch, limits).look
+        look = _limiter(child, scratch, limits)
         try:
             if not child.listen(others, limits.timeout, look=look):
                 result.timed_out = True
@@ -88,29 +88,26 @@ def watch(
     return result
 
 
-class _Limiter:
-    """Limits of the whole tree, checked a few times a second. Owned by one thread."""
+def _limiter(child: Child, scratch: Path, limits: Limits) -> Callable[[], None]:
+    """Return a function that checks the limits of the whole tree, a few times a second; raises LimitBroken."""
+    then = 0.0
 
-    def __init__(self, child: Child, scratch: Path, limits: Limits):
-        self._child, self._scratch, self._limits = child, scratch, limits
-        self._next = 0.0
-
-    def look(self) -> None:
-        """Raise LimitBroken if the tree breaks a limit."""
-        limits, child = self._limits, self._child
+    def look() -> None:
+        nonlocal then
         if child.stdout.total + child.stderr.total > limits.output:
             raise LimitBroken(f"printed more than {limits.output // MIB} MiB")
-        now = time.monotonic()
-        if now < self._next:
+        if time.monotonic() < then:
             return
-        self._next = now + LOOK_SECONDS
+        then = time.monotonic() + LOOK_SECONDS
         processes = child.descendants(limits.processes + 1)
         if len(processes) > limits.processes:
             raise LimitBroken(f"had more than {limits.processes} processes at once")
         if sum(map(process_tree.resident, processes)) > limits.memory:
             raise LimitBroken(f"used more than {limits.memory // MIB} MiB of memory")
-        if _size(self._scratch, limits.disk) > limits.disk:
+        if _size(scratch, limits.disk) > limits.disk:
             raise LimitBroken(f"wrote more than {limits.disk // MIB} MiB into its scratch folder")
+
+    return look
 
 
 def _size(directory: Path, enough: int) -> int:
