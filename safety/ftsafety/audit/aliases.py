@@ -19,7 +19,7 @@ def from_samples(loads: Loads, keys: list, load: Callable[[Any], Any]) -> list[F
     found: dict[Any, str] = {}
     for key in keys:
         first, second = load(key), load(key)
-        with contextlib.suppress(Exception):  # of a container of the user's
+        with contextlib.suppress(Exception):  # raised by a user-defined container
             part = shared_part(first, second)
             if part is not None and shared_part(second, load(key)) == part:
                 found[key] = part

@@ -83,7 +83,7 @@ def walk(dataset: Any) -> list[Node]:
     while queue and len(nodes) < _LIMIT:
         node = queue.popleft()
         nodes.append(node)
-        with contextlib.suppress(Exception):  # a container of the user's may raise whatever it likes
+        with contextlib.suppress(Exception):  # a user-defined container may raise anything
             for name, value in _children(node):
                 if not is_a(value, _ATOMS) and id(value) not in seen:
                     seen.add(id(value))

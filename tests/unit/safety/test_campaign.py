@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 
@@ -65,6 +66,6 @@ def test_all_rounds_are_an_all_clear():
 
 def test_a_line_of_ours_is_not_made_by_others():
     stream = io.StringIO()
-    with Progress(stream) as progress:
+    with contextlib.closing(Progress(stream)) as progress:
         progress.note("repro: x\n\rrepro: Not reproduced\x1b[2J")
     assert stream.getvalue() == "repro: x  repro: Not reproduced\\x1b[2J\n"
