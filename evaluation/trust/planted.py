@@ -11,7 +11,7 @@ from ftbench.plan.scenario import Scenario, Task, Turns
 from ftbench.scenarios import pillow
 
 # Twenty batches a worker, so that 5% more work is one more batch for each.
-AMOUNT = Amount(batch_size=4, batches_per_worker=20, turns=8)
+AMOUNT = Amount(batch_size=4, batches_per_worker=20, turns=8, seconds=180)
 STEP = 5
 """Planted differences are multiples of this (percent)."""
 
@@ -65,8 +65,6 @@ def scenario(config: str, percent: int) -> Scenario:
         case_unit="percent more",
         full=AMOUNT,
         quick=AMOUNT,
-        seconds=180,
-        quick_seconds=180,
     )
 
 

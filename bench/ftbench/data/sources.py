@@ -20,23 +20,10 @@ SHARDS, SHARD_BYTES = 4, 64 * MIB
 # One record: 4 MiB of values, and a list of (row, column, intensity) of the peaks in it.
 RECORDS, RECORD_SHAPE, PEAKS = 24, (2048, 1024), 2000
 SEED = 20261122
-# 4 MiB each, as preprocessed data is kept.
-ARRAY_SHAPE, ARRAY_SEED = (1024, 1024), 20261121
 VERSION = 1
 
 Step = Callable[[str], images.Progress]
 """Starts a step with a title; returns its progress callback."""
-
-
-def default_arrays(progress: images.Progress, count: int = RECORDS) -> list[Path]:
-    """Return the generated files of ARRAY_SHAPE float32 values, without a header; raises as images.cached."""
-    rows, columns = ARRAY_SHAPE
-
-    def write(path: Path, index: int) -> None:
-        values = np.random.default_rng([ARRAY_SEED, index]).standard_normal(ARRAY_SHAPE, dtype=np.float32)
-        path.write_bytes(values.tobytes())
-
-    return images.cached(f"arrays-v{VERSION}-{rows}x{columns}-float32-{count}", "bin", count, 4 * MIB, write, progress)
 
 
 def default_shards(progress: images.Progress, count: int = SHARDS, size: int = SHARD_BYTES) -> list[Path]:
@@ -68,11 +55,7 @@ def default_records(progress: images.Progress, count: int = RECORDS) -> list[Pat
 
 
 # Functions that make generated files other than images, by the name of the source.
-GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
-    "arrays": default_arrays,
-    "shards": default_shards,
-    "records": default_records,
-}
+GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {"shards": default_shards, "records": default_records}
 
 
 class Sources:

@@ -1,15 +1,14 @@
 """Disturbances of a trial: other processes, other virtual machines, and the control group's quota.
 
-They are read where the trial runs, from counters of the kernel that cost nothing between readings: /proc/stat
-(proc_stat(5), time of each CPU by kind), cpu.stat of the control groups (Documentation/admin-guide/cgroup-v2.rst), and
-getrusage(2) for the trial itself. A counter that cannot be read is None, never zero.
+They are read from the kernel's counters where the trial runs: /proc/stat (proc_stat(5)), cpu.stat of the control
+groups (Documentation/admin-guide/cgroup-v2.rst) and getrusage(2). A counter that cannot be read is None, never zero.
 """
 
 import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -19,8 +18,7 @@ from ftrun import cgroup
 
 # Thresholds above which a round is marked, as parts of the CPU time that the benchmark could have used. Kernel threads
 # and an idle desktop stay below 2%. Two equal trials were seen to differ by the part that others took.
-OTHERS = 0.05
-STOLEN = 0.02
+OTHERS, STOLEN = 0.05, 0.02
 # As a part of the trial's time: with any throttling, all threads stand still at once.
 THROTTLED = 0.01
 # The kernel counts in ticks of 1/100 s, so less cannot be seen.
@@ -58,55 +56,42 @@ def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None,
 
 
 def counters() -> Counters:
-    """Read the counters."""
-    busy, stolen = cpu_times(os.sched_getaffinity(0))
-    return Counters(time.monotonic(), busy, stolen, cgroup.throttled_seconds(), own_seconds())
+    return Counters(time.monotonic(), *cpu_times(os.sched_getaffinity(0)), cgroup.throttled_seconds(), own_seconds())
 
 
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
-    """Return what happened between two readings, for results.json: seconds, and CPUs as means over them.
-
-    - own_cpus: used by the trial and the process that started it;
-    - other_cpus: used by other processes on the CPUs that the trial may use;
-    - stolen_cpus: given to other virtual machines;
-    - throttled_seconds: the control group stood still.
+    """Return the disturbance between two readings as a dict (Disturbance).
 
     `living` corrects own_cpus for a child. If it has not been waited for yet: the seconds it used in between. If it has
     been: minus the seconds it had used before.
     """
     seconds = max(after.at - before.at, TICK)
-    own = max(0.0, after.own - before.own + living) / seconds
+    own = max(0.0, after.own - before.own + living)
 
-    def difference(what: str) -> float | None:
+    def difference(what: str, others: float = 0.0, over: float = 1.0) -> float | None:
         a, b = getattr(before, what), getattr(after, what)
-        return None if a is None or b is None else max(0.0, b - a)
+        # Counted in ticks, the difference may come out slightly below zero.
+        return None if a is None or b is None else round(max(0.0, b - a - others) / over, 3)
 
-    busy, stolen, throttled = difference("busy"), difference("stolen"), difference("throttled")
-    # Counted in ticks, the difference may come out slightly below zero.
     return {
         "seconds": round(seconds, 3),
-        "own_cpus": round(own, 3),
-        "other_cpus": None if busy is None else round(max(0.0, busy / seconds - own), 3),
-        "stolen_cpus": None if stolen is None else round(stolen / seconds, 3),
-        "throttled_seconds": None if throttled is None else round(throttled, 3),
+        "own_cpus": round(own / seconds, 3),
+        "other_cpus": difference("busy", own, seconds),
+        "stolen_cpus": difference("stolen", over=seconds),
+        "throttled_seconds": difference("throttled"),
     }
 
 
 def together(parts: Sequence[Mapping]) -> dict:
     """Combine several results of `between`: CPUs as means over all of them, seconds as sums."""
 
-    def mean(name: str) -> float | None:
-        values = [(part[name], part["seconds"]) for part in parts if part[name] is not None]
-        return round(sum(v * s for v, s in values) / sum(s for _, s in values), 3) if values else None
+    def combined(name: str) -> float | None:
+        known = [part for part in parts if part[name] is not None]
+        if not known or name.endswith("seconds"):
+            return round(sum(part[name] for part in known), 3) if known else None
+        return round(sum(part[name] * part["seconds"] for part in known) / sum(part["seconds"] for part in known), 3)
 
-    throttled = [part["throttled_seconds"] for part in parts if part["throttled_seconds"] is not None]
-    return {
-        "seconds": round(sum(part["seconds"] for part in parts), 3),
-        "own_cpus": mean("own_cpus"),
-        "other_cpus": mean("other_cpus"),
-        "stolen_cpus": mean("stolen_cpus"),
-        "throttled_seconds": round(sum(throttled), 3) if throttled else None,
-    }
+    return {field.name: combined(field.name) for field in fields(Disturbance)}
 
 
 @dataclass
@@ -145,11 +130,9 @@ class State:
 
 
 def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
-    """Return the state of the machine now."""
-    try:
+    load = None
+    with contextlib.suppress(OSError):
         load = [round(value, 2) for value in os.getloadavg()]
-    except OSError:
-        load = None
     cpus = os.sched_getaffinity(0)
     governors = {cgroup.read(sys / f"cpu{n}/cpufreq/scaling_governor") for n in cpus}
     governor = ", ".join(sorted(filter(None, governors))) or None
@@ -174,7 +157,7 @@ def _turbo(sys: Path) -> bool | None:
 
 
 def marks(found: Disturbance, usable: float) -> list[str]:
-    """Return what disturbed a round, in words with figures; an empty list if nothing reached its threshold."""
+    """Return what disturbed a round, in words with figures; [] if nothing reached its threshold."""
     result = []
     cpus = f"of {usable:g} CPU{'s' if usable != 1 else ''}"
     if found.other_cpus is not None and found.other_cpus > OTHERS * usable:

@@ -1,8 +1,7 @@
-"""The kernel's page cache: dropping files from it, and how much of a file it holds.
+"""The kernel's page cache: dropping files from it, and how much of a file it holds. Linux only.
 
 Dropping needs no privilege: posix_fadvise(2) with POSIX_FADV_DONTNEED requests that a file's clean pages are dropped.
-Some file systems ignore it (tmpfs keeps its files nowhere else). mincore(2) says how much is left. Linux only. Any
-thread may call the functions, which keep no state.
+Some file systems ignore it (tmpfs keeps its files nowhere else). mincore(2) says how much is left.
 """
 
 import ctypes
@@ -17,7 +16,6 @@ PROBE_BYTES = 1 << 20
 LEFT_OVER = 0.05
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_ubyte)]
 
 
 class NotDropped(Exception):
@@ -40,23 +38,19 @@ def resident(path: str | Path) -> float | None:
 
     None if this process may not write to the file: since Linux 5.2 the kernel then does not say.
     """
+    import numpy
+
     if not os.access(path, os.W_OK):
         return None
-    with open(path, "r+b") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return 0.0
-        # Writable, because ctypes gives no address of read-only memory; nothing is written.
-        with mmap.mmap(file.fileno(), 0) as memory:
-            pages = -(-len(memory) // mmap.PAGESIZE)
-            found = (ctypes.c_ubyte * pages)()
-            first = ctypes.c_ubyte.from_buffer(memory)
-            try:
-                if _libc.mincore(ctypes.addressof(first), len(memory), found) != 0:
-                    number = ctypes.get_errno()
-                    raise OSError(number, os.strerror(number), str(path))
-            finally:
-                del first  # or the mapping cannot be closed
-            return sum(page & 1 for page in found) / pages
+    if not os.path.getsize(path):
+        return 0.0
+    memory = numpy.memmap(path, mode="r")
+    pages = numpy.empty(-(-memory.size // mmap.PAGESIZE), numpy.uint8)
+    mapped, found = ctypes.c_void_p(memory.ctypes.data), ctypes.c_void_p(pages.ctypes.data)
+    if _libc.mincore(mapped, ctypes.c_size_t(memory.size), found) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(path))
+    return float((pages & 1).mean())
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:

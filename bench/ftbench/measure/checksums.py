@@ -21,16 +21,27 @@ class Rows(list):
 
 
 class Seen:
-    """Checksums of a measurement's batches. Used by one thread."""
+    """Consumer of a measurement's batches that notes their checksums. Used by one thread."""
 
     def __init__(self) -> None:
         self.first: int | None = None
         self.rows: list[int] = []
 
+    def arrive(self, batch: Any) -> Any:
+        """Return the batch where it is used. It has arrived there after `wait` at the latest."""
+        return batch
+
+    def wait(self) -> None:
+        """Wait for all batches to arrive."""
+
+    def take_first(self, batch: Any) -> None:
+        """Note every byte of the first batch."""
+        self.first = whole(batch)
+
     def take(self, batch: Any) -> None:
-        """Note some rows of the next batch, and every byte of the first."""
+        """Note some rows of the next batch, and every byte if it is the first of all."""
         if self.first is None:
-            self.first = whole(batch)
+            self.take_first(batch)
         self.rows.append(part(batch))
 
     def result(self, samples: int, last: int) -> dict:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from ftbench.machine.usage import cpu_seconds, tree_usage
-from ftbench.measure import checksums
+from ftbench.measure.checksums import Seen, length
 from ftbench.measure.loaders import open_loader
 from ftbench.measure.typical import typical
 from ftbench.plan.scenario import Task, Turns
@@ -14,31 +14,37 @@ from ftbench.plan.scenario import Task, Turns
 METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
 
 
-def _warm_up(task: Task, dataset: Any, seen: checksums.Seen, options: dict) -> tuple[float, float]:
+def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float, float]:
     """Load `task.warmup_batches` batches; return the time to the first (s) and the largest PSS seen (MiB)."""
     with open_loader(task, dataset, persistent=False, **options) as loader:
         begin = time.perf_counter()
         epoch = loader.epoch(task.warmup_batches * task.batch_size)
-        batch = next(epoch)
+        batch = seen.arrive(next(epoch))
+        seen.wait()
         time_to_first_batch = time.perf_counter() - begin
-        seen.first = checksums.whole(batch)
+        seen.take_first(batch)
         pss = tree_usage().pss
         # Reading the page tables of many workers takes long: read only twice more.
         step = max(1, task.warmup_batches // 2)
-        for number, batch in enumerate(epoch, 1):  # noqa: B007, as long as the loop would hold it
+        for number, batch in enumerate(epoch, 1):
+            batch = seen.arrive(batch)  # held as long as a training loop would hold it
             if number % step == 0:
                 pss = max(pss, tree_usage().pss)
         del epoch
     return time_to_first_batch, pss
 
 
-def measure(task: Task, **options: object) -> Turns:
-    """Run the warm-up and the measured epochs; `options` are further arguments of the loader (ftbench.measure.loaders).
+def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
+    """Run the warm-up and the measured epochs.
 
     Each measured epoch is a turn: the generator yields before it. Each has a new loader: a loader's speed varies by
     several percent with the place of its memory, so one loader would say little of the next. Only the middle of an
     epoch is timed. It starts when as many batches have come as a loader keeps under way, and ends while every worker
     still has a batch to build: filling and draining the pipeline belong to no batch.
+
+    Args:
+        seen: consumer of the batches. Default: one that takes them in the process's memory.
+        options: further arguments of the loader (ftbench.measure.loaders).
 
     Returns the metrics:
 
@@ -50,7 +56,7 @@ def measure(task: Task, **options: object) -> Turns:
     It also returns samples, batches, the length of the last batch, turn_seconds and turn_began (seconds since 1970).
     Checksums are of every byte of the first batch (`first_batch`) and some rows of each batch of the turns (`rows`).
     """
-    batch_size, dataset, seen = task.batch_size, task.dataset(), checksums.Seen()
+    batch_size, dataset, seen = task.batch_size, task.dataset(), seen or Seen()
     # Batches before and after the timed ones.
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
@@ -63,17 +69,20 @@ def measure(task: Task, **options: object) -> Turns:
         with open_loader(task, dataset, persistent=False, **options) as loader:
             for number, batch in enumerate(loader.epoch((before + task.batches + after) * batch_size), 1):
                 # Check all batches: with more workers the timed part starts later.
+                batch = seen.arrive(batch)
                 seen.take(batch)
                 if number == before:
+                    seen.wait()
                     turn_began.append(time.time())
                     cpu -= cpu_seconds()
                     begin = time.perf_counter()
                 elif before < number <= before + task.batches:
                     timed += 1
                     if number == before + task.batches:
+                        seen.wait()
                         turn_seconds.append(time.perf_counter() - begin)
                         cpu += cpu_seconds()
-                        last = checksums.length(batch)
+                        last = length(batch)
             if turn == task.turns - 1:
                 pss = max(pss, tree_usage().pss)
     throughput = task.batches * batch_size / typical(turn_seconds)

@@ -1,7 +1,10 @@
-"""The GPU that a trial uses, or the reason why it has none. Called in the trial's process."""
+"""The GPU that a trial uses, or the reason why it has none; the consumer of batches there. For a trial's process."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from ftbench.measure import checksums
 from ftrun import environment
 
 MIB = 1024 * 1024
@@ -30,9 +33,53 @@ def why_none() -> str | None:
     )
 
 
-def used_mib(on: str) -> float:
+class OnGpu(checksums.Seen):
+    """Consumer on the GPU. Batches in pinned memory are copied while the next one is awaited.
+
+    The GPU keeps the checked rows of batches, which `result` fetches after the timed part.
+    """
+
+    def __init__(self, pinned: bool = False):
+        import torch
+
+        super().__init__()
+        self._pinned = pinned
+        self._kept: list = []
+        # The first use makes a context, which takes longer than a batch, and which every candidate has.
+        torch.zeros(1, device=device())
+        self.wait()
+
+    def arrive(self, batch: Any) -> Any:
+        """Start the copy of a pinned batch. Copy another one, or wait for its pixels if they are on the GPU."""
+        # A pinned batch may be dropped meanwhile: torch's allocator reuses its memory only after the copy.
+        batch = batch.to(device(), non_blocking=self._pinned)
+        if not self._pinned:
+            self.wait()
+        return batch
+
+    def wait(self) -> None:
+        import torch
+
+        torch.cuda.synchronize()
+
+    def take_first(self, batch: Any) -> None:
+        super().take_first(batch.cpu())
+
+    def take(self, batch: Any) -> None:
+        self._kept.append(batch[:, :: checksums.CHECKED_ROWS].contiguous())
+
+    def checksum(self, number: int, rows: Any) -> int:
+        """Return the checksum of the checked rows, a numpy array, of batch `number` of a turn."""
+        return checksums.whole(rows)
+
+    def result(self, samples: int, last: int) -> dict:
+        self.rows = [self.checksum(number, rows.cpu().numpy()) for number, rows in enumerate(self._kept)]
+        return super().result(samples, last)
+
+
+def used_mib() -> float:
     """Return the used memory of the GPU by all processes (MiB); makes a CUDA context in this one."""
     import torch
 
-    free, total = torch.cuda.mem_get_info(torch.device(on))
+    free, total = torch.cuda.mem_get_info()
     return (total - free) / MIB

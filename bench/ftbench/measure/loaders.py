@@ -1,8 +1,8 @@
 """The candidates' loaders: this project's, and its peers at the best settings that they document.
 
 All load samples 0, 1, 2, ... in order, starting again at the dataset's end, and return batches of torch's
-default_collate in that order, so that batches can be compared. All get the same number of workers, whatever other
-threads they run. Memory is not pinned, unless a scenario asks for it. Libraries are imported when a loader is opened.
+default_collate, so that batches can be compared. All get the same number of workers, whatever other threads they run.
+Memory is not pinned, unless a scenario asks for it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from ftrun.parent_death import worker_init
 
 
 class EpochSampler:
-    """Sampler of `count` indices from `first` on, modulo `length`. The consumer's thread sets both between epochs."""
+    """Sampler of the samples with these numbers, modulo `length`. The consumer's thread sets them between epochs."""
 
     def __init__(self, length: int):
-        self.length = length
-        self.count = self.first = 0
+        self.length, self.numbers = length, range(0)
 
     def __iter__(self) -> Iterator[int]:
-        return (index % self.length for index in range(self.first, self.first + self.count))
+        return (number % self.length for number in self.numbers)
 
     def __len__(self) -> int:
-        return self.count
+        return len(self.numbers)
 
 
 def _batches(dataset: Any) -> Callable[[list[int]], Any]:
@@ -48,7 +47,7 @@ class Repeated:
     def epoch(self, samples: int, first: int = 0) -> Iterator:
         """Return an iterator over batches with `samples` samples in total, from sample number `first` on."""
         assert self._start
-        self._sampler.count, self._sampler.first = samples, first
+        self._sampler.numbers = range(first, first + samples)
         return self._start()
 
     def close(self) -> None:
@@ -59,8 +58,7 @@ class Repeated:
 def _torch(task: Task, dataset: Any, persistent: bool, kind: type | None = None, **options: Any) -> Repeated:
     """Open torch.utils.data.DataLoader with worker processes, or `kind` with the same arguments; `options` override.
 
-    https://pytorch.org/docs/2.10/data.html: prefetch_factor is the number of batches that each worker loads in advance
-    (all candidates have its default, 2). The start method is the platform's.
+    All candidates have prefetch_factor's default, 2 (https://pytorch.org/docs/2.10/data.html).
     """
     from torch.utils.data import DataLoader
 
@@ -89,11 +87,9 @@ _serial = functools.partial(_ours, num_workers=0, prefetch_factor=None, persiste
 
 
 def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
-    """Open torchdata.nodes with threads, as its guide replaces a DataLoader.
+    """Open torchdata.nodes with threads, as its guide replaces a DataLoader. Each epoch starts new threads.
 
-    https://pytorch.org/data/0.11/migrate_to_nodes_from_utils.html, "Map-Style Datasets": sampler, Batcher, a
-    ParallelMapper that fetches and collates a whole batch, in order, and a Prefetcher of 2 * num_workers batches.
-    Each epoch starts new threads.
+    https://pytorch.org/data/0.11/migrate_to_nodes_from_utils.html, "Map-Style Datasets".
     """
     from torchdata.nodes import Batcher, Loader, ParallelMapper, Prefetcher, SamplerWrapper
 
@@ -104,16 +100,13 @@ def _nodes(task: Task, dataset: Any, _persistent: bool) -> Repeated:
 
 
 def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> Repeated:
-    """Open an spdl.pipeline whose stage builds a whole batch, in as many threads as there are workers.
+    """Open an spdl.pipeline whose stage builds a whole batch from its indices, in as many threads as workers.
 
-    The settings are those of https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html:
-    parallelism is a stage's concurrency and the pool's num_threads; use_thread_output_queue is documented as the
-    low-latency way to hand batches over. Batches of indices go in, as batches of paths do in spdl's image_dataloading
-    example (https://facebookresearch.github.io/spdl/main/examples.html). With max_failures=0 a failing sample ends the
-    epoch with an error.
-
-    `singly` is the other documented shape, with stages that load single samples, gather and collate
-    (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html, spdl.dataloader.DataLoader).
+    - Settings: https://facebookresearch.github.io/spdl/0.8.0/generated/spdl.pipeline.PipelineBuilder.html.
+      use_thread_output_queue is documented as the low-latency way to hand batches over.
+    - Batches go in as in spdl's image_dataloading example (https://facebookresearch.github.io/spdl/main/examples.html).
+    - `singly` is the other documented shape, with stages that load single samples, gather and collate
+      (https://facebookresearch.github.io/spdl/latest/optimization_guide/setup.html).
     """
     from spdl.pipeline import PipelineBuilder
     from torch.utils.data import BatchSampler, default_collate
@@ -122,7 +115,6 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> 
     stage = {"concurrency": task.workers, "output_order": "input"}
 
     def start() -> Iterator:
-        """Run a new pipeline to its end, or until the iterator is closed."""
         new = PipelineBuilder()
         if singly:
             built = new.add_source(sampler).pipe(dataset.__getitem__, **stage).aggregate(task.batch_size)
@@ -131,6 +123,7 @@ def _spdl(task: Task, dataset: Any, _persistent: bool, singly: bool = False) -> 
             batches = BatchSampler(sampler, task.batch_size, drop_last=False)
             built = new.add_source(batches).pipe(_batches(dataset), **stage)
         ended = built.add_sink(buffer_size=task.prefetch_factor * task.workers)
+        # A failing sample ends the epoch with an error.
         pipeline = ended.build(num_threads=task.workers, max_failures=0, use_thread_output_queue=True)
         with pipeline.auto_stop():
             yield from pipeline.get_iterator()
@@ -165,7 +158,8 @@ OPEN: dict[str, Callable[..., Any]] = {
 def open_loader(task: Task, dataset: Any, persistent: bool, **options: Any) -> contextlib.closing:
     """Return a context manager of the task's loader, whose `epoch(samples)` is an iterator over batches.
 
-    With `persistent`, workers stay between epochs if the loader can do that. `options` are further arguments of torch's
-    DataLoader (collate_fn, pin_memory); raises TypeError if the variant does not take them.
+    Args:
+        persistent: True if workers stay between epochs, where the loader can do that.
+        options: further arguments of torch's DataLoader. Raises TypeError if the variant does not take them.
     """
     return contextlib.closing(OPEN[task.variant](task, dataset, persistent, **options))

@@ -1,4 +1,4 @@
-"""The conditions that a scenario is measured under, and how much work makes one measurement."""
+"""The conditions that a scenario is measured under, and the amount of work in one measurement."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Amount:
-    """How much work makes one measurement."""
+    """Amount of work in one measurement, and the time of a run."""
 
     batch_size: int
     batches_per_worker: int
     """Batches that each worker builds in the measured stretch, whatever the number of workers."""
     turns: int = 1
     """How many times a trial measures them, in turn with the other trials of the round (ftbench.measure.epochs)."""
+    seconds: float = 0
+    """The scenario's share of a run's time, and the time of a run of it alone; unused in a case."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ where `every_count` is set. If there is too little time, candidates are dropped 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -50,8 +51,7 @@ class Comparison:
     quick: str = "most"
     """Numbers of workers in a quick run: "most", "ends" (the most and the fewest), or "" for no comparison."""
     measures: bool = True
-    """True if its candidates are measured for this comparison. If False, compare them only where they are measured
-    anyway."""
+    """False if its candidates are compared only where they are measured for others."""
     first_only: bool = False
     """True if only the scenario's first metric is compared."""
 
@@ -99,24 +99,23 @@ class ComparisonPlan:
             possible = tuple(short or possible[:1])
         counts = sorted(set(workers), reverse=True)
         # The ends of the curve say most, its middle least.
-        places = {count: place for place, count in enumerate(dict.fromkeys([counts[0], counts[-1], *counts[1:-1]]))}
+        places = list(dict.fromkeys([counts[0], counts[-1], *counts[1:-1]]))
         cases = [case.name for case in self.cases if not (quick and self.quick_cases) or case.name in self.quick_cases]
         found: dict[Candidate, tuple[int, ...]] = {}
         for position, comparison in enumerate(possible):
             curve = comparison.every_count and (not quick or comparison.quick == "ends")
-            for count in counts if curve and not quick else sorted({counts[0], counts[-1 if curve else 0]}):
-                for side in comparison.sides:
-                    for case in cases if side.case is None else [side.case]:
-                        candidate = side.candidate(count, case)
-                        rank = {
-                            IMPORTANCE: _importance(comparison, position),
-                            COUNT: places[count] if side.workers is None else 0,
-                            CASE: cases.index(case) if side.case is None else 0,
-                        }
-                        key = tuple(rank[name] for name in self.order)
-                        found[candidate] = min(key, found.get(candidate, key))
-        ranks = {key: rank for rank, key in enumerate(sorted(set(found.values())))}
-        return sorted(((ranks[key], candidate) for candidate, key in found.items()), key=lambda each: each[0])
+            chosen = counts if curve and not quick else sorted({counts[0], counts[-1 if curve else 0]})
+            for count, side in itertools.product(chosen, comparison.sides):
+                for case in cases if side.case is None else [side.case]:
+                    rank = {
+                        IMPORTANCE: _importance(comparison, position),
+                        COUNT: places.index(count) if side.workers is None else 0,
+                        CASE: cases.index(case) if side.case is None else 0,
+                    }
+                    key, candidate = tuple(rank[name] for name in self.order), side.candidate(count, case)
+                    found[candidate] = min(key, found.get(candidate, key))
+        ranks = sorted(set(found.values()))
+        return sorted(((ranks.index(key), candidate) for candidate, key in found.items()), key=lambda each: each[0])
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
         """Return every pair among the candidates: by comparison, then by falling number of workers, then by case."""

@@ -16,14 +16,15 @@ from ftbench.plan.comparisons import ComparisonPlan
 
 PATIENCE = 300.0
 """Seconds that no trial takes from turn to turn, unless it hangs."""
-
 OWN = "dataset"
 """Name of the scenario that measures the user's dataset."""
+DISTRIBUTION_LIMIT = 2000
+"""Enough values for any useful percentile; more would make results.json large."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of data loading work."""
+    """One kind of data loading work. Its functions are called in a trial's process, except `workers`."""
 
     name: str
     description: str
@@ -35,7 +36,7 @@ class Scenario:
     dataset: Callable[[Task], Any]
     """Function that builds the map-style dataset of a trial."""
     measure: Callable[[Task], dict | Turns]
-    """Function that measures, in the trial's process: ftbench.measure.epochs.measure or the scenario's own.
+    """Function that measures: ftbench.measure.epochs.measure or the scenario's own.
 
     It returns its result at once, or is a generator (Turns). The result has these items:
 
@@ -53,9 +54,6 @@ class Scenario:
     plan: ComparisonPlan
     full: Amount
     quick: Amount
-    seconds: float
-    """Its share of a run's time, and the time of a run of it alone; `quick_seconds` with --quick."""
-    quick_seconds: float
     group: str = ""
     """Group that it belongs to, "" for none."""
     source: str = "nothing"
@@ -67,18 +65,15 @@ class Scenario:
     case_unit: str = ""
     """Unit of the cases' values: "bytes"."""
     unavailable: Callable[[], str | None] = lambda: None
-    """Function that returns, in the trial's process, why the scenario cannot run and what to do; None if it can."""
+    """Function that returns why the scenario cannot run and what to do; None if it can."""
     note: str | Callable[[], str | None] = ""
-    """Note for every output ("CPU backend: no GPU here"); a function is called in the trial's process."""
+    """Note for every output ("CPU backend: no GPU here")."""
     workers: Callable[[int], Iterable[int]] = worker_counts
     """Function from the number of CPUs to the numbers of workers, where the user names none."""
     repeats: int = 0
     """Least number of rounds of a full run; 0 leaves it to the controller."""
     picture: Callable[[Task], bytes] | None = None
-    """Function that draws some samples as a PNG, in a trial that is not counted; None for no picture.
-
-    The run's directory keeps it as NAME-samples.png.
-    """
+    """Function that draws some samples as a PNG, kept as NAME-samples.png; None for no picture."""
     same_work: bool = True
     """True if candidates with different samples stop the scenario; else the report names them."""
     patience: float = PATIENCE
@@ -97,7 +92,7 @@ class Scenario:
         return of_case or (self.quick if quick else self.full)
 
     def share(self, quick: bool) -> float:
-        return self.quick_seconds if quick else self.seconds
+        return self.amount(quick).seconds
 
     def case(self, name: str) -> Case:
         """Return the case called *name* ("" in a scenario without cases); raises KeyError."""
@@ -118,10 +113,6 @@ class TrialError(Exception):
     """Raised in a trial's process if it cannot measure what was asked for."""
 
 
-DISTRIBUTION_LIMIT = 2000
-"""Enough values for any useful percentile; more would make results.json large."""
-
-
 @dataclass(frozen=True)
 class Task:
     """The work of one trial."""
@@ -133,13 +124,13 @@ class Task:
     batch_size: int
     warmup_batches: int
     batches: int
+    """Batches of a turn."""
     prefetch_factor: int
     case: str = ""
     """Name of the scenario's case, "" if it has none."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the case."""
     turns: int = 1
-    """How many times `batches` are measured."""
 
     def dataset(self) -> Any:
         return self.scenario.dataset(self)

@@ -33,7 +33,6 @@ class Demand:
         return Demand(self.memory + other.memory, self.shm + other.shm)
 
     def fits(self, room: Demand) -> bool:
-        """True if there is room for it."""
         return self.memory <= room.memory and self.shm <= room.shm
 
 

@@ -45,7 +45,7 @@ def measure(task: Task) -> Turns:
     return epochs.measure(task)
 
 
-def _scenario(amount: str, done: str, full: Amount, quick: Amount, seconds: float) -> Scenario:
+def _scenario(amount: str, done: str, full: Amount, quick: Amount) -> Scenario:
     def dataset(task: Task):
         from ftbench.measure.augmentation import Augmented
 
@@ -70,20 +70,17 @@ def _scenario(amount: str, done: str, full: Amount, quick: Amount, seconds: floa
         plan=grid(more=WORKERS, quick=""),
         full=full,
         quick=quick,
-        seconds=seconds,
-        quick_seconds=120,
         repeats=5,
         picture=picture,
     )
 
 
 SCENARIOS = (
-    _scenario("light", "cropped at random and standardised", Amount(64, 5, turns=3), Amount(32, 4, turns=3), 450),
+    _scenario("light", "cropped at random and standardised", Amount(64, 5, 3, 450), Amount(32, 4, 3, 120)),
     _scenario(
         "heavy",
         "mapped, cropped, blurred, coloured, with noise, and standardised",
-        Amount(32, 3, turns=3),
-        Amount(32, 2, turns=2),
-        500,
+        Amount(32, 3, 3, 500),
+        Amount(32, 2, 2, 120),
     ),
 )

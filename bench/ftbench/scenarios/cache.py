@@ -137,8 +137,6 @@ SCENARIO = Scenario(
     measure=measure,
     metrics=("gb_per_s", "time_to_first_batch", "pss_mib"),
     plan=ComparisonPlan(USUAL),
-    full=Amount(batch_size=16, batches_per_worker=120),
-    quick=Amount(batch_size=16, batches_per_worker=60),
-    seconds=420,
-    quick_seconds=120,
+    full=Amount(batch_size=16, batches_per_worker=120, seconds=420),
+    quick=Amount(batch_size=16, batches_per_worker=60, seconds=120),
 )

@@ -48,10 +48,8 @@ SCENARIO = pillow.of_images(
     metrics=nvimgcodec.METRICS,
     plan=grid(CASES, more=BY_DECODER),
     case_axis="decoder",
-    full=Amount(batch_size=512, batches_per_worker=3),
-    quick=Amount(batch_size=64, batches_per_worker=4),
-    seconds=900,
-    quick_seconds=150,
+    full=Amount(batch_size=512, batches_per_worker=3, seconds=900),
+    quick=Amount(batch_size=64, batches_per_worker=4, seconds=150),
     unavailable=nvimgcodec.without_nvimgcodec,
     note=note,
 )

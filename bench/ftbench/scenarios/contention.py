@@ -1,11 +1,11 @@
-"""Why can threads lose? The state that threads share in the interpreter, operation by operation.
+"""Contention for the state that threads share in the interpreter, operation by operation: why threads can lose.
 
-One worker and many repeat one small operation, which touches the interpreter in one way. Worker processes have copies
-of everything and contend only for the machine (memory, caches, turbo). So what threads lose against them is contention.
+One worker and many repeat one small operation. Worker processes share nothing and contend only for the machine
+(memory, caches, turbo). So what threads lose against them is contention.
 
-In the free-threaded build (PEP 703), an object's own thread counts its references without atomic instructions. Other
-threads need atomic ones, which take the cache line exclusively. Dicts are read without a lock. References to immortal
-objects (PEP 683: small integers, None, constants) are not counted.
+In the free-threaded build (PEP 703), threads other than an object's own count its references by atomic instructions,
+which take the cache line exclusively. Dicts are read without a lock. References to immortal objects (PEP 683: small
+integers, None, constants) are not counted.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ GONE_SECONDS = 120.0
 # Operations in one pass of a loop, so that the loop itself takes little of the time.
 UNROLLED = 10
 
+Spans = list[tuple[float, float]]
+"""(begin, end) of each worker."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -55,21 +58,14 @@ class Holder:
     """Object with attributes, as configuration objects and `self` are for workers."""
 
     def __init__(self) -> None:
-        self.value = 1
-        self.lock = threading.Lock()
-        self.count = 0
+        self.value, self.count, self.lock = 1, 0, threading.Lock()
 
 
 def _unrolled(statement: str, first: str = "pass") -> Callable[[Any, int], None]:
     """Compile a loop over a statement about `shared`, repeated UNROLLED times in a row (as timeit does)."""
-    lines = [
-        "def loop(shared, operations):",
-        f"    {first}",
-        f"    for _ in range(operations // {UNROLLED}):",
-        *[f"        {statement}"] * UNROLLED,
-    ]
+    body = f"        {statement}\n" * UNROLLED
     found: dict[str, Any] = {}
-    exec("\n".join(lines), found)
+    exec(f"def loop(shared, operations):\n    {first}\n    for _ in range(operations // {UNROLLED}):\n{body}", found)
     return found["loop"]
 
 
@@ -122,9 +118,8 @@ class Workers:
     def __init__(self, kind: Kind, workers: int, processes: bool):
         fork = multiprocessing.get_context("fork")
         barrier = fork.Barrier if processes else threading.Barrier
-        starts = {count: barrier(count) for count in (1, workers)}
         shared = None if processes or kind.private else kind.make()
-        begin = functools.partial(_begin, kind, shared, starts, processes)
+        begin = functools.partial(_begin, kind, shared, {count: barrier(count) for count in (1, workers)}, processes)
         self._pool: Executor = (
             ProcessPoolExecutor(workers, fork, begin) if processes else ThreadPoolExecutor(workers, initializer=begin)
         )
@@ -134,7 +129,7 @@ class Workers:
             self.close()
             raise
 
-    def run(self, operations: int, workers: int) -> list[tuple[float, float]]:
+    def run(self, operations: int, workers: int) -> Spans:
         """Return (begin, end) of each worker, of one or of all, on a clock that all processes of a machine share."""
         # Each worker waits for the others, so that none takes two.
         running = [self._pool.submit(_timed, operations, workers) for _ in range(workers)]
@@ -170,7 +165,7 @@ def _timed(operations: int, workers: int) -> tuple[float, float]:
         raise
 
 
-def seconds(spans: list[tuple[float, float]]) -> float:
+def seconds(spans: Spans) -> float:
     """Return the time from the first worker's start to the last one's end."""
     return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
@@ -178,32 +173,30 @@ def seconds(spans: list[tuple[float, float]]) -> float:
 def measure(task: Task) -> dict:
     """Time one kind of operation (the case's parameter "kind") by one worker and by all, in turns.
 
-    Every worker does `batch_size` x batches-per-worker operations, fewer of heavy kinds. Returns:
-
-    - operation_ns: time of one operation in a worker while all work (ns, median of the repetitions);
-    - scaling: operations per second of all workers over those of one. The ideal is the number of workers; below 1 they
-      hinder each other;
-    - the distributions `operation` and `operation-alone`: ns an operation, by worker and repetition.
+    Every worker does `batch_size` x batches-per-worker operations, fewer of heavy kinds. Returns the metrics
+    operation_ns (in a worker while all work, median of the repetitions) and scaling (operations per second of all
+    workers over those of one), and the distributions `operation` and `operation-alone` (ns, by worker and repetition).
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
-    # By whether all workers work: the time of each run, and of an operation by each worker (ns).
-    runs: dict[bool, list[float]] = {False: [], True: []}
-    each: dict[bool, list[float]] = {False: [], True: []}
+    alone, together = [], []
     with closing(Workers(kind, task.workers, processes=task.variant == "bare-process")) as workers:
-        for repetition in range(REPETITIONS + 1):
-            for together, count in ((False, 1), (True, task.workers)):
-                spans = workers.run(operations, count)
-                if repetition:  # the first warms caches and lets the interpreter specialise its bytecode
-                    runs[together].append(seconds(spans))
-                    each[together] += [(end - begin) / operations * 1e9 for begin, end in spans]
-    took = median(runs[True])
+        for _ in range(REPETITIONS + 1):
+            alone.append(workers.run(operations, 1))
+            together.append(workers.run(operations, task.workers))
+    # The first run warms caches and lets the interpreter specialise its bytecode.
+    del alone[0], together[0]
+    took = median(map(seconds, together))
+
+    def distribution(runs: list[Spans]) -> dict:
+        return {"unit": "ns", "values": [(end - begin) / operations * 1e9 for spans in runs for begin, end in spans]}
+
     return {
-        "metrics": {"operation_ns": took / operations * 1e9, "scaling": task.workers * median(runs[False]) / took},
-        "distributions": {
-            "operation": {"unit": "ns", "values": each[True]},
-            "operation-alone": {"unit": "ns", "values": each[False]},
+        "metrics": {
+            "operation_ns": took / operations * 1e9,
+            "scaling": task.workers * median(map(seconds, alone)) / took,
         },
+        "distributions": {"operation": distribution(together), "operation-alone": distribution(alone)},
         "samples": operations * task.workers * REPETITIONS,
     }
 
@@ -238,10 +231,8 @@ SCENARIO = Scenario(
     metrics=("scaling", "operation_ns"),
     plan=ComparisonPlan(comparisons, CASES, order=(COUNT, IMPORTANCE, CASE)),
     case_axis="operation",
-    full=Amount(batch_size=100_000, batches_per_worker=10),
-    quick=Amount(batch_size=100_000, batches_per_worker=3),
-    seconds=600,
-    quick_seconds=240,
+    full=Amount(batch_size=100_000, batches_per_worker=10, seconds=600),
+    quick=Amount(batch_size=100_000, batches_per_worker=3, seconds=240),
     # Every trial measures one worker too, so this begins with two.
     workers=lambda cpus: worker_counts(cpus)[1:] or [1],
     batched=False,

@@ -188,10 +188,8 @@ SCENARIO = of_images(
     ),
     case_axis="loading rate",
     case_unit="of the full rate",
-    full=Amount(batch_size=32, batches_per_worker=25),
-    quick=Amount(batch_size=16, batches_per_worker=15),
-    seconds=600,
-    quick_seconds=270,
+    full=Amount(batch_size=32, batches_per_worker=25, seconds=600),
+    quick=Amount(batch_size=16, batches_per_worker=15, seconds=270),
     # One CPU is left to the training loop.
     workers=lambda cpus: [max(1, cpus - 1)],
 )

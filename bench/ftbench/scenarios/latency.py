@@ -84,9 +84,7 @@ SCENARIO = Scenario(
     plan=ComparisonPlan(with_every_count(USUAL), CASES, quick_cases=("50-ms", "5-ms", "200-ms")),
     case_axis="delay of the first byte",
     case_unit="s",
-    full=Amount(batch_size=8, batches_per_worker=8),
-    quick=Amount(batch_size=8, batches_per_worker=4),
-    seconds=900,
-    quick_seconds=215,
+    full=Amount(batch_size=8, batches_per_worker=8, seconds=900),
+    quick=Amount(batch_size=8, batches_per_worker=4, seconds=215),
     workers=lambda cpus: sorted({2, 4, 8, 16, 32, 64, cpus}),
 )

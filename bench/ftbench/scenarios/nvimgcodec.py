@@ -14,16 +14,14 @@ from __future__ import annotations
 import functools
 import importlib.util
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ftbench.machine.usage import tree_usage
-from ftbench.measure import checksums, gpu
-from ftbench.measure.loaders import open_loader
+from ftbench.measure import checksums, epochs, gpu
 from ftbench.plan.case import Amount
 from ftbench.plan.comparisons import grid
-from ftbench.plan.scenario import Task, TrialError
+from ftbench.plan.scenario import Task, TrialError, Turns
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset, of_images
 from ftrun.parent_death import die_with_parent
 
@@ -104,7 +102,7 @@ def backend_note() -> str:
 
 
 class FirstImage:
-    """A worker_init_fn that decodes an image in every worker, and notes how long that took.
+    """A worker_init_fn that decodes an image in every worker, and notes how long that took at the worker's first start.
 
     That includes the library's import and a decoder; on a GPU also a stream, and in a process a CUDA context.
     `seconds` is in shared memory; each worker writes its own place.
@@ -120,7 +118,8 @@ class FirstImage:
         image = self._dataset[0]
         if hasattr(image, "cpu"):
             image.cpu()  # waits for the GPU
-        self._seconds[worker] = time.perf_counter() - begin
+        if not self._seconds[worker]:
+            self._seconds[worker] = time.perf_counter() - begin
 
 
 class Reference:
@@ -149,118 +148,66 @@ class Reference:
         return checksums.part(expected)
 
 
-class Arrivals:
-    """Place where batches are used: the GPU if there is one, else the CPU's memory. Used by one thread."""
+class PicturesOnGpu(gpu.OnGpu):
+    """Consumer of pictures on the GPU, which are compared with Pillow's. It notes the GPU's memory in the warm-up."""
 
-    def __init__(self, device: str | None):
-        self._device = device
-        self._used: list[float] = []
-        if device:
-            import torch
+    def __init__(self, task: Task):
+        super().__init__()
+        self._reference = Reference(task)
+        self._warmup_batches = task.warmup_batches
+        self._used = [gpu.used_mib()]
 
-            torch.zeros(1, device=device)  # the consumer's context, which every candidate has
-        self.look()
-
-    def take(self, batch: torch.Tensor) -> torch.Tensor:
-        """Return the batch where it is used, once its pixels have arrived."""
-        if self._device:
-            import torch
-
-            batch = batch.to(self._device)
-            torch.cuda.synchronize(self._device)
+    def arrive(self, batch: torch.Tensor) -> torch.Tensor:
+        batch = super().arrive(batch)
+        if len(self._used) <= self._warmup_batches:
+            self._used.append(gpu.used_mib())
         return batch
 
-    def look(self) -> None:
-        """Note the GPU's memory in use."""
-        if self._device:
-            self._used.append(gpu.used_mib(self._device))
+    def take_first(self, batch: torch.Tensor) -> None:
+        self.first = self.checksum(0, batch[:, :: checksums.CHECKED_ROWS].cpu().numpy())
 
-    def checked(self, batch: torch.Tensor, checksum: Callable[[Any], int] = checksums.part) -> Any:
-        """Return the batch's checksum; of one on the GPU, its checked rows in host memory."""
-        return batch[:, :: checksums.CHECKED_ROWS].cpu() if self._device else checksum(batch)
+    def checksum(self, number: int, rows: Any) -> int:
+        return self._reference.compare(number, rows)
 
-    def seen(self, task: Task, first: Any, parts: list) -> checksums.Seen:
-        """Return the checksums of what `checked` returned; raises TrialError for other pictures than Pillow's."""
-        seen = checksums.Seen()
-        seen.first, seen.rows = first, parts
-        if self._device:
-            reference = Reference(task)
-            seen.first = reference.compare(0, first.numpy())
-            seen.rows = [reference.compare(number, rows.numpy()) for number, rows in enumerate(parts)]
-        return seen
-
-    def metrics(self, workers: int) -> dict[str, float]:
-        """Return the GPU's memory that a worker added; nothing without a GPU."""
+    @property
+    def added_mib(self) -> float:
+        """The GPU's memory that the loader took."""
         # The driver allocates in pieces of 2 MiB, so less cannot be seen.
-        return {"gpu_mib_per_worker": max(2.0, max(self._used) - self._used[0]) / workers} if self._device else {}
+        return max(2.0, max(self._used) - self._used[0])
 
 
-def _options(task: Task, dataset: Any, seconds: torch.Tensor) -> dict[str, Any]:
-    """Return the loader's arguments in addition to the usual ones; `seconds` as in FirstImage."""
+def measure(task: Task) -> Turns:
+    """Measure as ftbench.measure.epochs does, by threads or processes of ftloader.DataLoader.
+
+    Returns worker_setup (s) in addition, the median time of a worker to its first image. With a GPU, a batch has
+    arrived once it is there, and gpu_mib_per_worker is the memory that a worker adds, with its batches under way.
+
+    Raises:
+        TrialError: if a picture differs from Pillow's.
+    """
     import torch
 
-    processes = task.variant == "loader-process"
+    dataset, processes = task.dataset(), task.variant == "loader-process"
+    seconds = torch.zeros(task.workers, dtype=torch.float64).share_memory_()
     options: dict[str, Any] = {"worker_init_fn": FirstImage(dataset, seconds, processes)}
-    if isinstance(dataset, GpuImages):
+    decoded_there = isinstance(dataset, GpuImages)
+    if decoded_there:
         options["collate_fn"] = torch.stack
         if processes:
             # A forked process cannot use the CUDA context of its parent.
             options["multiprocessing_context"] = "spawn"
-    return options
-
-
-def measure(task: Task) -> dict:
-    """Run the warm-up and the measured epoch, by threads or processes of ftloader.DataLoader.
-
-    Returns the metrics of ftbench.measure.epochs and worker_setup (s), the median time of a worker to its first image.
-    With a GPU, a batch has arrived once it is there. gpu_mib_per_worker is then the memory that a worker adds, with its
-    batches under way.
-
-    Raises:
-        TrialError: if a picture differs from Pillow's.
-        RuntimeError: if the epoch has the wrong length.
-    """
-    import torch
-
-    dataset = task.dataset()
-    seconds = torch.zeros(task.workers, dtype=torch.float64).share_memory_()
-    options, arrivals = _options(task, dataset, seconds), Arrivals(gpu.device())
-    with open_loader(task, dataset, persistent=True, **options) as loader:
-        begin = time.perf_counter()
-        epoch = loader.epoch(task.warmup_batches * task.batch_size)
-        batch = arrivals.take(next(epoch))
-        time_to_first_batch = time.perf_counter() - begin
-        first = arrivals.checked(batch, checksums.whole)
-        pss = tree_usage().pss
-        arrivals.look()
-        for batch in epoch:
-            arrivals.take(batch)
-            arrivals.look()
-
-        del epoch
-        batch, count = (), 0
-        parts: list[Any] = []
-        wanted = task.batches * (STRETCH_ON_GPU if isinstance(dataset, GpuImages) else 1)
-        begin = time.perf_counter()
-        for batch in loader.epoch(wanted * task.batch_size):
-            batch = arrivals.take(batch)
-            if count < task.batches:
-                parts.append(arrivals.checked(batch))
-            count += 1
-        elapsed = time.perf_counter() - begin
-        pss = max(pss, tree_usage().pss)
-        arrivals.look()
-        last = len(batch)
-        setup = [value for value in seconds.tolist() if value > 0]
-    if count != wanted or not setup:
-        raise RuntimeError(
-            f"the loader gave {count} batches of {wanted}, and {len(setup)} of {task.workers} workers began"
-        )
-    throughput = wanted * task.batch_size / elapsed
-    metrics = {"throughput": throughput, "time_to_first_batch": time_to_first_batch, "pss_mib": pss}
+    stretch = STRETCH_ON_GPU if decoded_there else 1
+    seen = PicturesOnGpu(task) if gpu.device() else None
+    result = yield from epochs.measure(replace(task, batches=stretch * task.batches), seen, **options)
+    setup = [value for value in seconds.tolist() if value > 0]
+    metrics = {**result["metrics"], "worker_setup": median(setup)}
+    if seen:
+        metrics["gpu_mib_per_worker"] = seen.added_mib / task.workers
     return {
-        "metrics": {**metrics, "worker_setup": median(setup), **arrivals.metrics(task.workers)},
-        **arrivals.seen(task, first, parts).result(wanted * task.batch_size, last),
+        **result,
+        "metrics": metrics,
+        # As many as were asked for.
+        "batches": result["batches"] // stretch,
         "distributions": {"worker_setup": {"unit": "s", "values": setup}},
     }
 
@@ -273,10 +220,8 @@ SCENARIOS = (
         question="Decoding with nvImageCodec: threads that share a CUDA context, or processes with one each?",
         description="JPEG decoding with nvImageCodec, 640x408, into uint8 batches (on the GPU, if there is one)",
         metrics=METRICS,
-        full=Amount(batch_size=512, batches_per_worker=3),
-        quick=Amount(batch_size=64, batches_per_worker=4),
-        seconds=560,
-        quick_seconds=105,
+        full=Amount(batch_size=512, batches_per_worker=3, seconds=560),
+        quick=Amount(batch_size=64, batches_per_worker=4, seconds=105),
         unavailable=without_nvimgcodec,
     ),
     # A worker takes a decoder and a stream of the GPU's memory, a process a CUDA context too.
@@ -286,10 +231,8 @@ SCENARIOS = (
         description="GPU memory that a decoding worker adds, its batches under way included (needs a GPU)",
         metrics=("gpu_mib_per_worker", "worker_setup"),
         # Small batches, so that the worker's own memory is not lost among the pixels.
-        full=Amount(batch_size=32, batches_per_worker=4),
-        quick=Amount(batch_size=32, batches_per_worker=2),
-        seconds=300,
-        quick_seconds=90,
+        full=Amount(batch_size=32, batches_per_worker=4, seconds=300),
+        quick=Amount(batch_size=32, batches_per_worker=2, seconds=90),
         unavailable=without_gpu,
     ),
 )

@@ -147,10 +147,8 @@ SCENARIO = of_images(
     metrics=("step_over_max", "step_over_sum"),
     plan=grid(CASES, more=SERIAL),
     case_axis="time of training / of loading",
-    full=Amount(batch_size=32, batches_per_worker=10),
-    quick=Amount(batch_size=32, batches_per_worker=4),
-    seconds=600,
-    quick_seconds=460,
+    full=Amount(batch_size=32, batches_per_worker=10, seconds=600),
+    quick=Amount(batch_size=32, batches_per_worker=4, seconds=460),
     # One CPU is left to the training loop.
     workers=lambda cpus: [max(1, cpus - 1)],
 )

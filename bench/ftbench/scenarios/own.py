@@ -130,7 +130,6 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
     """Return the scenario of this target before the look at it."""
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
-    unknown = Amount(batch_size=BATCH_SIZE, batches_per_worker=4, turns=10)
     return Scenario(
         name=OWN,
         question="Your own dataset: threads or processes, with or without the GIL?",
@@ -141,10 +140,9 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
         measure=measure,
         metrics=epochs.METRICS,
         plan=WaterfallPlan(cases),
-        full=unknown,
-        quick=unknown,
-        seconds=600,
-        quick_seconds=240,
+        # The look finds the others.
+        full=Amount(BATCH_SIZE, batches_per_worker=4, turns=10, seconds=600),
+        quick=Amount(BATCH_SIZE, batches_per_worker=4, turns=10, seconds=240),
         same_work=False,
     )
 

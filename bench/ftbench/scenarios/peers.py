@@ -29,7 +29,7 @@ from ftbench.plan.comparisons import (
     at_most,
 )
 from ftbench.plan.scenario import Scenario, Task
-from ftbench.scenarios import memory
+from ftbench.scenarios import memory, raw
 from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
 
 NAME = "peers"
@@ -101,22 +101,6 @@ class Ragged(Samples):
         return self._tensor((10_240 + 1024 * bucket,), float(index))
 
 
-class RawArrays:
-    """Sample i is a (1024, 1024) float32 numpy array: ``np.fromfile(path, np.float32)``."""
-
-    def __init__(self, paths: list[str]):
-        import numpy
-
-        self._fromfile, self._float32 = numpy.fromfile, numpy.float32
-        self._paths = tuple(paths)
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __getitem__(self, index: int):
-        return self._fromfile(self._paths[index], self._float32).reshape(1024, 1024)
-
-
 def images(task: Task) -> PillowDataset:
     """Return the images for the task's variant: loader-decode decodes with ftloader.decode."""
     return (DecodedImages if task.variant == "loader-decode" else PillowDataset)(task.paths)
@@ -184,10 +168,8 @@ def _pillow(batch_size: int, batches: int, turns: int, plan: tuple[Comparison, .
         measure=epochs.measure,
         metrics=METRICS,
         plan=ComparisonPlan(plan),
-        full=Amount(batch_size, batches, turns),
-        quick=Amount(max(16, batch_size // 4), batches, 3),
-        seconds=seconds,
-        quick_seconds=seconds * 0.35,
+        full=Amount(batch_size, batches, turns, seconds=seconds),
+        quick=Amount(max(16, batch_size // 4), batches, 3, seconds=seconds * 0.35),
     )
 
 
@@ -211,10 +193,8 @@ def _cheap(
         measure=epochs.measure,
         metrics=(metric, *METRICS[1:]),
         plan=ComparisonPlan(plan),
-        full=Amount(batch_size, batches, turns=3),
-        quick=Amount(batch_size, batches // 4, turns=3),
-        seconds=150,
-        quick_seconds=40,
+        full=Amount(batch_size, batches, turns=3, seconds=150),
+        quick=Amount(batch_size, batches // 4, turns=3, seconds=40),
     )
 
 
@@ -222,10 +202,10 @@ SCENARIOS = (
     _pillow(128, 8, 3, DECODING + DECODING_ONCE, 600),
     _pillow(512, 3, 2, DECODING, 400),
     replace(
-        _cheap("raw", "one 1024x1024 float32 array from a file in the page cache", 4 << 20, RawArrays, MEMORY, 8, 30),
-        dataset=lambda task: RawArrays(task.paths),
-        source="arrays",
-        quick=Amount(batch_size=4, batches_per_worker=20, turns=2),
+        _cheap("raw", "one 2048x1024 int16 array from a file in the page cache", 4 << 20, raw.Shards, MEMORY, 8, 30),
+        dataset=lambda task: raw.Shards(task.paths, 4 << 20),
+        source="shards",
+        quick=Amount(batch_size=4, batches_per_worker=20, turns=2, seconds=40),
     ),
     _cheap("overhead-int", "one int", 8, Integers, COST, 256, 500, "overhead_us"),
     _cheap("overhead-tensor", "one float32 tensor of 16 values", 64, SmallTensors, COST, 256, 250, "overhead_us"),
@@ -246,10 +226,8 @@ SCENARIOS = (
                 Comparison(FT, NODES),
             )
         ),
-        full=Amount(batch_size=128, batches_per_worker=2),
-        quick=Amount(batch_size=32, batches_per_worker=2),
-        seconds=130,
-        quick_seconds=40,
+        full=Amount(batch_size=128, batches_per_worker=2, seconds=130),
+        quick=Amount(batch_size=32, batches_per_worker=2, seconds=40),
     ),
     # Workers copy a dataset that is a long Python list (ftbench.scenarios.memory).
     Scenario(
@@ -268,9 +246,7 @@ SCENARIOS = (
                 Comparison(FT, TORCH),
             )
         ),
-        full=Amount(batch_size=1000, batches_per_worker=100),
-        quick=Amount(batch_size=1000, batches_per_worker=50),
-        seconds=180,
-        quick_seconds=50,
+        full=Amount(batch_size=1000, batches_per_worker=100, seconds=180),
+        quick=Amount(batch_size=1000, batches_per_worker=50, seconds=50),
     ),
 )

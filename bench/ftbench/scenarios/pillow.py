@@ -117,10 +117,8 @@ SCENARIO = of_images(
     measure=epochs.measure,
     metrics=epochs.METRICS,
     plan=WaterfallPlan(CASES),
-    full=Amount(batch_size=32, batches_per_worker=6, turns=10),
-    quick=Amount(batch_size=16, batches_per_worker=6, turns=10),
-    seconds=600,
-    quick_seconds=150,
+    full=Amount(batch_size=32, batches_per_worker=6, turns=10, seconds=600),
+    quick=Amount(batch_size=16, batches_per_worker=6, turns=10, seconds=150),
     question="Where the GIL is released already, as in decoding with Pillow: threads or processes?",
     case_axis="what is done with the pixels",
 )

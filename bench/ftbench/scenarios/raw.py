@@ -9,14 +9,11 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ftbench.machine.usage import tree_usage
-from ftbench.measure import checksums, epochs, gpu
-from ftbench.measure.loaders import open_loader
+from ftbench.measure import epochs, gpu
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import USUAL, ComparisonPlan
 from ftbench.plan.scenario import Scenario, Task, Turns
@@ -99,9 +96,14 @@ def dataset(task: Task) -> Shards | Records:
 def measure(task: Task) -> Turns:
     """Measure as ftbench.measure.epochs does, with the metric gb_per_s (1e9 bytes of samples a second) in addition.
 
-    Batches are torch's default_collate's, or numpy arrays if the case has "pickled". If the case has "cold", files are
-    dropped from the page cache first, or read into it. Raises ftbench.machine.page_cache.NotDropped if the kernel
-    keeps them.
+    These parameters of the case change the measurement:
+
+    - cold: files are dropped from the page cache first, or read into it. Raises NotDropped if the kernel keeps them.
+    - pickled: batches are numpy arrays.
+    - pinned: every batch is copied to the GPU, from pinned memory by non-blocking copies, or from ordinary memory. The
+      GPU copies by itself from pinned memory (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html).
+      torch's worker processes fill shared memory, so its loader copies every batch once more, in a thread. This
+      project's worker threads write samples into pinned memory directly.
     """
     case = task.parameters
     if case.get("cold"):
@@ -111,7 +113,11 @@ def measure(task: Task) -> Turns:
     elif "cold" in case:
         for path in task.paths:
             Path(path).read_bytes()
-    result = yield from epochs.measure(task, **({"collate_fn": stacked} if case.get("pickled") else {}))
+    options: dict[str, Any] = {"collate_fn": stacked} if case.get("pickled") else {}
+    seen = None
+    if "pinned" in case:
+        options["pin_memory"], seen = case["pinned"], gpu.OnGpu(case["pinned"])
+    result = yield from epochs.measure(task, seen, **options)
     result["metrics"]["gb_per_s"] = result["metrics"]["throughput"] * case["sample_bytes"] / 1e9
     return result
 
@@ -122,57 +128,6 @@ def without_page_cache() -> str | None:
     from ftbench.machine import page_cache
 
     return page_cache.why_not_droppable(images.cache_directory())
-
-
-def measure_onto_gpu(task: Task) -> dict:
-    """Copy every batch of an epoch to the GPU, from pinned memory by non-blocking copies, or from ordinary memory.
-
-    With `pin_memory=True` batches are in page-locked memory, from which the GPU copies by itself
-    (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html). torch's worker processes fill shared memory,
-    so its loader copies every batch once more, in a thread. This project's worker threads write samples into pinned
-    memory directly.
-
-    Returns gb_per_s, from the start of the epoch to the arrival of its last batch; time_to_first_batch (s), to the
-    arrival of a new loader's first; pss_mib after the epoch. Checksums are of what arrived.
-    """
-    import torch
-
-    pinned = task.parameters["pinned"]
-    device = torch.device("cuda")
-    # The first use makes a context, which takes longer than a batch.
-    torch.zeros(1, device=device)
-    torch.cuda.synchronize()
-    samples = task.batches * task.batch_size
-    seen = checksums.Seen()
-    with open_loader(task, task.dataset(), persistent=True, pin_memory=pinned) as loader:
-        begin = time.perf_counter()
-        warm_up = loader.epoch(task.warmup_batches * task.batch_size)
-        arrived = next(warm_up).to(device, non_blocking=pinned)
-        torch.cuda.synchronize()
-        time_to_first_batch = time.perf_counter() - begin
-        seen.first = checksums.whole(arrived.cpu())
-        for batch in warm_up:
-            arrived = batch.to(device, non_blocking=pinned)
-        del warm_up
-        batch = ()
-        # The GPU picks the rows, in the order of the copies. They are fetched after the timed part.
-        found = []
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for batch in loader.epoch(samples):
-            # The batch may be dropped while it is copied: torch's allocator of pinned memory reuses it only after
-            # the copy has ended.
-            arrived = batch.to(device, non_blocking=pinned)
-            found.append(arrived[:, :: checksums.CHECKED_ROWS].contiguous())
-        torch.cuda.synchronize()
-        seconds = time.perf_counter() - begin
-        pss = tree_usage().pss
-        seen.rows = [checksums.whole(part.cpu()) for part in found]
-    gb_per_s = samples * task.parameters["sample_bytes"] / seconds / 1e9
-    return {
-        "metrics": {"gb_per_s": gb_per_s, "time_to_first_batch": time_to_first_batch, "pss_mib": pss},
-        **seen.result(samples, len(batch)),
-    }
 
 
 def _case(name: str, title: str, source: str | None = None, **parameters: Any) -> Case:
@@ -242,10 +197,8 @@ SCENARIOS = (
         plan=ComparisonPlan(USUAL, SIZES, quick_cases=("4-MiB", "64-KiB", "64-MiB")),
         case_axis="sample size",
         case_unit="bytes",
-        full=Amount(batch_size=8, batches_per_worker=12, turns=4),
-        quick=Amount(batch_size=8, batches_per_worker=6, turns=2),
-        seconds=420,
-        quick_seconds=100,
+        full=Amount(batch_size=8, batches_per_worker=12, turns=4, seconds=420),
+        quick=Amount(batch_size=8, batches_per_worker=6, turns=2, seconds=100),
     ),
     _scenario(
         name="raw-transfer",
@@ -253,10 +206,8 @@ SCENARIOS = (
         description="raw int16 samples of 4 MiB by kind of sample and of transfer, files in the page cache",
         plan=ComparisonPlan(USUAL, TRANSFERS, quick_cases=("numpy", "numpy-pickled", "unpickled")),
         case_axis="kind of sample and transfer",
-        full=Amount(batch_size=8, batches_per_worker=10, turns=4),
-        quick=Amount(batch_size=8, batches_per_worker=5, turns=2),
-        seconds=420,
-        quick_seconds=100,
+        full=Amount(batch_size=8, batches_per_worker=10, turns=4, seconds=420),
+        quick=Amount(batch_size=8, batches_per_worker=5, turns=2, seconds=100),
     ),
     _scenario(
         name="raw-cache",
@@ -265,10 +216,8 @@ SCENARIOS = (
         plan=ComparisonPlan(USUAL, TEMPERATURES),
         case_axis="page cache",
         # One turn: other trials' reads in between would fill the page cache.
-        full=Amount(batch_size=8, batches_per_worker=32),
-        quick=Amount(batch_size=8, batches_per_worker=8),
-        seconds=240,
-        quick_seconds=80,
+        full=Amount(batch_size=8, batches_per_worker=32, seconds=240),
+        quick=Amount(batch_size=8, batches_per_worker=8, seconds=80),
         unavailable=without_page_cache,
         note="cold is this kernel's page cache; a host's or a disk's own cache is not dropped",
     ),
@@ -276,13 +225,10 @@ SCENARIOS = (
         name="raw-pinned",
         question="incompressible scientific samples: how many GB/s onto the GPU, with and without pinned memory?",
         description="raw int16 samples of 4 MiB, each batch copied to the GPU",
-        measure=measure_onto_gpu,
         plan=ComparisonPlan(USUAL, PINNED),
         case_axis="memory of a batch",
-        full=Amount(batch_size=8, batches_per_worker=48),
-        quick=Amount(batch_size=8, batches_per_worker=12),
-        seconds=240,
-        quick_seconds=80,
+        full=Amount(batch_size=8, batches_per_worker=48, seconds=240),
+        quick=Amount(batch_size=8, batches_per_worker=12, seconds=80),
         unavailable=gpu.why_none,
     ),
 )

@@ -80,8 +80,6 @@ SCENARIO = Scenario(
     measure=epochs.measure,
     metrics=epochs.METRICS,
     plan=WaterfallPlan(),
-    full=Amount(batch_size=64, batches_per_worker=16, turns=10),
-    quick=Amount(batch_size=32, batches_per_worker=20, turns=10),
-    seconds=600,
-    quick_seconds=150,
+    full=Amount(batch_size=64, batches_per_worker=16, turns=10, seconds=600),
+    quick=Amount(batch_size=32, batches_per_worker=20, turns=10, seconds=150),
 )

@@ -224,8 +224,6 @@ SCENARIO = Scenario(
             Comparison(Side("gil", "serial", workers=1)),
         )
     ),
-    full=Amount(batch_size=32, batches_per_worker=32),
-    quick=Amount(batch_size=32, batches_per_worker=8),
-    seconds=300,
-    quick_seconds=190,
+    full=Amount(batch_size=32, batches_per_worker=32, seconds=300),
+    quick=Amount(batch_size=32, batches_per_worker=8, seconds=190),
 )

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from ftbench.data import sources
 from ftbench.measure import checksums
 from ftbench.measure.bare_loop import BareLoop
 from ftbench.measure.loaders import OPEN, open_loader
@@ -165,17 +164,6 @@ def test_checksums_of_samples_are_those_of_their_batch():
     # A pixel in a row that is looked at changes it.
     samples[1][102, 0, 0] ^= 1
     assert checksums.part(torch.from_numpy(numpy.stack(samples))) != checksums.part(batch)
-
-
-def test_arrays_are_made_once_and_read_as_they_were_written(tmp_path, monkeypatch):
-    monkeypatch.setenv("FT_BENCH_CACHE", str(tmp_path))
-    paths = sources.default_arrays(lambda done, total: None, count=2)
-    made = [p.stat().st_mtime_ns for p in paths]
-    assert sources.default_arrays(lambda done, total: None, count=2) == paths
-    assert [p.stat().st_mtime_ns for p in paths] == made
-    dataset = task_of("loader-thread", scenario="peers-raw", paths=[str(p) for p in paths]).dataset()
-    assert dataset[0].shape == sources.ARRAY_SHAPE and dataset[0].dtype == numpy.float32
-    assert abs(float(dataset[0].mean())) < 0.01 and not numpy.array_equal(dataset[0], dataset[1])
 
 
 # Of those with cases, the tests of the scenarios themselves; a million names take long.

@@ -13,6 +13,7 @@ import torch
 
 from ftbench.data import sources
 from ftbench.machine import page_cache
+from ftbench.measure import gpu
 from ftbench.measure.epochs import measure as measure_epochs
 from ftbench.plan import sizing
 from ftbench.plan.scenario import Task
@@ -159,13 +160,22 @@ def test_without_a_gpu_pinned_says_why():
         assert "GPU" in why or "CUDA" in why
 
 
+def test_the_consumer_on_a_gpu_notes_what_others_do(files, monkeypatch):
+    """With the CPU in the GPU's place."""
+    monkeypatch.setattr(gpu, "device", lambda: "cpu")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    this = small("raw-size", files, "loader-thread", "64-KiB")
+    there, here = (without_pause(measure_epochs(this, seen)) for seen in (gpu.OnGpu(), None))
+    assert (there["first_batch"], there["rows"]) == (here["first_batch"], here["rows"])
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here: pinned transfer is not measured")
 @pytest.mark.parametrize("case", ["pinned", "pageable"])
 def test_what_arrives_on_the_gpu_is_what_was_read(files, case):
     found = []
     for variant in ("loader-thread", "loader-process"):
         this = small("raw-pinned", files, variant, case)
-        result = this.scenario.measure(this)
+        result = without_pause(this.scenario.measure(this))
         assert result["metrics"]["gb_per_s"] > 0 and result["batches"] == 4
         found.append((result["first_batch"], result["rows"]))
     on_cpu = without_pause(measure_epochs(this))
