@@ -34,12 +34,10 @@ class ImageError(Exception):
 
 def cache_directory() -> Path:
     """Return the directory of generated files: $FT_BENCH_CACHE, or in the user's cache directory."""
-    chosen = os.environ.get("FT_BENCH_CACHE")
-    if chosen:
+    if chosen := os.environ.get("FT_BENCH_CACHE"):
         return Path(chosen)
     named = os.environ.get("XDG_CACHE_HOME", "")
-    base = named if os.path.isabs(named) else Path.home() / ".cache"
-    return Path(base) / "ft-twins" / "images"
+    return Path(named if os.path.isabs(named) else Path.home() / ".cache") / "ft-twins" / "images"
 
 
 def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
@@ -125,25 +123,26 @@ def validate(paths: list[Path], progress: Progress) -> int:
     Raises ImageError that names the files that are corrupt, truncated or unreadable.
     """
 
-    def check(path: Path) -> tuple[bool, str | None]:
+    def check(path: Path) -> bool | str:
+        """Return True if the image has to be resized, or why it cannot be used."""
         try:
             with Image.open(path) as image:
                 image.convert("RGB")
-                return image.size != (synthesis.WIDTH, synthesis.HEIGHT), None
+                return image.size != (synthesis.WIDTH, synthesis.HEIGHT)
         # Decoders may raise anything on hostile bytes. All of it means that the image cannot be used.
         except Exception as error:
-            return False, f"{path}: {error}"
+            return f"{path}: {error}"
 
     with warnings.catch_warnings():
         # A very large photograph from the user is slow, not an attack.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         results = _in_threads(check, paths, progress)
-    broken = [problem for _, problem in results if problem]
+    broken = [result for result in results if isinstance(result, str)]
     if broken:
-        shown = "\n  ".join(broken[:10])
-        more = f"\n  and {len(broken) - 10} more" if len(broken) > 10 else ""
+        more = [f"and {len(broken) - 10} more"] if len(broken) > 10 else []
+        shown = "\n  ".join([*broken[:10], *more])
         raise ImageError(
-            f"{len(broken)} of {len(paths)} images cannot be decoded:\n  {shown}{more}\n"
+            f"{len(broken)} of {len(paths)} images cannot be decoded:\n  {shown}\n"
             "Repair or remove them, then run again."
         )
-    return sum(resized for resized, _ in results)
+    return sum(results)

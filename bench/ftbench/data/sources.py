@@ -75,42 +75,36 @@ class Sources:
         return self._made[name]
 
     def _make(self, name: str) -> tuple[list[str], dict]:
-        if name == "nothing":
-            return _described("none", name, [], None)
+        paths: list[Path] = []
+        resized, own, version = 0, None, VERSION
         if name == "images":
-            return self._images()
-        paths = GENERATED[name](self._step(f"generating the {name} (once)"))
-        return _described("generated", name, paths, VERSION)
+            paths, resized = self._images()
+            own, version = self._data, images.VERSION
+        elif name in GENERATED:
+            paths = GENERATED[name](self._step(f"generating the {name} (once)"))
+        directory = own.absolute() if own else paths[0].parent if paths else None
+        return [str(path) for path in paths], {
+            "source": "own" if own else "generated" if paths else "none",
+            "kind": name,
+            "directory": directory and str(directory),
+            "files": len(paths),
+            "resized": resized,
+            "mean_bytes": round(sum(path.stat().st_size for path in paths) / max(1, len(paths))),
+            "version": None if own or not paths else version,
+        }
 
-    def _images(self) -> tuple[list[str], dict]:
-        data = self._data
-        if data is None:
+    def _images(self) -> tuple[list[Path], int]:
+        """Return the images, and how many of them have another size."""
+        if self._data is None:
             paths = images.default_images(self._step("generating the images (once)"))
         else:
-            paths, found = images.own_images(data.absolute())
+            paths, found = images.own_images(self._data.absolute())
             if found > len(paths):
-                self._warn(f"only the first {len(paths)} of {found} images of {data} are used")
+                self._warn(f"only the first {len(paths)} of {found} images of {self._data} are used")
         resized = images.validate(paths, self._step("checking the images"))
         if resized:
             self._warn(
                 f"{resized} of {len(paths)} images have another size: they are resized to 640x408 "
                 "after decoding, in every candidate alike"
             )
-        if data is None:
-            return _described("generated", "images", paths, images.VERSION, resized)
-        return _described("own", "images", paths, None, resized, data.absolute())
-
-
-def _described(
-    source: str, kind: str, paths: list[Path], version: int | None, resized: int = 0, directory: Path | None = None
-) -> tuple[list[str], dict]:
-    directory = directory or (paths[0].parent if paths else None)
-    return [str(p) for p in paths], {
-        "source": source,
-        "kind": kind,
-        "directory": directory and str(directory),
-        "files": len(paths),
-        "resized": resized,
-        "mean_bytes": round(sum(p.stat().st_size for p in paths) / max(1, len(paths))),
-        "version": version,
-    }
+        return paths, resized

@@ -96,7 +96,7 @@ def together(parts: Sequence[Mapping]) -> dict:
 
 @dataclass
 class Disturbance:
-    """Other load while trials ran."""
+    """Load of the CPUs while trials ran."""
 
     seconds: Annotated[float, {"exclusiveMinimum": 0}, "that the figures are means over"]
     own_cpus: Annotated[float, {"minimum": 0}, "CPUs that the trial used"]
@@ -113,7 +113,7 @@ class Disturbance:
 
 @dataclass
 class State:
-    """The machine between rounds."""
+    """State of the machine between rounds."""
 
     load: Annotated[
         list[Annotated[float, {"minimum": 0}]] | None,
@@ -172,7 +172,7 @@ def marks(found: Disturbance, usable: float) -> list[str]:
 
 
 def about_machine(before: State) -> list[str]:
-    """Return the report's warnings about settings of the machine that make figures vary, by a run's first state."""
+    """Return warnings about settings of the machine that make figures vary, by a run's first state."""
     result = []
     if before.governor not in (None, "performance"):
         result.append(

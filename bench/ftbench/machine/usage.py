@@ -12,7 +12,7 @@ MIB = 1024 * 1024
 
 
 def own_seconds() -> float:
-    """Return the CPU time of this process and the children it has waited for, with theirs (s)."""
+    """Return the CPU time of this process and of its descendants that have been waited for (s)."""
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in usage)
 

@@ -1,7 +1,6 @@
-"""Augmentations of pictures for training a classifier, with NumPy, Pillow and ftloader.sample_rng.
+"""Augmentations of images for training a classifier, with NumPy, Pillow and ftloader.sample_rng. Only for trials.
 
-Every random number belongs to its sample, so any number of workers, threads or processes gives the same pictures.
-Only trials import this module.
+Every random number belongs to its sample, so any number of workers, threads or processes gives the same images.
 """
 
 import io
@@ -9,7 +8,7 @@ import math
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image, ImageFilter
 
 from ftloader import DataLoader, sample_rng
 
@@ -19,13 +18,11 @@ MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 FILL = tuple(round(255 * float(value)) for value in MEAN)
 
-PICTURED = 8
-THUMBNAIL = 112
-MARGIN = 64
+PICTURED, THUMBNAIL = 8, 112
 
 
 def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Crop 25% to 100% of the area, 3:4 to 4:3, to SIDE x SIDE; mirror half of the pictures.
+    """Crop 25% to 100% of the area, at 3:4 to 4:3, resize to SIDE x SIDE; mirror half of the images.
 
     Inception's crop: Szegedy et al., "Going Deeper with Convolutions", CVPR 2015.
     """
@@ -91,7 +88,7 @@ def light(image: Image.Image, random: np.random.Generator) -> np.ndarray:
 
 
 def heavy(image: Image.Image, random: np.random.Generator) -> np.ndarray:
-    """Apply all of the above: (SIDE, SIDE, 3) float32 of about 0 to 1."""
+    """Apply all augmentations of this module: (SIDE, SIDE, 3) float32 of about 0 to 1."""
     image = random_blur(random_crop(random_affine(image, random), random), random)
     pixels = random_colours(np.asarray(image, np.float32) / np.float32(255), random)
     return random_erasing(add_noise(pixels, random), random)
@@ -119,20 +116,12 @@ class Augmented:
 def picture(paths: list[str], amount: str, seed: int) -> bytes:
     """Draw the start of every candidate's first batch as a PNG: each image, and its augmentation below."""
     paths = paths[:PICTURED]
-    originals = []
-    for path in paths:
-        with Image.open(path) as file:
-            originals.append(file.convert("RGB"))
     batch = first_batch(Augmented(paths, amount), len(paths), seed).numpy()
     pixels = np.clip(batch.transpose(0, 2, 3, 1) * DEVIATION + MEAN, 0, 1) * 255
-    augmented = map(Image.fromarray, pixels.round().astype(np.uint8))
-    sheet = Image.new("RGB", (MARGIN + len(paths) * THUMBNAIL, 2 * THUMBNAIL), "white")
-    draw = ImageDraw.Draw(sheet)
-    for row, (name, images) in enumerate((("original", originals), (amount, augmented))):
-        draw.text((6, row * THUMBNAIL + THUMBNAIL // 2 - 6), name, fill="black")
-        for column, image in enumerate(images):
-            small = image.resize((THUMBNAIL - 2, THUMBNAIL - 2), Image.Resampling.BILINEAR)
-            sheet.paste(small, (MARGIN + column * THUMBNAIL + 1, row * THUMBNAIL + 1))
+    size = (THUMBNAIL, THUMBNAIL)
+    originals = [np.asarray(Image.open(path).convert("RGB").resize(size)) for path in paths]
+    augmented = [np.asarray(Image.fromarray(each).resize(size)) for each in pixels.round().astype(np.uint8)]
+    sheet = Image.fromarray(np.vstack([np.hstack(originals), np.hstack(augmented)]))
     # A palette of 256 colours takes a quarter of the bytes.
     sheet.quantize(256).save(png := io.BytesIO(), "PNG", optimize=True)
     return png.getvalue()

@@ -27,7 +27,7 @@ class BareLoop:
         self._whole = batch_size
 
     def epoch(self, samples: int) -> Iterator[list]:
-        """Yield what was kept of each batch's samples, in order, once all are done: whole samples, or Rows."""
+        """Yield each batch in order, once its samples are loaded: a list of the very first samples, Rows of others."""
         dataset, length, batch_size = self._dataset, len(self._dataset), self._batch_size
         whole, self._whole = self._whole, 0
         # The lock guards the state that threads change: the numbers to come, and the samples that each batch lacks.

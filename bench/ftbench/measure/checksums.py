@@ -28,11 +28,11 @@ class Seen:
         self.rows: list[int] = []
 
     def arrive(self, batch: Any) -> Any:
-        """Return the batch where it is used. It has arrived there after `wait` at the latest."""
+        """Move a batch to the place where it is used. The move may end as late as in `wait`."""
         return batch
 
     def wait(self) -> None:
-        """Wait for all batches to arrive."""
+        """Wait until all batches have arrived."""
 
     def take_first(self, batch: Any) -> None:
         """Note every byte of the first batch."""
@@ -56,7 +56,7 @@ class Seen:
 
 
 def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, int]:
-    """Return a trial's checksums by batch, in words: the same batch of every candidate has the same name."""
+    """Return a trial's checksums by a name for each batch. The same batch of every candidate has the same name."""
     found = {} if first is None else {"first": first}
     # A trial with more workers measures more batches a turn, and each turn starts again.
     a_turn = max(1, len(rows) // max(1, turns))
@@ -100,7 +100,7 @@ def size(batch: Any) -> int:
 
 
 def _is_of_the_loop(batch: Any) -> bool:
-    """True if it is a list of arrays, one a sample. A loader's list has tensors, one a value."""
+    """True if *batch* is BareLoop's: a list of arrays, one a sample. A loader's list has tensors, one a value."""
     return isinstance(batch, list) and type(batch[0]).__module__ == "numpy"
 
 

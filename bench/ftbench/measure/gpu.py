@@ -50,7 +50,7 @@ class OnGpu(checksums.Seen):
         self.wait()
 
     def arrive(self, batch: Any) -> Any:
-        """Start the copy of a pinned batch. Copy another one, or wait for its pixels if they are on the GPU."""
+        """Copy a batch to the GPU. The copy of a pinned batch may end as late as in `wait`."""
         # A pinned batch may be dropped meanwhile: torch's allocator reuses its memory only after the copy.
         batch = batch.to(device(), non_blocking=self._pinned)
         if not self._pinned:

@@ -18,7 +18,7 @@ from ftrun.parent_death import worker_init
 
 
 class EpochSampler:
-    """Sampler of the samples with these numbers, modulo `length`. The consumer's thread sets them between epochs."""
+    """Sampler of `numbers` modulo `length`. The consumer's thread sets `numbers` between epochs."""
 
     def __init__(self, length: int):
         self.length, self.numbers = length, range(0)
@@ -31,14 +31,14 @@ class EpochSampler:
 
 
 def _batches(dataset: Any) -> Callable[[list[int]], Any]:
-    """Return a function that builds a batch from its indices, in a peer's worker threads."""
+    """Return a function that loads and collates a batch of indices, for a peer's worker threads."""
     from torch.utils.data import default_collate
 
     return lambda indices: default_collate([dataset[index] for index in indices])
 
 
 class Repeated:
-    """A candidate's loader. Each epoch calls `start`, which iterates over the sampler's indices."""
+    """Loader of a candidate. Each epoch calls `start`, which iterates over the sampler's indices."""
 
     def __init__(self, start: Callable[[], Iterator], sampler: EpochSampler):
         self._start: Callable[[], Iterator] | None = start
@@ -51,7 +51,7 @@ class Repeated:
         return self._start()
 
     def close(self) -> None:
-        """Drop the loader, whose iterator ends the workers."""
+        """Drop the loader, which ends its workers."""
         self._start = None
 
 

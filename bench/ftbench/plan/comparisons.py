@@ -82,7 +82,7 @@ class ComparisonPlan:
     """What decides first which candidates are dropped: the comparison, the number of workers or the case."""
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
-        """Return the comparisons within these configurations; if there are none, their sides without a denominator."""
+        """Return the comparisons that these configurations allow. If there are none, return their sides to be shown."""
         configs = tuple(config for config in CONFIGS if config in set(configs))
         listed = self.comparisons(configs) if callable(self.comparisons) else self.comparisons
         possible = tuple(c for c in listed if {side.config for side in c.sides} <= set(configs))

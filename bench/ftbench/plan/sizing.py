@@ -61,12 +61,12 @@ def demand(
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """Return what all trials together may use, on the twin that has least; `memory` as for `fit`."""
+    """Return the bytes that all trials together may use on the twin that has least; `memory` as for `fit`."""
     return Demand(*(int(min(has[name] for has in memory.values()) * USABLE) for name in ("available", "shm_free")))
 
 
 def together[T](candidates: Iterable[T], demand: Callable[[T], Demand], has: Demand | None) -> list[list[T]]:
-    """Return the candidates in groups that fit into memory at the same time, in order; None has room for all."""
+    """Return the candidates in order, in groups that fit into memory at the same time; one group if *has* is None."""
     groups: list[list[T]] = []
     taken = Demand(0, 0)
     for candidate in candidates:

@@ -36,7 +36,7 @@ class Cell:
 
 
 def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
-    """Return the chain through those of these configurations ("gil", "ft-gil", "ft") that are there."""
+    """Return the chain through these configurations ("gil", "ft-gil", "ft")."""
     configs = [config for config in CONFIGS if config in configs]
     first = configs[0]
     chain = [
@@ -50,7 +50,7 @@ def cells(configs: Iterable[str]) -> tuple[Cell, ...]:
 
 
 class WaterfallPlan(ComparisonPlan):
-    """Plan of the chain with the most workers in every case, then of its ends and threads with fewer workers.
+    """Plan of the chain with the most workers in every case, and of its ends and threads with fewer workers.
 
     A quick run has only the first case, whose chain always stays whole.
     """

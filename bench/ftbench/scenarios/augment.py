@@ -1,4 +1,4 @@
-"""When do workers pay? Decoding and augmenting with 0, 1, ... workers, threads and processes.
+"""Decoding and augmenting with 0, 1, ... workers, threads and processes: the gain by workers.
 
 Light augmentation is a random crop. Heavy augmentation adds a random affine map, blur, colours, noise and erasing. All
 random numbers come from ftloader.sample_rng, so every candidate does the same work and gives the same bits.
@@ -20,7 +20,7 @@ DESCRIPTION = "when do workers pay? light and heavy augmentation with 0, 1, ... 
 
 
 def _workers_bring(side: Side) -> Comparison:
-    """Compare with loading without workers; a quick run does so for the headline's two candidates alone."""
+    """Compare *side* with loading without workers. A quick run does so for the headline's two candidates alone."""
     importance, quick = (0, "ends") if side in (FT, GIL) else (4 if side.config == "ft-gil" else 2, "")
     return Comparison(
         side,

@@ -40,7 +40,7 @@ CURVES = {
 
 
 class Shards:
-    """Source of parts of files, repeated without end at RATE bytes a second at most. `_lock` guards `_next`."""
+    """Source of samples from shards, repeated forever, at most RATE bytes a second. `_lock` guards `_next`."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths
@@ -53,7 +53,7 @@ class Shards:
         return map(str, itertools.count())
 
     def read(self, key: str) -> bytes:
-        """Return the sample, not before it is due."""
+        """Return the sample, as late as RATE demands."""
         with self._lock:
             due = self._next = max(time.monotonic(), self._next + SAMPLE_BYTES / RATE)
         shard, place = divmod(int(key) % (len(self._paths) * self._in_shard), self._in_shard)
@@ -73,7 +73,7 @@ def _remove_left() -> None:
 
 
 def measure(task: Task) -> dict:
-    """Load epochs of what the cache has, until all batches were taken.
+    """Load epochs of the samples in the cache, until `task.batches` batches were taken.
 
     Returns the metrics gb_per_s (1e9 bytes of samples a second, gaps between epochs included), time_to_first_batch (s,
     from the first fetch) and pss_mib (at the end). The curves CURVES have one value an epoch, over the time of its

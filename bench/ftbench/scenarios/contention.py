@@ -55,14 +55,14 @@ class Kind:
 
 
 class Holder:
-    """Object with attributes, as configuration objects and `self` are for workers."""
+    """Shared object with attributes, like a configuration object."""
 
     def __init__(self) -> None:
         self.value, self.count, self.lock = 1, 0, threading.Lock()
 
 
 def _unrolled(statement: str, first: str = "pass") -> Callable[[Any, int], None]:
-    """Compile a loop over a statement about `shared`, repeated UNROLLED times in a row (as timeit does)."""
+    """Return a function that runs a statement about `shared` in a loop, UNROLLED times in a row (as timeit does)."""
     body = f"        {statement}\n" * UNROLLED
     found: dict[str, Any] = {}
     exec(f"def loop(shared, operations):\n    {first}\n    for _ in range(operations // {UNROLLED}):\n{body}", found)
@@ -110,7 +110,7 @@ KINDS: dict[str, Kind] = {
 
 
 class Workers:
-    """Threads or processes that do operations of a kind, from a common start. Used by one thread.
+    """Threads or processes that do operations of a kind, all from the same moment on. Used by one thread.
 
     Threads share the state, unless the kind is private. Processes are forked and have their own.
     """
@@ -130,7 +130,7 @@ class Workers:
             raise
 
     def run(self, operations: int, workers: int) -> Spans:
-        """Return (begin, end) of each worker, of one or of all, on a clock that all processes of a machine share."""
+        """Run the operations in one worker or in all. All processes of a machine share the clock."""
         # Each worker waits for the others, so that none takes two.
         running = [self._pool.submit(_timed, operations, workers) for _ in range(workers)]
         return [each.result() for each in running]

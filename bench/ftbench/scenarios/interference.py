@@ -1,4 +1,4 @@
-"""Does loading slow the training loop? Steps in plain Python, while a loader loads at some rate.
+"""Training steps in plain Python, while a loader loads at some rate: the slowdown of the loop by loading.
 
 To measure your own program, time its steps without the time in ``next(iterator)``, with and without a loader at work,
 and compare the distributions.
@@ -37,9 +37,7 @@ class PythonStep:
 
     def __init__(self) -> None:
         self._recent: deque = deque(maxlen=1000)
-        self._means: dict[str, float] = {}
-        self._counts: dict[str, int] = {}
-        self._number = 0
+        self._means, self._counts, self._number = dict[str, float](), dict[str, int](), 0
 
     def __call__(self) -> None:
         for _ in range(RECORDS):
@@ -60,12 +58,12 @@ def measure(task: Task) -> dict:
 
     1. The loader alone gives `task.batches` batches; that is its full rate.
     2. The steps alone. Their median says how many batches a step has to take.
-    3. Both. At rate 1 the loop takes batches at the full rate and waits for late ones, so the loader always has work.
-       At 1/2 the loop takes half as many, and the loader waits for room in its queue. At 0 the loader is idle.
+    3. Both. At rate 1 the loop takes batches at the full rate and waits for late ones. At 1/2 the loop takes half as
+       many, and the loader waits for room in its queue. At 0 the loader is idle.
 
-    A step's time is that of its Python code; taking batches and waiting for them is not part of it. Returns the metrics
-    step_median_ms and step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms to take a batch,
-    waiting included), `rate` and `rate-alone` (batches/s, one value each).
+    A step's time is that of its Python code, without taking batches. Returns the metrics step_median_ms and
+    step_p99_ms, and the distributions `step` and `step-alone` (ms), `taking` (ms to take a batch, waiting included),
+    `rate` and `rate-alone` (batches/s, one value each).
     """
     rate = task.parameters["rate"]
     steps = STEPS_PER_BATCH * (task.batches // task.workers)
@@ -88,16 +86,15 @@ def measure(task: Task) -> dict:
             times = _timed_steps(step, steps)
         seconds = time.perf_counter() - begin
         batches = None
+    # Many workers give more values than are kept: keep every n-th.
+    some = taken[:: math.ceil(len(taken) / DISTRIBUTION_LIMIT) or 1]
     distributions = {
-        "step": {"unit": "ms", "values": [t * 1e3 for t in times]},
-        "step-alone": {"unit": "ms", "values": [t * 1e3 for t in alone]},
-        "rate-alone": {"unit": "batches/s", "values": [1 / period]},
-        "rate": {"unit": "batches/s", "values": [len(taken) / seconds]},
+        name: {"unit": "ms", "values": [t * 1e3 for t in values]}
+        for name, values in (("step", times), ("step-alone", alone), ("taking", some))
+        if values
     }
-    if taken:
-        # Many workers give more values than are kept: keep every n-th.
-        every = math.ceil(len(taken) / DISTRIBUTION_LIMIT)
-        distributions["taking"] = {"unit": "ms", "values": [t * 1e3 for t in taken[::every]]}
+    for name, value in (("rate-alone", 1 / period), ("rate", len(taken) / seconds)):
+        distributions[name] = {"unit": "batches/s", "values": [value]}
     return {
         "metrics": {
             "step_median_ms": median(times) * 1e3,
@@ -121,7 +118,6 @@ def _full_rate(task: Task, loader: Any, seen: checksums.Seen) -> tuple[float, in
 
 
 def note(workers: int, cpus: int) -> str:
-    """Return the note for every output on this number of workers."""
     if workers < cpus:
         return ""
     return f"{workers} workers and the loop share {cpus} CPU{'s' if cpus != 1 else ''}: it is slowed by that alone"
@@ -139,7 +135,7 @@ def _timed_steps(step: PythonStep, steps: int) -> list[float]:
 def _with_batches(
     step: PythonStep, steps: int, batches: Iterator, period: float, step_seconds: float, taken: list[float]
 ) -> list[float]:
-    """Time each step (s), and take batches between the steps: one every `period` seconds."""
+    """Time each step (s). Between the steps, take a batch every `period` seconds."""
     # If batches come faster than steps, take several at once.
     at_once = max(1, math.ceil(step_seconds / period))
     times = []
@@ -163,7 +159,7 @@ CASES = (FULL, HALF, IDLE)
 
 
 def _slowed(side: Side, case: Case) -> Comparison:
-    """Compare loading at this rate with the same candidate idle: the scenario's question."""
+    """Compare a candidate that loads at the case's rate with the same candidate idle."""
     # The idle candidate stays as long as the loading one does in the grid.
     always = side in (FT, GIL, THREADS["ft-gil"]) and case is FULL
     return Comparison(

@@ -56,7 +56,7 @@ class FileNames:
 
 
 def measure(task: Task) -> dict:
-    """Run one epoch and read the memory on the way, the last time at its last batch with the workers alive.
+    """Run one epoch and read the memory at LOOKS of its batches, the last batch included.
 
     Returns the metrics pss_mib and uss_mib, the largest values; the distributions of the same names, which are curves
     over the samples loaded; and checksums, as ftbench.measure.epochs.

@@ -4,13 +4,13 @@
 a stream each. Every process has a context of its own, and hands its batches over through CUDA's inter-process memory.
 Without a GPU nvImageCodec's CPU codecs are measured, and every output says so.
 
-With a GPU every batch ends on it, also if the CPU decoded it. Decoders of different makers agree within a few grey
-levels, not in every bit. So on a GPU each checked row is compared with Pillow's, and if the picture is the same, the
-checksum is that of Pillow's row.
+With a GPU every batch ends there, also if the CPU decoded it. Decoders of different makers agree within a few grey
+levels, not in every bit. So each checked row is compared with Pillow's, and the checksum is that of Pillow's row.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import time
@@ -40,8 +40,8 @@ SAME_PICTURE = 6.0
 class GpuImages:
     """Dataset decoded on a GPU: sample i is a (408, 640, 3) uint8 tensor there, and a batch is one decode.
 
-    Every thread has a decoder and a CUDA stream of its own (ftloader.decode.cuda). Threads share the process's CUDA
-    context. Images of another size are resized on the GPU (bilinear, anti-aliased as Pillow's).
+    Every thread has a decoder and a CUDA stream of its own (ftloader.decode.cuda). Images of another size are resized
+    on the GPU (bilinear, anti-aliased as Pillow's).
     """
 
     def __init__(self, paths: list[str], device: str):
@@ -70,19 +70,17 @@ def _resized(image):
 
 
 def dataset(task: Task) -> DecodedImages | GpuImages:
-    """Return the trial's dataset: on the GPU if there is one (backend_note says which)."""
+    """Return the trial's dataset, which decodes on the GPU if there is one."""
     device = gpu.device()
     return GpuImages(task.paths, device) if device else DecodedImages(task.paths, "nvimgcodec")
 
 
 def without_nvimgcodec() -> str | None:
     """Return why nvImageCodec cannot be measured in this interpreter, None if it can."""
-    try:
-        found = importlib.util.find_spec("nvidia.nvimgcodec")
-    except ModuleNotFoundError:  # NVIDIA's packages share the name space: none is installed
-        found = None
-    if found:
-        return None
+    # NVIDIA's packages share the name space, which has no spec if none is installed.
+    with contextlib.suppress(ModuleNotFoundError):
+        if importlib.util.find_spec("nvidia.nvimgcodec"):
+            return None
     return "nvImageCodec is not installed in this twin: install docker/requirements.lock there, or use ./twins"
 
 
@@ -92,7 +90,7 @@ def without_gpu() -> str | None:
 
 
 def backend_note() -> str:
-    """Say which backend nvImageCodec's figures are of: the GPU's, or the CPU's and why."""
+    """Name the GPU that nvImageCodec decodes on, or say why it decodes on the CPU."""
     import torch
 
     on = gpu.device()
@@ -102,7 +100,7 @@ def backend_note() -> str:
 
 
 class FirstImage:
-    """A worker_init_fn that decodes an image in every worker, and notes how long that took at the worker's first start.
+    """A worker_init_fn that decodes an image, and notes the seconds that this takes at a worker's first start.
 
     That includes the library's import and a decoder; on a GPU also a stream, and in a process a CUDA context.
     `seconds` is in shared memory; each worker writes its own place.
@@ -123,23 +121,20 @@ class FirstImage:
 
 
 class Reference:
-    """The checked rows of every image, as Pillow decodes them."""
+    """Checked rows of every image by Pillow, to compare other decoders' rows with."""
 
     def __init__(self, task: Task):
-        self._images, self._batch_size = PillowDataset(task.paths), task.batch_size
-        self._rows: dict = {}
+        images = PillowDataset(task.paths)
+        self._length, self._batch_size = len(images), task.batch_size
+        self._rows = functools.cache(lambda index: checksums.rows(images[index]))
 
     def compare(self, number: int, rows: Any) -> int:
         """Return the CRC-32 of Pillow's rows of batch `number`; raises TrialError if `rows` (n, r, width, 3) differ."""
-        import numpy
-
-        expected = checksums.Rows()
-        for place, found in enumerate(rows):
-            index = (number * self._batch_size + place) % len(self._images)
-            if index not in self._rows:
-                self._rows[index] = checksums.rows(self._images[index])
-            expected.append(self._rows[index])
-            difference = numpy.abs(found.astype(numpy.int16) - expected[-1]).mean()
+        first = number * self._batch_size
+        indices = [(first + place) % self._length for place in range(len(rows))]
+        expected = checksums.Rows(map(self._rows, indices))
+        for place, index in enumerate(indices):
+            difference = abs(rows[place].astype(int) - expected[place]).mean()
             if difference > SAME_PICTURE:
                 raise TrialError(
                     f"image {index} differs from Pillow's by {difference:.1f} of 255 on average: "
@@ -149,7 +144,7 @@ class Reference:
 
 
 class PicturesOnGpu(gpu.OnGpu):
-    """Consumer of pictures on the GPU, which are compared with Pillow's. It notes the GPU's memory in the warm-up."""
+    """Consumer of images on the GPU. Compares them with Pillow's, and notes the GPU's memory during the warm-up."""
 
     def __init__(self, task: Task):
         super().__init__()
@@ -171,7 +166,7 @@ class PicturesOnGpu(gpu.OnGpu):
 
     @property
     def added_mib(self) -> float:
-        """The GPU's memory that the loader took."""
+        """GPU memory that the loader took during the warm-up."""
         # The driver allocates in pieces of 2 MiB, so less cannot be seen.
         return max(2.0, max(self._used) - self._used[0])
 

@@ -1,4 +1,4 @@
-"""Is a step max(load, train), not their sum? Loading and training together, against each of them alone.
+"""Loading and training together, against each of them alone: a step takes max(load, train), or their sum.
 
 The loop is that of every training, ``for batch in loader: train(batch)``.
 """
@@ -23,7 +23,7 @@ CALIBRATION_UNITS = 20
 
 
 class TorchStep:
-    """Stochastic gradient descent of a small network, in units of half a millisecond or less. Used by one thread.
+    """Training of a small network, whose unit takes at most half a millisecond. Used by one thread.
 
     It runs on the accelerator if there is one, and waits for it; else on one thread of the CPU.
     """
@@ -58,9 +58,8 @@ class TorchStep:
 def measure(task: Task) -> dict:
     """Time a step of training with its batch, and its two parts alone, over `task.batches` steps each.
 
-    Training gets as much work as takes the case's "ratio" times as long as loading one batch. That time is found in an
-    epoch of loading alone. If the loader works while the loop trains, a step takes max(load, train); else their sum.
-    Each part starts with one batch in hand and no other ready. The epoch is longer than the timed part, so that
+    Training gets as much work as takes the case's "ratio" times as long as loading one batch, by an epoch of loading
+    alone. Each part starts with one batch in hand and no other ready. The epoch is longer than the timed part, so that
     loading goes on to the end.
 
     Returns the metrics step_over_max (1 if loading and training overlap perfectly) and step_over_sum (1 if they do not
@@ -113,7 +112,7 @@ def note(device: str, workers: int, cpus: int) -> str:
 
 
 def _mean_step(loader: Any, samples: int, steps: int, train: TorchStep | None = None, units: int = 0) -> float:
-    """Return the seconds a step, from the first batch on; a step trains and then waits for the next batch."""
+    """Return the mean seconds of a step after the first batch. A step trains and then waits for the next batch."""
     batches = loader.epoch(samples)
     batch = next(batches)
     begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The user's dataset (--dataset FILE.py:NAME), and the look at it that finds how much of it makes a turn."""
+"""The user's dataset (--dataset FILE.py:NAME), and the look that finds the amount of work of a turn."""
 
 from __future__ import annotations
 
@@ -121,14 +121,14 @@ def look(task: Task) -> dict:
 
 
 def amount(seconds: float, batch_size: int | None) -> Amount:
-    """Return how much makes a turn of samples that take `seconds` each."""
+    """Return the amount of work of a turn, for samples that take `seconds` each."""
     # A power of two, so that two runs of one dataset seldom differ in it.
     size = batch_size or 2 ** round(math.log2(min(BATCH_SIZE, max(1, TURN_SECONDS / 3 / seconds))))
     return Amount(size, max(2, round(TURN_SECONDS / (size * seconds + BATCH_SECONDS))), turns=10)
 
 
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
-    """Return the scenario of this target before the look at it."""
+    """Return the scenario of this target, before the look has found its amounts."""
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(
         name=OWN,

@@ -50,7 +50,7 @@ class PillowDataset:
 
 
 class DecodedImages(PillowDataset):
-    """The same samples, bit for bit, decoded by ftloader.decode, whose decoders belong to their threads."""
+    """Dataset of the same samples, bit for bit, decoded by ftloader.decode with a decoder for each thread."""
 
     def __init__(self, paths: list[str], backend: str = "auto"):
         from PIL import Image
@@ -68,7 +68,7 @@ class DecodedImages(PillowDataset):
 
 
 class DecodedOnly(PillowDataset):
-    """Images that are decoded completely, with the pixels left in Pillow's memory.
+    """Dataset of images that are decoded completely, with the pixels left in Pillow's memory.
 
     Sample i is an (8, 8, 3) uint8 array of pixels at equal distances. It proves the decoding and costs next to nothing.
     """
@@ -79,7 +79,7 @@ class DecodedOnly(PillowDataset):
 
 
 class Resized(PillowDataset):
-    """Images resized for a classifier: sample i is a (224, 224, 3) uint8 array (bilinear)."""
+    """Dataset of images resized for a classifier: sample i is a (224, 224, 3) uint8 array (bilinear)."""
 
     def __getitem__(self, index: int):
         with self._open(self._paths[index]) as file:

@@ -27,11 +27,10 @@ SAMPLE_BYTES = 4 * MIB
 
 
 class Shards:
-    """Dataset of samples that lie back to back in files: sample i is an int16 array of 1024 columns.
+    """Dataset of samples that lie back to back in files: ``numpy.fromfile(path, int16, count, offset=...)``.
 
-    It is read by ``numpy.fromfile(path, int16, count, offset=...)``; with `tensors` it is a torch tensor on the same
-    memory. With `forget`, each sample is dropped from the kernel's page cache once it is read, so that the next
-    epoch reads it from the disk again.
+    Sample i is an int16 array of 1024 columns; with `tensors` a torch tensor on the same memory. With `forget`, the
+    kernel drops each sample from its page cache once it is read, so that the next epoch reads it from the disk again.
     """
 
     def __init__(self, paths: Sequence[str], sample_bytes: int, tensors: bool = False, forget: bool = False):
@@ -86,11 +85,11 @@ def stacked(samples: list):
 
 
 def dataset(task: Task) -> Shards | Records:
-    """Return samples of the case's kind and size, which the kernel forgets once they are read if the case is cold."""
+    """Return the case's dataset. In a cold case, the kernel drops a sample from its page cache once it is read."""
     case = task.parameters
-    if case.get("kind") == "record":
+    if task.scenario.case(task.case).source == "records":
         return Records(task.paths)
-    return Shards(task.paths, case["sample_bytes"], case.get("kind") == "torch", case.get("cold", False))
+    return Shards(task.paths, case["sample_bytes"], case.get("tensors", False), case.get("cold", False))
 
 
 def measure(task: Task) -> Turns:
@@ -137,15 +136,9 @@ def _case(name: str, title: str, source: str | None = None, **parameters: Any) -
 
 def _sized(name: str, sample_bytes: int, batch_size: int, batches: int) -> Case:
     """Return a case with samples of another size, in batches of 16 to 64 MiB."""
-    return Case(
-        name,
-        f"{name.replace('-', ' ')} samples",
-        {"sample_bytes": sample_bytes},
-        float(sample_bytes),
-        sample_bytes,
-        full=Amount(batch_size, batches, turns=4),
-        quick=Amount(batch_size, batches // 2, turns=2),
-    )
+    full, quick = Amount(batch_size, batches, turns=4), Amount(batch_size, batches // 2, turns=2)
+    title, parameters = f"{name.replace('-', ' ')} samples", {"sample_bytes": sample_bytes}
+    return Case(name, title, parameters, float(sample_bytes), sample_bytes, full=full, quick=quick)
 
 
 # The first always stays, however short the run.
@@ -160,16 +153,12 @@ SIZES = (
 # through the pipe. Everything else, numpy arrays included, is pickled into the pipe and unpickled by the consumer.
 # Threads hand over an object.
 TRANSFERS = (
-    _case("numpy", "numpy samples, tensors as batches (shared memory)", kind="numpy", pickled=False),
-    _case("numpy-pickled", "numpy samples, arrays as batches (pickled)", kind="numpy", pickled=True),
-    _case("unpickled", "samples unpickled in __getitem__, tensors as batches", "records", kind="record", pickled=False),
-    _case("torch", "torch samples, tensors as batches (shared memory)", kind="torch", pickled=False),
+    _case("numpy", "numpy samples, tensors as batches (shared memory)"),
+    _case("numpy-pickled", "numpy samples, arrays as batches (pickled)", pickled=True),
+    _case("unpickled", "samples unpickled in __getitem__, tensors as batches", "records"),
+    _case("torch", "torch samples, tensors as batches (shared memory)", tensors=True),
     _case(
-        "unpickled-pickled",
-        "samples unpickled in __getitem__, arrays as batches (pickled)",
-        "records",
-        kind="record",
-        pickled=True,
+        "unpickled-pickled", "samples unpickled in __getitem__, arrays as batches (pickled)", "records", pickled=True
     ),
 )
 # Cold: dropped from this kernel's page cache before the measurement, and each sample again once it is read

@@ -1,4 +1,4 @@
-"""How long does a training loop wait for its first batch, and from one epoch to the next?
+"""The wait of a training loop for its first batch, and from one epoch to the next.
 
 Threads start at once. A forked worker copies page tables. A spawned worker is a new interpreter that imports what the
 dataset needs (torch alone takes a second) and unpickles the dataset. So does a worker of a fork server, which is
@@ -17,8 +17,7 @@ from ftbench.plan.comparisons import FT, GIL, METHODS, PROCESSES, SPAWN, Compari
 from ftbench.plan.scenario import Scenario, Task
 
 MIB = 1024 * 1024
-VALUES = 1024
-ITEM_BYTES = 8
+VALUES, ITEM_BYTES = 1024, 8
 
 
 class Table:

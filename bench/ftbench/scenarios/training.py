@@ -1,7 +1,4 @@
-"""Does a whole training get faster? A small network trained on JPEGs through each loader, with the loss of each step.
-
-`Quadrants` is a dataset whose augmentation is the same in every loader; `train` is the loop.
-"""
+"""A whole training: a small network trained on JPEGs through each loader, with the loss of each step."""
 
 from __future__ import annotations
 
@@ -26,20 +23,22 @@ SEED = 20261121
 
 
 def steps_per_epoch(task: Task) -> int:
-    """Return the batches of an epoch: the same for any number of workers, so that all train alike."""
+    """Return the number of batches of an epoch, the same for any number of workers."""
     return max(1, task.batches // task.workers)
 
 
 def measure(task: Task) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
 
-    Returns the metrics epoch_seconds, the median time of the epochs after the first (which starts the workers), and
-    utilisation, in percent over those epochs. On an accelerator, that is the part of the time in which it had a step to
-    work on; else the CPU time of this process and its workers, as part of the usable CPUs' time. The distributions are
-    `loss`, a curve over the steps, and `epoch` (s), over all epochs.
+    Returns the metrics, over the epochs after the first, which starts the workers:
 
-    Losses depend only on the batches and the seed, bit for bit: one thread computes, with torch's deterministic
-    algorithms. So `rows` has a checksum of each batch's samples, then one of each step's loss.
+    - epoch_seconds: the median time;
+    - utilisation: the part of the time in which the accelerator had a step to work on (%). Without one, the CPU time
+      of this process and its workers, as part of the usable CPUs' time.
+
+    The distributions are `loss`, a curve over the steps, and `epoch` (s). Losses depend only on the batches and the
+    seed, bit for bit: one thread computes, with torch's deterministic algorithms. So `rows` has a checksum of each
+    batch's samples, then one of each step's loss.
     """
     import torch
 
@@ -57,11 +56,16 @@ def measure(task: Task) -> dict:
 
     per_epoch = steps_per_epoch(task) * task.batch_size
     checksums: list[int] = []
+
+    def noted(batch: Any) -> Any:
+        checksums.append(whole(batch))
+        return batch
+
     losses, times, used = [], [], []
     with open_loader(task, task.dataset(), persistent=True) as loader:
         for number in range(EPOCHS):
             before, begin = busy(), time.perf_counter()
-            batches = _noted(loader.epoch(per_epoch, number * per_epoch), checksums)
+            batches = map(noted, loader.epoch(per_epoch, number * per_epoch))
             steps = accelerator.steps(batches) if accelerator else batches
             of_epoch = list(train(model, optimiser, steps, device))
             losses += torch.stack(of_epoch).tolist()  # waits for the accelerator
@@ -70,8 +74,8 @@ def measure(task: Task) -> dict:
     return {
         "metrics": {"epoch_seconds": median(times[1:]), "utilisation": median(used[1:])},
         "distributions": {
-            "loss": {"unit": "nats", "values": losses, "over": _counted("step", losses)},
-            "epoch": {"unit": "s", "values": times, "over": _counted("epoch", times)},
+            name: {"unit": unit, "values": values, "over": {"title": over, "values": list(range(1, len(values) + 1))}}
+            for name, unit, values, over in (("loss", "nats", losses, "step"), ("epoch", "s", times, "epoch"))
         },
         "samples": EPOCHS * per_epoch,
         "batches": len(checksums),
@@ -80,22 +84,10 @@ def measure(task: Task) -> dict:
     }
 
 
-def _counted(title: str, values: list[float]) -> dict:
-    """Return the abscissa of a curve with one value a step or epoch: 1, 2, 3, ..."""
-    return {"title": title, "values": list(range(1, len(values) + 1))}
-
-
 def note(device: str) -> str:
-    """Say where the training ran and what was checked, for every output. Curves that differ stop the scenario."""
+    """Say where the training ran. Loss curves that differ stop the scenario."""
     where = "trained on the GPU" if device == "cuda" else "trained on one CPU core: no GPU here"
     return f"{where}; all loss curves are equal bit for bit"
-
-
-def _noted(batches: Iterable, checksums: list[int]) -> Iterator:
-    """Yield the batches, and keep the checksum of each."""
-    for batch in batches:
-        checksums.append(whole(batch))
-        yield batch
 
 
 def cpus_busy() -> float:
@@ -104,7 +96,7 @@ def cpus_busy() -> float:
 
 
 class Accelerator:
-    """Clock of how long a CUDA device has a step to work on, by CUDA events. Used by one thread."""
+    """Stopwatch for the time in which a CUDA device has a step to work on. Used by one thread."""
 
     def __init__(self) -> None:
         self._spans: list[list[Any]] = []
@@ -135,8 +127,8 @@ SIDE = 64
 class Quadrants:
     """Dataset of random crops of photographs, labelled with the brightest quadrant.
 
-    Sample k is (uint8 tensor (3, 64, 64), int 0 to 3). Epoch e has the samples e * `per_epoch` and following. Its
-    shuffle and its crops depend on the seed and k alone, so every worker loads the same sample k.
+    Sample k is (uint8 tensor (3, 64, 64), int 0 to 3). Epoch e has the samples e * `per_epoch` and following. Shuffle
+    and crops depend on the seed and k alone, so every loader gives the same samples.
     """
 
     def __init__(self, paths: list[str], per_epoch: int, epochs: int, seed: int):

@@ -94,7 +94,7 @@ def small(name: str, files: dict, variant: str, case: str) -> Task:
         scenario=replace(
             this.scenario,
             dataset=lambda t: Shards(
-                t.paths, 64 * KIB, t.parameters.get("kind") == "torch", bool(t.parameters.get("cold"))
+                t.paths, 64 * KIB, t.parameters.get("tensors", False), bool(t.parameters.get("cold"))
             ),
         ),
     )
