@@ -35,17 +35,13 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float
 
 
 def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
-    """Run the warm-up and the measured epochs.
+    """Run the warm-up and the measured epochs, each of which is a turn, with a new loader.
 
-    Each measured epoch is a turn: the generator yields before it. Each has a new loader: a loader's speed varies by
-    several percent with the place of its memory, so one loader would say little of the next. Only the middle of an
-    epoch is timed. It starts when as many batches have come as a loader keeps under way, and ends while every worker
-    still has a batch to build: filling and draining the pipeline belong to no batch.
+    A loader's speed varies by several percent with the place of its memory, so one loader says little of the next.
+    Only the middle of an epoch is timed. It starts when as many batches have come as a loader keeps under way, and ends
+    while every worker still has a batch to build: filling and draining the pipeline belong to no batch.
 
-    Args:
-        seen: consumer of the batches. Default: one that takes them in the process's memory.
-        options: further arguments of the loader (ftbench.measure.loaders).
-
+    The batches go to *seen*, by default into the process's memory. *options* are further arguments of the loader.
     Returns the metrics:
 
     - throughput: samples/s, typical of all turns (ftbench.measure.typical); overhead_us: µs a sample;
@@ -53,8 +49,8 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.
 
-    It also returns samples, batches, the length of the last batch, turn_seconds and turn_began (seconds since 1970).
-    Checksums are of every byte of the first batch (`first_batch`) and some rows of each batch of the turns (`rows`).
+    `turn_began` is in seconds since 1970. Checksums are of every byte of the first batch (`first_batch`) and some rows
+    of each batch of the turns (`rows`).
     """
     batch_size, dataset, seen = task.batch_size, task.dataset(), seen or Seen()
     # Batches before and after the timed ones.
@@ -96,7 +92,6 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
             "pss_mib": pss,
         },
         **seen.result(samples, last),
-        # Only the timed ones.
         "batches": timed,
         "turn_seconds": turn_seconds,
         "turn_began": turn_began,

@@ -51,7 +51,7 @@ class OnGpu(checksums.Seen):
 
     def arrive(self, batch: Any) -> Any:
         """Copy a batch to the GPU. The copy of a pinned batch may end as late as in `wait`."""
-        # A pinned batch may be dropped meanwhile: torch's allocator reuses its memory only after the copy.
+        # A pinned batch may be dropped during the copy: torch's allocator reuses its memory only after the copy.
         batch = batch.to(device(), non_blocking=self._pinned)
         if not self._pinned:
             self.wait()
