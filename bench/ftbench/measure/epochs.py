@@ -57,7 +57,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
     time_to_first_batch, pss = _warm_up(task, dataset, seen, options)
-    turn_seconds, turn_began, timed, last, cpu = [], [], 0, 0, 0.0
+    turn_seconds, turn_began, last, cpu = [], [], 0, 0.0
     for turn in range(task.turns):
         # Hold no batch during other trials' turns and the timed part.
         batch = ()
@@ -72,13 +72,11 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
                     turn_began.append(time.time())
                     cpu -= cpu_seconds()
                     begin = time.perf_counter()
-                elif before < number <= before + task.batches:
-                    timed += 1
-                    if number == before + task.batches:
-                        seen.wait()
-                        turn_seconds.append(time.perf_counter() - begin)
-                        cpu += cpu_seconds()
-                        last = length(batch)
+                elif number == before + task.batches:
+                    seen.wait()
+                    turn_seconds.append(time.perf_counter() - begin)
+                    cpu += cpu_seconds()
+                    last = length(batch)
             if turn == task.turns - 1:
                 pss = max(pss, tree_usage().pss)
     throughput = task.batches * batch_size / typical(turn_seconds)
@@ -92,7 +90,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
             "pss_mib": pss,
         },
         **seen.result(samples, last),
-        "batches": timed,
+        "batches": task.batches * len(turn_seconds),
         "turn_seconds": turn_seconds,
         "turn_began": turn_began,
     }
