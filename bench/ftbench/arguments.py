@@ -52,7 +52,7 @@ input, 130 or 143 when interrupted (finished rounds are reported, marked incompl
 
 
 class UsageError(Exception):
-    """The command line asks for what cannot be done."""
+    """Raised if the command line asks for what cannot be done."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Print the help or refuse wrong usage of a program that gives both twins; raises SystemExit then."""
+    """Check the arguments of a program that gives both twins; raises SystemExit for --help and for wrong usage."""
     try:
         if arguments[:1] in (["report"], ["compare"]):
             (report_parser if arguments[0] == "report" else compare_parser)(program).parse_args(arguments[1:])
@@ -238,7 +238,7 @@ def check(arguments: list[str], program: str) -> None:
 
 
 def number(what: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:
-    """Return a parser for argparse, of numbers within these bounds; other text "is not" `what`."""
+    """Return a type for argparse: numbers from `least` to `most`. The error for other text says it is not `what`."""
 
     def parse(text: str) -> Any:
         try:

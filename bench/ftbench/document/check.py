@@ -17,7 +17,7 @@ MOST = 1e150
 
 
 class Inconsistent(Exception):
-    """The document is no results.json as a run writes it; the message says where."""
+    """Raised if a document is not a results.json as a run writes it; the message says where."""
 
 
 @functools.cache
@@ -105,7 +105,7 @@ def _of_round(position: int, one: Round, metrics: list[str], keys: set[str]) -> 
 
 
 def _of_stress(part: Stress, configs: list[str]) -> Iterator[str]:
-    """Yield where the thread-safety suite's part disagrees with itself and with the options."""
+    """Yield contradictions within the thread-safety suite's record, and with the options."""
     seen = set()
     for result in part.results:
         name = f"{result.scenario} in {result.configuration}"

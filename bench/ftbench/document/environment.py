@@ -17,7 +17,7 @@ class Interpreter:
     version: A[str, '"3.13.5"']
     implementation: A[str, '"CPython"']
     executable: A[str, "path"]
-    twin: A[Literal["ft", "gil"], "which twin it is"]
+    twin: A[Literal["ft", "gil"], "name of the twin"]
     free_threaded: A[bool, "built with --disable-gil"]
     gil_enabled: A[bool, "true if its GIL was on when it was asked"]
     python_gil_variable: A[str | None, "PYTHON_GIL of its environment"]
@@ -69,7 +69,7 @@ class Gpu:
 
     devices: A[list[str], "name and memory of each"]
     driver: A[str | None, "version, null without one"]
-    reason: A[str | None, "why there is none, null if there is"]
+    reason: A[str | None, "reason that there is none, null if there is one"]
 
 
 @dataclass
@@ -88,11 +88,11 @@ class Twin:
 
 @dataclass
 class Revision:
-    """Return the source's commit."""
+    """The commit of the sources."""
 
     commit: A[str, "git commit, or unknown"]
     dirty: A[bool | None, "true if the checkout had changes; null where that is unknown"]
-    from_: A[Literal["git", "REVISION", None], "where the commit was read from"]
+    from_: A[Literal["git", "REVISION", None], "source of the commit"]
 
 
 @dataclass

@@ -20,7 +20,7 @@ from ftbench.document.model import SCHEMA_VERSION, Results
 
 
 class ResultsError(Exception):
-    """Results cannot be written or read; the message says what is left and what to do."""
+    """Raised if results cannot be written or read; the message says what is left and what to do."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -195,7 +195,7 @@ def _parsed(path: Path) -> Any:
 
 
 def _writer(document: Any) -> str:
-    """Return which commit wrote a document that this bench cannot read, or an empty string."""
+    """Return " (commit ...)", the commit that wrote a document; an empty string if the document has none."""
     with contextlib.suppress(KeyError, TypeError):
         return f" (commit {document['environment']['revision']['commit'][:12]})"
     return ""

@@ -91,13 +91,13 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
             _name(scenario.name, metric.name, number), title, caption, kind + alt, picture, table, folded or own
         )
 
-    counts = sorted({m.workers for m in found})
-    cases = list(dict.fromkeys(m.case for m in found))
+    counts = sorted({m.candidate.workers for m in found})
+    cases = list(dict.fromkeys(m.candidate.case for m in found))
     if _on_an_axis(scenario):
-        some = counts if len(_by(found, lambda m: (*m.series, m.workers))) > MOST_LINES else [None]
+        some = counts if len(_by(found, lambda m: (*m.series, m.candidate.workers))) > MOST_LINES else [None]
         caption = "Medians; lines from the lowest round to the highest."
         for number, count in enumerate(reversed(some)):
-            of = [m for m in found if count in (None, m.workers)]
+            of = [m for m in found if count in (None, m.candidate.workers)]
             which = run_words.workers(count) if count is not None and len(some) > 1 else ""
             picture = _over_cases(scenario, metric, of, counts)
             scales = " Logarithmic scales." if picture.logarithmic else ""
@@ -108,12 +108,12 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
         yield chart(0, "", RANGES, "Bars of", _bars(scenario, metric, found))
     else:  # with and without workers is a curve, be it a short one
         if len(cases) > 1:
-            most = [m for m in found if m.workers == counts[-1]]
+            most = [m for m in found if m.candidate.workers == counts[-1]]
             yield chart(0, f" with {run_words.workers(counts[-1])}", RANGES, "Bars of", _bars(scenario, metric, most))
         caption = "Mean over the rounds; lines: one standard deviation either way."
         for number, case in enumerate(cases, len(cases) > 1):
             which = run_words.case_title(scenario, case)
-            picture = _over_workers(scenario, metric, [m for m in found if m.case == case], counts)
+            picture = _over_workers(scenario, metric, [m for m in found if m.candidate.case == case], counts)
             own = "more cases" if number >= MOST_FACETS else ""
             yield chart(number, which and f", {which}", caption, "Curves over the number of workers of", picture, own)
 
@@ -135,12 +135,12 @@ def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
 
 
 def _bars(scenario: Scenario, metric: Metric, found: Sequence[Measured]) -> Bars:
-    counts = {m.workers for m in found}
+    counts = {m.candidate.workers for m in found}
     named = len({m.series for m in found}) > MOST_SERIES
     groups: dict[str, list[Row]] = {}
-    for m in found if scenario.cases else sorted(found, key=lambda m: m.workers):
-        workers = "" if named and len(counts) > 1 else run_words.workers(m.workers)
-        heading = ", ".join(filter(None, (run_words.case_title(scenario, m.case), workers)))
+    for m in found if scenario.cases else sorted(found, key=lambda m: m.candidate.workers):
+        workers = "" if named and len(counts) > 1 else run_words.workers(m.candidate.workers)
+        heading = ", ".join(filter(None, (run_words.case_title(scenario, m.candidate.case), workers)))
         label = run_words.own_title(m.candidate) if named else ""
         hover = _hover(scenario, metric, m)
         row = Row(label, m.median, m.low, m.high, hover, *m.series, text=metric.write(m.median))
@@ -167,10 +167,10 @@ def _over_cases(scenario: Scenario, metric: Metric, found: Sequence[Measured], c
     if unit and unit not in SHORT_UNITS:  # a mark has no room for it
         title, unit = f"{title}, {unit}", ""
     lines = []
-    for (config, variant, workers), own in _by(found, lambda m: (*m.series, m.workers)).items():
-        own.sort(key=lambda m: places[m.case])
+    for (config, variant, workers), own in _by(found, lambda m: (*m.series, m.candidate.workers)).items():
+        own.sort(key=lambda m: places[m.candidate.case])
         name = run_words.label(config, variant) + (f", x{workers}" if len(counts) > 1 else "")
-        points = [(places[m.case], m.median, m.low, m.high, _hover(scenario, metric, m)) for m in own]
+        points = [(places[m.candidate.case], m.median, m.low, m.high, _hover(scenario, metric, m)) for m in own]
         x, y, low, high, hover = zip(*points, strict=True)
         lines.append(Line(config, variant, name, x, y, low, high, hover, counts.index(workers)))
     ideal = [(x, 1.0) for x in values] if metric.ideal == "1" else []
@@ -183,12 +183,13 @@ def _over_workers(scenario: Scenario, metric: Metric, found: Sequence[Measured],
     lines = []
     for series, own in _by(found, lambda m: m.series).items():
         points = [
-            (m.workers, m.mean, m.mean - m.deviation, m.mean + m.deviation, _hover(scenario, metric, m)) for m in own
+            (m.candidate.workers, m.mean, m.mean - m.deviation, m.mean + m.deviation, _hover(scenario, metric, m))
+            for m in own
         ]
         x, y, low, high, hover = zip(*points, strict=True)
         lines.append(Line(*series, run_words.label(*series), x, y, low, high, hover))
     # The ideal: the best of one worker times the number of workers.
-    one = 1.0 if metric.ideal else max((m.mean for m in found if m.workers == 1), default=0.0)
+    one = 1.0 if metric.ideal else max((m.mean for m in found if m.candidate.workers == 1), default=0.0)
     ideal = [(n, one if metric.ideal == "1" else n * one) for n in counts]
     if metric.ideal != "1" and (metric.best != "higher" or metric.unit == "%" or not one):
         ideal = []

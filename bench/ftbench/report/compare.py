@@ -13,12 +13,11 @@ more than ftbench.stats.statistics.NEGLIGIBLE.
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from statistics import fmean, geometric_mean
+from statistics import fmean
 from typing import Any
 
-from ftbench.document.environment import Twin
 from ftbench.document.model import Results, Scenario, Stress
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
@@ -40,8 +39,7 @@ DATA = {
     "files": "files",
     "mean_bytes": "mean size of a file",
 }
-
-
+PYTHON = "version", "build", "compiler"
 USUAL_COLLATE = "torch's"
 # From this factor between the turns on, a caution is due: `typical` of 40 turns was up to 3% above that of 5.
 MANY_TIMES = 2
@@ -58,7 +56,7 @@ class FigureChange:
     is_ratio: bool
     """True for a ratio within a run. Otherwise a candidate's value in the metric's unit."""
     a: float
-    """Return the geometric mean of a ratio's rounds, or of a candidate's processes."""
+    """The geometric mean of a ratio's rounds, or of a candidate's processes."""
     b: float
     ratio: float
     """B over A."""
@@ -159,17 +157,19 @@ def _scenario(result: RunComparison, a: Scenario, b: Scenario, collate_fns: tupl
     pairs = [p for p in a.pairs if (p.numerator, p.denominator) in in_b and p.numerator in of_case]
     for metric in (m for m in a.metrics if m in b.metrics):
         values = [{key: s.in_each_process(key, metric) for key in keys} for s in both]
-        for pair in pairs:
-            if not pair.first_only or metric == a.metrics[0]:
-                logs = [logarithms(of[pair.numerator], of[pair.denominator]) for of in values]
-                title = run_words.title(a, a.candidate(pair.numerator), a.candidate(pair.denominator), with_case=True)
-                x, y = (math.exp(fmean(of)) for of in logs)
-                result.changes.append(FigureChange(name, title, metric, True, x, y, *welch(*logs)))
-        for key in keys:
-            if key in of_case:
-                logs = [[math.log(value) for value in of[key]] for of in values]
-                x, y = (geometric_mean(of[key]) for of in values)
-                result.changes.append(FigureChange(name, titles[key], metric, False, x, y, *welch(*logs)))
+        found = [
+            (
+                run_words.title(a, a.candidate(pair.numerator), a.candidate(pair.denominator), with_case=True),
+                True,
+                [logarithms(of[pair.numerator], of[pair.denominator]) for of in values],
+            )
+            for pair in pairs
+            if not pair.first_only or metric == a.metrics[0]
+        ]
+        found += [(titles[key], False, [[*map(math.log, of[key])] for of in values]) for key in keys if key in of_case]
+        for what, is_ratio, logs in found:
+            x, y = (math.exp(fmean(of)) for of in logs)
+            result.changes.append(FigureChange(name, what, metric, is_ratio, x, y, *welch(*logs)))
 
 
 def _comparable_cases(result: RunComparison, a: Scenario, b: Scenario, collate_fns: tuple[str, str]) -> set[str]:
@@ -200,7 +200,7 @@ def _comparable_cases(result: RunComparison, a: Scenario, b: Scenario, collate_f
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None, float | None]:
-    """Return Return (ratio, low, high, p) of exp(mean of b - mean of a), for logarithms of independent rounds.
+    """Return (ratio, low, high, p) of exp(mean of b - mean of a), for logarithms of independent rounds.
 
     Without FEWEST_ROUNDS in both, the ratio alone is given.
     """
@@ -220,29 +220,22 @@ def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, 
 
 def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
     """Return (what, in A, in B) of differing environments and options."""
-    in_a, in_b = _described(a), _described(b)
-    found = [(what, in_a[what], in_b[what]) for what in in_a if in_a[what] != in_b[what]]
-    twins_a, twins_b = a.environment.twins, b.environment.twins
-    for twin in sorted({*twins_a, *twins_b}):
-        if twin not in twins_a or twin not in twins_b:
-            where = ("measured", "not measured") if twin in twins_a else ("not measured", "measured")
-            found.append((f"{twin} twin", *where))
-            continue
-        found += _twin_differences(twin, twins_a[twin], twins_b[twin])
-    return found
+    both = a.environment.twins.keys() & b.environment.twins.keys()
+    in_a, in_b = (_described(results, both) for results in (a, b))
+    found = [(what, in_a.get(what, "none"), in_b.get(what, "none")) for what in {**in_a, **in_b}]
+    return [each for each in found if each[1] != each[2]]
 
 
-def _described(results: Results) -> dict[str, str]:
-    """Return a run's environment and options in words."""
+def _described(results: Results, compared: Set[str]) -> dict[str, str]:
+    """Return a run's environment and options in words; interpreters and packages of the *compared* twins alone."""
     environment, options = results.environment, results.options
-    revision, twins = environment.revision, list(environment.twins.values())
-    first = twins[0]
+    first = next(iter(environment.twins.values()))
     system = first.os
-    return {
-        "commit": revision.commit[:12] + (" with changes" if revision.dirty else ""),
+    found = {
+        "commit": run_words.revision(results),
         "sources of loader and bench": environment.source[:12],
         "processor": first.cpu.model,
-        "CPUs usable": str(min(twin.cpu.usable for twin in twins)),
+        "CPUs usable": str(run_words.usable(results)),
         # The kernel keeps some memory for itself, not always as much.
         "memory": f"{first.memory.total / 2**30:.0f} GiB",
         "system": f"{system.name}, Linux {system.kernel}, container: {system.container or 'none'}",
@@ -253,18 +246,14 @@ def _described(results: Results) -> dict[str, str]:
         "--requirements": ", ".join(options.requirements) or "none",
         "--batch-size": str(options.batch_size or "the scenarios'"),
         "--workers": ", ".join(map(str, options.workers or ())) or "the scenarios'",
+        **{f"{twin} twin": "measured" if twin in environment.twins else "not measured" for twin in ("ft", "gil")},
     }
-
-
-def _twin_differences(twin: str, a: Twin, b: Twin) -> Iterator[tuple[str, str, str]]:
-    for what in ("version", "build", "compiler"):
-        x, y = getattr(a.interpreter, what), getattr(b.interpreter, what)
-        if x != y:
-            yield f"{twin}: Python's {what}", x, y
-    for name in sorted({*a.packages, *b.packages}):
-        x, y = a.packages.get(name, "none"), b.packages.get(name, "none")
-        if x != y:
-            yield f"{twin}: {name}", x, y
+    for name, twin in environment.twins.items():
+        if name not in compared:
+            continue
+        found |= {f"{name}: Python's {what}": getattr(twin.interpreter, what) for what in PYTHON}
+        found |= {f"{name}: {package}": version for package, version in sorted(twin.packages.items())}
+    return found
 
 
 def _cautions(name: str, results: Results) -> Iterator[str]:
@@ -276,7 +265,5 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
         if marked:
             yield f"{name}: {scenario.name}: {marked} of {len(rounds)} rounds were disturbed by other load"
         if len(rounds) < FEWEST_ROUNDS:
-            yield (
-                f"{name}: {scenario.name} has {len(rounds)} round{'s' if len(rounds) != 1 else ''}: "
-                f"{FEWEST_ROUNDS} are needed to tell a change from noise"
-            )
+            few = f"{FEWEST_ROUNDS} are needed to tell a change from noise"
+            yield f"{name}: {scenario.name} has {run_words.rounds(scenario)}: {few}"

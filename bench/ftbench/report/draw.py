@@ -26,6 +26,7 @@ TOO_FAR = 50
 WIDEST = 10
 # No axis reaches further: matplotlib computes with what is beyond.
 MOST = 1e300
+IDEAL = {"color": TEXT, "linewidth": 1.5, "linestyle": ":"}
 TARGET_MARK = {"linestyle": "", "marker": "|", "markersize": 16, "markeredgewidth": 3, "color": style.TARGET}
 
 
@@ -174,7 +175,7 @@ class Bars(Rows):
             return
         self._linear(axes, 0, (self.ideal or 0) * 1.05)
         if self.ideal is not None:
-            axes.axvline(self.ideal, color=TEXT, linewidth=1.5, linestyle=":")
+            axes.axvline(self.ideal, **IDEAL)
 
     def _paint(self, axes: Axes, y: float, row: Row) -> None:
         if axes.get_xscale() == "log":
@@ -327,7 +328,7 @@ class Curves:
         axes = style.place(figure, left + margin, top + LINE + 10, WIDTH - 20 - margin, CURVE_HEIGHT)
         axes.grid(color=GRID, linewidth=0.8)
         if self.ideal:
-            axes.plot(*zip(*self.ideal, strict=True), color=TEXT, linewidth=1.5, linestyle=":")
+            axes.plot(*zip(*self.ideal, strict=True), **IDEAL)
         for line in self.lines:
             _draw_line(axes, line)
         if self.logarithmic:
@@ -356,7 +357,7 @@ class Curves:
     def _legend(self) -> Legend:
         found = [(line.label, Line2D([], [], markersize=7, **_how(line))) for line in self.lines]
         if self.ideal:
-            found.append(("ideal", Line2D([], [], color=TEXT, linewidth=1.5, linestyle=":")))
+            found.append(("ideal", Line2D([], [], **IDEAL)))
         return found if len(found) > 1 else []
 
 

@@ -10,11 +10,6 @@ MOST_LINES = 40
 MOST_NAMES = 5
 
 
-def ran(results: Results) -> bool:
-    """Return True if there is any outcome to show."""
-    return bool(results.stress and results.stress.results)
-
-
 def passed(results: Results) -> bool:
     """Return True if the suite ran to its end and nothing failed."""
     return bool(results.stress and results.stress.status == "complete" and not results.stress.failed)

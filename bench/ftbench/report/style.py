@@ -4,7 +4,6 @@ The colours of configurations are Okabe and Ito's, which people with any kind of
 dashes and the shape of a mark say which kind of workers, without colour.
 """
 
-import itertools
 import json
 import math
 import textwrap
@@ -41,15 +40,6 @@ BELOW = 46
 LETTER = 7.4
 # Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for hovering.
 LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
-RATIO_MARKS = (
-    (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10),
-    (0.1, 0.2, 0.5, 1, 2, 5, 10),
-    (0.001, 0.01, 0.1, 1, 10, 100, 1000),
-    (0.5, 0.8, 1, 1.25, 2),
-    (0.8, 0.9, 1, 1.1, 1.25),
-    (0.95, 1, 1.05),
-    (0.99, 1, 1.01),
-)
 # Units of time, in seconds.
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 Legend = Sequence[tuple[str, Artist]]
@@ -153,14 +143,11 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
     return marks, [amount(mark, unit) for mark in marks]
 
 
-def ratio_marks(least: float, most: float) -> Sequence[float]:
-    """Return the first of RATIO_MARKS with three marks in view and room for all."""
-    edge, apart = (most / least) ** 0.05, (most / least) ** 0.12
-    for every in RATIO_MARKS:
-        marks = [mark for mark in every if least * edge <= mark <= most / edge]
-        if len(marks) >= 3 and all(b / a >= apart for a, b in itertools.pairwise(marks)):
-            return marks
-    return [1]
+def ratio_marks(low: float, high: float) -> list[float]:
+    """Return marks of a logarithmic axis of ratios; 1 is among them."""
+    if high / low > 5:
+        return sorted({1.0, *log_marks(low, high)[0]})
+    return [float(mark) for mark in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= mark <= high]
 
 
 def legend_height(entries: Legend) -> float:

@@ -1,8 +1,8 @@
 """Tables of figures: what each chart shows, for reading, copying and screen readers."""
 
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median, stdev
 
 from ftbench.document.model import Round, Scenario
 from ftbench.plan.candidates import CONFIGS, VARIANTS, Candidate
@@ -36,50 +36,21 @@ def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> 
 
 @dataclass(frozen=True)
 class Measured:
-    """One candidate's values of one metric, in the metric's unit, one for each round."""
+    """One candidate's values of one metric, in the metric's unit, one for each round, and what sums them up."""
 
     candidate: Candidate
     values: tuple[float, ...]
+    median: float
+    low: float
+    high: float
+    mean: float
+    deviation: float
+    """The standard deviation (n - 1), 0 of a single round."""
 
     @property
     def series(self) -> tuple[str, str]:
         """Configuration and variant, which determine colour and hatching."""
         return self.candidate.config, self.candidate.variant
-
-    @property
-    def case(self) -> str:
-        """Name of the candidate's case, "" in a scenario without cases."""
-        return self.candidate.case
-
-    @property
-    def workers(self) -> int:
-        """The candidate's number of workers."""
-        return self.candidate.workers
-
-    @property
-    def median(self) -> float:
-        """The middle round."""
-        return statistics.median(self.values)
-
-    @property
-    def low(self) -> float:
-        """The lowest round."""
-        return min(self.values)
-
-    @property
-    def high(self) -> float:
-        """The highest round."""
-        return max(self.values)
-
-    @property
-    def mean(self) -> float:
-        """The arithmetic mean over the rounds."""
-        return statistics.fmean(self.values)
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation over the rounds (n - 1), 0 of a single one."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
 
 def candidates(scenario: Scenario, metric: str) -> list[Measured]:
@@ -89,8 +60,12 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
     def place(c: Candidate) -> tuple:
         return cases.index(c.case), CONFIGS.index(c.config), variants.index(c.variant), c.workers
 
-    found = sorted(scenario.whole, key=place)
-    return [Measured(c, tuple(scenario.in_each_process(c.key, metric))) for c in found]
+    found = []
+    for c in sorted(scenario.whole, key=place):
+        values = tuple(scenario.in_each_process(c.key, metric))
+        deviation = stdev(values) if len(values) > 1 else 0.0
+        found.append(Measured(c, values, median(values), min(values), max(values), fmean(values), deviation))
+    return found
 
 
 def pictured(scenario: AnalysedScenario) -> list[Comparison]:
@@ -123,7 +98,7 @@ def measured(scenario: Scenario, metric: Metric) -> Table:
     write = metric.write
     return _table(
         [
-            (scenario.case_axis or "case", False, lambda m: run_words.case_title(scenario, m.case)),
+            (scenario.case_axis or "case", False, lambda m: run_words.case_title(scenario, m.candidate.case)),
             ("candidate", False, lambda m: run_words.own_title(m.candidate)),
             (f"median, {metric.unit}", True, lambda m: write(m.median)),
             ("lowest", True, lambda m: write(m.low)),

@@ -42,17 +42,17 @@ Ranked = Sequence[tuple[int, Candidate]]
 
 
 class WorkDiffers(Exception):
-    """Two candidates did not give the same samples, so comparing them would mean nothing."""
+    """Raised if two candidates load different samples, so that comparing them would mean nothing."""
 
 
 class Unavailable(Exception):
-    """The scenario says that it cannot run here; the message is its reason."""
+    """Raised if a scenario cannot run here; the message is the scenario's reason."""
 
 
 def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
     """Raise WorkDiffers if a batch of a trial differs from the same batch of an earlier trial.
 
-    `seen` is added to: by batch, in words, who had it first, and its checksum.
+    `seen` maps the name of a batch to the first trial that loaded the batch, by title, and to the checksum there.
     """
     for name, checksum in by_batch(result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))).items():
         who, wanted = seen.setdefault(name, (title, checksum))
@@ -95,7 +95,7 @@ class Controller:
         self._order = random.Random(seed)
         self._fewest = fewest
         self.picture: str | None = None
-        """Return the scenario's picture, a PNG in base64, once warm_up has had it drawn; None if it has none."""
+        """The scenario's picture, a PNG in base64, once warm_up has had it drawn; None without one."""
         self._seen: dict[str, dict[str, tuple[str, int]]] = {}
         """Checksums of each case (check_same_work)."""
         self.differences: list[str] = []
@@ -170,7 +170,7 @@ class Controller:
         return results, longest
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
-        """Return the result of `act`; None if the candidate fails in it, which is kept in `failed`."""
+        """Return the result of `act`; None if the candidate's trial fails in `act`. The failure is kept in `failed`."""
         try:
             return act()
         except TrialFailed as error:
@@ -182,7 +182,7 @@ class Controller:
             return None
 
     def _hung(self, candidate: Candidate) -> bool:
-        """Return True if the candidate failed because it hangs."""
+        """Return True if the candidate's trial hung."""
         failure = self.failed.get(candidate.key)
         return failure is not None and failure.kind == FailureKind.HUNG
 
@@ -193,7 +193,7 @@ class Controller:
     def _again(self, group: Sequence[Candidate]) -> list[Candidate]:
         """Return the failed candidates that get a second try in the same round; hung ones would take too long.
 
-        So a round is complete if what went wrong was a matter of chance, such as another process's need of memory.
+        A failure by chance, such as a shortage of memory, then leaves the round complete.
         """
         again = [c for c in group if c.key in self.failed and not self._hung(c) and c.key not in self.repeated]
         for candidate in again:
@@ -201,7 +201,7 @@ class Controller:
         return again
 
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
-        """Run one trial of each twin that is not counted, and tell what trials cost on this machine.
+        """Run one uncounted trial in each twin, and return the costs of trials on this machine.
 
         This brings the interpreters, libraries and images into the page cache, and shows early that a twin works. A
         candidate that fails here gets its second try in the first round, if another candidate of its twin succeeds.
@@ -270,12 +270,12 @@ class Controller:
     ) -> Iterator[FinishedRound]:
         """Yield finished rounds of the ranked candidates (ComparisonPlan.ranked).
 
-        With `most`, that many rounds. Without, until the fewest that were asked for are done and either what they
-        tell is `enough`, or the next would end after `deadline` (time.monotonic()); if the fewest will not fit,
-        because the machine has become slower, the later ones go without the candidates of the highest ranks.
+        With `most`, there are `most` rounds. Without it, rounds end once the fewest are done and either `enough()` is
+        true or the next round would end after `deadline` (time.monotonic()). If the fewest rounds no longer fit,
+        because the machine has become slower, later rounds lack the candidates of the highest ranks.
 
-        A candidate whose trial fails a second time is left out from then on (`failed`). Raises TrialFailed if none
-        is left, and Interrupted, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
+        A candidate whose trial fails twice is left out from then on (`failed`). Raises TrialFailed if no candidate is
+        left, and Interrupted, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
         """
         fewest = self._fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1].key not in self.failed), key=lambda each: each[0])

@@ -126,7 +126,7 @@ class Display:
 
 
 class Notes:
-    """Notes that a reader needs next to the figures: shown at once, and kept in the run's record.
+    """Writer of notes to a run: shown at once, and kept in the run's record.
 
     Owned by the main thread.
     """
@@ -135,21 +135,21 @@ class Notes:
         self._results, self._display = results, display
 
     def tell(self, text: str) -> None:
-        """Show what the results need not keep."""
+        """Show a line that the record does not keep."""
         self._display.note(text)
 
     def skip(self, what: str, why: str) -> None:
-        """Note what is not measured."""
+        """Show and record a part of the plan that is not measured, with the reason."""
         self._results.skipped.append(Skipped(what, why))
         self._display.note(f"left out: {what}: {why}")
 
     def warn(self, text: str) -> None:
-        """Note what makes figures mean less."""
+        """Show and record a warning about the figures."""
         self._results.warnings.append(text)
         self._display.note(f"warning: {text}")
 
     def mark(self, scenario: str, latest: Round) -> None:
-        """Show that a round was disturbed, which its record says."""
+        """Show that other load disturbed a round."""
         found = disturbance.marks(latest.disturbance, latest.disturbance.before.affinity)
         if found:
             self._display.note(f"disturbed: {scenario}, round {latest.number}: {', '.join(found)}")

@@ -38,7 +38,7 @@ REPORT_SECONDS = 4.0, 1.0
 
 
 class RunFailed(Exception):
-    """Some scenarios could not be measured to their end, or the thread-safety suite found something; it says which."""
+    """Raised if a scenario was not measured to its end, or the thread-safety suite failed; the message names them."""
 
 
 class Run:
@@ -105,7 +105,7 @@ class Run:
             raise RunFailed(problem)
 
     def stop(self, reason: str) -> None:
-        """Record why the measurement ended early, and the scenarios not reached. Keep the record of a complete one."""
+        """Record why the run ended early, and the scenarios not reached; do nothing if the run is complete."""
         if self.results.status == "complete":
             return
         self.results.reason = reason

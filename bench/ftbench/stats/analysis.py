@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from ftbench.document.model import Results, Scenario, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.stats.comparisons import Comparison, compared, judge, mark_apart
-from ftbench.stats.waterfall import apart, cases, chain, waterfall
+from ftbench.stats.comparisons import Comparison, compared, judge
+from ftbench.stats.waterfall import apart, chain, waterfall
 
 
 @dataclass(kw_only=True)
@@ -52,8 +52,12 @@ def analyse(results: Results) -> Analysis:
     judge(c for scenario in scenarios for c in scenario.comparisons)
     falls = []
     for scenario in scenarios:
-        chains = [links for case in cases(scenario) if (links := chain(scenario, case)[0])]
-        mark_apart(scenario.comparisons, set().union(*(apart(scenario, links[0][1]) for links in chains)))
-        found = [waterfall(scenario, scenario.comparisons, case) for case in cases(scenario)]
+        cases = [case.name for case in scenario.cases] or [""]
+        chains = [links for case in cases if (links := chain(scenario, case)[0])]
+        different = set().union(*(apart(scenario, links[0][1]) for links in chains))
+        for c in scenario.comparisons:
+            if (c.numerator.key, c.denominator.key) in different:
+                c.verdict = Verdict.OTHER_SAMPLES
+        found = [waterfall(scenario, scenario.comparisons, case) for case in cases]
         falls += [fall for fall in found if fall]
     return Analysis(results, scenarios, falls)

@@ -87,13 +87,6 @@ def judge(comparisons: Iterable[Comparison]) -> None:
         c.verdict = verdict(Ratio(c.ratio, c.low, c.high, c.n, c.p, c.resolution), c.q)
 
 
-def mark_apart(comparisons: Iterable[Comparison], different: set[tuple[str, str]]) -> None:
-    """Give comparisons of candidates that loaded different samples that verdict."""
-    for c in comparisons:
-        if (c.numerator.key, c.denominator.key) in different:
-            c.verdict = Verdict.OTHER_SAMPLES
-
-
 def more_minutes(scenario: Scenario, c: Change) -> int | None:
     """Return the minutes of further rounds that would settle an undecided ratio.
 

@@ -52,7 +52,7 @@ class Ratio:
     """A ratio over n rounds with its confidence interval; None for what one round cannot tell."""
 
     ratio: float
-    """Return the geometric mean of the rounds' ratios."""
+    """The geometric mean of the rounds' ratios."""
     low: float | None
     high: float | None
     n: int
@@ -94,7 +94,7 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
 
 
 def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return the p-values for the number of comparisons (Benjamini and Hochberg); None stays None."""
+    """Return p-values adjusted for the number of comparisons (Benjamini and Hochberg); None stays None."""
     from scipy.stats import false_discovery_control
 
     known = [p for p in p_values if p is not None]
@@ -108,7 +108,7 @@ def negligible(*ratios: float) -> bool:
 
 
 def verdict(r: Ratio, q: float | None = None) -> Verdict:
-    """Return what the ratio shows; `q` is its adjusted p-value (its own if the run was made for the question)."""
+    """Return the conclusion from a ratio; `q` is its adjusted p-value, by default its own."""
     q = r.p if q is None else q
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return Verdict.TOO_FEW
@@ -119,7 +119,7 @@ def verdict(r: Ratio, q: float | None = None) -> Verdict:
 
 
 def reached(r: Ratio, target: Target) -> Reached:
-    """Return whether the ratio shows that a target is met."""
+    """Return the conclusion from a ratio about a target."""
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return Reached.UNCLEAR
     if target.at == "least":

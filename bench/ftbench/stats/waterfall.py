@@ -54,11 +54,6 @@ def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
     return found, missing
 
 
-def cases(scenario: Scenario) -> list[str]:
-    """Return the names of the cases that a scenario may have a waterfall of."""
-    return [case.name for case in scenario.cases] or [""]
-
-
 def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
     """Return the candidates, two by two and either way, of the start's case that loaded different samples.
 

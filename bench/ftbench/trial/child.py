@@ -123,7 +123,7 @@ def main() -> int:
         return 1  # the parent has ended
     found = json.loads(line)
     die_with_parent(found.pop("parent"))
-    request = Request.from_json(found)
+    request = Request(**found)
 
     def tell(message: dict) -> None:
         answer.write(json.dumps(message) + "\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from ftbench.trial import stress
@@ -18,7 +19,7 @@ from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
 
 
 class LocalEndpoint(LocalTwin):
-    """Trials as child processes of this one."""
+    """Endpoint whose trials are child processes of this process."""
 
     packages: str | None = None
     """A folder of packages that trials find beside the interpreter's own; None for none."""
@@ -48,7 +49,7 @@ class LocalEndpoint(LocalTwin):
 
 
 class RemoteEndpoint(RemoteTwin):
-    """Trials of a `ftbench.trial.server`, asked for over its socket."""
+    """Endpoint whose trials run in a `ftbench.trial.server`, over the server's socket."""
 
     def start(self, request: Request) -> RemoteTrial:
         """Start a trial there, which imports and waits; raises TwinError or TrialFailed."""
@@ -74,7 +75,7 @@ class RemoteTrial:
         self._endpoint = endpoint
         self._patience = request.patience
         self._number: int | None = None
-        self._number = self._exchange({"op": "trial", "request": request.as_json()}).get("waiting")
+        self._number = self._exchange({"op": "trial", "request": asdict(request)}).get("waiting")
 
     def _exchange(self, request: dict) -> dict:
         # The server has the same limit; the margin lets it say so itself.

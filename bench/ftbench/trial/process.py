@@ -1,7 +1,8 @@
-"""A trial's process as its starter sees it: it runs when it is asked to, and waits in between."""
+"""The process of a trial, seen from the process that starts it: it runs one turn at a time, and waits in between."""
 
 import json
 import os
+from dataclasses import asdict
 
 from ftbench.machine.disturbance import between, counters, together
 from ftbench.trial.request import Request
@@ -10,7 +11,7 @@ from ftrun.supervise import Child, Completed, TimedOut, Watch
 
 
 class TrialFailed(Exception):
-    """A trial did not measure; the message's first line says why, the others quote its last words."""
+    """Raised if a trial fails. The first line of the message is the reason, further lines quote the trial's output."""
 
     def __init__(self, message: str, hung: bool = False):
         super().__init__(message)
@@ -19,7 +20,7 @@ class TrialFailed(Exception):
 
     @property
     def why(self) -> str:
-        """The first line."""
+        """The first line of the message."""
         return str(self).partition("\n")[0]
 
 
@@ -35,7 +36,7 @@ def how_it_ended(outcome: Completed) -> str:
 
 
 def last_words(outcome: Completed) -> str:
-    """Return why a process failed, in a line, and its last lines of output if there are more."""
+    """Return the reason of a process's failure in a line, and below it the process's last lines of output."""
     quoted = last_lines(outcome.stderr)
     lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()
     if outcome.returncode != 1 or not lines:
@@ -47,8 +48,8 @@ def last_words(outcome: Completed) -> str:
 
 
 def encode(request: Request) -> bytes:
-    """Return the first line of a trial's stdin. By the parent's id, the trial dies with the process that started it."""
-    return json.dumps({**request.as_json(), "parent": os.getpid()}).encode() + b"\n"
+    """Return a trial's first line of stdin: the request, and the parent's id, whose end also ends the trial."""
+    return json.dumps({**asdict(request), "parent": os.getpid()}).encode() + b"\n"
 
 
 def _decode(line: bytes) -> dict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ftbench.plan.scenario import PATIENCE, Scenario, Task
@@ -30,15 +30,6 @@ class Request:
     """Seconds after which the starter treats the trial as hung."""
     draw: bool = False
     """True if the scenario's picture is wanted, too."""
-
-    def as_json(self) -> dict:
-        """Return the request as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Request:
-        """Return the request of a JSON object; raises TypeError for missing and unknown keys."""
-        return cls(**value)
 
     def task(self, scenario: Scenario) -> Task:
         """Return the task for the scenario that was looked up."""

@@ -28,7 +28,7 @@ came within --idle seconds. If the benchmark vanishes, its running trial is kill
 
 
 class TrialServer(server.Server):
-    """Runs trials for one benchmark. The trials that wait for their next turn are the main thread's too."""
+    """Server of trials for one benchmark. The main thread owns it, and the trials that wait for their next turn."""
 
     def __init__(self, listener: socket.socket, interruption: Interruption):
         super().__init__(listener, interruption)
@@ -59,7 +59,7 @@ class TrialServer(server.Server):
                 stress.run(sys.executable, config, request["request"], lambda line: channel.send({"line": line}), watch)
                 return {"result": {}}
             if request["op"] == "trial":
-                wanted = Request.from_json(request["request"])
+                wanted = Request(**request["request"])
                 _known(wanted.config)
                 number = next(self._numbers)
                 self._waiting[number] = TrialProcess(sys.executable, wanted, watch)

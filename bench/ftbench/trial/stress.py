@@ -73,7 +73,7 @@ def begin(minutes: float | None, seed: int = 0) -> Stress:
 
 
 class Collector:
-    """Puts one configuration's lines into the part of results.json; owned by the controller's thread."""
+    """Collector of one configuration's results in the suite's record; owned by the controller's thread."""
 
     def __init__(self, part: Stress, config: str, progress: Callable[[int, int], None], note: Callable[[str], None]):
         self._part = part
@@ -83,7 +83,7 @@ class Collector:
         self._done = 0
 
     def take(self, line: dict) -> None:
-        """Note a line; raises TrialFailed for one that cannot be."""
+        """Add a line of the suite to the record; raises TrialFailed for a line of another form."""
         part = self._part
         try:
             if "source" in line:
@@ -112,7 +112,7 @@ class Collector:
 
 
 def problem(part: Stress | None) -> str | None:
-    """Word what is wrong with the outcome; None if nothing is."""
+    """Return the suite's failures in a sentence; None without failures."""
     if part is None:
         return None
     found = [f"{each.scenario} {each.outcome} in {each.configuration}" for each in part.failed]

@@ -19,9 +19,13 @@ from ftbench.document.store import load
 from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import ComparisonPlan
+from ftbench.report import page as pages
 from ftbench.scenarios import SCENARIOS
+from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialProcess
 from ftbench.trial.request import Request
+from tests.unit.bench import documents
+from tests.unit.bench.reports import Page
 from tests.unit.bench.turns import to_its_end
 
 
@@ -71,6 +75,17 @@ def finished_run(run_bench, tiny, tmp_path_factory: pytest.TempPathFactory):
 def document(finished_run) -> Results:
     """The record of the complete run."""
     return load(finished_run[1] / "results.json")
+
+
+@pytest.fixture(scope="session")
+def many(finished_run) -> Analysis:
+    """A run with a scenario of each kind."""
+    return analyse(documents.many(load(finished_run[1] / "results.json")))
+
+
+@pytest.fixture(scope="session")
+def page(many) -> Page:
+    return Page(pages.page(many).decode())
 
 
 @dataclass(frozen=True)

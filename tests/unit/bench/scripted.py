@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from dataclasses import asdict
 
 from ftbench.trial.request import Request
 
@@ -21,7 +22,7 @@ class Script(ABC):
         self.imported = itertools.count()
 
     def start(self, request: Request) -> ScriptedTrial:
-        return ScriptedTrial(self, request.as_json())
+        return ScriptedTrial(self, asdict(request))
 
     @abstractmethod
     def run(self, request: dict) -> dict:

@@ -18,7 +18,6 @@ from ftbench.document.convert import as_json, schema
 from ftbench.document.model import Distribution, Over, Results
 from ftbench.document.store import ResultsError, RunDirectory, find, load
 from ftbench.plan.candidates import Candidate
-from ftbench.report import markdown
 from ftbench.stats.analysis import analyse
 from tests.checkout import CHECKOUT
 from tests.unit.bench import documents
@@ -43,10 +42,9 @@ KEPT = CHECKOUT / "docs/results/2026-11-24-quick-2-cpus"
 
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
-def test_the_kept_run_gives_its_summary_again():
+def test_the_kept_run_gives_its_waterfalls_again():
     run = analyse(load(KEPT))
-    assert run.results.waterfalls == run.waterfalls
-    assert markdown.summary(run) == (KEPT / "summary.md").read_text()
+    assert run.waterfalls and run.results.waterfalls == run.waterfalls
 
 
 def first(results: Results):

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
@@ -184,7 +184,7 @@ def test_nothing_runs_on(server, request_of, twin, tmp_path, how):
     client.connect(str(tmp_path / "s"))
     channel = Channel(client)
     # It is started, imports, warms up, and then has its long turn.
-    for request in ({"op": "trial", "request": request_of(50_000).as_json()}, *[{"op": "turn", "trial": 1}] * 3):
+    for request in ({"op": "trial", "request": asdict(request_of(50_000))}, *[{"op": "turn", "trial": 1}] * 3):
         assert "error" not in channel.receive({})
         channel.send(request)
     trial_and_worker = wait_for_children(process.pid, at_least=2)

@@ -1,0 +1,108 @@
+"""Runs to report, changed in one thing, and what a browser finds in their page."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+from ftbench.document.model import Results, Scenario, Trial, Verdict
+from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
+
+
+def changed(run: Analysis, change: Callable[[Results], object]) -> Analysis:
+    """The analysis of a run whose record was changed."""
+    results = copy.deepcopy(run.results)
+    change(results)
+    return analyse(results)
+
+
+def trials(results: Results, name: str) -> Iterator[Trial]:
+    """All trials of a scenario."""
+    (scenario,) = [s for s in results.scenarios if s.name == name]
+    return (trial for one in scenario.rounds for trial in one.trials)
+
+
+def alone(run: Analysis, *scenarios: Scenario) -> Analysis:
+    """The analysis of a run of these scenarios alone."""
+    kept = [Scenario(**{each.name: getattr(s, each.name) for each in fields(Scenario)}) for s in scenarios]
+    return analyse(replace(run.results, scenarios=kept))
+
+
+def analysed(run: Analysis, scenario: Scenario) -> AnalysedScenario:
+    """A scenario of another run like this one."""
+    return analyse(replace(run.results, scenarios=[scenario])).scenarios[0]
+
+
+def decided(run: Analysis, **undecided: float) -> Analysis:
+    """The run with the chain's waterfall alone, whose last step is undecided as given."""
+    run = copy.deepcopy(alone(run, run.scenario("chain")))
+    (fall,) = run.waterfalls
+    for one in (*fall.steps, fall.total):
+        one.verdict = Verdict.ABOVE
+    if undecided:
+        fall.steps[-1] = replace(fall.steps[-1], **undecided, verdict=Verdict.NO_DIFFERENCE)
+    return run
+
+
+def with_throughput(run: Analysis, key: str, values: list[float]) -> Analysis:
+    def change(results: Results) -> None:
+        own = [trial for trial in trials(results, "chain") if trial.candidate == key]
+        for trial, value in zip(own, values, strict=True):
+            trial.metrics["throughput"] = value
+
+    return changed(run, change)
+
+
+def with_other_samples(run: Analysis, key: str) -> Analysis:
+    def change(results: Results) -> None:
+        for trial in trials(results, "chain"):
+            if trial.candidate == key:
+                trial.rows = [*trial.rows[:-1], trial.rows[-1] ^ 1]
+
+    return changed(run, change)
+
+
+def renamed(run: Analysis, name: str) -> Analysis:
+    """A run of one scenario, under another name."""
+    run.scenarios[0].name = run.waterfalls[0].scenario = name
+    return run
+
+
+def rounds_of(seconds: float) -> SimpleNamespace:
+    """A scenario of four rounds that took as long."""
+    return SimpleNamespace(rounds=[SimpleNamespace(seconds=seconds)] * 4)
+
+
+class Page(HTMLParser):
+    """A page's elements as a browser finds them: (tag, attributes), and its text."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict]] = []
+        self.shown: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.shown.append(data)
+
+    def having(self, name: str, value: str) -> list[dict]:
+        """The attributes of the elements with this attribute."""
+        return [attributes for _, attributes in self.elements if attributes.get(name) == value]
+
+    def results(self) -> dict:
+        """The document that it hands out."""
+        (link,) = self.having("id", "save-results")
+        return json.loads(held(link["href"]))
+
+
+def held(link: str) -> bytes:
+    """What a data: link holds."""
+    return base64.b64decode(link.partition(";base64,")[2], validate=True)

@@ -1,0 +1,193 @@
+"""The charts of scenarios, with the figures in their tables."""
+
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import re
+import statistics
+from dataclasses import replace
+
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from ftbench.document.model import Results, Verdict
+from ftbench.report import charts, run_words, style, tables, verdict_words
+from ftbench.report import page as pages
+from ftbench.scenarios import training
+from ftbench.stats.statistics import percentiles
+from tests.unit.bench import documents
+from tests.unit.bench.reports import analysed, changed, trials
+
+pytestmark = pytest.mark.thread_unsafe(reason="matplotlib's settings are the process's")
+
+
+def test_every_chart_has_its_figures_in_its_table(many):
+    """Of each scenario's own metric: a row for each candidate, and the chart's values among those of the document."""
+    for scenario in many.scenarios:
+        first = scenario.metric
+        found = charts.charts(scenario)
+        assert found[0].name == run_words.slug(f"{scenario.name}-{first.name}")
+        place = found[0].table.head.index(f"median, {first.unit}")
+        assert sorted(row[place] for row in found[0].table.rows) == sorted(
+            first.write(m.median) for m in tables.candidates(scenario, first.name)
+        )
+        assert all(chart.alt and chart.caption and chart.table.rows for chart in found)
+        ratios = next(c for c in found if c.name.endswith("-ratios"))
+        outcomes = [verdict_words.short(c) for c in scenario.compared()]
+        assert [row[ratios.table.head.index("verdict")] for row in ratios.table.rows] == outcomes
+
+
+def test_cases_on_an_axis_become_curves(many):
+    scenario = many.scenario("sizes")
+    measured = charts.charts(scenario)[0].picture
+    assert measured.axis.logarithmic and measured.axis.texts == ["64 KiB", "512 KiB", "4 MiB"]
+    medians = {m.candidate.key: m.median for m in tables.candidates(scenario, "throughput")}
+    (line,) = [line for line in measured.lines if line.label == "free-threaded: loader threads, x2"]
+    assert list(line.x) == [64 * 1024, 512 * 1024, 4096 * 1024]
+    assert list(line.y) == [medians[f"ft/loader-thread/2@{case.name}"] for case in documents.SIZES]
+    # Twelve curves are too many for one chart: those of one worker have their own, on request.
+    others = [c for c in charts.charts(scenario) if c.folded == "1 worker"]
+    assert len(measured.lines) == 6 and others and "1 worker" in others[0].title
+
+
+def test_cases_by_name_become_groups_of_bars(many):
+    picture = charts.charts(many.scenario("kinds"))[0].picture
+    assert [title for title, _ in picture.groups] == [
+        f"{case.title}, {n} worker{'s' * (n > 1)}" for case in documents.WORK for n in (1, 2)
+    ]
+    assert all(len(group) == 6 for _, group in picture.groups)
+
+
+def test_many_numbers_of_workers_become_curves_with_deviations(many):
+    scenario = many.scenario("workers")
+    (line,) = [
+        line for line in charts.charts(scenario)[0].picture.lines if line.label == "free-threaded: loader threads"
+    ]
+    own = [m for m in tables.candidates(scenario, "throughput") if m.series == ("ft", "loader-thread")]
+    assert list(line.x) == [1, 2, 4, 8]
+    assert list(line.y) == pytest.approx([statistics.fmean(m.values) for m in own])
+    for y, low, high, m in zip(line.y, line.low, line.high, own, strict=True):
+        assert high - y == pytest.approx(statistics.stdev(m.values)) == pytest.approx(y - low)
+
+
+def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
+    like = many.results.scenarios[0]
+    scenario = analysed(many, documents.scenario(like, "scaling", documents.WORK, "work", workers=(1, 2, 4)))
+    first, *found = [c for c in charts.charts(scenario) if re.fullmatch(r"scaling-throughput(-\d)?", c.name)]
+    assert first.title == "Throughput with 4 workers: higher is better"  # all cases in one chart
+    assert len(first.picture.rows) == len(documents.WORK) * 6
+    assert [c.title for c in found] == [f"Throughput, {case.title}: higher is better" for case in documents.WORK]
+    for chart, case in zip(found, documents.WORK, strict=True):
+        measured = [m for m in tables.candidates(scenario, "throughput") if m.candidate.case == case.name]
+        assert sorted(y for line in chart.picture.lines for y in line.y) == sorted(m.mean for m in measured)
+        # Nobody can do more than as many times the best of one worker.
+        one = max(m.mean for m in measured if m.candidate.workers == 1)
+        assert chart.picture.ideal == [(1, one), (2, 2 * one), (4, 4 * one)]
+
+
+def test_distributions_are_kept_with_their_tails(many):
+    scenario = many.scenario("steps")
+    (values,) = [
+        kept.pooled
+        for kept in charts.kept(scenario)["step-times", False]
+        if kept.candidate.key == "ft/loader-thread/2@decode"
+    ]
+    assert len(values) == 50 * documents.ROUNDS and values == sorted(values)
+    (box,) = [c for c in charts.charts(scenario) if c.name == "steps-step-times"]
+    row = next(r for r in box.table.rows if r[0] == "ft loader threads x2, decode only")
+    rounds = [t.distributions["step-times"].values for t in scenario.trials_of("ft/loader-thread/2@decode")]
+    middle, low, high = percentiles(rounds)[99]
+    assert box.table.head == ("candidate", "values", "median, ms", "90%", "99%", "smallest", "largest")
+    assert row[1] == "250" and row[5:] == (f"{values[0]:.4g}", f"{values[-1]:.4g}")
+    assert row[4] == f"{middle:.4g} ({low:.4g} to {high:.4g})"
+
+
+@pytest.mark.parametrize("values", [[float(n) for n in range(1, 101)], [3.0]])
+def test_quantiles_are_values_that_were_measured(many, values):
+    def change(results: Results) -> None:
+        for trial in trials(results, "steps"):
+            trial.distributions["step-times"].values = values
+
+    run = changed(many, change)
+    (box,) = [c for c in charts.charts(run.scenario("steps")) if c.name == "steps-step-times"]
+    wanted = (1, 25, 50, 75, 99) if len(values) > 1 else (3, 0, 3, 0, 3)
+    for row in box.picture.rows:
+        low, high = row.quartiles if len(values) > 1 else (0, 0)
+        assert (row.low, low, row.value, high, row.high) == wanted
+
+
+@pytest.mark.parametrize(
+    "value, unit, wanted",
+    [
+        (64 * 1024, "bytes", "64 KiB"),
+        (4 << 20, "bytes", "4 MiB"),
+        (1000, "bytes", "1 kB"),
+        (10**9, "bytes", "1 GB"),
+        (1, "bytes", "1 B"),
+        (0, "bytes", "0 B"),
+        (0.005, "seconds", "5 ms"),
+        (0, "seconds", "0 s"),
+        (2, "seconds", "2 s"),
+        (1000, "names", "1,000 names"),
+        (3, "", "3"),
+    ],
+)
+def test_values_of_an_axis(value, unit, wanted):
+    assert style.quantity(value, unit) == wanted
+
+
+def test_overview_turns_what_should_be_small(many):
+    chart = charts.overview(many)
+    # One for each size, kind of work and so on: 3 + 2 + 1 + 2. The waterfalls speak for themselves.
+    assert len(chart.table.rows) == 8
+    flipped = copy.deepcopy(many)
+    less = {"ratio": 0.5, "low": 0.4, "high": 0.6, "verdict": Verdict.BELOW}
+    for scenario in flipped.scenarios:
+        scenario.comparisons = [replace(c, **less) if c.metric == "pss_mib" else c for c in scenario.comparisons]
+        scenario.metrics.sort(key=lambda name: name != "pss_mib")
+    assert charts.overview(flipped).table.rows[0][2:] == ("2.00x", "50% less memory (40% to 60%)")
+    first = charts.overview(flipped).picture.rows[0]
+    assert (first.value, first.low, first.high) == pytest.approx((2.0, 1 / 0.6, 2.5))
+
+
+def test_pictures_of_every_kind(many):
+    """A waterfall's picture, and of each scenario without one all charts that its page shows without being asked."""
+    pictures = dict(itertools.takewhile(lambda file: file[0].endswith(".png"), pages.files(many)))
+    names = [s.name for s in many.others]
+    assert list(pictures) == ["waterfall.png", *(f"{name}.png" for name in names)]
+    for content in pictures.values():
+        with Image.open(io.BytesIO(content)) as picture:
+            assert picture.format == "PNG" and picture.width == 2 * (2 * style.WIDTH + style.GAP)
+            assert len(picture.convert("RGB").getcolors(1 << 24)) > 50
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_curves_are_told_apart(many, count):
+    """Those of one configuration, too, and those of a single value; none is cut off."""
+    values = tuple(10.0 + n for n in range(count))
+
+    def kept(candidate, draw):
+        off = draw.random()
+        return {
+            "loss": {"unit": "nats", "values": [v + off for v in values], "over": {"title": "step", "values": values}}
+        }
+
+    scenario = documents.scenario(
+        many.results.scenarios[0],
+        "own",
+        workers=(2,),
+        metrics=("epoch_seconds",),
+        plan=training.SCENARIO.plan,
+        kept=kept,
+    )
+    (chart,) = [chart for chart in charts.charts(analysed(many, scenario)) if chart.name == "own-loss-curve"]
+    figure = Figure(figsize=(4, 6), dpi=72)
+    chart.picture.draw(figure, 0, 0)
+    (axes,) = figure.axes
+    looks = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.get_legend().get_lines()]
+    assert len(set(looks)) == len(looks) == len(chart.picture.lines) > 5
+    assert axes.get_ylim()[0] == 0 and axes.get_ylim()[1] > 10.5 + count
+    assert axes.get_xlabel() == "step"

@@ -1,0 +1,161 @@
+"""The page and the summary: complete, without a script, and with hostile text as text."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from ftbench.document.convert import as_json
+from ftbench.report import advice, charts, markdown, run_words, style, terminal, verdict_words, waterfalls
+from ftbench.report import page as pages
+from ftbench.stats.analysis import analyse
+from ftrun import escape
+from tests.unit.bench import documents
+from tests.unit.bench.reports import Page, alone, held
+
+pytestmark = pytest.mark.thread_unsafe(reason="matplotlib's settings are the process's")
+
+
+def test_page_holds_everything_and_names_no_address(many, page):
+    assert page.results() == as_json(many.results)
+    ids = [attributes["id"].removeprefix("chart-") for attributes in page.having("class", "chart")]
+    # The waterfalls before all others, then the overview.
+    assert ids[:3] == ["waterfall-pillow", "waterfall-chain", "overview"]
+    assert len(ids) == 3 + sum(len(charts.charts(s)) for s in many.scenarios)
+    assert sum(tag == "svg" for tag, _ in page.elements) == len(ids)
+    files = [attributes for _, attributes in page.elements if attributes.get("download", "").endswith(".svg")]
+    assert [attributes["download"] for attributes in files] == [f"{name}.svg" for name in ids]
+    for tag, attributes in page.elements:
+        assert not {"src", "action", "onclick", "onload", "onerror"} & set(attributes), (tag, attributes)
+        assert attributes.get("href", "#").startswith(("#", "data:")), attributes
+
+
+def test_nothing_in_the_page_has_the_id_of_another(page):
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    used = {
+        name for _, a in page.elements for value in a.values() for name in re.findall(r"url\(#([^)]+)", value or "")
+    }
+    used |= {a["href"][1:] for tag, a in page.elements if tag == "use"}
+    assert used and used <= set(ids)
+
+
+def test_a_chart_has_the_pages_colours_and_alone_its_own(many):
+    chart = charts.charts(many.scenario("kinds"))[0]
+    drawn, alone = pages.svg(chart, ["what was measured"])
+    assert "var(--text)" in drawn and style.TEXT not in drawn
+    assert "var(--" not in alone and style.TEXT in alone
+    above = ["what was measured", chart.title, *style.wrapped(chart.caption)]
+    for text, wanted in ((drawn, []), (alone, above)):
+        root = ElementTree.fromstring(text)
+        shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert [line for line in shown if line in above] == wanted
+        hovering = [element.text for element in root.iter("{http://www.w3.org/2000/svg}title")]
+        assert hovering == [row.hover for row in chart.picture.rows]
+
+
+def test_picture_of_samples(many, tmp_path):
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(buffer, "PNG")
+    png, entry = buffer.getvalue(), many.scenarios[0]
+    other = next(scenario for scenario in many.scenarios if scenario.name == "workers")
+    document = alone(many, replace(entry, picture=base64.b64encode(png).decode()), other)
+    text = pages.page(document).decode()
+    assert "<p>Workers: With 8 workers, " in text  # which is not what the waterfall's sentence above it is about
+    (source,) = [a["src"] for tag, a in Page(text).elements if tag == "img"]
+    assert base64.b64decode(source.removeprefix("data:image/png;base64,")) == png
+    assert dict(pages.files(document))["pillow-samples.png"] == png
+    for nonsense in ('"><script>', base64.b64encode(b"<svg/>").decode(), None):
+        assert run_words.picture(replace(entry, picture=nonsense)) is None
+
+
+def test_page_has_no_script_and_allows_none(page):
+    (policy,) = [a["content"] for a in page.having("http-equiv", "Content-Security-Policy")]
+    assert not [tag for tag, _ in page.elements if tag in ("script", "noscript")]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
+    assert "script" not in policy and "http" not in policy
+
+
+def test_what_a_screen_reader_finds(many, page):
+    for tag, attributes in page.elements:
+        if attributes.get("class") == "chart":
+            assert attributes["role"] == "img" and len(attributes["aria-label"]) > 40
+        if tag == "th":
+            assert attributes["scope"] == "col"
+        if "download" in attributes:
+            assert "SVG" in attributes.get("aria-label", "") or attributes["id"] == "save-results"
+    assert ("html", {"lang": "en"}) in page.elements
+    links = {a["href"] for tag, a in page.elements if tag == "a" and "download" not in a}
+    assert links >= {f"#scenario-{run_words.slug(s.name)}" for s in many.scenarios}
+    assert links <= {f"#{a['id']}" for _, a in page.elements if "id" in a}
+
+
+def test_summary_in_markdown(many):
+    text = markdown.summary(many)
+    for sentence in verdict_words.sentences(many):
+        assert escape.markdown(run_words.capital(sentence)) in text
+    assert "| ft loader threads / gil loader processes, x2, 64 KiB samples |" in text
+    assert "\\`" not in text  # commands are no markup
+    assert "\n# The same with Docker\nDATA=" in text  # a block says of each of its commands what it does
+    # What to use comes last.
+    assert text.rstrip().splitlines()[-2] == advice.advice(many, many.waterfalls[1])[1]
+    assert "./twins bench" in text and "The smallest difference that these" in text
+    # Every row has as many cells as its head: five of a waterfall, two of comparisons.
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert {line.count(" | ") for line in table.splitlines()} in ({4}, {1}), table
+    assert all(row.name in text and row.throughput in text for row in waterfalls.steps(many, many.waterfalls[1]))
+
+
+def test_report_prints_the_summary_and_writes_nothing(finished_run, run_bench, tmp_path):
+    (tmp_path / "results.json").write_bytes((finished_run[1] / "results.json").read_bytes())
+    done = run_bench("report", tmp_path, "--markdown")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (finished_run[1] / "summary.md").read_text()
+    assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
+def test_hostile_text_stays_text_in_the_page(many):
+    spoilt = analyse(documents.hostile(many.results))
+    page = Page(pages.page(spoilt).decode())
+    assert page.results() == as_json(spoilt.results)
+    assert not [tag for tag, _ in page.elements if tag in ("img", "script", "iframe", "object", "foreignobject")]
+    assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
+    assert "{{ 7*7 }}" in "".join(page.shown)
+    for tag, attributes in page.elements:
+        assert attributes.get("href", "#").startswith(
+            ("#", "data:image/svg+xml;base64,", "data:application/json;base64,")
+        ) or (attributes == {"rel": "icon", "href": "data:,"}), (tag, attributes)
+    # A chart by itself is no more than it is in the page.
+    for link in [a["href"] for _, a in page.elements if a.get("download", "").endswith(".svg")]:
+        tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(held(link)).iter()}
+        assert tags <= {"svg", "defs", "g", "path", "use", "text", "title", "clipPath", "pattern", "rect"}, tags
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
+def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(many, tmp_path, capsys):
+    spoilt = analyse(documents.hostile(many.results))
+    terminal.show(spoilt, tmp_path / "report.html")
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "[bold red]" in out and ":boom:" in out
+    # One is enough of the pictures.
+    names = [name for name, _ in pages.files(alone(spoilt, *spoilt.scenarios[:2]))]
+    assert len(names) == 4 and all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names), names
+
+
+def test_hostile_text_stays_text_in_markdown(many):
+    text = markdown.summary(analyse(documents.hostile(many.results)))
+    assert "\x1b" not in text
+    # The commands, the advice and two failures of the suite are blocks of code, which nothing in them ends.
+    block = re.compile(r"^(`{3,})(?:console|python)\n.*?\n\1$", re.DOTALL | re.MULTILINE)
+    assert len(block.findall(text)) == 4
+    rest = re.sub(r"^<details><summary>[\w ]+</summary>$|^</details>$", "", block.sub("", text), flags=re.MULTILINE)
+    assert "```" not in rest
+    for line in rest.splitlines():
+        assert not re.search(r"(?<!\\)<(?!!-- -->)", line), line

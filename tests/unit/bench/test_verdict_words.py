@@ -1,0 +1,163 @@
+"""The wording of verdicts: of ratios, scenarios and what would settle them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from ftbench.document.model import Change, Round, RoundDisturbance, Verdict
+from ftbench.machine.disturbance import State
+from ftbench.plan.metrics import METRICS
+from ftbench.report import run_words, tables, verdict_words
+from tests.unit.bench.reports import alone, rounds_of
+
+pytestmark = pytest.mark.thread_unsafe(reason="matplotlib's settings are the process's")
+
+THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["pss_mib"]
+
+
+def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
+    (sentence,) = verdict_words.sentences(alone(many, many.scenario("workers")))
+    assert re.match(
+        r"workers: With 8 workers, loader threads in the free-threaded build against loader processes in the GIL "
+        r"build: (9\d|10\d)% faster \(\d+% to \d+%\)\.$",
+        sentence,
+    )
+    (sentence,) = verdict_words.sentences(alone(many, many.scenario("sizes")))
+    assert re.match(
+        r"sizes: With 2 workers, of 3 comparisons with .* did better in all \(typically \d+% faster, most", sentence
+    )
+
+
+@pytest.mark.parametrize(
+    "metric, ratio, wanted",
+    [
+        (THROUGHPUT, 1.57, "57% faster"),
+        (THROUGHPUT, 0.86, "14% slower"),
+        (MEMORY, 0.86, "14% less memory"),
+        (THROUGHPUT, 1.004, "0.4% faster"),
+        (THROUGHPUT, 0.996, "0.4% slower"),
+        (THROUGHPUT, 1.997, "100% faster"),
+        (THROUGHPUT, 2.49, "149% faster"),
+        (THROUGHPUT, 3.4, "240% faster"),
+        (THROUGHPUT, 0.25, "75% slower"),
+        (MEMORY, 0.002, "more than 99% less memory"),
+        (MEMORY, 250.0, "more than 9,900% more memory"),
+        (METRICS["step_over_sum"], 0.5, "50% smaller"),
+    ],
+)
+def test_a_ratio_in_words(metric, ratio, wanted):
+    assert verdict_words.directed(metric, ratio) == wanted
+
+
+@pytest.mark.parametrize(
+    "change, wanted",
+    [
+        ({"ratio": 1.57, "low": 1.48, "high": 1.66, "verdict": Verdict.ABOVE}, "57% faster (48% to 66%)"),
+        ({"ratio": 0.86, "low": 0.80, "high": 0.92, "verdict": Verdict.BELOW}, "14% slower (8% to 20%)"),
+        (
+            {"ratio": 1.21, "low": 0.77, "high": 1.92, "verdict": Verdict.NO_DIFFERENCE},
+            "between 23% slower and 92% faster",
+        ),
+        # The smaller first, whichever way.
+        ({"ratio": 0.41, "low": 0.30, "high": 0.56, "verdict": Verdict.BELOW}, "59% slower (44% to 70%)"),
+        ({"ratio": 3.1, "low": 2.0, "high": 4.0, "verdict": Verdict.ABOVE}, "210% faster (100% to 300%)"),
+        (
+            {"ratio": 1.1, "low": 0.3, "high": 4.0, "verdict": Verdict.NO_DIFFERENCE},
+            "between 70% slower and 300% faster",
+        ),
+        (
+            {"ratio": 0.5, "low": 0.004, "high": 60, "verdict": Verdict.NO_DIFFERENCE},
+            "between more than 99% slower and 5,900% faster",
+        ),
+        (
+            {"ratio": 1.2, "low": 1.01, "high": 1.4, "verdict": Verdict.NO_DIFFERENCE},
+            "20% faster (1% to 40%), not certain among all these comparisons",
+        ),
+        ({"ratio": 1.002, "low": 1.001, "high": 1.003, "verdict": Verdict.NO_DIFFERENCE}, "the same within 0.3%"),
+        ({"ratio": 1.002, "low": 0.998, "high": 1.006, "verdict": Verdict.NO_DIFFERENCE}, "the same within 0.6%"),
+        (
+            {"ratio": 1.2, "low": None, "high": None, "n": 1, "verdict": Verdict.TOO_FEW},
+            "20% faster (too few rounds to be sure)",
+        ),
+        (
+            {"ratio": 1.2, "low": 1.1, "high": 1.3, "n": 2, "verdict": Verdict.TOO_FEW},
+            "20% faster (too few rounds to be sure)",
+        ),
+    ],
+)
+def test_outcomes_in_words(change, wanted):
+    assert verdict_words.outcome(THROUGHPUT, Change(**{"n": 5, "resolution": None, **change})) == wanted
+
+
+@pytest.mark.parametrize(
+    "change, wanted",
+    [
+        # What is seen half as well takes four times as long: three times 200 s more.
+        ({"ratio": 1.1, "low": 1.0, "high": 1.21, "resolution": 1.21}, "10 more minutes would settle it"),
+        ({"ratio": 1.1, "low": 0.9999, "high": 1.1 * 1.1001, "resolution": 1.11}, "1 more minute would settle it"),
+        # What would take ten times as long is no advice.
+        ({"ratio": 1.01, "low": 0.8, "high": 1.28}, "less than 40% faster or 29% slower cannot be seen in 4 rounds"),
+        (
+            {"ratio": 1.1, "low": 0.01, "high": 100.0, "resolution": math.exp(math.log(100))},
+            "less than 9,900% faster or 99% slower cannot be seen in 4 rounds",
+        ),
+        (
+            {"metric": "pss_mib", "ratio": 1.01, "low": 0.8, "high": 1.28},
+            "less than 40% more memory or 29% less memory cannot be seen in 4 rounds",
+        ),
+        ({"ratio": 1.3, "low": 1.2, "high": 1.4}, None),
+        # A difference below 1% is none.
+        ({"ratio": 1.002, "low": 0.998, "high": 1.006}, None),
+        ({"ratio": 1.0, "low": 1.0, "high": 1.0}, None),
+        ({"ratio": 1.3, "low": 1.2, "high": 1.4, "verdict": Verdict.ABOVE}, None),
+        ({"ratio": 1.3, "low": None, "high": None, "verdict": Verdict.TOO_FEW}, None),
+    ],
+)
+def test_what_would_settle_it(change, wanted):
+    figures = {"n": 4, "verdict": Verdict.NO_DIFFERENCE, "resolution": 1.4, **change}
+    metric = figures.pop("metric", "throughput")
+    assert verdict_words.settles(rounds_of(50.0), Change(**figures), metric) == wanted
+
+
+@pytest.mark.parametrize("seconds", [1e6, 1e308])
+def test_what_would_take_days_settles_nothing(seconds):
+    change = Change(ratio=1.1, low=1.0, high=1.21, n=4, resolution=1.21, verdict=Verdict.NO_DIFFERENCE)
+    said = "less than 21% faster or 17% slower cannot be seen in 4 rounds"
+    assert verdict_words.settles(rounds_of(seconds), change) == said
+
+
+def test_the_resolution_in_words():
+    def scenario(*found: float | None) -> SimpleNamespace:
+        comparisons = [SimpleNamespace(metric="pss_mib", resolution=each) for each in found]
+        comparisons.append(SimpleNamespace(metric="throughput", resolution=9.0))
+        return SimpleNamespace(metrics=["pss_mib"], rounds=[None] * 7, comparisons=comparisons)
+
+    assert verdict_words.resolution(scenario(1.04, 1.21, None)) == (
+        "The smallest difference that these 7 rounds could have shown is 4% to 21%, depending on the comparison."
+    )
+    assert verdict_words.resolution(scenario(1.04)).endswith("could have shown is 4%.")
+    assert verdict_words.resolution(scenario(None)) == "One round cannot tell a difference from noise."
+
+
+def test_disturbed_rounds_are_told():
+    state = State([1.5, 1.0, 0.5], 2, None, None, None, None)
+
+    def one(number: int, others: float | None, before: State = state) -> Round:
+        return Round(number, 3.0, [], RoundDisturbance(3.0, 1.9, others, None, None, before, before))
+
+    # The last one's system tells nothing of others.
+    rounds = [one(1, 0.0), one(2, 0.25), one(3, None, replace(state, load=None))]
+    scenario = SimpleNamespace(name="pillow", rounds=rounds)
+    assert run_words.disturbed(scenario) == [
+        "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs)."
+    ]
+    assert "in 1 of 3 rounds" in run_words.disturbance_warning(scenario)
+    table = tables.rounds(scenario)
+    assert table.head == ("round", "seconds", "load before", "CPUs used", "by others", "disturbed by")
+    assert table.rows[1] == ("2", "3", "1.50", "1.90", "0.25", "other processes used 0.25 of 2 CPUs")
+    assert table.rows[2] == ("3", "3", "", "1.90", "", "")
