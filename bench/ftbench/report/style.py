@@ -144,7 +144,9 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
 
 
 def ratio_marks(low: float, high: float) -> list[float]:
-    """Return marks of a logarithmic axis of ratios; 1 is among them."""
+    """Return marks of a logarithmic axis of ratios: 1 is among them, and none is so near an end that it is cut off."""
+    edge = (high / low) ** 0.05
+    low, high = low * edge, high / edge
     if high / low > 5:
         return sorted({1.0, *log_marks(low, high)[0]})
     return [float(mark) for mark in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= mark <= high]
