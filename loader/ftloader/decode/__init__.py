@@ -4,7 +4,7 @@ On the CPU, ``read_image`` avoids Pillow's arena of image memory, which all thre
 that keep ``Image.open`` in many threads can lessen the contention with Pillow's environment variables
 ``PILLOW_BLOCKS_MAX`` and ``PILLOW_BLOCK_SIZE``. Nothing here sets them, since they hold for the whole process.
 
-Another image library is a module of this package and a line in ``read.BACKENDS``.
+The table of image libraries is in ``backends``.
 """
 
 from ftloader.decode.errors import BackendUnavailable, DecodeError

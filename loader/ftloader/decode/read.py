@@ -1,31 +1,14 @@
-"""The functions that users call: decode one image, a batch of images, or one image to a Pillow image.
+"""The functions that users call: decode one image, a batch of images, or one image to a Pillow image."""
 
-A backend is a module, named in ``BACKENDS``. On the CPU it defines ``read_arrays(encoded, mode, outs)``, which
-reads each file as it iterates over *encoded*. On a GPU it defines ``resolve(device)``, ``check_mode(mode)`` and
-``read_tensors(encoded, mode, device, outs, cpu_threads)``.
-"""
-
-import importlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from PIL import Image
 
-from ftloader.decode import pillow
+from ftloader.decode import backends, pillow
 from ftloader.decode.output import check_type
 from ftloader.decode.source import ImageSource, fetch
-
-
-class _Backend(NamedTuple):
-    """Modules of one backend in this package, imported at the first use; None where the backend cannot decode."""
-
-    cpu: str | None
-    gpu: str | None = None
-
-
-BACKENDS = {"pillow": _Backend(cpu="pillow"), "nvimgcodec": _Backend(cpu="nvimgcodec", gpu="cuda")}
-"""Backends by name. "auto" takes the first that decodes on the device."""
 
 
 def read_image(
@@ -108,7 +91,7 @@ def read_images(
             Huffman decoding without a hardware decoder. More than 1 helps where few workers decode large batches.
     """
     on = torch.device(device)
-    decoder = _decoder(backend, on)
+    decoder = backends.find(backend, on)
     if out is not None and not callable(out) and len(out) != len(sources):
         raise ValueError(f"out has room for {len(out)} images, and {len(sources)} were given")
     if on.type == "cpu":
@@ -135,21 +118,3 @@ def read_pil(source: ImageSource, mode: str | None = "RGB") -> Image.Image:
     return the file is closed and the pixels are decoded.
     """
     return pillow.load(fetch(source), mode)
-
-
-def _decoder(backend: str, device: torch.device) -> Any:
-    """Return the module of *backend* for *device*. Raise ``ValueError`` if there is none."""
-    if backend != "auto" and backend not in BACKENDS:
-        raise ValueError(f"backend must be one of auto, {', '.join(BACKENDS)}, not {backend!r}")
-    if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device={str(device)!r} cannot decode images: 'cpu' or 'cuda:N'")
-    on_gpu = device.type == "cuda"
-    named = {name: one.gpu if on_gpu else one.cpu for name, one in BACKENDS.items()}
-    able = [name for name, module in named.items() if module is not None]
-    name = able[0] if backend == "auto" else backend
-    if name in able:
-        return importlib.import_module(f"ftloader.decode.{named[name]}")
-    if on_gpu:
-        remedy = f"pass device='cpu' and move the result to {device}, or backend={able[0]!r}"
-        raise ValueError(f"backend={name!r} decodes on the CPU: {remedy}")
-    raise ValueError(f"backend={name!r} decodes on a GPU: pass its device, or backend={able[0]!r}")
