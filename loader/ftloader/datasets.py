@@ -23,18 +23,6 @@ import torch
 
 from ftloader import decode
 
-__all__ = [
-    "IMG_EXTENSIONS",
-    "DatasetFolder",
-    "ImageFolder",
-    "PathTable",
-    "Samples",
-    "Targets",
-    "default_loader",
-    "find_classes",
-    "make_dataset",
-]
-
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 
@@ -67,10 +55,9 @@ def _string(strings: _Strings, index: int) -> str:
 class PathTable:
     """Immutable table of paths, each with a class number, for millions of files. Any thread may read it.
 
-    A list of 1,000,000 ``(path, class)`` pairs is some 200 MB of small objects. Every process that reads one counts a
-    reference in it, so forked workers copy its pages; threads without the GIL contend for the counts. This table is a
-    handful of objects that are never written again: the names back to back in one ``bytes``, their ends in one array,
-    and the directories, each stored once, in the same form.
+    A list of 1,000,000 ``(path, class)`` pairs is some 200 MB of small objects, whose reference counts forked workers
+    copy and threads contend for. This table is a handful of objects: the names back to back in one ``bytes``, their
+    ends in one array, and the directories, each stored once, in the same form.
 
     Args:
         paths: the paths, ``str``.
@@ -132,12 +119,13 @@ class _Column[T](Sequence[T]):
         return len(self.table)
 
     def __getitem__(self, index: Any) -> Any:
+        numbers = range(len(self))
         if isinstance(index, slice):
-            return [self._at(number) for number in range(*index.indices(len(self)))]
-        number = index.__index__()
-        if not -len(self) <= number < len(self):
-            raise IndexError(f"index {number} is out of range for {len(self)} samples")
-        return self._at(number % len(self))
+            return [self._at(number) for number in numbers[index]]
+        try:
+            return self._at(numbers[index])
+        except IndexError:
+            raise IndexError(f"index {index} is out of range for {len(self)} samples") from None
 
     def __iter__(self) -> Iterator[T]:
         return map(self._at, range(len(self)))
@@ -215,7 +203,7 @@ def make_dataset(
         raise ValueError("'class_to_idx' must have at least one entry to collect any samples.")
     if (extensions is None) == (is_valid_file is None):
         raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
-    endings = extensions if isinstance(extensions, str) else tuple(extensions or ())
+    endings = (extensions,) if isinstance(extensions, str) else tuple(extensions or ())
     found: dict[str, int] = {}
 
     def paths() -> Iterator[str]:
@@ -231,8 +219,7 @@ def make_dataset(
     if empty and not allow_empty:
         message = f"Found no valid file for the classes {', '.join(empty)}. "
         if extensions is not None:
-            listed = extensions if isinstance(extensions, str) else ", ".join(extensions)
-            message += f"Supported extensions are: {listed}"
+            message += f"Supported extensions are: {', '.join(endings)}"
         raise FileNotFoundError(message)
     return Samples(table)
 
@@ -315,12 +302,10 @@ class DatasetFolder(torch.utils.data.Dataset):
         return sample, target
 
     def __repr__(self) -> str:
-        lines = [f"Dataset {type(self).__name__}", f"    Number of datapoints: {len(self)}"]
-        lines.append(f"    Root location: {self.root}")
-        for name in ("transform", "target_transform"):
-            if getattr(self, name) is not None:
-                lines.append(f"    {name}: {getattr(self, name)!r}")
-        return "\n".join(lines)
+        lines = [f"Number of datapoints: {len(self)}", f"Root location: {self.root}"]
+        names = [name for name in ("transform", "target_transform") if getattr(self, name) is not None]
+        lines += [f"{name}: {getattr(self, name)!r}" for name in names]
+        return "\n    ".join([f"Dataset {type(self).__name__}", *lines])
 
 
 class ImageFolder(DatasetFolder):
@@ -386,15 +371,10 @@ def _files(top: str) -> Iterator[str]:
         identity = status.st_dev, status.st_ino
         if identity in outer:
             continue
-        inside = outer | {identity}
-        names = []
         with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    pending.append((os.path.join(folder, entry.name), inside))
-                else:
-                    names.append(entry.name)
-        found.append((folder, sorted(names)))
+            inside = {entry.name: entry.is_dir() for entry in entries}
+        pending += [(os.path.join(folder, name), outer | {identity}) for name in inside if inside[name]]
+        found.append((folder, sorted(name for name in inside if not inside[name])))
     for folder, names in sorted(found):
         for name in names:
             yield os.path.join(folder, name)

@@ -130,14 +130,7 @@ class _ThreadDecoder:
                 self._free(0)
 
 
-class _Decoders(threading.local):
-    """Decoders of each thread, by GPU and number of CPU threads."""
-
-    def __init__(self) -> None:
-        self.made: dict[tuple[int, int], _ThreadDecoder] = {}
-
-
-_decoders = _Decoders()
+_local = threading.local()  # has the thread's decoders, by GPU and number of CPU threads
 
 
 def read_tensors(
@@ -148,11 +141,11 @@ def read_tensors(
     cpu_threads: int,
 ) -> list[torch.Tensor]:
     """Decode to uint8 tensors on *device*, a result of ``resolve``. See ``ftloader.decode.read_images``."""
+    made: dict[Any, _ThreadDecoder] = vars(_local)
     key = device.index, cpu_threads
-    decoder = _decoders.made.get(key)
-    if decoder is None:
-        decoder = _decoders.made[key] = _ThreadDecoder(device, cpu_threads)
-    return decoder.decode(encoded, mode, out)
+    if key not in made:
+        made[key] = _ThreadDecoder(device, cpu_threads)
+    return made[key].decode(encoded, mode, out)
 
 
 def _copy(pixels: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:

@@ -80,27 +80,19 @@ def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -
     raise error
 
 
-class _Decoders(threading.local):
-    """CPU decoder of each thread, made at its first use and freed with the thread.
-
-    A forked child uses its copy of the forking thread's decoder. That is safe: with one thread the decoder runs in its
-    caller and has no thread of its own that the child would miss.
-    """
-
-    decoder: Any = None
-
-    def get(self) -> Any:
-        if self.decoder is None:
-            codec = library()
-            self.decoder = codec.Decoder(
-                device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY,
-                max_num_cpu_threads=1,  # the loader's workers are the parallelism
-                backends=[codec.Backend(codec.BackendKind.CPU_ONLY)],
-            )
-        return self.decoder
+_local = threading.local()  # has the thread's decoder, which is freed with the thread
 
 
-_decoders = _Decoders()
+def _decoder() -> Any:
+    """Return this thread's CPU decoder. A forked child may use its copy: with one thread it runs in its caller."""
+    if not hasattr(_local, "decoder"):
+        codec = library()
+        _local.decoder = codec.Decoder(
+            device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY,
+            max_num_cpu_threads=1,  # the loader's workers are the parallelism
+            backends=[codec.Backend(codec.BackendKind.CPU_ONLY)],
+        )
+    return _local.decoder
 
 
 def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
@@ -109,7 +101,7 @@ def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out
     encoded = list(encoded)
     if not encoded:
         return []
-    images = _decoders.get().decode(open_streams(encoded), params=params(mode))
+    images = _decoder().decode(open_streams(encoded), params=params(mode))
     check_all(images, encoded, "CPU")
     # Each array keeps its image's memory alive, which nothing else uses.
     arrays = [np.asarray(image)[:, :, 0] if mode == "L" else np.asarray(image) for image in images]

@@ -111,9 +111,9 @@ def test_a_decoder_a_thread():
 
     def read(_=None):
         decode.read_image(FILES["gray"], backend="nvimgcodec")
-        first = nvimgcodec._decoders.get()
+        first = nvimgcodec._decoder()
         decode.read_image(FILES["gray"], backend="nvimgcodec")
-        assert nvimgcodec._decoders.get() is first
+        assert nvimgcodec._decoder() is first
         decoders.append(first)
 
     in_threads(read, range(3))
