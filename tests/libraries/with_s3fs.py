@@ -79,12 +79,12 @@ def program_keys_of_any_kind(folder):
             ) as cache:
                 cache.set_epoch(0)
                 found.append(loaded(cache))
-                readers_used = [type(one) for one in source._readers]
+                readers_used = [type(one) for one in source._readers.values()]
             assert readers_used == [readers.LoopReader if options else s3.ObjectReader]
         source = UrlSource("s3://data/odd", **address)
         for key in "a b", "absent":
             try:
-                assert source.read(key) == content(0) and source._local.reader._proven
+                assert source.read(key) == content(0) and next(iter(source._readers.values()))._proven
             except FileNotFoundError as error:
                 found.append(str(error))
         source.close()

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ftloader import fork
 from ftloader.cache.errors import CacheError
 from ftloader.cache.store import Store
 from ftloader.workers import exit as program_exit
@@ -17,27 +16,24 @@ from ftloader.workers.exit import WorkerThread
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Seconds. Each pause is twice the one before, less a random part of up to a half."""
 _MANY = 8  # failures in a row that are not chance, with few threads
-_TO_DISK = "a file onto the disk"
 
 
 class Fetchers:
     """*count* threads that go through ``source.keys()`` again and again and fetch the samples that are missing.
 
     When no sample is missing they wait for an eviction or ``look_again``. Each thread has one sample in memory. The
-    last thread to end calls *at_end*, since nobody may be left to close the store of a cache that was dropped.
+    last thread to end closes the store, since nothing else may be left to do that for a cache that was dropped.
 
-    ``_changed`` guards the counts and the state of the listing. ``_listing`` guards the iterator of keys and its
-    failures; a thread holds it for as long as the source takes for the next key. Locks are taken in the order
-    ``_listing``, the store's, ``_changed``.
+    The store's ``changed`` guards the counts and the state of the listing. ``_listing`` is taken before it, and guards
+    the iterator of keys; a thread holds it for as long as the source takes for the next key.
     """
 
-    def __init__(self, source: Any, store: Store, count: int, retries: int, at_end: Callable[[], None]) -> None:
-        self._source, self._store, self._retries, self._at_end = source, store, retries, at_end
-        self._changed = threading.Condition(fork.rlock())
+    def __init__(self, source: Any, store: Store, count: int, retries: int) -> None:
+        self._source, self._store, self._retries = source, store, retries
+        self._changed = store.changed
         self._listing = threading.Lock()
-        self._keys: Iterator[str] | None = None
+        self._keys = self._claimed()
         self._evictions = -1  # the store's count when the listing started
-        self._stopped = False
         self._asked = 0  # number of requests to list the source (again)
         self._listed = -1  # that number when the listing started
         self._busy = 0
@@ -86,22 +82,16 @@ class Fetchers:
         return self._ended and not self._busy and self._listed == self._asked
 
     def stop(self) -> None:
-        """Tell the threads to end after their current call to the source, and return at once.
-
-        A finalizer may call this. It takes the locks in the other order, which is safe: no other thread uses a cache
-        that is being finalized.
-        """
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        """Tell the threads to end after their current call to the source, and return at once."""
         self._store.stop()
         program_exit.unregister(self)
 
-    def join(self) -> None:
-        """Wait for the threads, after ``stop``. Warn of those that the source holds up."""
+    def join(self) -> bool:
+        """Wait for the threads, after ``stop``. Warn of those that the source holds up, and return False then."""
         limit = program_exit.JOIN_LIMIT
         if stuck := program_exit.join_all(self.threads, limit):
             program_exit.report_stuck(stuck, limit, "It ends when that call returns; its sample is thrown away.")
+        return not stuck
 
     def outlives_main_thread(self) -> bool:
         """See ``ThreadGroup``."""
@@ -117,64 +107,63 @@ class Fetchers:
                 try:
                     done = self._fetch(key)
                 finally:
-                    if not done:
-                        self._store.give_up(key)
                     with self._changed:
+                        if not done:
+                            self._store.give_up(key)
                         self._busy -= 1
-                    self._store.wake()
+                        self._changed.notify_all()
         finally:
             with self._changed:
                 self._running -= 1
                 last = not self._running
+                self._changed.notify_all()
             if last:
-                try:
-                    self._at_end()
-                except (OSError, CacheError) as error:
-                    self._report(error, _TO_DISK)
-            self._store.wake()
+                self._write(self._store.close)
 
     def _next(self) -> str | None:
-        """Return a key to fetch, which this thread has claimed; None once stopped."""
-        pauses = _pauses()
         with self._listing:
-            while not self._stopped:
-                try:
-                    if self._keys is None and not self._start_listing():
-                        return None
-                    for key in self._keys:  # type: ignore[union-attr]  # was set
-                        if self._stopped:
-                            return None
-                        if not isinstance(key, str):
-                            raise TypeError(f"keys() gave {key!r}; a key must be a string")
-                        if self._store.claim(key):
-                            self._listings_failed = 0
-                            with self._changed:
-                                self._busy += 1
-                            return key
-                    self._listings_failed = 0
-                    with self._changed:
-                        self._ended = True
-                except Exception as error:
-                    self._listings_failed += 1
-                    self._report(error, "its keys")
-                    self._pause(next(pauses))
-                self._keys = None
-                self._store.wake()
-            return None
+            return next(self._keys, None)
 
-    def _start_listing(self) -> bool:
-        """Wait for a reason to list the source, and start. Return False once stopped."""
+    def _claimed(self) -> Iterator[str]:
+        """Yield keys that are missing, claimed for the thread that asked for one, until the store is stopped."""
+        pauses = _pauses()
+        while self._wait_to_list():
+            try:
+                for key in self._source.keys():
+                    if self._store.stopped:
+                        return
+                    if not isinstance(key, str):
+                        raise TypeError(f"keys() gave {key!r}; a key must be a string")
+                    if self._store.claim(key):
+                        with self._changed:
+                            self._busy += 1
+                            self._listings_failed = 0
+                        yield key
+                        pauses = _pauses()
+            except Exception as error:
+                self._listings_failed += 1
+                self._report(error, "its keys")
+                self._pause(next(pauses))
+            else:
+                with self._changed:
+                    self._listings_failed, self._ended = 0, True
+                    self._changed.notify_all()
+
+    def _wait_to_list(self) -> bool:
+        """Wait for a reason to list the source. Return False once stopped."""
+        store = self._store
         with self._changed:
-            while self._ended and not self._stopped and self._listed == self._asked:
-                if self._store.evictions != self._evictions:
-                    break
-                self._changed.wait()
-            if self._stopped:
-                return False
-            self._listed, self._evictions = self._asked, self._store.evictions
+            self._changed.wait_for(
+                lambda: (
+                    store.stopped
+                    or not self._ended
+                    or self._listed != self._asked
+                    or store.evictions != self._evictions
+                )
+            )
+            self._listed, self._evictions = self._asked, store.evictions
             self._ended, self._failed_here = False, 0
-        self._keys = iter(self._source.keys())
-        return True
+            return not store.stopped
 
     def _fetch(self, key: str) -> bool:
         """Fetch a sample and add it, with retries. Return True if the sample is in the store now."""
@@ -189,7 +178,6 @@ class Fetchers:
                 with self._changed:
                     self.retried += 1
         for pause in _pauses():
-            evictions = self._store.evictions
             try:
                 added = self._store.add(key, data)
                 break
@@ -204,18 +192,19 @@ class Fetchers:
                 self.fetched += 1
                 self.fetched_bytes += len(data)
                 self.trouble, self.failures_in_a_row = None, 0
-            if self._store.evictions != evictions:
-                self._changed.notify_all()  # for the thread that waits to list again
-        try:
-            self._store.sync()
-        except (OSError, CacheError) as error:
-            self._report(error, _TO_DISK)
+        self._write(self._store.sync)
         return added
+
+    def _write(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except (OSError, CacheError) as error:
+            self._report(error, "a file onto the disk")
 
     def _fail(self, error: Exception, key: str) -> bool:
         """Count and report a sample that cannot be had. Return False."""
         with self._changed:
-            if self._stopped:
+            if self._store.stopped:
                 return False
             self.failed += 1
             self._failed_here += 1
@@ -228,7 +217,7 @@ class Fetchers:
             self.trouble = error
             self.failures_in_a_row += 1
             first, self._warned = not self._warned, True
-        self._store.wake()
+            self._changed.notify_all()
         if first:
             text = (
                 f"the cache {self._store.directory} could not get {what}: {type(error).__name__}: {error}. "
@@ -243,7 +232,7 @@ class Fetchers:
     def _pause(self, seconds: float) -> bool:
         """Wait *seconds*. Return False, at once, when stopped."""
         with self._changed:
-            return not self._changed.wait_for(lambda: self._stopped, seconds)
+            return not self._changed.wait_for(lambda: self._store.stopped, seconds)
 
 
 def _pauses() -> Iterator[float]:

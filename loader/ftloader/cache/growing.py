@@ -25,7 +25,7 @@ from ftloader.cache.statistics import Statistics, live_line
 from ftloader.cache.store import LEAST_BUDGET, Store
 
 EVICT = ("oldest", "lru")
-_MOST_DAMAGED = 64  # segments that worker processes can report until the next epoch is set
+_MOST_DAMAGED = 1024  # segments that readers can report until the next epoch is set
 
 
 class GrowingCache(Dataset):
@@ -88,17 +88,13 @@ class GrowingCache(Dataset):
         if source is not None and (max_bytes is None or max_bytes < LEAST_BUDGET):
             raise ValueError(f"max_bytes must be at least {LEAST_BUDGET}, not {max_bytes}")
         self._source = UrlSource(source) if isinstance(source, str) else source
-        if self._source is not None and not all(
-            callable(getattr(self._source, name, None)) for name in ("keys", "read")
-        ):
-            raise TypeError(
-                f"source must be an address or have keys() and read(key), which {type(source).__name__} has not"
-            )
+        if not isinstance(self._source, Source | None):
+            raise TypeError(f"source must be an address or have keys() and read(key), not {type(source).__name__}")
         self._directory = os.path.abspath(directory)
         self._decode = RawArray() if decode is None else decode
         self._min_samples, self._most_bytes = min_samples, int(pin * (max_bytes or 0))
         self._current = Snapshot(-1, [])
-        # Shared with worker processes: the number of epochs set, and marks of segments that they found damaged.
+        # Shared with worker processes: the number of epochs set, and marks of segments that readers found damaged.
         self._shared = torch.zeros(1 + _MOST_DAMAGED, dtype=torch.int64).share_memory_()
         self._set_here = 0
         self._counts = _Counts()
@@ -106,14 +102,12 @@ class GrowingCache(Dataset):
         self._store: Store | None = None
         self._fetchers: Fetchers | None = None
         self._pins: sharing.Pins | None = None
-        if self._source is not None:
-            self._start(int(max_bytes or 0), fetchers, evict, retries, format)
-
-    def _start(self, max_bytes: int, count: int, evict: str, retries: int, format: str) -> None:
+        if self._source is None:
+            return
         checksum(FORMATS[format], b"")  # raise here, not in the threads, if crc32c is missing
-        self._store = Store(self._directory, max_bytes, evict, FORMATS[format])
+        self._store = Store(self._directory, int(max_bytes or 0), evict, FORMATS[format])
         try:
-            self._fetchers = Fetchers(self._source, self._store, count, retries, at_end=self._store.close)
+            self._fetchers = Fetchers(self._source, self._store, fetchers, retries)
             # The threads of a dropped cache would never end.
             weakref.finalize(self, self._fetchers.stop).atexit = False
             self._fetchers.start()
@@ -129,24 +123,20 @@ class GrowingCache(Dataset):
     def __getitem__(self, index: int) -> Any:
         one, row = self._snapshot().find(index)
         try:
-            if hasattr(self._decode, "empty"):
-                data = self._decode.empty(one.nbytes(row))
-                one.read_into(row, data.values() if isinstance(data, dict) else [data])
+            size = one.nbytes(row)
+            if not hasattr(self._decode, "empty"):
+                data = self._decode(one.read(row))
             else:
-                data = one.read(row)
+                data = self._decode.empty(size)
+                one.read_into(row, data.values() if isinstance(data, dict) else [data])
         except CorruptSampleError:
-            self._note_damage(one.name)
+            with self._counts.lock:  # if two processes take one place, the next read reports again
+                marks = self._shared[1:].tolist()
+                if _mark(one.name) not in marks and 0 in marks:
+                    self._shared[1 + marks.index(0)] = _mark(one.name)
             raise
-        self._counts.add_read(one.nbytes(row))
-        return data if hasattr(self._decode, "empty") else self._decode(data)
-
-    def _note_damage(self, name: str) -> None:
-        if os.getpid() == self._process:
-            self._counts.damaged.add(name)  # one atomic operation
-            return
-        marks = self._shared[1:].tolist()
-        if _mark(name) not in marks and 0 in marks:  # if two processes take one place, the next read reports again
-            self._shared[1 + marks.index(0)] = _mark(name)
+        self._counts.add_read(size)
+        return data
 
     def key(self, index: int) -> str:
         """Return the key of sample *index*."""
@@ -194,9 +184,8 @@ class GrowingCache(Dataset):
         began = time.monotonic()
         store, fetchers = self._store, self._fetchers
         marks = set(self._shared[1:].tolist())
-        for name in sorted(self._counts.damaged | {one for one in self._current.names if _mark(one) in marks}):
+        for name in sorted(one for one in self._current.names if _mark(one) in marks):
             store.drop(name)
-        self._counts.damaged.clear()
         self._shared[1:] = 0
         with store.changed:
             if store.contents()[0] < self._min_samples:
@@ -300,8 +289,7 @@ class GrowingCache(Dataset):
         try:
             if self._fetchers is not None:
                 self._fetchers.stop()
-                self._fetchers.join()
-                if not any(thread.is_alive() for thread in self._fetchers.threads):
+                if self._fetchers.join():
                     close_source(self._source)
         finally:
             if self._store is not None:
@@ -332,19 +320,15 @@ def _mark(name: str) -> int:
 
 
 class _Counts:
-    """Counts of the readers. ``_lock`` guards ``read`` and ``read_bytes``.
-
-    Only the thread that sets epochs writes the others; any reader may add to ``damaged``.
-    """
+    """Counts of the readers. ``lock`` guards the reads and marks; the thread that sets epochs has the other counts."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.read = self.read_bytes = 0
         self.epochs_waited = 0.0
-        self.damaged: set[str] = set()
-        self._lock: threading.Lock = fork.lock()
+        self.lock: threading.Lock = fork.lock()
 
     def add_read(self, nbytes: int) -> None:
-        with self._lock:
+        with self.lock:
             self.read += 1
             self.read_bytes += nbytes

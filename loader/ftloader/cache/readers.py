@@ -1,4 +1,4 @@
-"""Readers of a ``UrlSource``. Each belongs to one thread until that ends, so it needs no lock."""
+"""Readers of a ``UrlSource``. One thread at a time uses a reader, so it needs no lock."""
 
 import asyncio
 import http.client
@@ -73,7 +73,8 @@ class WebReader:
             if kept is not None and _is_readable(kept.sock):
                 kept.close()
                 kept = None
-            connection = kept or self._connect(*where)
+            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            connection = kept or kind(parts.netloc)
             connection.timeout = left
             connection.response_class = answer  # type: ignore[assignment]
             try:
@@ -107,10 +108,6 @@ class WebReader:
         if response.length:
             raise http.client.IncompleteRead(data, response.length)
         return data
-
-    def _connect(self, scheme: str, host: str) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-        return kind(host)
 
 
 class _InTime(io.RawIOBase):

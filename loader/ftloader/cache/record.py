@@ -16,7 +16,7 @@ segment is sealed. The checksums of samples are CRC-32C then.
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -63,9 +63,8 @@ def read_end(fd: int) -> tuple[np.ndarray, tuple[str, ...], int, bool] | None:
     if at < HEAD.size:
         return None
     magic, crc, own, start, count, synced = TRAILER.unpack(read_bytes(fd, TRAILER.size, at))
-    if magic != _TRAILER_MAGIC or own != zlib.crc32(repr((crc, start, count)).encode()):
-        return None
-    if not HEAD.size <= start <= at or count * ROW.itemsize > at - start:
+    is_trailer = magic == _TRAILER_MAGIC and own == zlib.crc32(repr((crc, start, count)).encode())
+    if not is_trailer or not HEAD.size <= start <= at - count * ROW.itemsize:
         return None
     index = read_bytes(fd, at - start, start)
     if zlib.crc32(index) != crc:
@@ -104,15 +103,18 @@ def walk(fd: int, version: int) -> Iterator[tuple[tuple, str]]:
         data += length + FRAME
 
 
-def is_framed(fd: int, offset: int, length: int, crc: int) -> bool:
-    """Return True if length and checksums around a record of a TFRecord file are right.
-
-    The caller knows that the file has *length* bytes from *offset* on.
-    """
-    if offset < tfrecord.HEADER:
-        return False
-    before = os.pread(fd, tfrecord.HEADER, offset - tfrecord.HEADER)
-    return before == tfrecord.header(length) and os.pread(fd, tfrecord.FOOTER, offset + length) == tfrecord.footer(crc)
+def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
+    """Return True if the *pieces* of a sample have its checksum, and, in a TFRecord file, what is around them too."""
+    offset, length, expected, *_ = row
+    if version == TFRECORD:
+        around = tfrecord.header(length), tfrecord.footer(expected)
+        at = offset - tfrecord.HEADER
+        if at < 0 or around != (os.pread(fd, tfrecord.HEADER, at), os.pread(fd, tfrecord.FOOTER, offset + length)):
+            return False
+    crc = 0
+    for piece in pieces:
+        crc = checksum(version, piece, crc)
+    return crc == expected
 
 
 def version_of(fd: int, name: str) -> int:
@@ -153,6 +155,7 @@ def _decoded(key: bytes | bytearray) -> str:
     return key.decode("utf-8", "surrogatepass")
 
 
-def needs(key: bytes, length: int) -> int:
-    """Return the bytes of a segment that a sample needs: the record, its row, and the key a second time."""
-    return RECORD.size + ROW.itemsize + 2 * len(key) + length
+def needs(version: int, key: bytes, length: int) -> tuple[int, int]:
+    """Return the bytes that a sample needs of the segment (record, row, key twice) and of the TFRecord file."""
+    index = RECORD.size + ROW.itemsize + 2 * len(key)
+    return (index, length + FRAME) if version == TFRECORD else (index + length, 0)

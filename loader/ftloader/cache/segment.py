@@ -61,8 +61,10 @@ class Segment:
         return length
 
     def read(self, row: int) -> bytes:
-        """Return a sample. Raise ``CorruptSampleError`` if it is not what was written, ``OSError`` if the process lacks
-        descriptors or memory."""
+        """Return a sample. Raise ``CorruptSampleError`` if it is not what was written.
+
+        Raise ``OSError`` if the process lacks descriptors or memory.
+        """
         return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
     def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
@@ -87,23 +89,20 @@ class Segment:
 
     def _checked(self, row: int, read: Callable[[int, int, int], list[Any]]) -> list[Any]:
         self.used = time.monotonic()
-        offset, length, crc, _, _ = self._rows[row].item()
+        offset, length, *_ = found = self._rows[row].item()
         try:
             with opened(self.data_path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
                 if offset + length > os.fstat(fd).st_size:
                     raise OSError(errno.EIO, "the file is shorter than it should be")
                 data = read(fd, offset, length)
-                framed = self.version != TFRECORD or record.is_framed(fd, offset, length, crc)
+                right = record.is_right(self.version, fd, found, data)
         except OSError as error:
             if error.errno in _OF_THE_PROCESS:
                 raise
             raise CorruptSampleError(
                 f"sample {self.keys[row]!r} cannot be read from {self.data_path}: {error}"
             ) from error
-        found = 0
-        for piece in data:
-            found = record.checksum(self.version, piece, found)
-        if not framed or found != crc:
+        if not right:
             raise CorruptSampleError(f"sample {self.keys[row]!r} in {self.data_path} is damaged: its checksum differs")
         return data
 
@@ -114,10 +113,10 @@ class Segment:
     @property
     def data_path(self) -> str:
         """The file that has the samples."""
-        return _data_path(self.path, self.version)
+        return _data_path(self.path) if self.version == TFRECORD else self.path
 
     def unlink(self) -> None:
-        _unlink(self.path, self.version)
+        _unlink(self.path)
 
 
 class SegmentWriter:
@@ -138,17 +137,17 @@ class SegmentWriter:
         self._data_end = 0  # of the TFRecord file
         # The TFRecord file gets the rest.
         self._most = size if version != TFRECORD else -(-size // (16 * BLOCK)) * BLOCK
-        path = os.path.join(directory, self.name)
-        self._fd = self._data = os.open(path, _NEW, 0o666)
+        self.path = os.path.join(directory, self.name)
+        self._fd = self._data = os.open(self.path, _NEW, 0o666)
         try:
             os.posix_fallocate(self._fd, 0, self._most)
             write_all(self._fd, record.head(version), 0)
             if version == TFRECORD:
-                self._data = os.open(_data_path(path, version), _NEW, 0o666)
+                self._data = os.open(_data_path(self.path), _NEW, 0o666)
                 os.posix_fallocate(self._data, 0, size - self._most)
         except BaseException:
             self.close()
-            _unlink(path, version)
+            self.unlink()
             raise
 
     def __len__(self) -> int:
@@ -158,31 +157,25 @@ class SegmentWriter:
     @staticmethod
     def size_for(key: bytes, length: int, version: int = 1) -> int:
         """Return the size of a segment for one sample."""
-        if version != TFRECORD:
-            return HEAD.size + TRAILER.size + record.needs(key, length)
-        index = -(-(HEAD.size + TRAILER.size + record.needs(key, 0)) // BLOCK) * BLOCK
-        return max(16 * index, -(-(length + FRAME + BLOCK) * 16 // 15))
+        inside, outside = record.needs(version, key, length)
+        index = HEAD.size + TRAILER.size + inside
+        return index if not outside else max(-(-index // BLOCK) * 16 * BLOCK, -(-(outside + BLOCK) * 16 // 15))
 
     def fits(self, key: bytes, length: int) -> bool:
         """Return True if there is room for a sample."""
-        if self.version != TFRECORD:
-            return self._reserved + record.needs(key, length) <= self._most
-        there = self.size - self._most - self._data_end
-        return self._reserved + record.needs(key, 0) <= self._most and length + FRAME <= there
+        inside, outside = record.needs(self.version, key, length)
+        return self._reserved + inside <= self._most and self._data_end + outside <= self.size - self._most
 
     def begin(self, key: bytes, length: int, crc: int) -> tuple:
         """Take room for a sample. Return its row, the argument of ``write`` and ``complete``."""
         now = time.time()
         write_all(self._fd, record.record_header(key, length, crc, now), self._end)
-        offset = self._end + RECORD.size + len(key)
-        self._end = offset
-        if self.version == TFRECORD:
-            offset = self._data_end + tfrecord.HEADER
-            self._data_end = offset + length + tfrecord.FOOTER
-            self._reserved += record.needs(key, 0)
-        else:
-            self._end += length
-            self._reserved += record.needs(key, length)
+        inside, outside = record.needs(self.version, key, length)
+        self._end += RECORD.size + len(key)
+        offset = self._data_end + tfrecord.HEADER if outside else self._end
+        self._end += 0 if outside else length
+        self._data_end += outside
+        self._reserved += inside
         self.users += 1
         return offset, length, crc, len(key), now
 
@@ -208,7 +201,7 @@ class SegmentWriter:
             self.close()
 
     def unlink(self) -> None:
-        _unlink(os.path.join(self.directory, self.name), self.version)
+        _unlink(self.path)
 
     def close(self) -> None:
         fds = {self._fd, self._data} - {-1}
@@ -269,7 +262,7 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
             if most is not None and usage(directory, name) > most:
-                _unlink(os.path.join(directory, name), version)
+                _unlink(os.path.join(directory, name))
                 return None
             found = record.read_end(fds[0])
             if found is not None and found[3]:
@@ -280,7 +273,7 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
                 end = HEAD.size + sum(RECORD.size + row[3] + row[1] * inline for row, _ in pairs)
             else:
                 pairs, end = [(row.item(), key) for row, key in zip(found[0], found[1])], found[2]
-            intact = [(row, key) for row, key in pairs if _is_intact(fds[1], row, version)]
+            intact = [(row, key) for row, key in pairs if _is_intact(version, fds[1], row)]
             return _seal(fds, directory, name, version, end, intact)
     except FileNotFoundError:  # no samples: it was being made or removed
         os.unlink(os.path.join(directory, name))
@@ -292,14 +285,14 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
 
 
 def _named(error: OSError, directory: str, name: str) -> OSError:
-    """Return *error* with the file's name, which errors of open files lack."""
+    # Errors of open files lack the name.
     return OSError(error.errno, os.strerror(error.errno or 0), os.path.join(directory, name))
 
 
 def usage(directory: str, name: str) -> int:
     """Return the disk usage of a segment's files, whatever is in them."""
     path = os.path.join(directory, name)
-    return sum(disk_usage(os.lstat(each)) for each in (path, _data_path(path, TFRECORD)) if os.path.lexists(each))
+    return sum(disk_usage(os.lstat(each)) for each in (path, _data_path(path)) if os.path.lexists(each))
 
 
 def remove_strays(directory: str) -> None:
@@ -327,14 +320,13 @@ def _seal(
     fds: tuple[int, int], directory: str, name: str, version: int, end: int, pairs: list[tuple[tuple, str]]
 ) -> Segment | None:
     if not pairs:
-        _unlink(os.path.join(directory, name), version)
+        _unlink(os.path.join(directory, name))
         return None
     fd, data = fds
-    rows, keys = [row for row, _ in pairs], [key for _, key in pairs]
     if version == TFRECORD:
         pairs = sorted(pairs, key=lambda pair: pair[0][0])
-        rows, keys = _without_gaps(data, [row for row, _ in pairs]), [key for _, key in pairs]
-    table = np.array(rows, record.ROW)
+    rows, keys = [row for row, _ in pairs], [key for _, key in pairs]
+    table = np.array(_without_gaps(data, rows) if version == TFRECORD else rows, record.ROW)
     rest = record.end(table, keys, end)
     write_all(fd, record.head(version), 0)  # a crash may have come before it
     # Truncate last: blocks that were cut off first could be missing on a full disk. In the longer file no reader looks
@@ -361,17 +353,10 @@ def _without_gaps(fd: int, rows: list[tuple]) -> list[tuple]:
     return moved
 
 
-def _is_intact(fd: int, row: tuple, version: int, at_once: int = 1 << 22) -> bool:
-    offset, length, expected = row[:3]
-    if offset + length > os.fstat(fd).st_size:
-        return False
-    if version == TFRECORD and not record.is_framed(fd, offset, length, expected):
-        return False
-    crc = 0
-    for begin in range(offset, offset + length, at_once):
-        part = os.pread(fd, min(at_once, offset + length - begin), begin)
-        crc = record.checksum(version, part, crc)
-    return crc == expected
+def _is_intact(version: int, fd: int, row: tuple) -> bool:
+    offset, end, at_once = row[0], row[0] + row[1], 1 << 22
+    pieces = (os.pread(fd, min(at_once, end - at), at) for at in range(offset, end, at_once))
+    return end <= os.fstat(fd).st_size and record.is_right(version, fd, row, pieces)
 
 
 @contextlib.contextmanager
@@ -379,22 +364,19 @@ def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[int, t
     """Open the files of a segment and of its samples, which may be the same. Yield the version and both files."""
     path, flags = os.path.join(directory, name), flags | os.O_NOFOLLOW
     with opened(path, flags) as fd:
-        has_records = os.path.lexists(_data_path(path, TFRECORD))
+        has_records = os.path.lexists(_data_path(path))
         version = record.version_of(fd, name) or (TFRECORD if has_records else 1)
         if has_records != (version == TFRECORD) and record.is_inline(fd) == (version == TFRECORD):
             raise DamagedSegmentError(f"{name} has the head of another format")
-        if version != TFRECORD:
-            yield version, (fd, fd)
-        else:
-            with opened(_data_path(path, version), flags) as data:
-                yield version, (fd, data)
+        with opened(_data_path(path), flags) if version == TFRECORD else contextlib.nullcontext(fd) as data:
+            yield version, (fd, data)
 
 
-def _data_path(path: str, version: int) -> str:
-    return path if version != TFRECORD else path.removesuffix(SUFFIX) + _DATA_SUFFIX
+def _data_path(path: str) -> str:
+    return path.removesuffix(SUFFIX) + _DATA_SUFFIX
 
 
-def _unlink(path: str, version: int) -> None:
-    for each in dict.fromkeys((_data_path(path, version), path)):
+def _unlink(path: str) -> None:
+    for each in (_data_path(path), path):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(each)

@@ -153,30 +153,26 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
     while True:
         try:
             with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as turn:
-                if _is_free(turn):
+                try:
+                    fcntl.flock(turn, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    found = published(directory)  # complete, or this turn ends once it is
+                    if (there := found.get("epoch", -1)) > epoch:
+                        raise CacheError(
+                            f"the writer of {directory} is at epoch {there} already, not at {epoch}"
+                        ) from None
+                    if there == epoch:
+                        return found
+                    fcntl.flock(turn, fcntl.LOCK_SH)
+                else:
                     if os.fstat(turn).st_ino == os.stat(path).st_ino:
                         raise CacheError(
                             f"nobody writes to the cache {directory}, so there is no epoch {epoch} to read"
                         )
-                    continue
-                found = published(directory)  # complete, or this turn ends once it is
-                if found.get("epoch", -1) > epoch:
-                    raise CacheError(f"the writer of {directory} is at epoch {found['epoch']} already, not at {epoch}")
-                if found.get("epoch", -1) == epoch:
-                    return found
-                fcntl.flock(turn, fcntl.LOCK_SH)
         except FileNotFoundError:
             raise CacheError(
                 f"{directory} is no cache: its writer (a GrowingCache with a source) comes first"
             ) from None
-
-
-def _is_free(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class Pins(LockedFile):

@@ -4,7 +4,7 @@ import itertools
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
 import fsspec
@@ -18,6 +18,7 @@ _ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
 """Characters that web clients drop from an address, or after which they drop the rest: they would read another file."""
 
 
+@runtime_checkable
 class Source(Protocol):
     """Protocol of what a cache fetches from. Several threads call ``read`` at a time, one calls ``keys``."""
 
@@ -54,10 +55,9 @@ class UrlSource:
         self._is_local, self._is_web = _is_local(self._filesystem), self._root.startswith(("http://", "https://"))
         self._given, self._timeout, self._largest, self._options = keys, timeout, largest, options
         self._sizes: Mapping[str, int | None] = {}  # keys() replaces it as a whole, so reading needs no lock
-        self._local = threading.local()
-        self._readers: list[Any] = []
+        self._readers: dict[int, Any] = {}  # by thread: each uses its own entry alone, so a lock is not needed
         self._bucket: Any = None  # obstore's, which all readers share
-        self._lock = threading.Lock()  # guards _readers and _bucket
+        self._opening = threading.Lock()  # guards _bucket
 
     def keys(self) -> Iterable[str]:
         """Return the keys, sorted if they come from a listing."""
@@ -88,17 +88,13 @@ class UrlSource:
 
     def close(self) -> None:
         """Close the connections of threads that have ended."""
-        with self._lock:
-            readers, self._readers = self._readers, []
-        for reader in readers:
-            reader.close()
+        while self._readers:
+            self._readers.popitem()[1].close()
 
     def _read(self, path: str) -> bytes:
-        reader = getattr(self._local, "reader", None)
+        reader = self._readers.get(threading.get_ident())
         if reader is None:
-            with self._lock:
-                reader = self._local.reader = self._new_reader()
-                self._readers.append(reader)
+            reader = self._readers[threading.get_ident()] = self._new_reader()
         return reader.read(path)
 
     def _new_reader(self) -> Any:
@@ -106,8 +102,9 @@ class UrlSource:
             return WebReader(self._timeout, self._largest)
         if not isinstance(self._filesystem, AsyncFileSystem):
             return FileReader(self._filesystem)
-        if self._bucket is None:
-            self._bucket = s3.open_bucket(self._filesystem, self._root.partition("/")[0], self._timeout)
+        with self._opening:
+            if self._bucket is None:
+                self._bucket = s3.open_bucket(self._filesystem, self._root.partition("/")[0], self._timeout)
         if self._bucket is None:
             return LoopReader(self._filesystem, self._timeout)
         return s3.ObjectReader(self._filesystem, self._bucket, self._timeout, self._largest)

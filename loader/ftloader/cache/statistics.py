@@ -38,10 +38,10 @@ class Statistics:
     """Error of the latest sample; empty if there was none."""
 
     def __sub__(self, earlier: "Statistics") -> "Statistics":
-        counts = (
-            "seconds fetched fetched_bytes retried failed read read_bytes evictions fetchers_waited epochs_waited"
-        ).split()
-        return dataclasses.replace(self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts})
+        counts = "seconds fetched fetched_bytes retried failed read read_bytes evictions fetchers_waited epochs_waited"
+        return dataclasses.replace(
+            self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts.split()}
+        )
 
     @property
     def fetched_per_second(self) -> float:
@@ -70,17 +70,13 @@ def live_line(statistics: Callable[[], Statistics], every: float, file: TextIO |
     """Show every *every* seconds what happened since the line before. On a terminal each line replaces the last."""
     file = sys.stderr if file is None else file
     terminal, ended = file.isatty(), threading.Event()
+    start, end = ("\r", "\33[K") if terminal else ("", "\n")
 
     def show() -> None:
         before = statistics()
         while not ended.wait(every):
             now = statistics()
-            print(
-                f"\r{now - before}\33[K" if terminal else now - before,
-                end="" if terminal else "\n",
-                file=file,
-                flush=True,
-            )
+            print(start, now - before, sep="", end=end, file=file, flush=True)
             before = now
 
     thread = threading.Thread(target=show, name="cache-live-line", daemon=True)

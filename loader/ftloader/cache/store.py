@@ -186,23 +186,19 @@ class Store:
         try:
             sealed = writer.seal()
         except Exception:
-            if not self.stopped:  # if stopped, the next writer recovers it
-                self._lose(writer)
+            if not self.stopped:  # its samples have to be fetched again; if stopped, the next writer recovers it
+                self._keys.difference_update(writer.keys)
+                writer.unlink()
+                self._used -= writer.size + _NAME
             raise
         self._used -= writer.size + _NAME
-        self._keep(sealed)
-
-    def _lose(self, writer: SegmentWriter) -> None:
-        """Remove a segment that cannot be sealed. Its samples have to be fetched again."""
-        self._keys.difference_update(writer.keys)
-        writer.unlink()
-        self._used -= writer.size + _NAME
-
-    def _keep(self, sealed: Segment | None) -> None:
         if sealed is not None:
-            self._sealed[sealed.name] = sealed
-            self._used += sealed.size + _NAME
-            self._unsynced.append(sealed.name)
+            self._keep(sealed)
+
+    def _keep(self, sealed: Segment) -> None:
+        self._sealed[sealed.name] = sealed
+        self._used += sealed.size + _NAME
+        self._unsynced.append(sealed.name)
 
     # Evicting
 
@@ -280,40 +276,33 @@ class Store:
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
         damaged, found = [], []
-        for name in names:
+        for name in names[::-1]:
             try:
-                kept = segment.recover(self.directory, name, self.max_bytes)
+                one = segment.recover(self.directory, name, self.max_bytes)
             except CacheError as error:
                 damaged.append(str(error))
                 self._used += segment.usage(self.directory, name) + _NAME
                 continue
-            if kept is not None:
-                found.append(kept)
-        for one in found[::-1]:
-            # An earlier writer could not read this segment and fetched its samples again.
+            if one is None:
+                continue
             if len(set(one.keys)) < len(one) or not self._keys.isdisjoint(one.keys):
-                one.unlink()
-                found.remove(one)
+                one.unlink()  # an earlier writer could not read it, and fetched its samples again
             else:
                 self._keys.update(one.keys)
-        for one in found:
+                found.append(one)
+        for one in found[::-1]:
             self._keep(one)
         if damaged:
             warnings.warn(
                 f"the cache {self.directory} goes on without these segments: {'; '.join(damaged)}. Their samples are "
                 "fetched again. The files are left as they are, and count for max_bytes until you remove them",
                 RuntimeWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         segment.remove_strays(self.directory)
         self._earlier = frozenset(self._lock.earlier)
         while self._used > self.max_bytes and self._sealed:  # the budget was larger before
             self._evict(next(iter(self._sealed.values())))
-
-    def wake(self) -> None:
-        """Wake the threads that wait for ``changed``, to look again."""
-        with self.changed:
-            self.changed.notify_all()
 
     def stop(self) -> None:
         """Add nothing from now on, and wake the threads that wait for room."""

@@ -29,12 +29,12 @@ def crc32c(data: Any, before: int = 0) -> int:
 def header(length: int) -> bytes:
     """Return the bytes of a record before its *length* bytes of data."""
     packed = struct.pack("<Q", length)
-    return packed + _masked(crc32c(packed))
+    return packed + footer(crc32c(packed))
 
 
 def footer(crc: int) -> bytes:
-    """Return the bytes of a record after data whose CRC-32C is *crc*."""
-    return _masked(crc)
+    """Return the bytes of a record after data whose CRC-32C is *crc*: the masked checksum."""
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def records(path: str | os.PathLike[str]) -> Iterator[bytes]:
@@ -51,10 +51,6 @@ def records(path: str | os.PathLike[str]) -> Iterator[bytes]:
             if file.read(FOOTER) != footer(crc32c(data)):
                 raise CorruptSampleError(f"{path}: the record before byte {file.tell()} is damaged")
             yield data
-
-
-def _masked(crc: int) -> bytes:
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 @functools.cache

@@ -167,7 +167,7 @@ def test_a_web_server_is_listed_and_read_by_each_thread_on_its_own(opened, serve
     assert sorted(keys_of(cache)) == keys and len(server.threads) == 3  # a connection each
     assert len(source._readers) == 3
     cache.close()
-    assert source._readers == []
+    assert source._readers == {}
     listed = UrlSource(server.address)
     assert {"0.bin", "2.bin"} <= set(listed.keys())
     listed.close()
@@ -306,7 +306,8 @@ def test_what_a_server_sends_too_much_is_no_answer_to_the_next_request(hostile):
 
     source = UrlSource(hostile(pieces), ["a", "b"])
     assert source.read("a") == b"right"
-    (kept,) = source._local.reader._connections.values()
+    (reader,) = source._readers.values()
+    (kept,) = reader._connections.values()
     more.set()
     select.select([kept.sock], [], [])  # it has come
     assert source.read("b") == b"right"
@@ -319,7 +320,8 @@ def test_redirects_to_ever_other_places_keep_few_connections(hostile):
     source = UrlSource("http://127.0.0.1", keys=[])
     for place in places:
         assert source._read(place) == b"x"
-    assert len(source._local.reader._connections) == 2
+    (reader,) = source._readers.values()
+    assert len(reader._connections) == 2
     source.close()
 
 
