@@ -150,4 +150,13 @@ def program_what_fails(folder):
                 cache.set_epoch(0)
             except CacheError as error:
                 found.append(str(error))
+    once = {"config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 5}, "key": "k", "secret": "s"}
+    away = UrlSource("s3://data", endpoint_url="http://127.0.0.1:9", **once)
+    with GrowingCache(away, folder / "away", 4e6, retries=1) as cache:
+        try:
+            cache.set_epoch(0)
+        except CacheError as error:
+            assert "fetching fails" in str(error) and "connect" in str(error).lower(), error
+            found.append("not there")
+    assert found[-1] == "not there"
     return found + errors_from_hostile_servers()

@@ -41,6 +41,9 @@ class Fetchers:
         self._ended = False  # the listing has no more keys
         self._failed_here = 0  # keys of this listing
         self._listings_failed = 0  # in a row
+        self.failed_listings = 0
+        self.unlisted: Exception | None = None
+        """Why the source could not be listed; None if it could."""
         self._warned = False
         self.fetched = self.fetched_bytes = self.retried = self.failed = 0
         self.trouble: BaseException | None = None
@@ -141,12 +144,17 @@ class Fetchers:
                         yield key
                         pauses = _pauses()
             except Exception as error:
-                self._listings_failed += 1
-                self._report(error, "its keys")
+                with self._changed:
+                    self._listings_failed += 1
+                    self.failed_listings += 1
+                    self.unlisted = error
+                self._report(error)  # set_epoch warns
                 self._pause(next(pauses))
             else:
                 with self._changed:
-                    self._listings_failed, self._ended = 0, True
+                    if self.trouble is self.unlisted:
+                        self.trouble, self.failures_in_a_row = None, 0
+                    self.unlisted, self._listings_failed, self._ended = None, 0, True
                     self._changed.notify_all()
 
     def _wait_to_list(self) -> bool:
@@ -211,12 +219,12 @@ class Fetchers:
         self._report(error, f"sample {key!r:.200}")
         return False
 
-    def _report(self, error: Exception, what: str) -> None:
-        """Note *error* for the statistics and ``set_epoch``. Warn of the first one."""
+    def _report(self, error: Exception, what: str = "") -> None:
+        """Note *error* for the statistics and ``set_epoch``. Warn of the first one, if it says *what* it is about."""
         with self._changed:
             self.trouble = error
             self.failures_in_a_row += 1
-            first, self._warned = not self._warned, True
+            first, self._warned = bool(what) and not self._warned, bool(what) or self._warned
             self._changed.notify_all()
         if first:
             text = (

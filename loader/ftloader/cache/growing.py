@@ -3,11 +3,11 @@
 import os
 import threading
 import time
+import warnings
 import weakref
 import zlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,10 +21,11 @@ from ftloader.cache.fetchers import Fetchers
 from ftloader.cache.record import FORMATS, checksum
 from ftloader.cache.snapshot import Snapshot
 from ftloader.cache.sources import Source, UrlSource, close_source
-from ftloader.cache.statistics import Statistics, live_line
+from ftloader.cache.statistics import Statistics
 from ftloader.cache.store import LEAST_BUDGET, Store
 
 EVICT = ("oldest", "lru")
+_FETCHED = ("fetched", "fetched_bytes", "retried", "failed", "failed_listings")
 _MOST_DAMAGED = 1024  # segments that readers can report until the next epoch is set
 
 
@@ -52,6 +53,8 @@ class GrowingCache(Dataset):
             the next epoch. If the whole source is there, an epoch has all of it.
         retries: number of times that a failed sample is tried again at once, with growing pauses. After that it waits
             for the next epoch.
+        max_unlisted: number of epochs in a row for which the source could not be listed, after which ``set_epoch``
+            raises ``CacheError``. None: only warn, at the first of these epochs and when the reason changes.
         format: "segment", or "tfrecord": write the samples to TFRecord files, which ``files()`` names. This needs the
             package crc32c (``ftloader[tfrecord]``). The format may change between runs.
 
@@ -75,6 +78,7 @@ class GrowingCache(Dataset):
         min_samples: int = 1,
         pin: float = 0.5,
         retries: int = 5,
+        max_unlisted: int | None = None,
         format: str = "segment",
     ) -> None:
         if evict not in EVICT:
@@ -83,13 +87,15 @@ class GrowingCache(Dataset):
             raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
         if not 0 < pin <= 1:
             raise ValueError(f"pin must be more than 0 and at most 1, not {pin}")
-        if fetchers < 1 or min_samples < 0 or retries < 0:
-            raise ValueError("fetchers must be at least 1, min_samples and retries at least 0")
+        if fetchers < 1 or min_samples < 0 or retries < 0 or (max_unlisted or 0) < 0:
+            raise ValueError("fetchers must be at least 1, min_samples, retries and max_unlisted at least 0")
         if source is not None and (max_bytes is None or max_bytes < LEAST_BUDGET):
             raise ValueError(f"max_bytes must be at least {LEAST_BUDGET}, not {max_bytes}")
         self._source = UrlSource(source) if isinstance(source, str) else source
-        if not isinstance(self._source, Source | None):
-            raise TypeError(f"source must be an address or have keys() and read(key), not {type(source).__name__}")
+        if source is not None and not all(callable(getattr(self._source, name, None)) for name in ("keys", "read")):
+            raise TypeError(
+                f"source must be an address or have keys() and read(key), which {type(source).__name__} has not"
+            )
         self._directory = os.path.abspath(directory)
         self._decode = RawArray() if decode is None else decode
         self._min_samples, self._most_bytes = min_samples, int(pin * (max_bytes or 0))
@@ -97,6 +103,7 @@ class GrowingCache(Dataset):
         # Shared with worker processes: the number of epochs set, and marks of segments that readers found damaged.
         self._shared = torch.zeros(1 + _MOST_DAMAGED, dtype=torch.int64).share_memory_()
         self._set_here = 0
+        self._unlisted, self._most_unlisted, self._warned = 0, max_unlisted, ""
         self._counts = _Counts()
         self._process = os.getpid()
         self._store: Store | None = None
@@ -187,6 +194,7 @@ class GrowingCache(Dataset):
         for name in sorted(one for one in self._current.names if _mark(one) in marks):
             store.drop(name)
         self._shared[1:] = 0
+        self._check_listing(store, fetchers)
         with store.changed:
             if store.contents()[0] < self._min_samples:
                 fetchers.look_again()
@@ -204,13 +212,35 @@ class GrowingCache(Dataset):
         fetchers.look_again()
         self._counts.epochs_waited += time.monotonic() - began
 
+    def _check_listing(self, store: Store, fetchers: Fetchers) -> None:
+        """Warn if the source cannot be listed. Raise ``CacheError`` if that was so for too many epochs."""
+        error = fetchers.unlisted
+        if error is None or store.stopped:
+            self._unlisted, self._warned = 0, ""
+            return
+        self._unlisted += 1
+        reason = f"{type(error).__name__}: {error}"
+        if self._most_unlisted is not None and self._unlisted > self._most_unlisted:
+            raise CacheError(
+                f"the source could not be listed for {self._unlisted} epochs, and max_unlisted={self._most_unlisted}: "
+                f"{reason}"
+            ) from error
+        if reason != self._warned and store.contents()[0] >= self._min_samples:
+            self._warned = reason
+            warnings.warn(
+                f"the cache {self._directory} could not list its source: {reason}. The epoch has the samples that are "
+                "there already. The source is tried again; statistics().failed_listings counts how often",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
     def _check_hope(self, store: Store, fetchers: Fetchers, there: int) -> None:
         """Raise ``CacheError`` if no more samples will come."""
         start = f"{there} samples are there, and min_samples={self._min_samples}: "
         if store.stopped:
             raise CacheError(start + "the cache is closed")
-        if fetchers.trouble is not None and (fetchers.failing or fetchers.idle):
-            raise CacheError(f"{start}fetching fails: {fetchers.trouble}") from fetchers.trouble
+        if (trouble := fetchers.trouble) is not None and (fetchers.failing or fetchers.idle):
+            raise CacheError(f"{start}fetching fails: {trouble} ({type(trouble).__name__})") from trouble
         if store.full:
             raise CacheError(f"{start}no more fit. Take a larger max_bytes than {store.max_bytes}, or a larger pin")
         if fetchers.idle:
@@ -264,7 +294,7 @@ class GrowingCache(Dataset):
             bytes_used=used,
             max_bytes=store.max_bytes if store is not None else 0,
             oldest=float(ages.max()) if len(ages) else 0.0,
-            **{name: getattr(fetchers, name, 0) for name in ("fetched", "fetched_bytes", "retried", "failed")},
+            **{name: getattr(fetchers, name, 0) for name in _FETCHED},
             read=counts.read,
             read_bytes=counts.read_bytes,
             evictions=store.evictions if store is not None else 0,
@@ -272,10 +302,6 @@ class GrowingCache(Dataset):
             epochs_waited=counts.epochs_waited,
             trouble="" if trouble is None else f"{type(trouble).__name__}: {trouble}",
         )
-
-    def live_line(self, every: float = 1.0, file: TextIO | None = None) -> AbstractContextManager[None]:
-        """Show the statistics of each second on *file*, stderr by default: ``with cache.live_line(): ...``."""
-        return live_line(self.statistics, every, file)
 
     # The end
 

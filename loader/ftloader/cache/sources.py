@@ -1,13 +1,15 @@
 """Sources of samples: objects with ``keys()`` and ``read(key)``. Here are those for addresses."""
 
+import errno
 import itertools
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import fsspec
+from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
@@ -17,8 +19,10 @@ from ftloader.cache.readers import FileReader, LoopReader, WebReader
 _ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
 """Characters that web clients drop from an address, or after which they drop the rest: they would read another file."""
 
+_SLIP = re.compile("([a-z0-9]+)(?://|:/)([^/].*)")
+"""Address that lacks a part of its "://"."""
 
-@runtime_checkable
+
 class Source(Protocol):
     """Protocol of what a cache fetches from. Several threads call ``read`` at a time, one calls ``keys``."""
 
@@ -49,6 +53,10 @@ class UrlSource:
     def __init__(
         self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, largest: int = 1 << 30, **options: Any
     ) -> None:
+        if (slip := _SLIP.match(url)) and slip[1] in {*fsspec.available_protocols(), "http", "https"}:
+            raise ValueError(
+                f"{url!r} is a path on this machine: was '{slip[1]}://{slip[2]}' meant? Else write './{url}'"
+            )
         self._filesystem, root = fsspec.url_to_fs(url, **options)
         # In an archive (zip, tar) the root is "": no path there starts with a slash.
         self._root = root.rstrip("/") + "/" if root or self._filesystem.root_marker else ""
@@ -60,21 +68,23 @@ class UrlSource:
         self._opening = threading.Lock()  # guards _bucket
 
     def keys(self) -> Iterable[str]:
-        """Return the keys, sorted if they come from a listing."""
+        """Return the keys, sorted if they come from a listing. Raise what prevents the listing of a directory.
+
+        If only directories below the address cannot be listed, raise after the keys of the others.
+        """
         if self._given is not None:
             return self._given
         self._filesystem.invalidate_cache()
-        # fsspec would treat it as an empty directory.
         if isinstance(self._filesystem, LocalFileSystem) and not self._filesystem.isdir(self._root):
             raise FileNotFoundError(f"there is no directory {self._root}")
-        found = self._filesystem.find(self._root, detail=True)
+        found, error = _find(self._filesystem, self._root)
         if self._is_web:  # leave out links to the page itself ("?C=N;O=D") and to places in it
             found = {path.partition("#")[0]: found[path] for path in found if "/?" not in path}
             found = {path: found[path] for path in found if not path.endswith("/")}
         # A page of the web may link to addresses elsewhere.
         below = sorted(path for path in found if path.startswith(self._root) and path != self._root)
-        self._sizes = {path[len(self._root) :]: found[path].get("size") for path in below}
-        return iter(self._sizes)
+        self._sizes = sizes = {path[len(self._root) :]: found[path].get("size") for path in below}
+        return iter(sizes) if error is None else _then_raise(sizes, error)
 
     def read(self, key: str) -> bytes:
         """Return the bytes of a file. Raise ``OSError`` if they are not what the listing says, or too many."""
@@ -129,6 +139,42 @@ class Share:
     def close(self) -> None:
         """Close the whole source."""
         close_source(self._source)
+
+
+def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]:
+    """Return the files below *root*, and the first error of a directory there that cannot be listed.
+
+    fsspec's own ``find`` takes a directory that it cannot list, *root* too, for an empty one.
+    """
+    kind = type(filesystem)
+    is_async = issubclass(kind, AsyncFileSystem)
+    if kind._find is not AsyncFileSystem._find if is_async else kind.find is not AbstractFileSystem.find:
+        return filesystem.find(root, detail=True), None  # a store without directories, such as s3
+    found: dict[str, Any] = {}
+    failed: Exception | None = None
+    folders = [filesystem._strip_protocol(root)]
+    for folder in folders:
+        try:
+            for one in filesystem.ls(folder, detail=True):
+                if one["type"] != "directory":
+                    found[one["name"]] = one
+                elif (name := one["name"].rstrip("/")) != folder.rstrip("/"):
+                    folders.append(name)
+        except FileNotFoundError as error:
+            if folder is folders[0]:
+                raise FileNotFoundError(f"there is no directory {root}") from error
+            # It was removed since, or a page links to it in vain.
+        except Exception as error:
+            if folder is folders[0]:
+                raise
+            if getattr(error, "errno", None) != errno.ELOOP:
+                failed = failed or error
+    return found, failed
+
+
+def _then_raise(keys: Iterable[str], error: Exception) -> Iterator[str]:
+    yield from keys
+    raise error
 
 
 def _is_local(filesystem: Any) -> bool:

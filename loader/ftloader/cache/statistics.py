@@ -1,11 +1,6 @@
 """Statistics of a cache, as numbers and as one line."""
 
-import contextlib
 import dataclasses
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from typing import TextIO
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +20,8 @@ class Statistics:
     fetched_bytes: int
     retried: int
     failed: int
+    failed_listings: int
+    """Number of times that the source could not be listed."""
     read: int
     """Samples read from the cache, without those that worker processes read."""
     read_bytes: int
@@ -38,10 +35,11 @@ class Statistics:
     """Error of the latest sample; empty if there was none."""
 
     def __sub__(self, earlier: "Statistics") -> "Statistics":
-        counts = "seconds fetched fetched_bytes retried failed read read_bytes evictions fetchers_waited epochs_waited"
-        return dataclasses.replace(
-            self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts.split()}
-        )
+        counts = (
+            "seconds fetched fetched_bytes retried failed failed_listings read read_bytes evictions fetchers_waited "
+            "epochs_waited"
+        ).split()
+        return dataclasses.replace(self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts})
 
     @property
     def fetched_per_second(self) -> float:
@@ -56,35 +54,34 @@ class Statistics:
     def __str__(self) -> str:
         parts = [
             f"{self.samples} samples, {self.epoch_samples} in this epoch, oldest {self.oldest:.0f} s",
-            f"{self.bytes_used / 1e9:.2f} of {self.max_bytes / 1e9:.2f} GB",
-            f"in {self.fetched_per_second / 1e6:.0f} MB/s, out {self.read_per_second / 1e6:.0f} MB/s",
+            _part(self.bytes_used, self.max_bytes),
+            f"in {_size(self.fetched_per_second)}/s, out {_size(self.read_per_second)}/s",
             f"waited {self.epochs_waited:.1f} s for samples",
         ]
+        if self.failed_listings:
+            parts.append(f"the source could not be listed {self.failed_listings} times")
         if self.failed or self.trouble:
             parts.append(f"{self.failed} failed, {self.trouble or 'none now'}")
-        return "; ".join(parts)
+        return "; ".join(filter(None, parts))
 
 
-@contextlib.contextmanager
-def live_line(statistics: Callable[[], Statistics], every: float, file: TextIO | None) -> Iterator[None]:
-    """Show every *every* seconds what happened since the line before. On a terminal each line replaces the last."""
-    file = sys.stderr if file is None else file
-    terminal, ended = file.isatty(), threading.Event()
-    start, end = ("\r", "\33[K") if terminal else ("", "\n")
+def _unit(nbytes: float) -> tuple[float, str]:
+    units = (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")
+    return next((unit for unit in units if nbytes >= unit[0]), (1, "bytes"))
 
-    def show() -> None:
-        before = statistics()
-        while not ended.wait(every):
-            now = statistics()
-            print(start, now - before, sep="", end=end, file=file, flush=True)
-            before = now
 
-    thread = threading.Thread(target=show, name="cache-live-line", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        if terminal:
-            print(file=file)
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
+
+
+def _size(nbytes: float) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    size, name = _unit(nbytes)
+    return f"{_number(nbytes / size)} {name}"
+
+
+def _part(used: float, whole: float) -> str:
+    """Return "0.4 of 50 MB", in the unit that suits *whole* if *used* is not too small for it; "" of 0 bytes."""
+    size, name = _unit(whole)
+    first = _number(used / size) if used >= size / 10 else _size(used)
+    return f"{first} of {_number(whole / size)} {name}" if whole else ""

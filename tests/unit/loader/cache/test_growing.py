@@ -2,7 +2,6 @@
 
 import dataclasses
 import gc
-import io
 import os
 import pickle
 import threading
@@ -158,25 +157,6 @@ def test_at_most(opened):
     assert len(cache) == 7 and len(keys_of(cache)) == 7
     with pytest.raises(IndexError):
         cache[7]
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_live_line(opened, terminal):
-    class Screen(io.StringIO):
-        def isatty(self):
-            return terminal
-
-        def flush(self):
-            shown.release()
-
-    shown, screen = threading.Semaphore(0), Screen()
-    cache = opened(Numbered(30), min_samples=30)
-    cache.set_epoch(0)
-    with cache.live_line(0.01, screen):
-        assert shown.acquire(timeout=60) and shown.acquire(timeout=60)
-    lines = screen.getvalue().split("\r" if terminal else "\n")
-    assert len([line for line in lines if line.startswith("30 samples, 30 in this epoch")]) >= 2
-    assert screen.getvalue().count("\n") == (1 if terminal else len(lines) - 1)
 
 
 def test_more_samples_than_there_will_be(opened):
