@@ -79,6 +79,7 @@ def test_what_a_killed_trial_left_is_removed(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [other]
 
 
+@pytest.mark.slow
 def test_a_run(run_few, twin, tmp_path):
     entry, _ = run_few("cache", [Candidate(twin, "loader-thread", 1)], "--workers", 1, "--batch-size", 4)
     (trial,) = entry.rounds[0].trials

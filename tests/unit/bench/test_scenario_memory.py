@@ -20,6 +20,7 @@ SCENARIO = SCENARIOS["memory"]
 pytestmark = [pytest.mark.thread_unsafe(reason="looks at the memory of processes"), pytest.mark.timeout(400)]
 
 
+@pytest.mark.slow
 def test_both_ways_of_keeping_names_give_the_same_samples():
     as_list, as_array = FileNames(False), FileNames(True)
     assert len(as_list) == len(as_array) == NAMES
@@ -122,6 +123,7 @@ def test_the_libraries_of_a_tree_count_once(library, environment):
     assert 3 * 2 < theirs and tree - alone < theirs + 30
 
 
+@pytest.mark.slow
 def test_a_list_is_copied_while_it_is_looked_at_and_an_array_is_not(run_trial):
     """The scenario's effect, by real memory of a real forked worker."""
 

@@ -96,6 +96,7 @@ def test_where_it_trained_is_told():
     assert note("cuda").startswith("trained on the GPU;") and "no GPU here" in note("cpu")
 
 
+@pytest.mark.slow
 def test_the_loss_is_part_of_what_must_be_equal(photos, monkeypatch):
     """A training that goes otherwise has other checksums, with the same samples."""
     paths = sorted(map(str, photos.iterdir()))

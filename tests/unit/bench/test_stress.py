@@ -43,6 +43,7 @@ def collector(part: Stress, config: str) -> tuple[stress.Collector, list]:
     return stress.Collector(part, config, lambda done, of: said.append((done, of)), said.append), said
 
 
+@pytest.mark.slow
 def test_its_lines_become_results(twin):
     """Two scenarios, as the suite runs them for a benchmark."""
     lines: list[bytes] = []

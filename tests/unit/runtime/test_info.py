@@ -157,6 +157,7 @@ def test_an_offender_is_found_and_does_not_hide_the_next(run_bench, twin, tmp_pa
     assert done.returncode == 1 and f"importing triton {triton.installed} turns the GIL on" in done.stderr
 
 
+@pytest.mark.slow
 def test_torch_leaves_the_gil_off(twin):
     (torch,) = imports.judge(["torch"])
     assert torch.errors == []

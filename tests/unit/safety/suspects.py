@@ -124,12 +124,13 @@ MARGIN = contextvars.ContextVar("MARGIN", default=0)
 
 
 class MarginOfTheProgram(Sized):
-    """Worker threads have the context variables of the thread that iterates the loader."""
+    """Worker threads have the context variables and modes of the thread that iterates the loader."""
 
     def __init__(self):
         MARGIN.set(3)
 
     def __getitem__(self, index):
+        assert not torch.is_grad_enabled()  # as in the program
         return index + MARGIN.get()
 
 

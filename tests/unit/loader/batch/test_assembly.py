@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import default_collate
+from torch.utils.data._utils import collate
 
 from ftloader import DataLoader
 from ftloader.batch import layout
 from ftloader.batch.assembly import BatchHints, Mode, SharedBatch
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import BatchSettings, Epoch, Failure, Fetched
-from ftloader.batch.layout import Layout
+from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
 from ftloader.batch.slots import Slots
 
@@ -148,3 +149,13 @@ def test_no_sample_is_loaded_for_a_batch_that_there_is_no_memory_for():
     outcome = build(hints, Counting(), [*range(8)])
     assert isinstance(outcome, Failure) and "can't allocate memory" in str(outcome.exception)
     assert loaded == []
+
+
+@pytest.mark.thread_unsafe(reason="changes torch's collation for the process")
+def test_a_collation_that_the_program_has_changed_is_not_torchs(monkeypatch):
+    assert is_torchs_collation(default_collate) and not is_torchs_collation(lambda samples: samples)
+    with monkeypatch.context() as changed:
+        changed.setitem(collate.default_collate_fn_map, torch.Tensor, lambda samples, **_: samples)
+        assert not is_torchs_collation(default_collate)
+    monkeypatch.setattr(collate, "collate", lambda *_, **__: None)
+    assert not is_torchs_collation(default_collate)
