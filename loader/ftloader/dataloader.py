@@ -35,13 +35,15 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
               readers among a map-style dataset's attributes, and of samples that use the program's generators.
         on_error: the action for a sample whose loading raises an ``Exception``. ``"raise"`` (default) raises it;
             ``"skip"`` leaves the sample out; a callable ``on_error(error, index)`` returns a sample to use instead, or
-            ``ftloader.SKIP``. The attribute ``skipped`` describes the samples left out; a warning ends the epoch.
+            ``ftloader.SKIP``. The attribute ``skipped`` describes the samples left out, and a warning at the end of
+            the epoch names them.
         snapshot_every_n_steps: number of batches between two calls of ``state_dict()`` of a sampler, or of a worker's
             dataset, that has this method. None, the default, means after each batch for an iterable-style dataset;
             else once, at the start of the epoch, so that later changes of a sampler or of a map-style dataset in
             worker processes are not saved. A number N makes large states of iterable-style datasets cheaper:
-            ``load_state_dict`` loads the samples since the latest snapshot again. Without workers, and with threads,
-            a map-style dataset is asked only when the loader's ``state_dict()`` is called.
+            ``load_state_dict`` loads the samples since the latest snapshot again. It also saves later changes of
+            samplers, and of map-style datasets in worker processes as they were at most N batches ago. Without
+            workers, and with threads, a map-style dataset is asked only when the loader's ``state_dict()`` is called.
 
     With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists all
     differences from processes. The most important ones:
@@ -101,9 +103,9 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator, from which ``load_state_dict`` continues.
 
-        The state counts the batches that the training loop was given, not those prefetched. A batch that raised an
-        exception counts once a later one is handed over. Before the first iterator, and after the end of one, the state
-        stands for the whole next epoch.
+        The state counts the batches that the training loop was given, not those prefetched. Samples that ``on_error``
+        left out count too. A batch that raised an exception counts once a later one is handed over. Before the first
+        iterator, and after the end of one, the state stands for the whole next epoch.
 
         May be called at any time, in any thread, also when the iterator is gone. It draws nothing. The size does not
         depend on the length of the dataset. The dictionary survives ``pickle`` and ``torch.save``.

@@ -51,10 +51,12 @@ def call_in_child(function: Callable[[], Any]) -> None:
 
 
 def _in_child() -> None:
-    for new in [known() for known in _known]:
-        if new is not None:  # not its truth: an iterator's length may be an error
-            new._at_fork_reinit()
-    registering.release()
+    try:
+        for new in [known() for known in _known]:
+            if new is not None:  # not its truth: an iterator's length may be an error
+                new._at_fork_reinit()
+    finally:
+        registering.release()
     for function in _functions:
         function()
 

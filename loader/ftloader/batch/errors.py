@@ -31,10 +31,12 @@ SKIP: Final = _Skip.SKIP
 
 OnError = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 
-_LONGEST_ERROR = 300  # characters of an error's text that are kept
+_LONGEST_ERROR = 300  # characters of an error's type and text that are kept
 
 MOST_FAILURES_IN_A_ROW = 1000
-"""Number of consecutive failures of an iterable-style dataset after which a ``RuntimeError`` ends a worker's share."""
+"""Number of consecutive failures of an iterable-style dataset after which a ``RuntimeError`` ends a worker's share.
+
+Under any policy: an iterator that always raises must not keep the loader busy forever."""
 
 
 class Skipped(NamedTuple):

@@ -16,11 +16,11 @@ _CHAIN: Any = [vars(BaseException)[name] for name in ("__cause__", "__context__"
 def annotate(error: BaseException, note: str) -> None:
     """Add *note* (PEP 678) to *error*, unless it is there already or the error's class has other ``__notes__``."""
     with contextlib.suppress(Exception):
-        notes = getattr(error, "__notes__", None)
-        if notes is None:
+        if note not in notes_of(error):
+            BaseException.add_note(error, note)  # one step: threads may share the exception
+    with contextlib.suppress(Exception):
+        if getattr(error, "__notes__", None) is None:  # the class refuses attributes
             object.__setattr__(error, "__notes__", [note])
-        elif isinstance(notes, list) and note not in notes:
-            notes.append(note)
 
 
 def notes_of(error: BaseException) -> list[str]:
@@ -33,12 +33,12 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def text_of(error: BaseException) -> str:
-    """Return ``"Type: message"``."""
+    """Return ``"Type: message"``; ``"Type"`` if there is no message."""
     try:
         text = str(error)
     except Exception:
         text = "(its text could not be made)"
-    return f"{type(error).__name__}: {text}"
+    return f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 def format_error(error: BaseException) -> str:

@@ -1,6 +1,5 @@
 """The iterator over batches built by worker processes: torch's own, with our fetchers (``workers.process``)."""
 
-import contextlib
 import functools
 import multiprocessing.connection
 import multiprocessing.process
@@ -8,7 +7,7 @@ import multiprocessing.synchronize
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ftloader import fork
@@ -46,15 +45,19 @@ def _error_if_any_worker_fails() -> None:
         _torchs_check()
 
 
-@contextlib.contextmanager
-def _alone(lock: Any) -> Iterator[None]:
-    with lock:
-        yield
+def _alone(function: Callable[..., Any], lock: Any) -> Callable[..., Any]:
+    # No context manager written in Python: an interruption in one would keep the lock for as long as its traceback.
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        with lock:
+            return function(*args)
+
+    return call
 
 
 signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
 for _name in ("_set_worker_pids", "_remove_worker_pids"):
-    setattr(signal_handling, _name, _alone(_map_of_workers)(getattr(signal_handling, _name)))
+    setattr(signal_handling, _name, _alone(getattr(signal_handling, _name), _map_of_workers))
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
@@ -79,8 +82,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
 
     def __init__(self, loader: Any) -> None:
         self._process = self._getpid()
+        fork.renewed(self)  # first, since another thread may fork while the workers start
         super().__init__(loader)  # sets _worker_init_fn, starts the workers, and calls _reset
-        fork.renewed(self)
         self._queues_in_use[id(self)] = (*self._index_queues, self._worker_result_queue)
 
     @property
@@ -89,8 +92,9 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         return self._getpid() != self._process
 
     def _at_fork_reinit(self) -> None:
-        # Else multiprocessing would end the parent's workers when this child exits.
-        multiprocessing.process._children.difference_update(self._workers)  # type: ignore[attr-defined]
+        # Else multiprocessing would end the parent's workers when this child exits. A new set, as in a
+        # process of multiprocessing, since another thread may have held the old one's lock at the fork.
+        multiprocessing.process._children = set()  # type: ignore[attr-defined]
 
     def __next__(self) -> Any:
         if self.orphaned:

@@ -7,7 +7,6 @@ iterator; each batch goes to one of them. Workers never see the iterator (see ``
 import enum
 import itertools
 import queue
-import threading
 import weakref
 from typing import Any, Self
 
@@ -208,8 +207,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if self._state is State.EXHAUSTED:
                 return None
             if self._pool.stopped:
-                if program_exit.has_begun() and threading.current_thread().daemon:
-                    raise SystemExit  # ends this thread, for which the interpreter does not wait, without a traceback
+                if program_exit.needs_no_error():
+                    raise SystemExit  # ends this thread without a traceback
                 return Failure(
                     RuntimeError(
                         "this iterator was shut down (closed, interrupted, or the interpreter is "

@@ -63,7 +63,8 @@ class GlobalDrawCheck:
 def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
     """Return where each Python thread but the *known* ones stands, by id: its frame and the instruction in it.
 
-    A thread at the same place in several looks has not moved: while a caller holds the frames, no new call gets one.
+    A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while a
+    caller holds the frames, no new call gets one.
     """
     # The dict of all frames is in no local, since this frame refers to the caller's: in that reference cycle the
     # consumer's iterator and batch would stay alive.

@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from ftloader.diagnosis.exceptions import drop_frames, text_of
+from ftloader.diagnosis.exceptions import drop_frames, notes_of, text_of
 from ftloader.protocols import is_iterable, is_stateful
 
 FORMAT = "ftloader.DataLoader"
@@ -124,7 +124,7 @@ def state_of(part: Any) -> Any:
     try:
         return copy.deepcopy(part.state_dict())
     except Exception as error:
-        why = text_of(error)
+        why = "; ".join([text_of(error), *notes_of(error)])
         return FailedState(type(part).__name__, why, drop_frames(error))  # frames refer to the iterator
 
 

@@ -19,7 +19,6 @@ order is not the saved one, ``ValueError`` is raised.
 import copy
 import hashlib
 from collections.abc import Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -87,13 +86,9 @@ class OwnGenerators:
         """Put the generators into the states *saved*."""
         generators.load(self.at(saved))
 
-    def standing_at(self, saved: Mapping[str, State]) -> ExitStack:
-        """Put the generators into the states *saved*. Return a context manager that restores them."""
-        own = self.at(self.save())
-        self.load(saved)
-        block = ExitStack()
-        block.callback(generators.load, own)
-        return block
+    def standing_at(self, saved: Mapping[str, State]) -> "_Standing":
+        """Return a context manager in which the generators have the states *saved*."""
+        return _Standing(self.at(saved), self.at(self.save()))
 
     def _found(self) -> dict[str, Any]:
         found = {LOADER: self._loaders}  # torch has checked its type
@@ -105,6 +100,26 @@ class OwnGenerators:
             for path, value in found.items()
             if isinstance(value, generators.KINDS) and value is not torch.default_generator
         }
+
+
+class _Standing:
+    """Context manager that loads states of generators and restores their *own*, also if an interruption comes.
+
+    A class, since contextlib's managers change the exceptions that pass through.
+    """
+
+    def __init__(self, saved: list[tuple[Any, State]], own: list[tuple[Any, State]]) -> None:
+        self._saved, self._own = saved, own
+
+    def __enter__(self) -> None:
+        try:
+            generators.load(self._saved)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc_info: object) -> None:
+        generators.load(self._own)
 
 
 def draws_from_default(sampler: Any) -> bool:

@@ -2,11 +2,12 @@
 
 Workers of iterators in use are stopped in two steps, with the technique of ``concurrent.futures.thread``:
 
-1. When the main thread has ended, before functions of ``atexit``, which may close what workers use. Groups used by a
-   thread that the interpreter waits for go on.
+1. When the main thread has ended, before the interpreter waits for other threads and before functions of ``atexit``,
+   which may close what workers use. Groups used by a thread that the interpreter waits for go on.
 2. When all those threads have ended, as a function of ``atexit``: groups that are left, and those made since.
 
-Each wait takes ``JOIN_LIMIT`` seconds at most. A worker that user code holds up is then named with its stack.
+Each wait takes ``JOIN_LIMIT`` seconds at most, for all threads together. A worker that user code holds up is then named
+with its stack, and left behind.
 """
 
 import atexit
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from ftloader import fork
 from ftloader.diagnosis.call_site import warn_user
@@ -90,8 +91,17 @@ def _stacks(threads: list[threading.Thread]) -> str:
     )
 
 
-ThreadGroup = Any
-"""Worker threads of a pool, or of a cache: ``threads``, ``stop()`` and ``outlives_main_thread()``."""
+class ThreadGroup(Protocol):
+    """Worker threads that end with the program: those of a pool, or of a cache."""
+
+    @property
+    def threads(self) -> tuple[WorkerThread, ...]: ...
+
+    def stop(self) -> None: ...
+
+    def outlives_main_thread(self) -> bool:
+        """Return True if the threads work for a running thread that the interpreter waits for at exit."""
+        ...
 
 
 def register(group: ThreadGroup) -> None:
@@ -104,9 +114,12 @@ def unregister(group: ThreadGroup) -> None:
     _live.discard(group)
 
 
-def has_begun() -> bool:
-    """True if the main thread has ended, so that the interpreter waits for no daemon thread any more."""
-    return _begun
+def needs_no_error() -> bool:
+    """True if the program has ended, but for daemon threads, of which the calling thread is one."""
+    if not (_begun and threading.current_thread().daemon):
+        return False
+    main = threading.main_thread()
+    return all(each.daemon or each is main or isinstance(each, WorkerThread) for each in threading.enumerate())
 
 
 def is_too_late() -> bool:

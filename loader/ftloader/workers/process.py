@@ -136,20 +136,21 @@ class WorkerStart:
                 "returns must be picklable; with worker_method='thread' it need not be",
                 _where(worker_id),
             )
-            try:
-                if failure is not None:
-                    raise failure
-                settings = BatchSettings(auto_collation, collate_fn, drop_last, self.policy)
-                fetcher: Fetcher
-                if kind == DatasetKind.Iterable:
-                    fetcher = IterableFetcher(settings, dataset, worker_id, next(states))
-                else:
-                    fetcher = StatefulMapFetcher(settings, dataset, next(states))
-            except Exception as error:
-                # Each batch is answered with the error. torch would end the process in all epochs but the first.
-                answer = NotedException(without_stop_iteration(error, "iter(dataset)"), _where(worker_id))
-                return types.SimpleNamespace(fetch=lambda task: answer)
-            return WorkerFetcher(fetcher, worker_id)
+            error = failure
+            if error is None:
+                try:
+                    settings = BatchSettings(auto_collation, collate_fn, drop_last, self.policy)
+                    fetcher: Fetcher
+                    if kind == DatasetKind.Iterable:
+                        fetcher = IterableFetcher(settings, dataset, worker_id, next(states))
+                    else:
+                        fetcher = StatefulMapFetcher(settings, dataset, next(states))
+                    return WorkerFetcher(fetcher, worker_id)
+                except Exception as raised:
+                    error = without_stop_iteration(raised, "iter(dataset)")
+            # Each batch is answered with the error. torch would end the process in all epochs but the first.
+            answer = NotedException(error, _where(worker_id))
+            return types.SimpleNamespace(fetch=lambda task: answer)
 
         DatasetKind.create_fetcher = staticmethod(create_fetcher)
 

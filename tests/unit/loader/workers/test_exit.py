@@ -23,6 +23,28 @@ print("end")
     assert run_program(PRELUDE + body) == (0, "end\n", "")
 
 
+def test_daemon_thread_that_feeds_another_thread_gets_an_error(run_program):
+    """The thread that waits for it, which the interpreter waits for, must hear of the end."""
+    body = """
+def consume():
+    try:
+        for _ in loader(0.01):
+            batches.put(None)
+            used.set()
+    except Exception as error:
+        batches.put(type(error).__name__)
+def train():
+    while (error := batches.get()) is None:
+        pass
+    print(error)
+batches, used = queue.SimpleQueue(), threading.Event()
+threading.Thread(target=consume, daemon=True).start()
+threading.Thread(target=train).start()
+used.wait()
+"""
+    assert run_program(PRELUDE + "import queue\n" + body) == (0, "RuntimeError\n", "")
+
+
 def test_exitcode():
     """As of a worker process: None until it has ended, then 0."""
     rows = Gated()
