@@ -49,7 +49,7 @@ before, rss = held()
 epochs(loader, 200)
 for _ in range(200):  # the threads that send indices to the last workers end a moment later
     after, grown = held()
-    if after == before:
+    if all(after[name] <= before[name] for name in before):
         break
     time.sleep(0.1)
 print(json.dumps([before, after, grown - rss]))
@@ -72,5 +72,6 @@ def test_two_hundred_epochs_without_the_collector(run_program, kind, dataset):
     code, out, err = run_program(PROGRAM % {"dataset": dataset, "arguments": KINDS[kind]})
     assert (code, err) == (0, "")
     before, after, grown = json.loads(out)
-    assert after == before
+    # A thread of the first epochs may have been counted that has ended since.
+    assert all(after[name] <= before[name] for name in before), (before, after)
     assert grown < 30 << 20
