@@ -12,6 +12,7 @@ and how the script ends in each configuration until then:
     # Expected ft: fails (signal, exception)
 
 Without "Package" the expectation holds for every version. "CPython" is the package of bugs in the interpreter.
+"With: contourpy==1.3.0" names further packages that a version with or without the bug is installed with.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ ROOT = HERE.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
 BUDGET_SECONDS = 900.0  # for one script in one version
 CPYTHON = "CPython"
-FIELD = re.compile(r"^# (Link|Package|Fails|Fixed|Timeout|Expected (?:gil|ft-gil|ft)): (.+)$", re.M)
-EXPECTED = re.compile(r"ok|GIL enabled|(?:fails|may fail) \(((?:[a-z ]+)(?:, [a-z ]+)*)\)")
+FIELD = re.compile(r"^# (Link|Package|Fails|Fixed|With|Timeout|Expected (?:gil|ft-gil|ft)): (.+)$", re.M)
+EXPECTED = re.compile(r"ok|GIL enabled|(?:fails|may fail) \(((?:[A-Za-z ]+)(?:, [A-Za-z ]+)*)\)")
 ISSUE = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)")
 UNKNOWN = "unknown"
 
@@ -72,6 +73,8 @@ class Entry:
     package: str | None = None
     fails: str | None = None
     fixed: str | None = None
+    others: tuple[str, ...] = ()
+    """Requirements that are installed together with a version of the package."""
 
     def expects(self, config: str, version: str, patches: str = "") -> str:
         """Return the expectation for this version of the package; `patches` are those applied to CPython."""
@@ -112,7 +115,8 @@ def read(path: Path) -> Entry:
     if wrong or not ISSUE.fullmatch(said.get("Link", "")) or "Timeout" not in said or len({*map(bool, versions)}) > 1:
         raise GalleryError(f"{path.name}: its header lacks a field or has a wrong one: {said}")
     title = text.partition("\n")[0].lstrip("# ").rstrip(".")
-    return Entry(path, title, said["Link"], float(said["Timeout"]), expected, *versions)
+    others = tuple(said.get("With", "").split())
+    return Entry(path, title, said["Link"], float(said["Timeout"]), expected, *versions, others)
 
 
 def _kinds(expected: str) -> set[str]:
@@ -201,7 +205,7 @@ class Gallery:
             for name, twin in self._twins.items():
                 folder = self._work / f"{wanted}-{name}-{entry.path.stem}"
                 try:
-                    install(folder, twin.python, [wanted], self._packages[name], CACHE, self._interruption)
+                    install(folder, twin.python, [wanted, *entry.others], self._packages[name], CACHE, self._interruption)
                     overlays[name] = str(folder)
                 except OverlayError as error:
                     notes.append(f"{entry.path.name}: {wanted} cannot be installed for {name}: {error}")
@@ -287,7 +291,8 @@ def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = (
             found.setdefault((row.version, row.python), {})[row.config] = row
         repository, number = ISSUE.fullmatch(entry.link).groups()  # type: ignore[union-attr] # read() has checked it
         said = markdown(f"{entry.title} ({entry.path.name})")
-        bug = f"[{repository.rpartition('/')[2]} {number}]({entry.link}): {said}"
+        fix = f"; fixed in {entry.package} {entry.fixed}" if entry.fixed else ""
+        bug = f"[{repository.rpartition('/')[2]} {number}]({entry.link}): {said}{fix}"
         for (version, python), configs in found.items():
             name = "-" if entry.package in (None, CPYTHON) else markdown(f"{entry.package} {version}")
             cells = [_cell(configs.get(config)) for config in CONFIGURATIONS]
@@ -298,7 +303,8 @@ def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = (
             "# The gallery in numbers",
             "",
             "Failure rates with their 95% intervals (Clopper-Pearson), and how the runs ended. **Bold**: not as "
-            "expected. Made by `repro/run_gallery.py --versions`.",
+            "expected. A fix in a release of CPython is in later series too, and not in earlier ones. Made by "
+            "`repro/run_gallery.py --versions`.",
             "",
             *lines,
             "",

@@ -33,7 +33,7 @@ def entry(path, text=HEADER):
 
 def test_every_header():
     entries = [gallery.read(path) for path in sorted((CHECKOUT / "repro").glob("*.py")) if path != PROGRAM]
-    assert sum(each.package is not None for each in entries) >= 25
+    assert sum(each.package is not None for each in entries) >= 34
     assert sum(each.expected["gil"] != "ok" for each in entries) >= 10
 
 
@@ -42,6 +42,9 @@ def test_a_header(tmp_path):
     assert found.title == "numpy.repeat() in several threads"
     assert (found.package, found.fails, found.fixed, found.timeout) == ("numpy", "2.2.2", "2.2.3", 60.0)
     assert found.expected == {"gil": "ok", "ft-gil": "may fail (signal)", "ft": "fails (signal, wrong result)"}
+    assert found.others == ()
+    found = entry(tmp_path, HEADER.replace("# Fixed: 2.2.3\n", "# Fixed: 2.2.3\n# With: one==1 two==2\n"))
+    assert found.others == ("one==1", "two==2")
 
 
 @pytest.mark.parametrize(
@@ -89,6 +92,8 @@ def test_a_series_of_cpython_says_nothing_of_the_next(tmp_path):
         ("may fail (wrong result)", ["exception"], False),
         ("GIL enabled", ["GIL enabled", "ok"], True),
         ("GIL enabled", ["ok"], False),
+        ("fails (signal, GIL enabled)", ["GIL enabled", "signal"], True),
+        ("fails (signal, GIL enabled)", ["GIL enabled", "hang"], False),
         ("ok", ["not run"], False),
     ],
 )
@@ -126,6 +131,7 @@ def test_the_page_and_what_it_adds_to(tmp_path):
     assert [each.failures for each in rows] == [5, 0, 0]
     page = gallery.page([entry(tmp_path)], [*rows[:2], row("2.2.3", "ft", 1, as_expected=False)], ["a note"])
     assert "| [numpy 28197](https://github.com/numpy/numpy/issues/28197): numpy.repeat() in several threads" in page
+    assert "(script.py); fixed in numpy 2.2.3 |" in page
     assert "| numpy 2.2.2 | 3.13.5 |  |  | 100% (48% to 100%): 5 signal | 2026-01-01 |" in page
     assert "|  | numpy 2.2.3 | 3.13.5 | 0% (0% to 52%) |  | **20% (1% to 72%): 1 signal** | 2026-01-01 |" in page
     assert page.endswith("- not run: a note\n")
