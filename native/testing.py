@@ -76,7 +76,7 @@ def _pytest(
 
 
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
-    """Return every run, the longest first; with arguments for pytest, only runs of pytest."""
+    """Return every run of checks and tests, the longest first; only tests if there are arguments for pytest."""
     first = next(iter(ready.values()))
     runs = []
     if not arguments:

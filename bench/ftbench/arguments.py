@@ -1,7 +1,7 @@
 """The command line of a run, checked as far as it can be without measuring.
 
-Imports nothing but the standard library and runs on Python 3.9: `./twins bench` asks it before it
-builds anything, so that a typing error does not cost ten minutes.
+Imports nothing but the standard library and runs on Python 3.9: `./twins bench` imports it before
+it builds anything, so that a typo does not cost ten minutes.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
 
 
 def _child() -> None:
-    """Judge the distributions that stdin names; write one JSON object per line to stdout."""
+    """Import the distributions that stdin names; write what each did to the GIL to stdout, one JSON object a line."""
     # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

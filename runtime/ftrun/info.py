@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def collect(lock: Path | None) -> dict:
-    """Describe this environment; raises imports.LockError if a named lock is unreadable."""
+    """Describe this environment; raises imports.LockError if the lock file `lock` cannot be read."""
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -78,7 +78,7 @@ def collect(lock: Path | None) -> dict:
 
 
 def check_twin(info: dict, expect: str | None) -> list[str]:
-    """Return the faults of the interpreter itself."""
+    """Return the faults of the twin's interpreter: another build than expected, or the GIL on."""
     found = info["interpreter"]["twin"]
     if expect and found != expect:
         is_now = f"this interpreter is the {found!r} twin (Py_GIL_DISABLED={int(found == 'ft')})"

@@ -2,11 +2,11 @@
 
 Client to server, one request at a time: {"op": "describe"}; {"op": "trial", "request": {...}};
 {"op": "stress", "config": ..., "request": {...}}; {"op": "turn", "trial": number}, which continues a trial that waits;
-{"op": "end", "trial": number}, which ends it; of repro, {"op": "reproduce", ...} with the fields of its Request.
+{"op": "end", "trial": number}, which ends it; and {"op": "reproduce", ...} with the fields of repro's Request.
 
 Server to client: when it connects, {"hello": PROTOCOL} or {"busy": text}. Then, for each request, {"result": {...}},
 {"error": text} or, from a trial that waits while others have their turns, {"waiting": number}. "stress" first gives
-a {"line": {...}} for each of its events. A client that closes the connection has gone; what runs for it is ended.
+a {"line": {...}} for each of its events. When a client closes the connection, what runs for it is ended.
 """
 
 from __future__ import annotations

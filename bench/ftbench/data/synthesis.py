@@ -58,7 +58,7 @@ def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
 
 
 def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
-    """Draw occluding shapes: their colours (RGB), and the strength of each one's texture (L)."""
+    """Draw shapes that hide one another (dead leaves). Return their colours (RGB), and their textures' strength (L)."""
     # A few related, muted hues at any brightness: photographs are seldom colourful.
     grey = rng.uniform(40, 200, size=(6, 1))
     palette = grey + rng.normal(0, 22, size=(6, 3))

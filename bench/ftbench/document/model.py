@@ -1,8 +1,8 @@
 """The records of a run: what results.json holds, and what statistics and reports read.
 
 Each dataclass stands for a JSON object, its fields for the object's keys (`from_` for `from`). `Annotated` adds bounds
-(a dict) and the field's meaning (a string) for the JSON schema. ftbench.document.convert makes the schema of the
-classes, reads and writes them. Every key is required unless it is marked OPTIONAL, which needs a default.
+(a dict) and the field's meaning (a string) for the JSON schema. ftbench.document.convert makes the schema of these
+classes, and reads and writes their instances. Every key is required unless it is marked OPTIONAL and has a default.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of some of their rows.
 
-A loader's batch is a tensor, a dict or a list of tensors, or a numpy array by the scenario's collate_fn. The loop
-without a loader builds no batch. It gives a list of arrays, one a sample, whose bytes in order are those of the tensor;
-or Rows.
+A loader's batch is a tensor, a dict or list of tensors, or a numpy array if the scenario has a collate_fn for that. The
+loop without a loader (BareLoop) builds no batch. It gives Rows, or a list with an array for each sample, whose bytes in
+order are those of the loader's tensor.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def size(batch: Any) -> int:
 
 
 def _is_of_the_loop(batch: Any) -> bool:
-    """True if *batch* is BareLoop's: a list of arrays, one a sample. A loader's list has tensors, one a value."""
+    """True if *batch* is a list of arrays, as BareLoop gives for samples. A loader's list has a tensor per field."""
     return isinstance(batch, list) and type(batch[0]).__module__ == "numpy"
 
 

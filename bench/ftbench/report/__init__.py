@@ -1,1 +1,1 @@
-"""Reports: terminal, PNG, Markdown and a page of their own, all from a results.json document alone."""
+"""Reports of a run for the terminal, as PNG, as Markdown and as an HTML page, from its results.json alone."""

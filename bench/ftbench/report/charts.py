@@ -76,7 +76,7 @@ def _name(*parts: object) -> str:
 
 
 def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
-    """Yield the charts of a metric: curves over an axis of cases or over workers, else bars."""
+    """Yield the charts of a metric: curves if cases or numbers of workers make an axis, bars if not."""
     found = tables.candidates(scenario, metric.name)
     if not found:
         return

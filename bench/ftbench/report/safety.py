@@ -91,7 +91,7 @@ def known(part: Stress) -> list[str]:
 
 
 def failures(part: Stress) -> list[tuple[str, str]]:
-    """Return (what failed where and how to repeat it, its text) of each scenario that did not pass."""
+    """Return a pair for each scenario that did not pass: a line that names it and its command, and its output."""
     long = f" --minutes {part.minutes:g}" if part.minutes else ""
     found = []
     for each in part.failed:

@@ -115,7 +115,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """Return a round value on an axis: times and bytes in the prefix that suits them, else the figure alone."""
+    """Return the label of a mark on an axis: times and bytes with the unit that suits them, other values alone."""
     if unit in SECONDS:
         seconds = value * SECONDS[unit]
         name = next((name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)), "ns" if value else "s")

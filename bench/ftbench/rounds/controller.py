@@ -125,7 +125,7 @@ class Controller:
         return result
 
     def _measure_group(self, candidates: Sequence[Candidate]) -> tuple[dict[str, dict], dict[str, float]]:
-        """Return (results, seconds of each) by key. All trials start; then their turns alternate, in random order."""
+        """Start all trials, let them take turns in random order; return results and seconds by candidate key."""
         results: dict[str, dict] = {}
         with contextlib.ExitStack() as stack:
             trials: dict[str, Trial] = {}

@@ -38,7 +38,7 @@ REPORT_SECONDS = 4.0, 1.0
 
 
 class RunFailed(Exception):
-    """Raised if a scenario was not measured to its end, or the thread-safety suite failed; the message names them."""
+    """Raised if a scenario was not measured to its end, or the thread-safety suite failed. The message says which."""
 
 
 class Run:

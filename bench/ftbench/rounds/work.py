@@ -98,7 +98,7 @@ class Work:
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
-        """Return the work of these cases, for results.json: the first one's for the scenario, and each case's."""
+        """Return how much work a trial does, for results.json: of the first of these cases, and of each of them."""
         found = {name: work for name, work in self.cases.items() if name in cases}
         # The first case alone counts as none if it has no name.
         about = [self.scenario.case(name) for name in found] if any(found) else []
@@ -115,7 +115,7 @@ class Work:
 
 
 def warmup_batches(workers: int) -> int:
-    """Return the batches that a trial loads before the timed part: as many as exist at once.
+    """Return the number of batches that a trial loads before the timed part: as many as are in memory at a time.
 
     From then on a loader that recycles the memory of batches does so. With fewer, the timed part would mostly show the
     first use of new memory, which is rare in an epoch of hundreds of batches.

@@ -174,8 +174,8 @@ class PicturesOnGpu(gpu.OnGpu):
 def measure(task: Task) -> Turns:
     """Measure as ftbench.measure.epochs does, by threads or processes of ftloader.DataLoader.
 
-    Returns worker_setup (s) in addition, the median time of a worker to its first image. With a GPU, a batch has
-    arrived once it is there, and gpu_mib_per_worker is the memory that a worker adds, with its batches under way.
+    In addition, worker_setup is the median over workers of the seconds to the first image. With a GPU, a batch counts
+    as arrived once it is in the GPU's memory, and gpu_mib_per_worker is what a worker and its batches take there.
 
     Raises:
         TrialError: if a picture differs from Pillow's.

@@ -23,7 +23,7 @@ CALIBRATION_UNITS = 20
 
 
 class TorchStep:
-    """Training of a small network, whose unit takes at most half a millisecond. Used by one thread.
+    """Training of a small network, in units (iterations) of at most half a millisecond. For one thread only.
 
     It runs on the accelerator if there is one, and waits for it; else on one thread of the CPU.
     """

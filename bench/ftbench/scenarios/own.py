@@ -128,7 +128,7 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 
 
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
-    """Return the scenario of this target, before the look has found its amounts."""
+    """Return the scenario of the dataset MODULE:OBJECT; the numbers of its samples and batches are measured later."""
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(
         name=OWN,

@@ -97,10 +97,11 @@ def measure(task: Task) -> Turns:
 
     These parameters of the case change the measurement:
 
-    - cold: files are dropped from the page cache first, or read into it. Raises NotDropped if the kernel keeps them.
+    - cold: if true, files are dropped from the page cache first; if false, read into it. Raises NotDropped if the
+      kernel keeps them.
     - pickled: batches are numpy arrays.
-    - pinned: every batch is copied to the GPU, from pinned memory by non-blocking copies, or from ordinary memory. The
-      GPU copies by itself from pinned memory (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html).
+    - pinned: every batch is copied to the GPU: if true, from pinned memory without blocking; if false, from ordinary
+      memory. The GPU reads pinned memory without the CPU (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html).
       torch's worker processes fill shared memory, so its loader copies every batch once more, in a thread. This
       project's worker threads write samples into pinned memory directly.
     """
@@ -135,7 +136,7 @@ def _case(name: str, title: str, source: str | None = None, **parameters: Any) -
 
 
 def _sized(name: str, sample_bytes: int, batch_size: int, batches: int) -> Case:
-    """Return a case with samples of another size, in batches of 16 to 64 MiB."""
+    """Return a case with samples of *sample_bytes*, in batches of 16 to 64 MiB."""
     full, quick = Amount(batch_size, batches, turns=4), Amount(batch_size, batches // 2, turns=2)
     title, parameters = f"{name.replace('-', ' ')} samples", {"sample_bytes": sample_bytes}
     return Case(name, title, parameters, float(sample_bytes), sample_bytes, full=full, quick=quick)

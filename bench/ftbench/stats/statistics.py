@@ -128,7 +128,7 @@ def reached(r: Ratio, target: Target) -> Reached:
 
 
 def percentiles(rounds: Sequence[Sequence[float]]) -> dict[int, tuple[float, float, float]]:
-    """Return the median, lowest and highest round for each of PERCENTILES, each taken within a round.
+    """Take each of PERCENTILES within each round; return the median, the lowest and the highest of the rounds.
 
     Values of one trial depend on each other (a slow second slows many steps). So only the rounds tell how certain a
     percentile is.

@@ -29,7 +29,7 @@ Chain = list[tuple[str, Candidate]]
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return the chain of a case at the most workers, and what it lacks; an empty chain if it has no step."""
+    """Return the steps of a case at its most workers, none if no two neighbours were measured, and what is missing."""
     there = {c.key: c for c in scenario.whole if c.case == case}
     most = max((c.workers for c in there.values() if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
     configs = [config for config in CONFIGS if any(c.config == config for c in there.values())]

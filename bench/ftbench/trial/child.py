@@ -26,7 +26,7 @@ from ftrun.parent_death import die_with_parent
 
 
 def check_configuration(config: str) -> dict:
-    """Return this interpreter's build and GIL; raises TrialError if it is not the configuration."""
+    """Return this interpreter's build and state of the GIL; raises TrialError if `config` has others."""
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)()
     expected = {"gil": (False, True), "ft-gil": (True, True), "ft": (True, False)}[config]

@@ -20,7 +20,7 @@ class TrialFailed(Exception):
 
     @property
     def why(self) -> str:
-        """The first line of the message."""
+        """The first line of the error message."""
         return str(self).partition("\n")[0]
 
 

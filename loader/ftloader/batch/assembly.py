@@ -1,9 +1,9 @@
 """Batches that all workers build together.
 
 Workers claim pieces of a batch, which get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck,
-1987), load the samples of a piece, and write them into the batch's slots. The worker that ends the last piece finishes
-the batch. Where samples are cheap, fewer workers help, with larger pieces. Which worker loads a sample does not show:
-values are the same, and an exception is that of the first failing sample in the order of the batch.
+1987), load the samples of a piece, and write them into the batch's slots. The worker that is the last to end a piece
+finishes the batch. Where samples are cheap, fewer workers help, with larger pieces. A batch does not depend on which
+worker loads a sample: its values are the same, and so is an exception, that of the first failing sample in its order.
 """
 
 import enum
@@ -57,7 +57,7 @@ class BatchHints:
 
     @cached_property
     def can_have_slots(self) -> bool:
-        """True if slots give what collate_fn would give."""
+        """True if samples written into slots make the same batch as collate_fn."""
         # First asked by a worker, so after worker_init_fn, which may register functions with torch's collation.
         return is_torchs_collation(self.settings.collate_fn)
 

@@ -113,7 +113,7 @@ class BufferPool:
 
 
 def _counts_of_a_free_one() -> tuple[int, int]:
-    """Return both counts of a storage that only a buffer refers to. They depend on the interpreter: measured."""
+    """Measure the reference counts, Python's and torch's, of a storage that only a buffer refers to."""
     buffer = Buffer(torch.UntypedStorage(1))
     return (sys.getrefcount(buffer.storage), storage_use_count(buffer.storage._cdata))
 

@@ -98,7 +98,7 @@ class WriterLock(LockedFile):
             raise
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Replace the snapshot and wake the readers that wait for it. A restart does not need it, so do not sync."""
+        """Replace the snapshot and wake the readers that wait for it. It is not synced: a restart does not need it."""
         self._write(**snapshot)
         turn, self._turn = self._turn, self._new_turn()
         if turn is not None:

@@ -133,11 +133,11 @@ class Share:
         return itertools.islice(self._source.keys(), self._index, None, self._count)
 
     def read(self, key: str) -> Any:
-        """Read from the whole source."""
+        """Read a sample from the source that this is a share of."""
         return self._source.read(key)
 
     def close(self) -> None:
-        """Close the whole source."""
+        """Close the source that this is a share of."""
         close_source(self._source)
 
 

@@ -1,7 +1,7 @@
 """Image decoding for many threads: files or bytes to arrays, on the CPU or on a GPU.
 
 On the CPU, ``read_image`` avoids Pillow's arena of image memory, which all threads share (see ``jpeg_fast``). Programs
-that keep ``Image.open`` in many threads can lessen the contention with Pillow's environment variables
+that go on using ``Image.open`` in many threads can lessen the contention with Pillow's environment variables
 ``PILLOW_BLOCKS_MAX`` and ``PILLOW_BLOCK_SIZE``. Nothing here sets them, since they hold for the whole process.
 
 The table of image libraries is in ``backends``.

@@ -109,8 +109,8 @@ def make_torch_generator(seed: bytes) -> torch.Generator:
     """Return a CPU generator whose whole state is seeded from all of *seed*, which may be of any length.
 
     ``manual_seed(seed)`` uses 32 bits (``at::mt19937``), so among a million samples a hundred pairs would draw the same
-    numbers. Here a hash gives all 624 words of the Mersenne Twister; its first eight bytes are ``initial_seed()``, and
-    alone seed the generator if torch keeps its state in another layout.
+    numbers. Here a hash of *seed* gives all 624 words of the Mersenne Twister. The first eight bytes of the hash are
+    ``initial_seed()``. If torch keeps its state in another layout, these eight bytes alone seed the generator.
     """
     stream = hashlib.shake_256(seed).digest(8 + 624 * 4)
     initial_seed = int.from_bytes(stream[:8], "little")

@@ -90,9 +90,9 @@ class IndexStream:
         return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
 
     def next(self, torchs: Iterator) -> Any:
-        """Return the index of the next batch. *torchs* is torch's ``iter(sampler)`` for the epoch.
+        """Return the index of the next batch. *torchs* is the ``iter(sampler)`` that torch has made for the epoch.
 
-        Raise ``StopIteration`` at the end, ``ValueError`` if a saved order cannot be rebuilt, and as the sampler does.
+        Raise ``StopIteration`` at the end, ``ValueError`` if a saved order cannot be rebuilt, or the sampler's error.
         """
         if self._batches is None:
             self._batches = iter(())  # if the next steps fail, the sampler counts as ended

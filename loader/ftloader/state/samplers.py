@@ -72,7 +72,7 @@ class OwnGenerators:
         return {path: generators.save(generator) for path, generator in self._found().items()}
 
     def at(self, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
-        """Return each generator in *saved* with its saved state. Raise ``ValueError`` if one does not exist here."""
+        """Pair each saved state with its generator. Raise ``ValueError`` if this loader has no such generator."""
         here = self._found()
         for path in (path for path in saved if path not in here):
             what = "generator" if path == LOADER else f"sampler's random generator ({path})"

@@ -5,14 +5,15 @@ Workers share an iterable-style dataset out among themselves. Each share is a di
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and its iterator; None: start from the loader's dataset as it is
 - ``snapshot_at``: number of batches after which it was taken; None if the start of the epoch is not known either
-- ``after``: number of batches of the previous pass if the snapshot is from its end, else 0
+- ``after``: if the snapshot is from the end of the previous pass over the dataset, the number of its batches; else 0
 
 A resumed worker loads the snapshot, then skips the batches handed over after it: it loads their samples without
 collating them. Within an epoch, no snapshot is taken after the end of a pass, so a resumed worker always reaches the
 end of its dataset by itself.
 
-With ``num_workers=0`` and in persistent workers the next epoch starts with the dataset's state at the end of a pass. As
-in torchdata, ``iter(dataset)`` is then called twice: for the pass that has ended, and for the next one.
+With ``num_workers=0`` and in persistent workers an epoch starts with the state that the previous pass has left in the
+dataset. To resume there, ``iter(dataset)`` is called twice, as in torchdata: for the pass that has ended, and for the
+new one.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,7 @@ _AUTOCAST = ("cpu", "cuda")
 
 
 class ConsumerModes:
-    """torch's modes in the calling thread, at the time of the call. Immutable, so workers share it.
+    """torch's modes in the thread that makes this object, at that time. Immutable, so workers share it.
 
     ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
     """

@@ -48,7 +48,7 @@ class NotedException(ExceptionWrapper):
         self.notes = notes_of(error)  # printed below the new exception
 
     def reraise(self) -> None:
-        """Raise the exception again, in this thread."""
+        """Raise the worker's exception in the calling thread."""
         try:
             super().reraise()
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""``sys.monitoring`` (PEP 669) as the audit uses it: a tool id, events in some functions, and which functions run."""
+"""``sys.monitoring`` (PEP 669): take a tool id, switch on events in some functions, find out which functions run."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def events_in(tool: int, codes: set[types.CodeType], events: int) -> Iterator[None]:
-    """Context manager: *events* of *tool* in *codes*. At both ends of the block no thread may run them."""
+    """Context manager: switch on *events* of *tool* in *codes*. No thread may run *codes* at its start or end."""
     for code in codes:
         sys.monitoring.set_local_events(tool, code, events)
     try:

@@ -278,7 +278,7 @@ def _module_of(function: Any, receiver: Any) -> str:
 
 
 def line_naming(codes: set[types.CodeType], attribute: str) -> Line | None:
-    """Return the first line of *codes* that reads the attribute of this name, outside the constructor."""
+    """Return the first line of *codes* that reads *attribute*; lines of ``__init__`` come last."""
     for code in sorted(codes, key=lambda code: (code.co_name == "__init__", code.co_filename, code.co_firstlineno)):
         for instruction in dis.get_instructions(code):
             if instruction.opname.startswith("LOAD_ATTR") and instruction.argval == attribute:

@@ -231,7 +231,7 @@ _MISSING = object()
 
 
 def _is_users(value: Any) -> bool:
-    """True if *value*'s attributes may be restored: a dataset, or an object of a user's class."""
+    """True if the audit may restore the attributes of *value*: a dataset, or an instance of a class of the user."""
     # A threading.local shows this thread's values; restoring would give them to another thread.
     if type(value).__module__.partition(".")[0] in LIMITS or is_a(value, threading.local):
         return False

@@ -57,7 +57,7 @@ Twin = LocalScripts | RemoteScripts
 
 
 def connect(text: str, interruption: Interruption) -> Twin:
-    """Return the twin that `text` names, unix:PATH or an interpreter; raises TwinError."""
+    """Return the twin at `text`: a server (unix:PATH) or a Python interpreter (its path); raises TwinError."""
     if text.startswith("unix:"):
         return RemoteScripts(Path(text.removeprefix("unix:")), interruption)
     return LocalScripts(Path(text).absolute(), interruption)
