@@ -113,13 +113,16 @@ def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
 @contextlib.contextmanager
 def _ctrl_c_afterwards():
     """Let a Ctrl-C during the block take effect at the end of the block."""
+    if not callable(signal.getsignal(signal.SIGINT)):  # ignored, as in the background of a script
+        yield
+        return
     pressed: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-    if pressed and callable(handler):  # not where Ctrl-C is ignored
+    if pressed and callable(handler):
         handler(signal.SIGINT, None)
 
 

@@ -80,7 +80,7 @@ class Sources:
         if name == "images":
             paths, resized = self._images()
             own, version = self._data, images.VERSION
-        elif name in GENERATED:
+        elif name != "nothing":
             paths = GENERATED[name](self._step(f"generating the {name} (once)"))
         directory = own.absolute() if own else paths[0].parent if paths else None
         return [str(path) for path in paths], {

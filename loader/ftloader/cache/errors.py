@@ -9,5 +9,9 @@ class DamagedSegmentError(CacheError):
     """Error for a segment of this cache whose head or index is damaged."""
 
 
+class PartlyListedError(OSError):
+    """Raised by ``keys()`` of a source after its last key, if a part of the source could not be listed."""
+
+
 class CorruptSampleError(CacheError):
     """Error for a sample that is not what was written: its checksum differs, or its file is missing or too short."""

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ftloader.cache.errors import CacheError
+from ftloader.cache.errors import CacheError, PartlyListedError
 from ftloader.cache.store import Store
 from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import WorkerThread
@@ -44,6 +44,9 @@ class Fetchers:
         self.failed_listings = 0
         self.unlisted: Exception | None = None
         """Why the source could not be listed; None if it could."""
+        self.partly: PartlyListedError | None = None
+        """Why the latest listing lacks a part of the source; None if it has all."""
+        self._no_listing: Exception | None = None  # the latest error of a listing
         self._warned = False
         self.fetched = self.fetched_bytes = self.retried = self.failed = 0
         self.trouble: BaseException | None = None
@@ -125,7 +128,7 @@ class Fetchers:
 
     def _next(self) -> str | None:
         with self._listing:
-            return next(self._keys, None)
+            return None if self._store.stopped else next(self._keys, None)
 
     def _claimed(self) -> Iterator[str]:
         """Yield keys that are missing, claimed for the thread that asked for one, until the store is stopped."""
@@ -140,22 +143,31 @@ class Fetchers:
                     if self._store.claim(key):
                         with self._changed:
                             self._busy += 1
-                            self._listings_failed = 0
+                            self.unlisted, self._listings_failed = None, 0  # the source gives new keys
                         yield key
                         pauses = _pauses()
+            except PartlyListedError as error:
+                with self._changed:
+                    self.failed_listings += 1
+                    self._end_listing(error)
             except Exception as error:
                 with self._changed:
                     self._listings_failed += 1
                     self.failed_listings += 1
-                    self.unlisted = error
+                    self.unlisted = self._no_listing = error
                 self._report(error)  # set_epoch warns
                 self._pause(next(pauses))
             else:
                 with self._changed:
-                    if self.trouble is self.unlisted:
-                        self.trouble, self.failures_in_a_row = None, 0
-                    self.unlisted, self._listings_failed, self._ended = None, 0, True
-                    self._changed.notify_all()
+                    self._end_listing(None)
+
+    def _end_listing(self, partly: PartlyListedError | None) -> None:
+        """Note that all keys were given, but those of a part that could not be listed. The caller holds the lock."""
+        if self.trouble is not None and self.trouble in (self._no_listing, self.partly):
+            self.trouble, self.failures_in_a_row = None, 0
+        self.trouble = partly or self.trouble
+        self.partly, self.unlisted, self._listings_failed, self._ended = partly, None, 0, True
+        self._changed.notify_all()
 
     def _wait_to_list(self) -> bool:
         """Wait for a reason to list the source. Return False once stopped."""

@@ -131,11 +131,11 @@ class GrowingCache(Dataset):
         one, row = self._snapshot().find(index)
         try:
             size = one.nbytes(row)
-            if not hasattr(self._decode, "empty"):
-                data = self._decode(one.read(row))
-            else:
+            if into := hasattr(self._decode, "empty"):
                 data = self._decode.empty(size)
                 one.read_into(row, data.values() if isinstance(data, dict) else [data])
+            else:
+                data = one.read(row)
         except CorruptSampleError:
             with self._counts.lock:  # if two processes take one place, the next read reports again
                 marks = self._shared[1:].tolist()
@@ -143,7 +143,7 @@ class GrowingCache(Dataset):
                     self._shared[1 + marks.index(0)] = _mark(one.name)
             raise
         self._counts.add_read(size)
-        return data
+        return data if into else self._decode(data)
 
     def key(self, index: int) -> str:
         """Return the key of sample *index*."""
@@ -214,12 +214,12 @@ class GrowingCache(Dataset):
 
     def _check_listing(self, store: Store, fetchers: Fetchers) -> None:
         """Warn if the source cannot be listed. Raise ``CacheError`` if that was so for too many epochs."""
-        error = fetchers.unlisted
+        error = fetchers.unlisted or fetchers.partly
         if error is None or store.stopped:
             self._unlisted, self._warned = 0, ""
             return
-        self._unlisted += 1
-        reason = f"{type(error).__name__}: {error}"
+        self._unlisted = self._unlisted + 1 if fetchers.unlisted else 0
+        reason = str(error) if error is fetchers.partly else f"{type(error).__name__}: {error}"
         if self._most_unlisted is not None and self._unlisted > self._most_unlisted:
             raise CacheError(
                 f"the source could not be listed for {self._unlisted} epochs, and max_unlisted={self._most_unlisted}: "

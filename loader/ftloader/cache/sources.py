@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from ftloader.cache import s3
+from ftloader.cache.errors import PartlyListedError
 from ftloader.cache.readers import FileReader, LoopReader, WebReader
 
 _ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
@@ -53,7 +55,8 @@ class UrlSource:
     def __init__(
         self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, largest: int = 1 << 30, **options: Any
     ) -> None:
-        if (slip := _SLIP.match(url)) and slip[1] in {*fsspec.available_protocols(), "http", "https"}:
+        slip = _SLIP.match(url)
+        if slip and slip[1] in {*fsspec.available_protocols(), "http", "https"} and not _is_a_path(url):
             raise ValueError(
                 f"{url!r} is a path on this machine: was '{slip[1]}://{slip[2]}' meant? Else write './{url}'"
             )
@@ -70,7 +73,7 @@ class UrlSource:
     def keys(self) -> Iterable[str]:
         """Return the keys, sorted if they come from a listing. Raise what prevents the listing of a directory.
 
-        If only directories below the address cannot be listed, raise after the keys of the others.
+        If only directories below the address cannot be listed, raise ``PartlyListedError`` after all other keys.
         """
         if self._given is not None:
             return self._given
@@ -141,12 +144,18 @@ class Share:
         close_source(self._source)
 
 
+def _is_a_path(url: str) -> bool:
+    """Return True if *url* is meant as a path although it looks like an address that lacks a part."""
+    return url.startswith(("file:/", "local:/")) or os.path.exists(url)
+
+
 def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]:
     """Return the files below *root*, and the first error of a directory there that cannot be listed.
 
     fsspec's own ``find`` takes a directory that it cannot list, *root* too, for an empty one.
     """
-    kind = type(filesystem)
+    # simplecache:: and its like hand the call to another file system.
+    kind = type(getattr(filesystem.find, "__self__", filesystem))
     is_async = issubclass(kind, AsyncFileSystem)
     if kind._find is not AsyncFileSystem._find if is_async else kind.find is not AbstractFileSystem.find:
         return filesystem.find(root, detail=True), None  # a store without directories, such as s3
@@ -174,7 +183,7 @@ def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]
 
 def _then_raise(keys: Iterable[str], error: Exception) -> Iterator[str]:
     yield from keys
-    raise error
+    raise PartlyListedError(f"a part could not be listed: {type(error).__name__}: {error}") from error
 
 
 def _is_local(filesystem: Any) -> bool:

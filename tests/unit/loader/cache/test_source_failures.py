@@ -157,6 +157,7 @@ def test_a_page_below_that_fails(opened, server, status):
         until(cache, lambda now: now.samples == 2 and now.failed_listings)
     assert ["503" in one for one in set_epoch(cache, 0)] == ([True] if status == 503 else [])
     assert sorted(keys_of(cache)) == ["a.bin", "b.bin"]
+    until(cache, lambda now: cache._fetchers.complete)  # an epoch has all that can be had
     server.failing = {}
     cache._fetchers.look_again()
     until(cache, lambda now: now.samples == 3 and cache._fetchers.complete)
@@ -214,13 +215,16 @@ def test_a_directory_that_may_not_be_listed(opened, tmp_path, monkeypatch, where
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", scan)
-    cache = opened(str(tmp_path / "data"), retries=1)
+    cache = opened(str(tmp_path / "data"), retries=1, max_unlisted=1)
     if not where:
         with pytest.raises(CacheError, match="fetching fails: .*Permission denied"):
             cache.set_epoch(0)
         return
     until(cache, lambda now: now.samples == 1 and now.failed_listings)
     assert "Permission denied" in "".join(set_epoch(cache, 0)) and keys_of(cache) == ["a"]
+    until(cache, lambda _: cache._fetchers.complete)
+    for epoch in (1, 2, 3):  # the same reason is told once, and does not count for max_unlisted
+        assert set_epoch(cache, epoch) == [] and keys_of(cache) == ["a"]
 
 
 def test_links_in_a_circle_are_no_failure(tmp_path):
@@ -262,6 +266,24 @@ def test_an_own_source_that_dies(opened, after):
     source.error = None
     until(cache, lambda _: cache._fetchers.complete)
     assert set_epoch(cache, 3) == [] and "database" not in cache.statistics().trouble
+
+
+def test_a_listing_without_an_end_after_one_that_failed(opened):
+    """What counts is whether keys come, not whether the listing has ended."""
+
+    class Endless(Dying):
+        def keys(self):
+            yield from super().keys()
+            yield from map(str, itertools.count(5))
+
+    source = Endless(5)
+    source.error = OSError("the server starts")
+    cache = opened(source, min_samples=1, max_unlisted=1)
+    until(cache, lambda now: now.failed_listings)
+    source.error = None
+    until(cache, lambda now: now.samples)
+    for epoch in range(3):
+        assert set_epoch(cache, epoch) == []
 
 
 def test_an_error_after_as_many_epochs_as_are_allowed(opened):
