@@ -109,13 +109,18 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 
 
 def judge_modules(
-    waiting: list[tuple[str, str, list[str], list[str]]], timeout: float | None = None
+    waiting: list[tuple[str, str, list[str], list[str]]], timeout: float | None = None, folders: Iterable[str] = ()
 ) -> Iterator[Verdict]:
-    """Do the same for (name, version, modules, extension modules) of each; TimeoutExpired if a child takes too long."""
+    """Do the same for (name, version, modules, extension modules) of each, which are also looked for in *folders*.
+
+    Raises subprocess.TimeoutExpired if a child takes longer than *timeout* seconds.
+    """
     while waiting:
         done = subprocess.run(
             command(sys.executable, "ftrun.imports"),
-            env=child_environment(),  # without PYTHON_GIL, which would keep an import from turning the GIL on
+            env=child_environment(
+                paths=folders
+            ),  # without PYTHON_GIL, which would keep an import from turning the GIL on
             text=True,
             input=json.dumps(waiting),
             stdout=subprocess.PIPE,
@@ -125,7 +130,7 @@ def judge_modules(
         verdicts = [Verdict(**json.loads(line)) for line in done.stdout.splitlines()]
         yield from verdicts
         waiting = waiting[len(verdicts) :]
-        if done.returncode and waiting:
+        if waiting and (done.returncode or not verdicts):  # an import may end the interpreter with any status
             name, version, *_ = waiting.pop(0)
             yield Verdict(name, version, errors=[f"importing it ended the interpreter (status {done.returncode})"])
 

@@ -45,7 +45,7 @@ class _Process:
         self.closed = not data or len(self._rest) > LONGEST_LINE
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, TypeError):  # the dataset can write to the pipe too
                 message: Any = decode(line)
                 if conforms(message, {"progress": str, "threads": bool}):
                     self.step, self.threads = message["progress"], message["threads"]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 _ATOMS = (str, bytes, bool, int, complex, type(None))
-_DEEPEST = 50
+_DEEPEST = 200
 """Containers within each other."""
 
 
@@ -47,15 +47,39 @@ class Raised(Frozen):
     traceback: str = dataclasses.field(default="", compare=False)
 
 
-def freeze(value: Any, depth: int = 0) -> Frozen:
-    """Return a copy of *value*, through containers, tensors, arrays and images; opaque where one cannot be read."""
-    with contextlib.suppress(Exception):
+class _UnreadableImageError(Exception):
+    """Raised from the error of an image that is decoded only when its copy is made: the dataset's own error."""
+
+
+def freeze(value: Any) -> Frozen:
+    """Return a copy of *value*, through containers, tensors, arrays and images; opaque where one cannot be read.
+
+    Raises what an image raises that cannot be decoded.
+    """
+    try:
+        return _freeze(value, 0)
+    except _UnreadableImageError as unreadable:
+        raise unreadable.__cause__ or unreadable from None
+
+
+def _freeze(value: Any, depth: int) -> Frozen:
+    try:
         if depth < _DEEPEST:  # a list may hold itself
-            return _freeze(value, functools.partial(freeze, depth=depth + 1))
+            return _copied(value, functools.partial(_freeze, depth=depth + 1))
+    except _UnreadableImageError:
+        raise
+    except Exception as error:
+        if _is_image(type(value)):
+            raise _UnreadableImageError from error
     return Frozen(type(value).__qualname__, ("opaque",))
 
 
-def _freeze(value: Any, part: Callable[[Any], Frozen]) -> Frozen:
+def _is_image(kind: type) -> bool:
+    """Return True for PIL.Image.Image and classes derived from it."""
+    return any(each.__module__ == "PIL.Image" for each in kind.__mro__)
+
+
+def _copied(value: Any, part: Callable[[Any], Frozen]) -> Frozen:
     kind = type(value).__qualname__
     if isinstance(value, _ATOMS):
         return Frozen(kind, data=value)
@@ -85,7 +109,8 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (list, tuple)):
-        return dict(zip(getattr(value, "_fields", range(len(value))), value))
+        names = getattr(value, "_fields", ())
+        return dict(zip(names if len(names) == len(value) else range(len(value)), value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return None

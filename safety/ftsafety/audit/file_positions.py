@@ -32,7 +32,10 @@ def positions(objects: list[Any]) -> dict[OpenFile, int]:
         with contextlib.suppress(Exception):
             found[OpenFile(("object", id(value)), str(getattr(value, "name", type(value).__name__)))] = value.tell()
     standard = set()
-    for descriptor in sorted(map(int, os.listdir("/proc/self/fd"))):
+    descriptors: list[int] = []
+    with contextlib.suppress(OSError):  # where no descriptor is left
+        descriptors = sorted(map(int, os.listdir("/proc/self/fd")))
+    for descriptor in descriptors:
         with contextlib.suppress(OSError):  # the descriptor that lists the folder is closed by now
             status = os.fstat(descriptor)
             inode = status.st_dev, status.st_ino

@@ -54,8 +54,9 @@ def noticing() -> Iterator[list[tuple[str, str]]]:
 def turns_on(names: list[str], seconds: float = 60) -> str | None:
     """Return the first of the modules *names* whose import turns the GIL on, in a fresh interpreter."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        verdicts = imports.judge_modules([(name, "", [name], []) for name in names], seconds)
-        return next((verdict.name for verdict in verdicts if verdict.turned_gil_on), None)
+        folders = [folder or os.getcwd() for folder in sys.path]  # a module may be next to the dataset's file
+        verdicts = imports.judge_modules([(name, "", [name], []) for name in names], seconds, folders)
+        return next((verdict.name for verdict in verdicts if verdict.gil_enabled_after_import), None)
     return None
 
 

@@ -194,8 +194,9 @@ class Snapshot:
         found = []
         for node, saved in self._saved:
             if is_a(node.value, _CONTAINERS):
-                if not _same(node.value, saved):
-                    found.append((node.path, f"{len(saved)} entries before, {len(node.value)} after"))
+                with contextlib.suppress(Exception):  # a container's own methods may raise
+                    if not _same(node.value, saved):
+                        found.append((node.path, f"{len(saved)} entries before, {len(node.value)} after"))
                 continue
             current = attributes_of(node.value)
             for name in sorted({*saved, *current}, key=str):

@@ -107,12 +107,13 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
         raise TypeError(
             f"{type(dataset).__name__} is no dataset: it has no __getitem__ and is no torch.utils.data.IterableDataset"
         )
-    keys = list(indices or ())
+    keys = [] if indices is None else list(indices)
     if indices is None:
         try:
             length = len(dataset)
         except Exception as error:  # a __len__ may raise anything
-            raise TypeError(f"{type(dataset).__name__} has no length: give indices (--indices I,J,...)") from error
+            why = "" if isinstance(error, TypeError | NotImplementedError) else f" ({type(error).__name__}: {error})"
+            raise TypeError(f"{type(dataset).__name__} has no length{why}: give indices (--indices I,J,...)") from error
         chosen = {0, length - 1} if length else set()
         chosen.update(random.Random(seed).sample(range(length), min(samples, length)))
         keys = sorted(chosen)[: max(samples, 2)]

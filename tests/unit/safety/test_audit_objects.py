@@ -242,3 +242,33 @@ def test_a_dataset_that_holds_an_object_of_every_class():
     objects += [os.scandir("."), Image.new("L", (2, 2)), np.zeros(2).flat, iter([]), (n for n in ()), threading.local()]
     assert len(objects) > 100
     assert audit(Holds(objects), samples=len(objects), seconds=0.5, threads=2).tried
+
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, index):
+        return int(index)
+
+
+@pytest.mark.parametrize("indices", [np.array([0, 2]), torch.tensor([0, 2]), np.array([0])])
+def test_indices_may_be_an_array(indices):
+    report = audit(Rows(), indices=indices, threads=2, seconds=0.1)
+    assert not report.findings
+
+
+def test_an_image_that_cannot_be_decoded_raises_its_own_error(tmp_path):
+    """An image is decoded when its copy is made, so the error is the dataset's."""
+    Image.new("RGB", (64, 64)).save(tmp_path / "whole.png")
+    data = (tmp_path / "whole.png").read_bytes()
+    (tmp_path / "half.png").write_bytes(data[: len(data) // 2])
+    with pytest.raises(OSError, match="truncated"):
+        freeze([Image.open(tmp_path / "half.png")])
+
+
+def test_a_named_tuple_with_more_elements_than_names():
+    class Odd(tuple):
+        _fields = ("a",)
+
+    assert freeze(Odd((1, 2))) != freeze(Odd((1, 3)))
