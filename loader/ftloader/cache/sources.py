@@ -154,7 +154,7 @@ def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]
 
     fsspec's own ``find`` takes a directory that it cannot list, *root* too, for an empty one.
     """
-    # simplecache:: and its like hand the call to another file system.
+    # simplecache:: and others of its kind hand the call to another file system.
     kind = type(getattr(filesystem.find, "__self__", filesystem))
     is_async = issubclass(kind, AsyncFileSystem)
     if kind._find is not AsyncFileSystem._find if is_async else kind.find is not AbstractFileSystem.find:
