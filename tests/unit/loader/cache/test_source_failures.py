@@ -45,9 +45,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(port=0):
+def serving(port=0, failing=()):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.failing = {}
+    server.failing = dict(failing)  # before the first request
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -136,8 +136,7 @@ def test_a_web_server_that_ends_and_comes_back(opened):
         cache.set_epoch(0)
     fail_listing(cache)
     assert "Cannot connect" in "".join(set_epoch(cache, 1))
-    with serving(port) as server:
-        server.failing = dict.fromkeys(("/x/", "/x"), 503)
+    with serving(port, dict.fromkeys(("/x/", "/x"), 503)) as server:
         until(cache, lambda now: "503" in now.trouble)
         assert "503" in "".join(set_epoch(cache, 2))  # another reason
         server.failing = {}
