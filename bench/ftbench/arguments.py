@@ -17,6 +17,7 @@ from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Scenario
 from ftbench.plan.waterfall import PRECISION
 from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
+from ftrun.options import configurations, endpoint, number
 
 PROGRAM = "python -m ftbench"
 
@@ -120,7 +121,7 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
     add(
         "--twin",
         action="append",
-        type=_twin,
+        type=endpoint,
         default=[],
         metavar="ft|gil=ENDPOINT",
         help=argparse.SUPPRESS if both else "an interpreter to measure; once for each twin",
@@ -166,7 +167,7 @@ def _add_amounts(add: Callable[..., Any]) -> None:
     add("--batch-size", type=_positive, metavar="N", help="samples a batch (default: the scenario's)")
     add(
         "--configs",
-        type=_configs,
+        type=configurations,
         default=CONFIGS,
         metavar=",".join(CONFIGS),
         help="configurations: GIL build, free-threaded build with its GIL on, free-threaded build",
@@ -237,21 +238,6 @@ def check(arguments: list[str], program: str) -> None:
         parser(program).exit(2, f"{program}: {error}\n")
 
 
-def number(what: str, least: float, most: float, kind: type = float) -> Callable[[str], Any]:
-    """Return a type for argparse: numbers from `least` to `most`. The error for other text says it is not `what`."""
-
-    def parse(text: str) -> Any:
-        try:
-            value = kind(text) if kind is not int or text.isdecimal() else None
-        except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-        return value
-
-    return parse
-
-
 _positive = number("a positive whole number", 1, 1_000_000, int)
 
 
@@ -264,20 +250,6 @@ def _workers(text: str) -> tuple[int, ...]:
     if max(counts) > 1024:
         raise argparse.ArgumentTypeError("more than 1024 workers")
     return tuple(sorted(counts))
-
-
-def _configs(text: str) -> tuple[str, ...]:
-    unknown = [part for part in text.split(",") if part not in CONFIGS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(map(repr, unknown))}; known: {', '.join(CONFIGS)}")
-    return tuple(config for config in CONFIGS if config in text.split(","))
-
-
-def _twin(text: str) -> tuple[str, str]:
-    name, _, where = text.partition("=")
-    if name not in ("ft", "gil") or not where:
-        raise argparse.ArgumentTypeError(f"{text!r} is not ft=ENDPOINT or gil=ENDPOINT")
-    return name, where
 
 
 def choose_scenarios(names: list[str]) -> tuple:

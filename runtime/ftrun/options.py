@@ -42,7 +42,9 @@ def configurations(text: str) -> tuple[str, ...]:
     """Parse names of configurations, separated by commas; return them in the order of every table."""
     names = text.split(",")
     if unknown := [name for name in names if name not in CONFIGURATIONS]:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(CONFIGURATIONS)}")
+        raise argparse.ArgumentTypeError(
+            f"unknown: {', '.join(map(repr, unknown))}; known: {', '.join(CONFIGURATIONS)}"
+        )
     return tuple(name for name in CONFIGURATIONS if name in names)
 
 
