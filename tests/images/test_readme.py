@@ -117,7 +117,8 @@ def clone(tmp_path):
         if (CHECKOUT / name).exists():
             target = directory / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(CHECKOUT / name, target)
+            # A link stays one; else Docker would not find the layers that were built from the checkout.
+            shutil.copy(CHECKOUT / name, target, follow_symlinks=False)
     # What docker/revision reads: the images that are built from here are those of the other tests.
     for name in ("HEAD", "packed-refs", "refs/heads"):
         source, target = CHECKOUT / ".git" / name, directory / ".git" / name
