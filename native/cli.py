@@ -160,15 +160,16 @@ def _check(verb: str, arguments: list[str]) -> None:
 
 
 def _bench(_, rest) -> int:
-    _check("bench", rest)
     again = rest[:1] in (["report"], ["compare"])  # these read the results of earlier runs
+    if not again:
+        rest = ["--out", str(CHECKOUT / "results"), *rest]
+    _check("bench", rest)
     # Any builds will do for --quick. The full comparison needs optimised ones.
     ready = build.twins(quality="any" if again or "--quick" in rest else "pgo")
     driver = ready["ft"]
     command = [str(driver.python), "-P", "-m", "ftbench"]
     if not again:
-        command += ["--out", str(CHECKOUT / "results"), "--cache", str(cache.root())]
-        command += _twin_options(ready)
+        command += ["--cache", str(cache.root()), *_twin_options(ready)]
     os.execve(command[0], command + rest, environment(driver))
 
 

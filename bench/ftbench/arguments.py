@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,12 +230,21 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Check the arguments of a program that gives both twins; raises SystemExit for --help and for wrong usage."""
+    """Check the arguments of a program that gives both twins, and that results can be written.
+
+    Raises SystemExit for --help and for wrong usage.
+    """
     try:
         if arguments[:1] in (["report"], ["compare"]):
             (report_parser if arguments[0] == "report" else compare_parser)(program).parse_args(arguments[1:])
-        elif parse(arguments, program, both=True).twin:
+            return
+        given = parse(arguments, program, both=True)
+        if given.twin:
             raise UsageError("--twin is not needed: both are measured. FT_PYTHON=... and GIL_PYTHON=... name others")
+        out = given.out.absolute()
+        there = next(path for path in (out, *out.parents) if os.path.exists(path))
+        if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+            raise UsageError(f"cannot write results to {out}; name another directory with --out DIR")
     except UsageError as error:
         parser(program).exit(2, f"{program}: {error}\n")
 
@@ -272,9 +283,26 @@ def _own(target: str, collate_fn: str | None) -> Scenario:
     if file.endswith(".py"):
         if not Path(file).is_file():
             raise UsageError(f"--dataset {target}: there is no file {file}")
+        _check_name(Path(file), name.partition(".")[0])
         # Trials run elsewhere.
         file = str(Path(file).absolute())
     return own.scenario(f"{file}:{name}", f"{file}:{collate_fn}" if collate_fn else None)
+
+
+def _check_name(file: Path, name: str) -> None:
+    """Raise UsageError if the text of a Python file shows that no object in the file has this name."""
+    try:
+        text = file.read_text(errors="replace")
+    except OSError:
+        return  # whoever imports the file says more
+    dynamic = re.search(
+        r"import\s*\(?\*|\b(__getattr__|globals|locals|vars|exec|setattr|__dict__|sys\.modules)\b", text
+    )
+    if dynamic or re.search(rf"\b{re.escape(name)}\b", text):
+        return
+    close = difflib.get_close_matches(name, re.findall(r"^(?:def |class )?(\w+)\b[ \t]*[(:=]", text, re.MULTILINE), n=1)
+    hint = f": did you mean {close[0]!r}?" if close else ""
+    raise UsageError(f"--dataset: {file} has no {name}{hint}")
 
 
 def _minutes(seconds: float) -> str:

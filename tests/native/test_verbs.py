@@ -117,6 +117,11 @@ def test_wrong_series_is_named(twins):
         (["--data", "/nonexistent"], "/nonexistent"),
         (["--rounds", "many"], "many"),
         (["--twin", "ft=x"], "--twin is not needed: both are measured"),
+        (
+            ["--out", "/dev/null/results"],
+            "cannot write results to /dev/null/results; name another directory with --out",
+        ),
+        (["--dataset", f"{json.__file__}:dumpz"], "has no dumpz: did you mean 'dump'?"),
         (["report"], "usage: ./twins bench report "),
         (["compare", "a"], "usage: ./twins bench compare "),
     ],
@@ -125,6 +130,15 @@ def test_bench_refuses_wrong_usage_before_it_builds_anything(twins, tmp_path, ar
     done = twins("bench", *arguments, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 2 and said in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.access("/", os.W_OK), reason="root writes everywhere")
+def test_bench_builds_nothing_for_results_that_it_may_not_write(twins, tmp_path):
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    done = twins("bench", "--quick", "--out", str(locked / "results"), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.returncode == 2 and f"cannot write results to {locked}/results" in done.stderr
+    assert list(tmp_path.iterdir()) == [locked]
 
 
 def test_bench_offers_no_choice_of_twins(twins):

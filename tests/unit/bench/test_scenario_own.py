@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shlex
@@ -449,6 +450,25 @@ def test_random_samples_are_told_before_anything_is_measured(files):
 def test_arguments_that_make_no_sense(arguments, message):
     with pytest.raises(UsageError, match=message):
         parse(arguments)
+
+
+@pytest.mark.parametrize(
+    "text, refused",
+    [
+        ("images = [1]\n", "has no imagez: did you mean 'images'?"),
+        ("class Photos:\n    pass\n", r"has no imagez$"),
+        ("def imagez(): ...\n", ""),
+        ("for imagez in [[1]]: pass\n", ""),
+        ("from elsewhere import *\n", ""),
+        ("def __getattr__(name): ...\n", ""),
+        ("globals()['image' + 'z'] = [1]\n", ""),
+    ],
+)
+def test_a_name_that_the_file_cannot_have_is_refused(tmp_path, text, refused):
+    file = tmp_path / "data.py"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=refused) if refused else contextlib.nullcontext():
+        parse(["--dataset", f"{file}:imagez"])
 
 
 def test_trials_find_the_file_wherever_they_run(files, monkeypatch):
