@@ -201,7 +201,7 @@ class Scenario(Load):
     case_axis: A[str, "difference between the cases (sample size), empty without cases"]
     case_unit: A[str, "the unit of the cases' values, or empty"]
     cases: A[list[MeasuredCase], "the conditions in order; empty if there is but one"]
-    picture: A[str | None, "some samples as a PNG, in base64; null where the scenario draws none"]
+    picture: A[str | None, OPTIONAL, "unused; earlier runs kept some samples as a PNG, in base64"] = None
     candidates: A[list[Candidate], {"minItems": 1}, "all that took part, given up later or not"]
     pairs: A[list[Pair], "comparisons of those that took part in every round, the most important first"]
     failures: A[list[Failure], "candidates whose trials failed"]

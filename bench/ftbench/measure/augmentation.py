@@ -3,22 +3,18 @@
 Every random number belongs to its sample, so any number of workers, threads or processes gives the same images.
 """
 
-import io
 import math
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFilter
 
-from ftloader import DataLoader, sample_rng
+from ftloader import sample_rng
 
 SIDE = 224
 # The mean and deviation of ImageNet's pixels, by which most trained networks expect pictures to be standardised.
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 FILL = tuple(round(255 * float(value)) for value in MEAN)
-
-PICTURED, THUMBNAIL = 8, 112
 
 
 def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
@@ -111,25 +107,3 @@ class Augmented:
             image = file.convert("RGB")
         pixels = self._augment(image, sample_rng().numpy)
         return np.ascontiguousarray(((pixels - MEAN) / DEVIATION).transpose(2, 0, 1))
-
-
-def picture(paths: list[str], amount: str, seed: int) -> bytes:
-    """Draw the start of every candidate's first batch as a PNG: each image, and its augmentation below."""
-    paths = paths[:PICTURED]
-    batch = first_batch(Augmented(paths, amount), len(paths), seed).numpy()
-    pixels = np.clip(batch.transpose(0, 2, 3, 1) * DEVIATION + MEAN, 0, 1) * 255
-    size = (THUMBNAIL, THUMBNAIL)
-    originals = [np.asarray(Image.open(path).convert("RGB").resize(size)) for path in paths]
-    augmented = [np.asarray(Image.fromarray(each).resize(size)) for each in pixels.round().astype(np.uint8)]
-    sheet = Image.fromarray(np.vstack([np.hstack(originals), np.hstack(augmented)]))
-    # A palette of 256 colours takes a quarter of the bytes.
-    sheet.quantize(256).save(png := io.BytesIO(), "PNG", optimize=True)
-    return png.getvalue()
-
-
-def first_batch(dataset: Augmented, batch_size: int, seed: int) -> Any:
-    """Return the first batch of a new loader without workers."""
-    import torch
-
-    torch.manual_seed(seed)
-    return next(iter(DataLoader(dataset, batch_size=batch_size)))

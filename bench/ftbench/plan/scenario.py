@@ -72,8 +72,6 @@ class Scenario:
     """Function from the number of CPUs to the numbers of workers, where the user names none."""
     repeats: int = 0
     """Least number of rounds of a full run; 0 leaves it to the controller."""
-    picture: Callable[[Task], bytes] | None = None
-    """Function that draws some samples as a PNG, kept as NAME-samples.png; None for no picture."""
     same_work: bool = True
     """True if candidates with different samples stop the scenario; else the report names them."""
     patience: float = PATIENCE

@@ -45,7 +45,7 @@ ABOVE = "above"
 
 
 def files(run: Analysis) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the pictures of waterfalls, scenarios and samples, of report.html and summary.md."""
+    """Yield (name, content) of the pictures of waterfalls and scenarios, of report.html and summary.md."""
     yield from _pictures(run)
     yield "report.html", page(run)
     yield "summary.md", markdown.summary(run).encode()
@@ -63,9 +63,6 @@ def _pictures(run: Analysis) -> Iterator[tuple[str, bytes]]:
         shown = [] if scenario.name in told else [c for c in charts.charts(scenario) if not c.folded]
         if shown:
             yield f"{name}.png", _saved(shown, "png", heading(run, scenario), alarm)
-        samples = run_words.picture(scenario)
-        if samples is not None:
-            yield f"{name}-samples.png", samples
 
 
 def page(run: Analysis) -> bytes:
@@ -138,7 +135,6 @@ def _waterfall(run: Analysis, fall: Waterfall) -> dict:
 
 def _scenario(run: Analysis, scenario: AnalysedScenario) -> dict:
     """Return what the template shows of a scenario."""
-    samples = run_words.picture(scenario)
     every = charts.charts(scenario)
     shown = [chart for chart in every if not chart.folded]
     folded = [chart for chart in every if chart.folded]
@@ -149,7 +145,6 @@ def _scenario(run: Analysis, scenario: AnalysedScenario) -> dict:
         "rounds_table": tables.rounds(scenario),
         "charts": _drawn(shown, heading(run, scenario)),
         "folded": _drawn(folded, heading(run, scenario)),
-        "picture": _link("image/png", samples) if samples else "",
         "more": ", ".join(dict.fromkeys(chart.folded for chart in folded)),
     }
 

@@ -1,6 +1,5 @@
 """Words about a run, except its verdicts: candidates, machine, rounds, what was left out."""
 
-import base64
 import re
 from dataclasses import replace
 
@@ -96,15 +95,6 @@ def builds(results: Results) -> list[str]:
         kind = "free-threaded" if python.free_threaded else "with the GIL"
         lines.append(f"{twin}: Python {python.version} {kind}, {python.build}, {python.compiler}")
     return lines
-
-
-def picture(scenario: Scenario) -> bytes | None:
-    """Return the scenario's picture of some samples as PNG, None if it has none."""
-    try:
-        content = base64.b64decode(scenario.picture or "", validate=True)
-    except ValueError:
-        return None
-    return content if content.startswith(b"\x89PNG\r\n\x1a\n") else None
 
 
 def usable(results: Results) -> int:

@@ -11,7 +11,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from ftbench.document.model import Failure, FailureKind
@@ -94,8 +94,6 @@ class Controller:
         self._interruption = interruption
         self._order = random.Random(seed)
         self._fewest = fewest
-        self.picture: str | None = None
-        """The scenario's picture, a PNG in base64, once warm_up has had it drawn; None without one."""
         self._seen: dict[str, dict[str, tuple[str, int]]] = {}
         """Checksums of each case (check_same_work)."""
         self.differences: list[str] = []
@@ -107,10 +105,9 @@ class Controller:
         self.repeated: dict[str, Failure] = {}
         """Why trials were run a second time in a round, by the candidate's key: nobody has a third one."""
 
-    def _start(self, candidate: Candidate, draw: bool = False) -> Trial:
+    def _start(self, candidate: Candidate) -> Trial:
         self._interruption.check()
-        request = replace(self.work.request(candidate), draw=draw)
-        return self._endpoints[TWIN[candidate.config]].start(request)
+        return self._endpoints[TWIN[candidate.config]].start(self.work.request(candidate))
 
     def _checked(self, candidate: Candidate, result: dict) -> dict:
         """Return a trial's result; raises Unavailable or WorkDiffers."""
@@ -231,14 +228,13 @@ class Controller:
         return Costs(min(c.imports for c in found), min(c.warm_up for c in found), fmean(c.turn for c in found))
 
     def _costs(self, candidate: Candidate) -> Costs:
-        """Return the costs of a trial that is not counted; it may draw the scenario's picture."""
-        draw = self.work.scenario.picture is not None and self.picture is None
+        """Return the costs of a trial that is not counted."""
         times = [time.monotonic()]
-        with contextlib.closing(self._start(candidate, draw)) as trial:
+        with contextlib.closing(self._start(candidate)) as trial:
             while (result := trial.go_on()) is None:
                 times.append(time.monotonic())
         times.append(time.monotonic())
-        self.picture = self._checked(candidate, result).get("picture", self.picture)
+        self._checked(candidate, result)
         imports, first, *turns = (after - before for before, after in itertools.pairwise(times))
         return Costs(imports, first, fmean(turns)) if turns else Costs(imports, 0.0, first)
 

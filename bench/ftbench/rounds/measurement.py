@@ -120,7 +120,6 @@ class Measurement:
             seed=seed,
             metrics=list(self.scenario.metrics),
             cases=cases,
-            picture=controller.picture,
             candidates=candidates,
             pairs=[],
             failures=[],

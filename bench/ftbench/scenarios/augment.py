@@ -51,11 +51,6 @@ def _scenario(amount: str, done: str, full: Amount, quick: Amount) -> Scenario:
 
         return Augmented(task.paths, amount)
 
-    def picture(task: Task) -> bytes:
-        from ftbench.measure import augmentation
-
-        return augmentation.picture(task.paths, amount, SEED)
-
     return Scenario(
         name=f"{NAME}-{amount}",
         group=NAME,
@@ -71,7 +66,6 @@ def _scenario(amount: str, done: str, full: Amount, quick: Amount) -> Scenario:
         full=full,
         quick=quick,
         repeats=5,
-        picture=picture,
     )
 
 

@@ -9,7 +9,6 @@ The request is a ftbench.trial.request.Request, and "parent": the id of the proc
 is that of `measure`. While the trial waits, it reports how much CPU time it and its children have used: own_seconds.
 """
 
-import base64
 import json
 import math
 import os
@@ -44,8 +43,8 @@ def measure(request: Request) -> Turns:
 
     Returns metrics (by name, those of the scenario), samples, batches, first_batch and rows
     (checksums; None and none if no batches are loaded), turn_seconds and turn_began (none if there are no turns),
-    distributions and note, as the scenario's measurement gives them, and torch's version; where it was asked for,
-    picture (a PNG in base64). Where the scenario cannot run: {"unavailable": why}.
+    distributions and note, as the scenario's measurement gives them, and torch's version. Where the scenario cannot
+    run: {"unavailable": why}.
     """
     import torch
 
@@ -69,8 +68,6 @@ def measure(request: Request) -> Turns:
             f"{batches} of {task.batch_size} were asked for"
         )
     note = scenario.note() if callable(scenario.note) else scenario.note
-    draw = scenario.picture if request.draw else None
-    drawn = {"picture": base64.b64encode(draw(task)).decode()} if draw else {}
     return {
         "batches": 0,
         "first_batch": None,
@@ -82,7 +79,6 @@ def measure(request: Request) -> Turns:
         "metrics": {name: _positive(name, result["metrics"][name]) for name in scenario.metrics},
         "distributions": {name: _checked(name, of) for name, of in result.get("distributions", {}).items()},
         "torch": torch.__version__,
-        **drawn,
     }
 
 

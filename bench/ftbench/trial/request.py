@@ -28,8 +28,6 @@ class Request:
     turns: int = 1
     patience: float = PATIENCE
     """Seconds after which the starter treats the trial as hung."""
-    draw: bool = False
-    """True if the scenario's picture is wanted, too."""
 
     def task(self, scenario: Scenario) -> Task:
         """Return the task for the scenario that was looked up."""

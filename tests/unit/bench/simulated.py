@@ -81,7 +81,6 @@ def blank(twin: str = "ft") -> model.Results:
         case_unit="",
         cases=[],
         dataset=model.Dataset("generated", "images", "/images", 256, 0, 70000, 1),
-        picture=None,
         candidates=candidates,
         pairs=WaterfallPlan().pairs(candidates),
         failures=[],
