@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,13 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
         if tightest is None or left < tightest[1]:
             tightest = (limit, left)
     return tightest or (None, None)
+
+
+def kills(proc: Path = Path("/proc")) -> int:
+    """Return the number of processes that the kernel has killed for want of memory, here and on the machine."""
+    files = [group / ("memory.events" if is_v2 else "memory.oom_control") for group, is_v2 in _groups("memory", proc)]
+    text = "\n".join(read(path) or "" for path in [*files, proc / "vmstat"])
+    return sum(map(int, re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)))
 
 
 def usable_cpus() -> int:

@@ -72,7 +72,7 @@ def test_every_wall_is_named(compose_configuration, name):
     assert service["logging"]["options"] == {"max-size": "1m", "max-file": "1"}
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert not service.get("privileged") and not service.get("devices") and not service.get("pid")
-    assert int(service["pids_limit"]) <= 512 and float(service["cpus"]) <= 2
+    assert 2100 <= int(service["pids_limit"]) <= 4096 and float(service["cpus"]) <= 2
     assert service["mem_limit"] == service["memswap_limit"]
     (tmp,) = service["tmpfs"]
     assert tmp.startswith("/tmp:") and "size=" in tmp

@@ -6,6 +6,7 @@ import contextlib
 import enum
 import os
 import re
+import signal
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -41,6 +42,17 @@ class Kind(enum.StrEnum):
 
 GIL_WARNING = re.compile(
     r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not declared"
+)
+# Exceptions by which Python reports a limit, and what the limit is.
+OF_THE_KERNEL = (
+    (
+        re.compile(r"^RuntimeError: can't start new thread|^BlockingIOError: \[Errno 11\] Resource temporarily"),
+        "no further thread or process could be started (ulimit -u, or pids_limit in compose.yaml, raises the limit)",
+    ),
+    (
+        re.compile(r"^OSError: \[Errno (27|28|122)\]|^SIGXFSZ$"),
+        "a file grew too large, or the scratch folder is full (--disk raises the limit)",
+    ),
 )
 MOST_MODULES, LONGEST_NAME, MOST_NOTES, LONGEST_LINE, LONGEST_TEXT = 2000, 100, 10, 1000, 1 << 20
 
@@ -142,15 +154,24 @@ def _kind(
     if begin is None:
         last = stderr.strip().splitlines()[-1:] or ["it wrote nothing"]
         return Kind.ERROR, f"the interpreter did not reach the script: {last[0][:300]}"
+    if limit := _limit(ended, raised):
+        return Kind.LIMIT, limit
     if ended.returncode < 0:
-        name = signal_name(-ended.returncode)
-        return Kind.SIGNAL, name + {"SIGKILL": " (out of memory?)", "SIGXFSZ": " (a file grew too large)"}.get(name, "")
+        return Kind.SIGNAL, signal_name(-ended.returncode)
     if raised:
         where = f" in {raised['thread']}" if raised["thread"] else ""
         return Kind.EXCEPTION, printable(f"{raised['exception']}{where}".encode(errors="backslashreplace"), hidden)
     if ended.returncode:
         return Kind.WRONG, f"exit status {ended.returncode}"
     return Kind.OK, ""
+
+
+def _limit(ended: Ended, raised: dict | None) -> str | None:
+    """Return the limit of the kernel that ended the script; None if none did."""
+    if ended.returncode == -signal.SIGKILL and ended.killed:
+        return "the kernel killed it for want of memory: the machine's, or the container's (mem_limit in compose.yaml)"
+    said = "SIGXFSZ" if ended.returncode == -signal.SIGXFSZ else raised["exception"] if raised else ""
+    return next((words for pattern, words in OF_THE_KERNEL if pattern.search(said)), None)
 
 
 def _notes(ended: Ended):

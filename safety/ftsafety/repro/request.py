@@ -18,16 +18,16 @@ MIB = 1024 * 1024
 class Limits:
     """Limits of one run, over all of its processes unless said otherwise.
 
-    The kernel enforces some for each process (ftsafety.repro.runner sets them): RLIMIT_DATA for memory, since torch,
-    CUDA and the free-threaded allocator reserve far more addresses (RLIMIT_AS) than they use; RLIMIT_FSIZE for files.
-    ftsafety.repro.watch checks those of the whole tree. RLIMIT_NPROC is not used: it counts everything that the user
-    runs anywhere, and does not bind root.
+    ftsafety.repro.watch measures the whole tree. The kernel enforces RLIMIT_FSIZE alone for each process. RLIMIT_DATA
+    and RLIMIT_AS count addresses, of which a free-threaded build reserves far more than it uses, 64 MiB or more for
+    each thread: a script would fail in that build alone. RLIMIT_NPROC counts everything that the user runs anywhere,
+    and does not bind root.
     """
 
     timeout: float = 60.0
     """Seconds."""
     memory: int = 4096 * MIB
-    """Bytes: of data in each process, resident in all together."""
+    """Bytes in memory, of all processes together."""
     processes: int = 128
     disk: int = 1024 * MIB
     """Bytes in the scratch folder; any one file may have half of them."""

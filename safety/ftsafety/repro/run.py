@@ -79,7 +79,7 @@ def run(python: str, request: Request, others: Watch, user: int | None = None) -
                 "stacks": stacks,
                 "script": str(script),
                 "arguments": [str(request.threads)],
-                "limits": {"RLIMIT_DATA": limits.memory, "RLIMIT_FSIZE": limits.disk // 2, "RLIMIT_CORE": 0},
+                "limits": {"RLIMIT_FSIZE": limits.disk // 2, "RLIMIT_CORE": 0},
             }
             return [*request.wrapper, python, "-P", runner.__file__, json.dumps(specification)]
 

@@ -28,6 +28,12 @@ def main() -> None:
         hard = resource.getrlimit(which)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(which, (value, value))
+    try:
+        # If memory runs out, the kernel ends the script and not the program that judges it.
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write("1000")
+    except OSError:
+        pass
     for descriptor in (wanted["status"], wanted["stacks"]):
         os.set_inheritable(descriptor, False)
     faulthandler.enable(file=wanted["stacks"], all_threads=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftrun import process_tree
+from ftrun import cgroup, process_tree
 from ftrun.loop import LOOK_SECONDS, Watch
 from ftrun.supervise import DRAIN_SECONDS, Child, Stream
 from ftsafety.repro.request import MIB, Limits
@@ -38,6 +38,10 @@ class Ended:
     timed_out: bool = False
     limit: str | None = None
     """The limit that it broke, in words."""
+    killed: bool = False
+    """True if the kernel killed a process somewhere for want of memory."""
+    memory: int = 0
+    """Most bytes seen in memory, of all processes together."""
     ignored_sigterm: bool = False
     left_behind: int = 0
     """Processes that still ran when the first one had ended."""
@@ -67,11 +71,12 @@ def watch(
     options: dict = {"pipes": 2, "keep": KEPT, "tree": True, "stdin": subprocess.DEVNULL, "cwd": directory}
     if user is not None:
         options |= {"user": user, "group": user, "extra_groups": []}
+    kills = cgroup.kills()
     child = Child(command, environment, **options)
     with contextlib.closing(child):
         status, stacks = child.pipes
         result = Ended(0, 0.0, child.stdout, child.stderr, stacks, status)
-        look = _limiter(child, scratch, limits)
+        look = _limiter(child, scratch, limits, result)
         try:
             if not child.listen(others, limits.timeout, look=look):
                 result.timed_out = True
@@ -81,6 +86,7 @@ def watch(
         except LimitBroken as broken:
             result.limit = str(broken)
         result.seconds = child.seconds
+        result.killed = cgroup.kills() > kills
         child.kill()
         child.listen({}, DRAIN_SECONDS)
         result.returncode = child.returncode
@@ -88,24 +94,28 @@ def watch(
     return result
 
 
-def _limiter(child: Child, scratch: Path, limits: Limits) -> Callable[[], None]:
+def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Callable[[], None]:
     """Return a function that checks the limits of the whole tree, a few times a second; raises LimitBroken."""
     then = 0.0
 
     def look() -> None:
         nonlocal then
         if child.stdout.total + child.stderr.total > limits.output:
-            raise LimitBroken(f"printed more than {limits.output // MIB} MiB")
+            raise LimitBroken(f"printed more than {limits.output // MIB} MiB (--output raises the limit)")
         if time.monotonic() < then:
             return
         then = time.monotonic() + LOOK_SECONDS
         processes = child.descendants(limits.processes + 1)
         if len(processes) > limits.processes:
-            raise LimitBroken(f"had more than {limits.processes} processes at once")
-        if sum(map(process_tree.resident, processes)) > limits.memory:
-            raise LimitBroken(f"used more than {limits.memory // MIB} MiB of memory")
+            raise LimitBroken(f"had more than {limits.processes} processes at once (--processes raises the limit)")
+        used = process_tree.memory(processes, limits.memory)
+        result.memory = max(result.memory, used)
+        if used > limits.memory:
+            raise LimitBroken(f"used more than {limits.memory // MIB} MiB of memory (--memory raises the limit)")
         if _size(scratch, limits.disk) > limits.disk:
-            raise LimitBroken(f"wrote more than {limits.disk // MIB} MiB into its scratch folder")
+            raise LimitBroken(
+                f"wrote more than {limits.disk // MIB} MiB into its scratch folder (--disk raises the limit)"
+            )
 
     return look
 

@@ -82,3 +82,14 @@ def test_usable_cpus(monkeypatch, quota, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     monkeypatch.setattr(cgroup, "cpu_quota", lambda: quota)
     assert cgroup.usable_cpus() == expected
+
+
+@pytest.mark.parametrize(
+    ("mounts", "groups", "file"),
+    [(V2, "0::/a\n", "cg/a/memory.events"), (V1, "3:memory:/a\n", "cg/memory/a/memory.oom_control")],
+)
+def test_processes_killed_for_want_of_memory_are_counted(tmp_path, mounts, groups, file):
+    proc = tree(tmp_path, mounts, groups, {file: "oom 5\noom_kill 2"})
+    assert cgroup.kills(proc) == 2
+    (proc / "vmstat").write_text("pgfault 7\noom_kill 3\n")
+    assert cgroup.kills(proc) == 5

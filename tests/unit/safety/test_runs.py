@@ -155,7 +155,7 @@ def test_filling_the_disk(run_script, tmp_path):
     )
     assert many.kind == Kind.LIMIT and "16 MiB into its scratch folder" in many.detail
     one = run_script("f = open('f', 'wb', buffering=0)\nfor _ in range(64): f.write(bytes(1 << 20))", disk=16 * MIB)
-    assert one.kind == Kind.EXCEPTION and "File too large" in one.detail
+    assert one.kind == Kind.LIMIT and "--disk" in one.detail
     assert not list(tmp_path.iterdir())
 
 
@@ -166,14 +166,53 @@ def test_scratch_folders_are_removed_whatever_their_modes(run_script, tmp_path):
 
 
 def test_memory(run_script):
-    one = run_script("x = bytearray(2 << 30)", memory=1024 * MIB)
-    assert one.kind == Kind.EXCEPTION and "MemoryError" in one.detail
+    one = run_script("import time; x = b'1' * (400 << 20); time.sleep(60)", memory=300 * MIB)
+    assert one.kind == Kind.LIMIT and "300 MiB of memory (--memory raises the limit)" in one.detail
+    # Addresses that nothing is written to are not memory.
+    assert run_script("import mmap; x = mmap.mmap(-1, 2 << 30)", memory=1024 * MIB).kind == Kind.OK
     several = run_script(
         "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        x = b'1' * (100 << 20)\n        break\n"
         "time.sleep(600)",
         memory=300 * MIB,
     )
     assert several.kind == Kind.LIMIT and "300 MiB of memory" in several.detail
+    shared = run_script(
+        "import os, time\nx = b'1' * (100 << 20)\nchildren = [os.fork() for _ in range(3)]\ntime.sleep(1)\n",
+        memory=300 * MIB,
+    )
+    assert shared.kind == Kind.OK, shared  # forked processes share the pages
+
+
+def test_2000_idle_threads_in_the_memory_of_two(run_script):
+    source = (
+        "import threading\ngo = threading.Event()\nts = [threading.Thread(target=go.wait) for _ in range(2000)]\n"
+        "for t in ts: t.start()\ngo.set()\nfor t in ts: t.join()\nprint(len(ts))"
+    )
+    done = run_script(source, memory=512 * MIB)
+    assert (done.kind, done.stdout) == (Kind.OK, "2000\n"), done
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        ('RuntimeError("can\'t start new thread")', "pids_limit"),
+        ("OSError(28, 'No space left on device')", "--disk"),
+        ("BlockingIOError(11, 'Resource temporarily unavailable')", "ulimit -u"),
+    ],
+)
+def test_a_limit_of_the_kernel_is_no_failure_of_the_script(run_script, raised, words):
+    done = run_script(f"raise {raised}")
+    assert done.kind == Kind.LIMIT and words in done.detail
+    # The same words of the script's own are its failure.
+    assert run_script(f"raise ValueError({raised})").kind == Kind.EXCEPTION
+
+
+def test_a_process_that_the_kernel_killed_for_want_of_memory():
+    begun = Stream()
+    begun.add(b'{"begin": true, "gil": true}\n')
+    for killed, kind in ((True, Kind.LIMIT), (False, Kind.SIGNAL)):
+        done = classify(Ended(-9, 0.1, Stream(), Stream(), Stream(), begun, killed=killed))
+        assert done.kind == kind, done
 
 
 LIAR = r"""
