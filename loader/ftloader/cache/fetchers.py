@@ -11,14 +11,14 @@ from typing import Any
 from ftloader.cache.errors import CacheError, PartlyListedError
 from ftloader.cache.store import Store
 from ftloader.workers import exit as program_exit
-from ftloader.workers.exit import WorkerThread
+from ftloader.workers.exit import ThreadGroup, WorkerThread
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Seconds. Each pause is twice the one before, less a random part of up to a half."""
 _MANY = 8  # failures in a row that are not chance, with few threads
 
 
-class Fetchers:
+class Fetchers(ThreadGroup):
     """*count* threads that go through ``source.keys()`` again and again and fetch the samples that are missing.
 
     When no sample is missing they wait for an eviction or ``look_again``. Each thread has one sample in memory. The
@@ -42,17 +42,14 @@ class Fetchers:
         self._failed_here = 0  # keys of this listing
         self._listings_failed = 0  # in a row
         self.failed_listings = 0
-        self.unlisted: Exception | None = None
-        """Why the source could not be listed; None if it could."""
-        self.partly: PartlyListedError | None = None
-        """Why the latest listing lacks a part of the source; None if it has all."""
-        self._no_listing: Exception | None = None  # the latest error of a listing
+        self.unlisted: BaseException | None = None
+        """Why the source could not be listed, or (``PartlyListedError``) not all of it; None if it could."""
         self._warned = False
         self.fetched = self.fetched_bytes = self.retried = self.failed = 0
         self.trouble: BaseException | None = None
         """Why the latest sample could not be fetched or added; None after a success."""
         self.failures_in_a_row = 0
-        self.consumer = threading.current_thread()
+        self.used_by_this_thread()
         self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
 
     def start(self) -> None:
@@ -91,18 +88,6 @@ class Fetchers:
         """Tell the threads to end after their current call to the source, and return at once."""
         self._store.stop()
         program_exit.unregister(self)
-
-    def join(self) -> bool:
-        """Wait for the threads, after ``stop``. Warn of those that the source holds up, and return False then."""
-        limit = program_exit.JOIN_LIMIT
-        if stuck := program_exit.join_all(self.threads, limit):
-            program_exit.report_stuck(stuck, limit, "It ends when that call returns; its sample is thrown away.")
-        return not stuck
-
-    def outlives_main_thread(self) -> bool:
-        """See ``ThreadGroup``."""
-        thread = self.consumer
-        return thread is not threading.main_thread() and not thread.daemon and thread.is_alive()
 
     # In the threads
 
@@ -143,30 +128,37 @@ class Fetchers:
                     if self._store.claim(key):
                         with self._changed:
                             self._busy += 1
-                            self.unlisted, self._listings_failed = None, 0  # the source gives new keys
+                            if self._listings_failed:  # the source gives new keys again
+                                self._note_listing(None)
                         yield key
                         pauses = _pauses()
-            except PartlyListedError as error:
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # not only Exception: a SystemExit would end all threads unseen
                 with self._changed:
                     self.failed_listings += 1
-                    self._end_listing(error)
-            except Exception as error:
-                with self._changed:
-                    self._listings_failed += 1
-                    self.failed_listings += 1
-                    self.unlisted = self._no_listing = error
-                self._report(error)  # set_epoch warns
-                self._pause(next(pauses))
+                    if partly := isinstance(error, PartlyListedError):
+                        self._ended = True
+                    self._note_listing(error)
+                if not partly:
+                    self._pause(next(pauses))
             else:
                 with self._changed:
-                    self._end_listing(None)
+                    self._ended = True
+                    self._note_listing(None)
 
-    def _end_listing(self, partly: PartlyListedError | None) -> None:
-        """Note that all keys were given, but those of a part that could not be listed. The caller holds the lock."""
-        if self.trouble is not None and self.trouble in (self._no_listing, self.partly):
-            self.trouble, self.failures_in_a_row = None, 0
-        self.trouble = partly or self.trouble
-        self.partly, self.unlisted, self._listings_failed, self._ended = partly, None, 0, True
+    def _note_listing(self, error: BaseException | None) -> None:
+        """Note why the source, or a part of it, cannot be listed; None if it can. The caller holds the lock."""
+        if error is None or isinstance(error, PartlyListedError):
+            if self.trouble is self.unlisted:
+                self.trouble, self.failures_in_a_row = None, 0
+            self._listings_failed = 0
+        else:  # set_epoch warns
+            self._listings_failed += 1
+            self.failures_in_a_row += 1
+        self.unlisted = error
+        if error is not None:
+            self.trouble = error
         self._changed.notify_all()
 
     def _wait_to_list(self) -> bool:
@@ -192,7 +184,7 @@ class Fetchers:
                 data = memoryview(self._source.read(key))
                 data = data.cast("B") if data.nbytes else memoryview(b"")
                 break
-            except Exception as error:
+            except BaseException as error:
                 if attempt >= self._retries or isinstance(error, TypeError) or not self._pause(pause):
                     return self._fail(error, key)
                 with self._changed:
@@ -221,7 +213,7 @@ class Fetchers:
         except (OSError, CacheError) as error:
             self._report(error, "a file onto the disk")
 
-    def _fail(self, error: Exception, key: str) -> bool:
+    def _fail(self, error: BaseException, key: str) -> bool:
         """Count and report a sample that cannot be had. Return False."""
         with self._changed:
             if self._store.stopped:
@@ -231,12 +223,12 @@ class Fetchers:
         self._report(error, f"sample {key!r:.200}")
         return False
 
-    def _report(self, error: Exception, what: str = "") -> None:
-        """Note *error* for the statistics and ``set_epoch``. Warn of the first one, if it says *what* it is about."""
+    def _report(self, error: BaseException, what: str) -> None:
+        """Note *error*, which is about *what*, for the statistics and ``set_epoch``. Warn of the first one."""
         with self._changed:
             self.trouble = error
             self.failures_in_a_row += 1
-            first, self._warned = bool(what) and not self._warned, bool(what) or self._warned
+            first, self._warned = not self._warned, True
             self._changed.notify_all()
         if first:
             text = (

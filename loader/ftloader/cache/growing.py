@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from ftloader import fork
 from ftloader.cache import sharing, snapshot
 from ftloader.cache.arrays import RawArray
-from ftloader.cache.errors import CacheError, CorruptSampleError
+from ftloader.cache.errors import CacheError, CorruptSampleError, PartlyListedError
 from ftloader.cache.fetchers import Fetchers
 from ftloader.cache.record import FORMATS, checksum
 from ftloader.cache.snapshot import Snapshot
@@ -214,12 +214,13 @@ class GrowingCache(Dataset):
 
     def _check_listing(self, store: Store, fetchers: Fetchers) -> None:
         """Warn if the source cannot be listed. Raise ``CacheError`` if that was so for too many epochs."""
-        error = fetchers.unlisted or fetchers.partly
+        error = fetchers.unlisted
         if error is None or store.stopped:
             self._unlisted, self._warned = 0, ""
             return
-        self._unlisted = self._unlisted + 1 if fetchers.unlisted else 0
-        reason = str(error) if error is fetchers.partly else f"{type(error).__name__}: {error}"
+        partly = isinstance(error, PartlyListedError)
+        self._unlisted = 0 if partly else self._unlisted + 1
+        reason = str(error) if partly else f"{type(error).__name__}: {error}"
         if self._most_unlisted is not None and self._unlisted > self._most_unlisted:
             raise CacheError(
                 f"the source could not be listed for {self._unlisted} epochs, and max_unlisted={self._most_unlisted}: "
@@ -315,7 +316,7 @@ class GrowingCache(Dataset):
         try:
             if self._fetchers is not None:
                 self._fetchers.stop()
-                if self._fetchers.join():
+                if self._fetchers.wait("It ends when that call returns; its sample is thrown away."):
                     close_source(self._source)
         finally:
             if self._store is not None:

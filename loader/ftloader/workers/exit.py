@@ -19,8 +19,9 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from ftloader import fork
 from ftloader.diagnosis.call_site import warn_user
@@ -91,17 +92,34 @@ def _stacks(threads: list[threading.Thread]) -> str:
     )
 
 
-class ThreadGroup(Protocol):
-    """Worker threads that end with the program: those of a pool, or of a cache."""
+class ThreadGroup:
+    """Base of worker threads that end with the program: those of a pool, or of a cache.
 
-    @property
-    def threads(self) -> tuple[WorkerThread, ...]: ...
+    Any thread may read ``consumer``; the thread that uses the workers replaces it in one step.
+    """
 
-    def stop(self) -> None: ...
+    threads: tuple[WorkerThread, ...]
+
+    def used_by_this_thread(self) -> None:
+        """Note that the calling thread uses what the workers make."""
+        self.consumer = weakref.ref(threading.current_thread())
 
     def outlives_main_thread(self) -> bool:
         """Return True if the threads work for a running thread that the interpreter waits for at exit."""
-        ...
+        thread = self.consumer()
+        is_main = thread is None or thread is threading.main_thread()
+        return not is_main and not thread.daemon and thread.is_alive()  # type: ignore[union-attr]
+
+    def stop(self) -> None:
+        """Tell the threads to end, and return at once."""
+        raise NotImplementedError
+
+    def wait(self, consequence: str) -> bool:
+        """Wait for the threads, after ``stop``. Return False, and warn, if user code holds some up."""
+        limit = JOIN_LIMIT
+        if stuck := join_all(self.threads, limit):
+            report_stuck(stuck, limit, consequence)
+        return not stuck
 
 
 def register(group: ThreadGroup) -> None:

@@ -18,12 +18,12 @@ from ftloader import fork
 from ftloader.batch.fetch import Epoch
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.workers import exit as program_exit
-from ftloader.workers.exit import WorkerThread
+from ftloader.workers.exit import ThreadGroup, WorkerThread
 from ftloader.workers.messages import Command, Task
 from ftloader.workers.thread import WorkerContext, run_worker, send
 
 
-class WorkerPool:
+class WorkerPool(ThreadGroup):
     """``len(contexts)`` worker threads, from ``start()`` on.
 
     With *private_queues* each worker has its own queue of tasks (iterable-style), else all share one (map-style).
@@ -83,16 +83,6 @@ class WorkerPool:
                 )
                 return
 
-    def used_by_this_thread(self) -> None:
-        """Note that the calling thread consumes the batches."""
-        self.consumer = weakref.ref(threading.current_thread())
-
-    def outlives_main_thread(self) -> bool:
-        """Return True if the consumer is a running thread that the interpreter waits for at exit."""
-        thread = self.consumer()
-        is_main = thread is None or thread is threading.main_thread()
-        return not is_main and not thread.daemon and thread.is_alive()  # type: ignore[union-attr]
-
     @property
     def orphaned(self) -> bool:
         """True in a forked child, where the threads do not exist."""
@@ -144,12 +134,9 @@ class WorkerPool:
 
     def join(self) -> None:
         """Wait for the workers to end, after ``stop()``. A ``RuntimeWarning`` names workers that have not ended."""
-        if self.orphaned:
-            return
-        limit = program_exit.JOIN_LIMIT
-        if stuck := program_exit.join_all(self.threads, limit):
-            future = f"It ends as soon as it can; the interpreter's exit waits for it no longer than {limit:g} s."
-            program_exit.report_stuck(stuck, limit, future)
+        if not self.orphaned:
+            limit = f"{program_exit.JOIN_LIMIT:g} s"
+            self.wait(f"It ends as soon as it can; the interpreter's exit waits for it no longer than {limit}.")
 
     def dispose(self) -> None:
         """Stop the workers for the iterator's finalizer. Wait for them where that is safe, unless stopped before."""

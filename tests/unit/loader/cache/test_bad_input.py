@@ -44,12 +44,14 @@ def test_warnings_that_are_errors_end_no_fetcher(opened, capsys):
     assert len(cache) == 9 and "RuntimeWarning: the cache" in capsys.readouterr().err
 
 
+# SystemExit: threads that it ends die in silence.
 @pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
-def test_a_source_that_always_fails_is_an_error(opened):
-    for count in (2, None):
-        cache = opened(Failing(count, lambda *_: OSError("no route")), f"{count}", retries=1)
-        with pytest.raises(CacheError, match="fetching fails: no route"):
-            cache.set_epoch(0)
+@pytest.mark.parametrize("error", [OSError, SystemExit])
+@pytest.mark.parametrize("count", [2, None])
+def test_a_source_that_always_fails_is_an_error(opened, count, error):
+    cache = opened(Failing(count, lambda *_: error("no route")), retries=1)
+    with pytest.raises(CacheError, match=f"fetching fails: no route.*{error.__name__}"):
+        cache.set_epoch(0)
 
 
 @pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
@@ -65,20 +67,19 @@ def test_a_source_that_gives_no_bytes(opened, given):
 
 
 @pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")
-def test_keys_that_are_no_strings_or_fail(opened):
+@pytest.mark.parametrize("error", [None, PermissionError("not yours"), SystemExit("not yours")])
+def test_keys_that_are_no_strings_or_fail(opened, error):
     class Odd(Numbered):
         def keys(self):
-            if self.count is None:
-                self.reads.append("listing")
-                raise PermissionError("not yours")
-            return range(self.count)
+            self.reads.append("listing")
+            if error is not None:
+                raise error
+            return range(3)
 
-    with pytest.raises(CacheError, match="a key must be a string"):
-        opened(Odd(3), "a").set_epoch(0)
     # As a sample that cannot be had, also with many fetchers: tried again `retries` times.
-    source = Odd(None)
-    with pytest.raises(CacheError, match="not yours"):
-        opened(source, "b", fetchers=200, retries=3).set_epoch(0)
+    source = Odd(3)
+    with pytest.raises(CacheError, match="not yours" if error else "a key must be a string"):
+        opened(source, fetchers=200, retries=3).set_epoch(0)
     assert 4 <= len(source.reads) < 200
 
 
