@@ -6,6 +6,7 @@ finishes the batch. Where samples are cheap, fewer workers help, with larger pie
 worker loads a sample: its values are the same, and so is an exception, that of the first failing sample in its order.
 """
 
+import contextlib
 import enum
 import math
 import operator
@@ -16,7 +17,7 @@ from functools import cached_property
 from operator import length_hint
 from typing import Any
 
-from ftloader.batch.errors import Skipped, annotate_sample, without_stop_iteration
+from ftloader.batch.errors import Skipped, annotate_sample, split_skipped, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, Outcome, load_one
 from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
@@ -100,14 +101,14 @@ class SharedBatch:
         self._seconds: list[float] = []  # per sample, of each piece
 
     def build(self, context: Any) -> Outcome | None:
-        """Work on the batch until no piece is left. Return the outcome in the worker that finishes it, else None.
+        """Work on the batch, with the dataset of *context* (a ``WorkerContext``), until no piece is left.
 
-        Raise ``Cancelled``, or what collate_fn raises. *context* is the ``WorkerContext`` whose dataset is used.
+        Return the outcome in the worker that finishes it, else None. Raise ``Cancelled``, or what collate_fn raises.
         """
         dataset = context.dataset
         piece = self._claim()
         try:
-            while piece is not None:
+            while piece:
                 started = time.perf_counter()
                 try:
                     self._load(piece, dataset)
@@ -122,32 +123,26 @@ class SharedBatch:
             raise
         finally:
             leave_sample()
-        return self._finish() if self._is_mine_to_finish() else None
+        return None if piece is None else self._finish()
 
     def _claim(self, seconds: float | None = None) -> range | None:
-        """Return the next piece, or None. *seconds* is the time for each sample of this worker's previous piece."""
+        """Return the next piece; an empty one, once, to the worker that has to finish the batch; else None."""
         with self._lock:
-            if seconds is not None:
+            if seconds is not None:  # for each sample of this worker's previous piece, which has ended
                 self._working -= 1
                 self._seconds.append(seconds)
             start = self._next
             left = min(len(self._index), self._failed_at) - start
-            if left <= 0:
+            if left > 0:
+                self._working += 1
+                # A share of what is left, so that all workers end at about the same time; but no piece too short.
+                size = max(1, left // (_PIECES_PER_WORKER * self.helpers), int(_SHORTEST_PIECE / self._hints.seconds))
+                self._next = start + min(left, size)
+                return range(start, self._next)
+            if self._working or self._finished:
                 return None
-            self._working += 1
-            # A share of what is left, so that all workers end at about the same time; but no piece too short.
-            size = max(1, left // (_PIECES_PER_WORKER * self.helpers), int(_SHORTEST_PIECE / self._hints.seconds))
-            self._next = start + min(left, size)
-            return range(start, self._next)
-
-    def _is_mine_to_finish(self) -> bool:
-        """Return True once: to the first worker that asks when all pieces have ended."""
-        with self._lock:
-            left = min(len(self._index), self._failed_at) - self._next
-            if self._working or left > 0 or self._finished:
-                return False
             self._finished = True
-            return True
+            return range(0)
 
     def _load(self, piece: range, dataset: Any) -> None:
         """Load the samples of *piece*. Raise what the dataset raises, or ``Cancelled``."""
@@ -225,16 +220,16 @@ class SharedBatch:
         # The median, since one slow sample says nothing about the next batch.
         self._hints.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
         hints, settings = self._hints, self._hints.settings
-        skipped = tuple(s for s in self._samples if type(s) is Skipped)
         if self._slots is not None and all(s is _IN_SLOTS for s in self._samples):
-            try:
+            with contextlib.suppress(Exception):  # collated as a whole below, the samples raise torch's own error
                 self._slots.collate_columns(settings.collate_fn)
-            except Exception:
-                pass  # collated as a whole below, the samples raise torch's own error
-            else:
                 hints.expect(self._slots.layout)
                 return Fetched(self._slots)
-        samples = self._remaining()
+        samples = self._samples
+        if self._slots is not None:
+            samples = [self._slots.sample(n) if s is _IN_SLOTS else s for n, s in enumerate(samples)]
+            self._slots.release()
+        samples, skipped = split_skipped(samples)
         if not samples and skipped:
             return Fetched(EMPTY, skipped)
         hints.expect(self._expected_next(samples))
@@ -254,17 +249,6 @@ class SharedBatch:
         if self._slots is None and hints.expected is Mode.PLAIN and hints.plain % _LOOK_AGAIN:
             return Mode.PLAIN
         return Layout.of(samples[0]) or Mode.PLAIN
-
-    def _remaining(self) -> list:
-        """Return all samples but those left out. Copy those that are in slots out of them."""
-        samples = [
-            self._slots.sample(position) if sample is _IN_SLOTS else sample  # type: ignore[union-attr]  # has slots
-            for position, sample in enumerate(self._samples)
-            if type(sample) is not Skipped
-        ]
-        if self._slots is not None:
-            self._slots.release()
-        return samples
 
 
 _IN_SLOTS: Any = type("InSlots", (), {})()

@@ -56,6 +56,12 @@ class Skipped(NamedTuple):
         return cls(index, text)
 
 
+def split_skipped(samples: list) -> tuple[list, tuple[Skipped, ...]]:
+    """Return the samples that were loaded, and the records of those that were left out."""
+    skipped = tuple(sample for sample in samples if type(sample) is Skipped)
+    return [sample for sample in samples if type(sample) is not Skipped] if skipped else samples, skipped
+
+
 class ErrorPolicy:
     """The loader's answer to an ``Exception`` of one sample: its argument ``on_error``. Picklable if a callable is.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped, annotate_sample
+from ftloader.batch.errors import SKIP, ErrorPolicy, Skipped, annotate_sample, split_skipped
 from ftloader.compat.torch_private import pin_memory
 from ftloader.current import CurrentSample, this_thread
 from ftloader.protocols import has_getitems
@@ -102,12 +102,6 @@ def load_one(
             raise
         sample = policy.resolve(error, key)
         return Skipped.because_of(error, key) if sample is SKIP else sample
-
-
-def split_skipped(samples: list) -> tuple[list, tuple[Skipped, ...]]:
-    """Return the samples that were loaded, and the records of those that were left out."""
-    skipped = tuple(sample for sample in samples if type(sample) is Skipped)
-    return [sample for sample in samples if type(sample) is not Skipped] if skipped else samples, skipped
 
 
 class MapFetcher:

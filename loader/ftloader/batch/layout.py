@@ -43,18 +43,28 @@ def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
     )
 
 
+class _Leaf:
+    __slots__ = ()
+
+    def flatten(self, value: Any, leaves: list) -> bool:
+        leaves.append(value)
+        return self.fits(value)
+
+    def fits(self, value: Any) -> bool:
+        return True
+
+    def nest(self, leaves: Iterator, batched: bool) -> Any:
+        return next(leaves)
+
+
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(_Leaf):
     """Leaf with a place in the batch: an array or a tensor of one shape and type."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     numpy_dtype: np.dtype | None  # None for tensors
     nbytes: int
-
-    def flatten(self, value: Any, leaves: list) -> bool:
-        leaves.append(value)
-        return self.fits(value)
 
     def fits(self, value: Any) -> bool:
         """Return True if *value* can be copied into the slot, and torch would accept it too."""
@@ -63,29 +73,20 @@ class Slot:
                 type(value) is np.ndarray
                 and value.dtype == self.numpy_dtype
                 and value.shape == self.shape
-                and (value.flags.c_contiguous or _has_torchs_strides(value))
+                # torch.as_tensor refuses other strides.
+                and (value.flags.c_contiguous or all(s >= 0 and s % value.itemsize == 0 for s in value.strides))
                 and not _is_channels_last(value.ndim, value.flags.c_contiguous)
             )
         return (
             type(value) is torch.Tensor and value.dtype is self.dtype and _is_plain(value) and value.shape == self.shape
         )
 
-    def nest(self, leaves: Iterator, batched: bool) -> Any:
-        return next(leaves)
-
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Column(_Leaf):
     """Leaf that is collected and collated by torch."""
 
     container: type  # tuple for elements of tuples and lists, else list, as in torch; the difference shows for strings
-
-    def flatten(self, value: Any, leaves: list) -> bool:
-        leaves.append(value)
-        return True
-
-    def nest(self, leaves: Iterator, batched: bool) -> Any:
-        return next(leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,25 +187,12 @@ def _slot(value: Any) -> Slot | None:
     if nbytes < SMALLEST_SLOT:  # first: most values are small
         return None
     numpy_dtype = value.dtype if isinstance(value, np.ndarray) else None
-    dtype = value.dtype if numpy_dtype is None else _torch_dtype(numpy_dtype)
-    if dtype is None:
+    try:
+        dtype = value.dtype if numpy_dtype is None else torch.from_numpy(np.empty(0, numpy_dtype)).dtype
+    except (TypeError, ValueError):  # torch has no such type: strings, objects, foreign byte order
         return None
     slot = Slot(tuple(value.shape), dtype, numpy_dtype, nbytes)
     return slot if slot.fits(value) else None
-
-
-def _torch_dtype(dtype: np.dtype) -> torch.dtype | None:
-    """Return torch's type for *dtype*; None if there is none (strings, objects, foreign byte order)."""
-    try:
-        return torch.from_numpy(np.empty(0, dtype)).dtype
-    except (TypeError, ValueError):
-        return None
-
-
-def _has_torchs_strides(array: np.ndarray) -> bool:
-    """Return True if ``torch.as_tensor`` accepts the array's strides: not negative, multiples of the item size."""
-    size = array.itemsize
-    return all(stride >= 0 and stride % size == 0 for stride in array.strides)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

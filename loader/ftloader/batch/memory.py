@@ -33,24 +33,20 @@ class Buffer:
     thread that made them, so the count is right at once, also without the GIL (biased reference counting, PEP 703).
     """
 
-    __slots__ = ("_filler", "last_taken", "storage")
+    __slots__ = ("filler", "last_taken", "storage")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.storage = storage
-        self._filler: weakref.ref | None = None
+        self.filler: weakref.ref | None = None  # fills the storage until ``release()``, or until the filler is gone
         self.last_taken = 0  # by the pool's count
-
-    def lend_to(self, filler: Any) -> None:
-        """Let *filler* fill the storage until ``release()``, or until *filler* is gone."""
-        self._filler = weakref.ref(filler)
 
     def release(self) -> None:
         """Record that the storage has been filled. It is free once all tensors on it are gone."""
-        self._filler = None
+        self.filler = None
 
     def is_free(self) -> bool:
         """Return True if the storage is not being filled, referred to, or mapped by another process."""
-        filler = self._filler
+        filler = self.filler
         if filler is not None and filler() is not None:
             return False
         # Python's count first: while it is at its lowest, no code can make another tensor.
@@ -93,18 +89,17 @@ class BufferPool:
                 buffer = Buffer(torch.UntypedStorage(nbytes))
                 advise_huge_pages(buffer.storage.data_ptr(), nbytes)
                 self._buffers.append(buffer)
-            buffer.lend_to(filler)
+            buffer.filler = weakref.ref(filler)
             buffer.last_taken = self._taken
             if self._taken % (4 * self._most) == 0:
-                self._tidy_up()
+                # Forget sizes that were not asked for since the last time, and memory that another process maps.
+                long_ago = self._taken - 4 * self._most
+                self._buffers = [
+                    b
+                    for b in self._buffers
+                    if not b.storage.is_shared() and (b.last_taken > long_ago or not b.is_free())
+                ]
             return buffer
-
-    def _tidy_up(self) -> None:
-        """Forget sizes that were not asked for in a long time, and memory that another process maps."""
-        long_ago = self._taken - 4 * self._most
-        self._buffers = [
-            b for b in self._buffers if not b.storage.is_shared() and (b.last_taken > long_ago or not b.is_free())
-        ]
 
     def __len__(self) -> int:
         """Return the number of storages that the pool remembers."""
@@ -112,13 +107,9 @@ class BufferPool:
             return len(self._buffers)
 
 
-def _counts_of_a_free_one() -> tuple[int, int]:
-    """Measure the reference counts, Python's and torch's, of a storage that only a buffer refers to."""
-    buffer = Buffer(torch.UntypedStorage(1))
-    return (sys.getrefcount(buffer.storage), storage_use_count(buffer.storage._cdata))
-
-
-_PYTHON_REFERENCES, _TENSOR_REFERENCES = _counts_of_a_free_one()
+# The reference counts, Python's and torch's, of a storage that only a buffer refers to.
+_free = Buffer(torch.UntypedStorage(1))
+_PYTHON_REFERENCES, _TENSOR_REFERENCES = sys.getrefcount(_free.storage), storage_use_count(_free.storage._cdata)
 
 _LARGEST_BLOCK = 32 << 20
 """Block size in bytes up to which glibc's thresholds follow (DEFAULT_MMAP_THRESHOLD_MAX of a 64-bit system)."""

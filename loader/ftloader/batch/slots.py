@@ -50,18 +50,20 @@ class _Array:
                 memmove(self._address_of(position), address, self._slot.nbytes)
             else:
                 self._tensor_at(position).copy_(value)
-        elif not (_may_be_a_slot(value) and self._is_at(value, position)):
+        elif not self._is_at(value, position):
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
         """Return *values* with copies of those in this slot but ``values[own]``, whose writing would change them."""
         # empty_sample() gave the slot to the sample, so other values may be views of it.
-        if _may_be_a_slot(values[own]) and self._is_at(values[own], position):
+        if self._is_at(values[own], position):
             return values  # nothing will be written
         begin = self._address_of(position)
         end = begin + self._slot.nbytes
         return [
-            _copied(value) if leaf != own and _lies_in(value, begin, end) else value
+            (value.clone() if isinstance(value, torch.Tensor) else value.copy(order="K"))
+            if leaf != own and _lies_in(value, begin, end)
+            else value
             for leaf, value in enumerate(values)
         ]
 
@@ -97,13 +99,10 @@ class _Array:
 
     def _is_at(self, value: np.ndarray, position: int) -> bool:
         """Return True if *value* is the slot itself, filled in place (see ``empty_sample``)."""
+        if value.base is None:  # it owns its memory, as nearly all do
+            return False
         address = value.__array_interface__["data"][0]
         return address == self._address_of(position) and value.flags.c_contiguous
-
-
-def _may_be_a_slot(value: np.ndarray) -> bool:
-    """Return False for arrays that own their memory: nearly all, so this check comes first."""
-    return value.base is not None
 
 
 def _lies_in(value: Any, begin: int, end: int) -> bool:
@@ -116,10 +115,6 @@ def _lies_in(value: Any, begin: int, end: int) -> bool:
     else:
         return False
     return first < end and begin < last
-
-
-def _copied(value: np.ndarray | torch.Tensor) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value.copy(order="K")
 
 
 class Slots:
