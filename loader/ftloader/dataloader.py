@@ -12,9 +12,9 @@ from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
 from ftloader.choose import WORKER_METHODS, WorkerMethod, check_thread_arguments, choose_workers, reason_against_threads
 from ftloader.compat.torch_private import BaseDataLoaderIter
 from ftloader.diagnosis.call_site import warn_user
+from ftloader.iterators.base import Shared
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
-from ftloader.iterators.shared import Shared
 from ftloader.iterators.threads import ThreadDataLoaderIter
 
 

@@ -153,8 +153,7 @@ class GrowingCache(Dataset):
     def files(self) -> list[str]:
         """Return the paths of the epoch's TFRecord files, for ``tf.data.TFRecordDataset``.
 
-        They stay until the next ``set_epoch``. They are whole files, also with ``at_most``. Samples in the other format
-        have none.
+        They stay until the next ``set_epoch``, and are whole files, also with ``at_most``.
         """
         segments = self._snapshot().segments
         return [one.data_path for one in segments if one.version == FORMATS["tfrecord"]]

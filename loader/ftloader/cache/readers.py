@@ -10,7 +10,6 @@ import time
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
 _MOST_REDIRECTS = 5
@@ -36,7 +35,7 @@ class WebReader:
         self._connections: dict[tuple[str, str], http.client.HTTPConnection] = {}
 
     def read(self, url: str) -> bytes:
-        at, name, deadline = url, _without_query(url), time.monotonic() + self._timeout
+        at, name, deadline = url, url.partition("?")[0], time.monotonic() + self._timeout
         for _ in range(_MOST_REDIRECTS + 1):
             response, data = self._get(at, name, deadline)
             if response.status == http.client.OK:
@@ -50,7 +49,7 @@ class WebReader:
                 )
             scheme, at = urlsplit(at).scheme, urljoin(at, location)
             if urlsplit(at).scheme not in ("https", scheme):
-                raise OSError(f"{name}: the server redirects from {scheme} to {_without_query(at)!r}")
+                raise OSError(f"{name}: the server redirects from {scheme} to {at.partition('?')[0]!r}")
         raise OSError(f"{name}: the server redirects more than {_MOST_REDIRECTS} times")
 
     def close(self) -> None:
@@ -145,20 +144,6 @@ def _is_readable(sock: socket.socket) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def _without_query(url: str) -> str:
-    return url.partition("?")[0]
-
-
-class FileReader:
-    """Reader of any other file system of fsspec, which threads may share."""
-
-    def __init__(self, filesystem: AbstractFileSystem) -> None:
-        self.read = filesystem.cat_file
-
-    def close(self) -> None:
-        pass
 
 
 class LoopReader:

@@ -32,9 +32,8 @@ FRAME = tfrecord.HEADER + tfrecord.FOOTER
 
 HEAD = struct.Struct("<8sI4x")  # magic, version
 RECORD = struct.Struct("<IIIIQd")  # magic; checksums of the rest with the key, and of the sample; lengths; time
-TRAILER = struct.Struct(
-    "<8sIIQQQ"
-)  # magic; checksums of the index, and of these; place and number of rows; 1 if synced
+# magic; checksums of the index, and of these; place and number of rows; 1 if synced
+TRAILER = struct.Struct("<8sIIQQQ")
 _MAGIC, _RECORD_MAGIC, _TRAILER_MAGIC = b"ftcache\n", 0x44524352, b"ftsealed"
 ROW = np.dtype([("offset", "<u8"), ("length", "<u8"), ("crc", "<u4"), ("key", "<u4"), ("time", "<f8")])
 
@@ -120,8 +119,7 @@ def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
 def version_of(fd: int, name: str) -> int:
     """Return the version in the head of segment *name*; 0 if a crash came before the head was written.
 
-    Raise ``DamagedSegmentError`` if the trailer is this cache's and the head is not. Raise ``CacheError`` if the file
-    belongs to another program or version.
+    Raise ``DamagedSegmentError`` if only the trailer is this cache's, ``CacheError`` if neither is.
     """
     found = os.pread(fd, HEAD.size, 0)
     magic, version = HEAD.unpack(found.ljust(HEAD.size, b"\0"))

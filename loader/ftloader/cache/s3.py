@@ -18,10 +18,8 @@ _REFRESH = datetime.timedelta(minutes=5)  # botocore renews credentials 10 minut
 
 
 def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any:
-    """Return obstore's view of *bucket*, which threads may share; None if s3fs has to read it.
-
-    The address, the region and the credentials are those that s3fs would use: botocore finds them for both.
-    """
+    """Return obstore's view of *bucket*, which threads may share; None if s3fs has to read it."""
+    # The address, the region and the credentials are those that s3fs would use: botocore finds them for both.
     options = filesystem.storage_options
     if not (bucket and "s3" in filesystem.protocol and options.keys() <= _KNOWN) or getproxies():
         return None

@@ -61,17 +61,11 @@ class Segment:
         return length
 
     def read(self, row: int) -> bytes:
-        """Return a sample. Raise ``CorruptSampleError`` if it is not what was written.
-
-        Raise ``OSError`` if the process lacks descriptors or memory.
-        """
+        """Return a sample. Raise ``CorruptSampleError`` if it is damaged, ``OSError`` if descriptors or memory lack."""
         return self._checked(row, lambda fd, offset, length: [read_bytes(fd, length, offset)])[0]
 
     def read_into(self, row: int, arrays: Iterable[np.ndarray]) -> None:
-        """Fill *arrays*, which are contiguous and have the sample's size in sum, with the sample.
-
-        Raise the errors of ``read``, and ``CacheError`` for other arrays.
-        """
+        """Fill *arrays* with the sample. Raise ``CacheError`` unless they are contiguous and have its size in sum."""
         arrays = list(arrays)
         if (size := sum(array.nbytes for array in arrays)) != self.nbytes(row):
             raise CacheError(f"sample {self.keys[row]!r} has {self.nbytes(row)} bytes, and the arrays for it {size}")
@@ -337,11 +331,8 @@ def _seal(
 
 
 def _without_gaps(fd: int, rows: list[tuple]) -> list[tuple]:
-    """Close the gaps that unwritten records left, and end the file after the last record.
-
-    If this is interrupted by a crash, the checksums tell which records are left.
-    """
-    end, moved = 0, []
+    """Close the gaps that unwritten records left, and end the file after the last record."""
+    end, moved = 0, []  # after a crash in between, the checksums tell which records are left
     for offset, length, *rest in rows:
         begin, size = offset - tfrecord.HEADER, length + FRAME
         if begin != end:

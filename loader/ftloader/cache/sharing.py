@@ -68,7 +68,7 @@ class LockedFile:
             os.close(fd)
 
     def _at_fork_reinit(self) -> None:
-        self.release()  # the child's descriptor only
+        LockedFile.release(self)  # the child's descriptor only
 
 
 class WriterLock(LockedFile):
@@ -145,10 +145,7 @@ def _content(path: str) -> bytes:
 
 
 def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
-    """Wait for the snapshot of *epoch* by the current writer, and return it.
-
-    Raise ``CacheError`` if there will be none.
-    """
+    """Wait for the current writer's snapshot of *epoch*. Raise ``CacheError`` if there will be none."""
     path = os.path.join(directory, "turn")
     while True:
         try:
@@ -188,9 +185,6 @@ class Pins(LockedFile):
         if self.held:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
-        super().release()
-
-    def _at_fork_reinit(self) -> None:
         super().release()
 
 

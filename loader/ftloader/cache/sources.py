@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 import threading
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from ftloader.cache import s3
 from ftloader.cache.errors import PartlyListedError
-from ftloader.cache.readers import FileReader, LoopReader, WebReader
+from ftloader.cache.readers import LoopReader, WebReader
 
 _ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
 """Characters that web clients drop from an address, or after which they drop the rest: they would read another file."""
@@ -55,8 +56,8 @@ class UrlSource:
     def __init__(
         self, url: str, keys: Iterable[str] | None = None, timeout: float = 60.0, largest: int = 1 << 30, **options: Any
     ) -> None:
-        slip = _SLIP.match(url)
-        if slip and slip[1] in {*fsspec.available_protocols(), "http", "https"} and not _is_a_path(url):
+        slip = None if url.startswith(("file:/", "local:/")) or os.path.exists(url) else _SLIP.match(url)
+        if slip and slip[1] in {*fsspec.available_protocols(), "http", "https"}:
             raise ValueError(
                 f"{url!r} is a path on this machine: was '{slip[1]}://{slip[2]}' meant? Else write './{url}'"
             )
@@ -93,7 +94,9 @@ class UrlSource:
         """Return the bytes of a file. Raise ``OSError`` if they are not what the listing says, or too many."""
         if self._is_local and ".." in key.split("/"):
             raise ValueError(f"the key {key!r} leads out of {self._root!r}: take an address that is above both")
-        data = self._read(self._root + (_ODD.sub(lambda found: quote(found[0]), key) if self._is_web else key))
+        if (reader := self._readers.get(thread := threading.get_ident())) is None:
+            reader = self._readers[thread] = self._new_reader()
+        data = reader.read(self._root + (_ODD.sub(lambda found: quote(found[0]), key) if self._is_web else key))
         expected = self._sizes.get(key)
         if expected is not None and len(data) != expected:
             raise OSError(f"{self._root}{key} has {len(data)} bytes, and {expected} by the store's listing")
@@ -104,17 +107,11 @@ class UrlSource:
         while self._readers:
             self._readers.popitem()[1].close()
 
-    def _read(self, path: str) -> bytes:
-        reader = self._readers.get(threading.get_ident())
-        if reader is None:
-            reader = self._readers[threading.get_ident()] = self._new_reader()
-        return reader.read(path)
-
     def _new_reader(self) -> Any:
         if self._is_web and not self._options and "@" not in self._root:
             return WebReader(self._timeout, self._largest)
         if not isinstance(self._filesystem, AsyncFileSystem):
-            return FileReader(self._filesystem)
+            return types.SimpleNamespace(read=self._filesystem.cat_file, close=lambda: None)
         with self._opening:
             if self._bucket is None:
                 self._bucket = s3.open_bucket(self._filesystem, self._root.partition("/")[0], self._timeout)
@@ -142,11 +139,6 @@ class Share:
     def close(self) -> None:
         """Close the source that this is a share of."""
         close_source(self._source)
-
-
-def _is_a_path(url: str) -> bool:
-    """Return True if *url* is meant as a path although it looks like an address that lacks a part."""
-    return url.startswith(("file:/", "local:/")) or os.path.exists(url)
 
 
 def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]:

@@ -223,10 +223,7 @@ class Store:
     # Snapshots
 
     def newest(self, most_bytes: int) -> list[Segment]:
-        """Return the newest segments that take at most *most_bytes*, the oldest first.
-
-        Complete samples of the open segment are sealed first.
-        """
+        """Seal what is complete. Return the newest segments that take at most *most_bytes*, the oldest first."""
         with self.changed:
             writer = self._open
             self._retire()
@@ -316,12 +313,13 @@ class Store:
         If another thread is closing the store, wait for that. A signal handler of the closing thread returns at once:
         the thread cannot go on before.
         """
+        this_thread = threading.get_ident()
         with self.changed:
-            if self._closer is not None and self._closer != threading.get_ident():
+            if self._closer not in (None, this_thread):
                 self.changed.wait_for(lambda: not self._lock.held)
-            if self._closer == threading.get_ident() or not self._lock.held:
+            if self._closer == this_thread or not self._lock.held:
                 return
-            self._closer = threading.get_ident()
+            self._closer = this_thread
         try:
             with self.changed:
                 self.stop()

@@ -19,10 +19,7 @@ HEADER, FOOTER = 12, 4
 
 
 def crc32c(data: Any, before: int = 0) -> int:
-    """Return the CRC-32C of *data*, anything with the buffer protocol. *before* is that of the bytes before *data*.
-
-    Raise ``CacheError`` if the library is not installed.
-    """
+    """Return the CRC-32C of *data*, continuing the checksum *before*. Raise ``CacheError`` without the library."""
     return _function()(data, before)
 
 

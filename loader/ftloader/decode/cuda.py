@@ -33,10 +33,7 @@ check_mode = nvimgcodec.check_mode
 
 
 def resolve(device: torch.device) -> torch.device:
-    """Return *device* with the index of the GPU to use.
-
-    Raise ``BackendUnavailable`` if there is no such GPU, ``ValueError`` for plain ``"cuda"`` where that is ambiguous.
-    """
+    """Return *device* with the index of the GPU to use. Raise ``ValueError`` for plain ``"cuda"`` where ambiguous."""
     if not torch.cuda.is_available():
         raise BackendUnavailable(
             f"device={str(device)!r} needs an NVIDIA GPU with its driver, and torch "

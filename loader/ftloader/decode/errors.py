@@ -1,5 +1,6 @@
 """Errors of decoding: one for a bad image, one for a missing backend."""
 
+import contextlib
 import errno
 import pickle
 from typing import Any
@@ -36,8 +37,8 @@ class DecodeError(OSError, ValueError):
 
     def __reduce__(self) -> tuple:
         state: dict[str, Any] = dict(self.__dict__)
-        if self.__cause__ is not None and _survives_pickling(self.__cause__):
-            state["__cause__"] = self.__cause__
+        with contextlib.suppress(Exception):  # causes that cannot be pickled, or not rebuilt
+            state["__cause__"] = pickle.loads(pickle.dumps(self.__cause__))
         return type(self), (str(self), self.path), (self.errno, state)
 
     # The state is that of __reduce__, not a dictionary as BaseException's is.
@@ -64,11 +65,3 @@ def describe(error: BaseException) -> str:
         return f"{type(error).__name__}: {error.strerror}"
     message = " ".join(str(error).split())
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def _survives_pickling(error: BaseException) -> bool:
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return False
-    return True

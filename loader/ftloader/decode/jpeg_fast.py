@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFile
 
-from ftloader.decode import jpeg_header
 from ftloader.decode.output import Out, array_for
 
 # Largest scratch image that a thread keeps, in pixels of 4 bytes: 16 MiB.
@@ -35,18 +34,14 @@ _scratch = threading.local()  # for each mode an ImagingCore and its size, of th
 
 
 def decode(data: bytes, mode: str, out: Out) -> np.ndarray | None:
-    """Return the pixels of the JPEG *data* as *mode* ("RGB" or "L"), uint8, HWC or HW; None if Pillow has to decode.
-
-    Raise ``ValueError`` for an *out* that does not fit.
-    """
-    header = jpeg_header.parse(data)
+    """Return the pixels of the JPEG *data* as *mode* ("RGB" or "L"), uint8, HWC or HW; None if Pillow has to decode."""
+    header = parse_header(data)
     if header is None:
         return None
-    stored = {1: "L", 3: "RGB"}.get(header.components)
+    size, stored = header[:2], {1: "L", 3: "RGB"}.get(header[2])
     # Colour to "L" is left to Pillow's convert(): libjpeg rounds differently.
     if stored is None or (stored != mode and mode != "RGB"):
         return None
-    size = header.width, header.height
     limit = Image.MAX_IMAGE_PIXELS
     if limit is not None and size[0] * size[1] > limit:
         return None  # Pillow warns or raises an error
@@ -64,6 +59,46 @@ def decode(data: bytes, mode: str, out: Out) -> np.ndarray | None:
         pack_into(gray, image, stored, size)
         array[...] = gray[:, :, np.newaxis]
     return array
+
+
+def parse_header(data: bytes) -> tuple[int, int, int] | None:
+    """Return (width, height, number of components) of *data*; None unless it is a plain 8-bit JPEG to its first scan.
+
+    Source: ITU-T T.81, annex B. The parser is strict on purpose. It returns None for anything unusual, such as fill
+    bytes, junk between segments, arithmetic coding, 12 bits or a height given later: a full parser has to read those.
+    It reads what it accepts exactly as libjpeg does, so both agree on the size.
+    """
+    # The markers are literals, not names of the module. Without the GIL, threads contend for the reference count of a
+    # global object at each marker; constants are immortal.
+    if data[:2] != b"\xff\xd8":  # SOI
+        return None
+    header = None
+    at, end = 2, len(data)
+    while at + 4 <= end:
+        marker = data[at + 1]
+        length = data[at + 2] << 8 | data[at + 3]  # counts its own two bytes, not the marker's
+        start, at = at, at + 2 + length
+        if data[start] != 0xFF or length < 2 or at > end:
+            return None
+        if 0xE0 <= marker <= 0xEF or marker in (0xC4, 0xDD, 0xFE):
+            continue  # APPn, Huffman tables, restart interval, comment
+        if marker == 0xDB:  # quantization tables of 64 values, which must fill the segment (B.2.4.1)
+            table = start + 4
+            while table < at:
+                table += 1 + (64 if data[table] >> 4 == 0 else 128)
+            if table != at:
+                return None
+        elif marker == 0xDA:  # the first scan
+            return header
+        # Frames that libjpeg decodes everywhere: baseline, extended, progressive; of 8 bits.
+        elif marker in (0xC0, 0xC1, 0xC2) and not header and length >= 8 and data[start + 4] == 8:
+            width, height = data[start + 7] << 8 | data[start + 8], data[start + 5] << 8 | data[start + 6]
+            header = width, height, data[start + 9]
+            if length != 8 + 3 * header[2] or not (width and height):
+                return None
+        else:
+            return None
+    return None
 
 
 def pack_into(array: np.ndarray, image: Any, mode: str, size: tuple[int, int]) -> None:

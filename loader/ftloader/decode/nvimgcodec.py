@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftloader.decode.errors import BackendUnavailable
-from ftloader.decode.output import Out, array_for
+from ftloader.decode.output import Out, put
 from ftloader.decode.source import Encoded
 
 # nvImageCodec's name for each of our modes.
@@ -71,8 +71,7 @@ def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -
     if not failed:
         return
     # The library writes the reason to stderr alone.
-    reason = f"nvImageCodec ({backend}) cannot decode it; backend='pillow' tells why, or can"
-    error = failed[0].error_because(reason)
+    error = failed[0].error_because(f"nvImageCodec ({backend}) cannot decode it; backend='pillow' tells why, or can")
     if len(failed) > 1:
         others = ", ".join(source.name for source in failed[1:4])
         more = f" and {len(failed) - 4} more" if len(failed) > 4 else ""
@@ -105,10 +104,4 @@ def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out
     check_all(images, encoded, "CPU")
     # Each array keeps its image's memory alive, which nothing else uses.
     arrays = [np.asarray(image)[:, :, 0] if mode == "L" else np.asarray(image) for image in images]
-    return [array if out is None else _copy(array, out) for array, out in zip(arrays, outs, strict=True)]
-
-
-def _copy(array: np.ndarray, out: Out) -> np.ndarray:
-    target = array_for(out, array.shape)
-    target[...] = array
-    return target
+    return [put(array, out) for array, out in zip(arrays, outs, strict=True)]

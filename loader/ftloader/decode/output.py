@@ -22,6 +22,15 @@ def check_type(out: Any) -> None:
         raise ValueError("out is read-only")
 
 
+def put(pixels: np.ndarray, out: Out) -> np.ndarray:
+    """Return *pixels*, copied to *out* unless that is None."""
+    if out is None:
+        return pixels
+    array = array_for(out, pixels.shape, pixels.dtype)
+    array[...] = pixels
+    return array
+
+
 def array_for(out: Out, shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     """Return the array for an image of *shape* and *dtype*. Raise ``ValueError`` if *out* cannot take the image."""
     if out is None:

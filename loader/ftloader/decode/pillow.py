@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageMode, UnidentifiedImageError
 
 from ftloader.decode import jpeg_fast
-from ftloader.decode.output import Out, array_for
+from ftloader.decode.output import Out, array_for, put
 from ftloader.decode.source import Encoded
 
 # Load all plugins under Python's import lock, the usual ones first. Image.open would fill its registry, and walk it, in
@@ -42,19 +42,11 @@ def read_array(encoded: Encoded, mode: str | None, out: Out) -> np.ndarray:
         array = array_for(out, plane if bands == 1 else (*plane, bands))
         jpeg_fast.pack_into(array, image.im, image.mode, image.size)
         return array
-    pixels = np.array(image)
-    if out is None:
-        return pixels
-    array = array_for(out, pixels.shape, pixels.dtype)
-    array[...] = pixels
-    return array
+    return put(np.array(image), out)
 
 
 def load(encoded: Encoded, mode: str | None) -> Image.Image:
-    """Decode an image to a Pillow image of *mode*.
-
-    Raise ``DecodeError`` for whatever Pillow finds wrong with the data, ``ValueError`` for an unknown mode.
-    """
+    """Decode to a Pillow image of *mode*. Raise ``DecodeError`` for bad data, ``ValueError`` for an unknown mode."""
     try:
         if mode is not None:
             ImageMode.getmode(mode)

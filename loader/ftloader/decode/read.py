@@ -113,8 +113,7 @@ def read_images(
 def read_pil(source: ImageSource, mode: str | None = "RGB") -> Image.Image:
     """Decode one image to a Pillow image, for transforms that take one, such as torchvision's.
 
-    The result is that of torchvision's default loader, ``Image.open(path).convert(mode)``. An image that has the mode
-    already is not copied, and errors are those of ``read_image``. With ``mode=None`` the image keeps its own mode. On
-    return the file is closed and the pixels are decoded.
+    The result is that of torchvision's default loader, ``Image.open(path).convert(mode)``, with the pixels decoded and
+    the file closed. An image that has the mode already (or ``mode=None``) is not copied. Errors: see ``read_image``.
     """
     return pillow.load(fetch(source), mode)

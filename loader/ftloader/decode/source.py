@@ -24,11 +24,7 @@ class Encoded(NamedTuple):
 
 
 def fetch(source: Any) -> Encoded:
-    """Read the bytes of *source* in one go.
-
-    Raise ``DecodeError`` for a file that cannot be read, with the ``OSError`` as its cause. Raise ``TypeError`` if
-    *source* is no ``ImageSource``.
-    """
+    """Read *source* in one go. Raise ``DecodeError`` if that fails, ``TypeError`` if it is no ``ImageSource``."""
     # The two usual cases first. str before os.fspath, which treats bytes as a path.
     if isinstance(source, str):
         return _read_file(source)
@@ -57,8 +53,7 @@ def _read_file(path: str) -> Encoded:
 
 
 def _read_stream(stream: Any) -> Encoded:
-    path = getattr(stream, "name", None)
-    path = path if isinstance(path, str) else None
+    path = stream.name if isinstance(getattr(stream, "name", None), str) else None
     name = f"image {path!r}" if path else "an image from an open file"
     try:
         data = stream.read()

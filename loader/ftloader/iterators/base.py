@@ -1,4 +1,4 @@
-"""The base class of all iterators: torch's base class, made resumable.
+"""The base class of all iterators, torch's made resumable, and the objects that iterators of one loader share.
 
 A subclass may derive from another of torch's iterators too, whose calls of ``super().__init__`` and ``super()._reset``
 then arrive here. The base class draws the order, counts the epochs and keeps the ``EpochProgress``. A subclass must
@@ -21,13 +21,40 @@ from torch.utils.data.graph_settings import apply_random_seed
 
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
+from ftloader.batch.memory import BufferPool
 from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind
+from ftloader.diagnosis.shared_handles import SharedHandles
 from ftloader.protocols import is_iterable, is_stateful
+from ftloader.rng.program import GlobalDrawCheck
 from ftloader.state.format import NOTHING, SavedState, check_workers, dataset_state, describe_loader, lives_on
 from ftloader.state.order import IndexStream
 from ftloader.state.progress import EpochProgress
 from ftloader.state.shares import Share, WorkerState, fresh_share
-from ftloader.state.store import load_iterable
+from ftloader.state.store import StateStore, load_iterable
+
+
+class Shared:
+    """Saved state, batch memory and one-time warnings of one loader, for its iterators of all epochs.
+
+    No lock: two threads that make the first iterators at the same moment may each get memory of their own. A copy or
+    pickle has the loaded state only.
+    """
+
+    def __init__(self, states: StateStore | None = None) -> None:
+        self.states = StateStore() if states is None else states
+        self.handles = SharedHandles()
+        self.global_draws = GlobalDrawCheck()
+        self._memory: tuple[tuple[int, bool], BufferPool] | None = None
+
+    def __reduce__(self) -> tuple:
+        return Shared, (copy.copy(self.states),)
+
+    def memory(self, batches: int, pinned: bool) -> BufferPool:
+        """Return the memory for *batches* batches, *pinned* or not."""
+        wanted = batches, pinned
+        if self._memory is None or self._memory[0] != wanted:
+            self._memory = wanted, BufferPool(batches, pinned)
+        return self._memory[1]
 
 
 class _Quiet:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ftloader.batch.fetch import EMPTY, Epoch, Fetched
-from ftloader.workers.messages import Result
+from ftloader.workers.thread import Result
 
 
 def most_dispatched(loader: Any) -> int:

@@ -26,9 +26,8 @@ from ftloader.workers import exit as program_exit
 from ftloader.workers.consumer_modes import ConsumerModes
 from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.exit import WorkerThread
-from ftloader.workers.messages import Departure, Result, Task
 from ftloader.workers.pool import WorkerPool
-from ftloader.workers.thread import WholeBatch, WorkerConfig, WorkerContext
+from ftloader.workers.thread import Departure, Result, Task, WholeBatch, WorkerConfig, WorkerContext
 
 
 class State(enum.Enum):

@@ -19,8 +19,7 @@ from ftloader.batch.fetch import Epoch
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.workers import exit as program_exit
 from ftloader.workers.exit import ThreadGroup, WorkerThread
-from ftloader.workers.messages import Command, Task
-from ftloader.workers.thread import WorkerContext, run_worker, send
+from ftloader.workers.thread import Command, Task, WorkerContext, run_worker, send
 
 
 class WorkerPool(ThreadGroup):

@@ -1,4 +1,4 @@
-"""The body of a worker thread.
+"""The body of a worker thread, and the messages between the consumer and its workers.
 
 Only the worker uses its ``WorkerContext``. Between two tasks its thread refers to no user-supplied object, so an
 iterator in a reference cycle through the dataset can be collected while its workers wait.
@@ -6,6 +6,7 @@ iterator in a reference cycle through the dataset can be collected while its wor
 
 import contextlib
 import ctypes
+import enum
 import os
 import sys
 import weakref
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 from ftloader.batch.errors import describe_index, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, MapFetcher
+from ftloader.batch.fetch import EMPTY, BatchSettings, Cancelled, Epoch, Failure, Fetched, MapFetcher, Outcome
 from ftloader.batch.iterable import Fetcher, IterableFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
@@ -26,7 +27,45 @@ from ftloader.state.shares import WorkerState, fresh_share
 from ftloader.workers.consumer_modes import ConsumerModes, own_context
 from ftloader.workers.copies import UserObjects
 from ftloader.workers.info import WorkerInfo, acting_as
-from ftloader.workers.messages import Command, Departure, Result, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Consumer to worker: build *batch* (``SharedBatch`` or ``WholeBatch``), which was made from *index*.
+
+    ``batch.helpers`` workers get this same task. *contexts* are those of all workers.
+    """
+
+    epoch: Epoch
+    contexts: tuple[Any, ...]
+    number: int
+    index: Any
+    batch: Any
+
+
+class Command(enum.Enum):
+    """Consumer to worker: a message other than a task."""
+
+    END = "end"
+    WAKE = "wake"  # run for a moment and do nothing: see WorkerPool.wake
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Worker to consumer: the outcome of a task. Each task of an epoch that is not cancelled gets exactly one."""
+
+    epoch: Epoch
+    number: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Worker to consumer: this worker failed to start, or (*task_lost*) ended in the middle of a task."""
+
+    worker_id: int
+    exception: BaseException
+    task_lost: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from ftloader import DataLoader, sample_rng
-from ftloader.rng.global_draws import GlobalDrawCheck, _places
-from ftloader.rng.program import preserved
+from ftloader.rng.program import GlobalDrawCheck, _places, preserved
 from ftloader.rng.sample import GlobalRandomWarning
 
 pytestmark = [pytest.mark.thread_unsafe(reason="records warnings, and looks at all threads")]
