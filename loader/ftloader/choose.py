@@ -13,10 +13,8 @@ WORKER_METHODS = get_args(WorkerMethod)
 
 
 def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
-    """Return True for threads, and the copies that they use if the choice had to make them.
-
-    "auto" chooses for each iterator, since a dataset may have opened a file, and tells the logger ``ftloader``.
-    """
+    """Return True for threads, and the copies that they use if the choice had to make them."""
+    # "auto" chooses for each iterator, since a dataset may have opened a file, and tells the logger ``ftloader``.
     if loader.worker_method != "auto":
         return loader.worker_method == "thread", None
     reason, copies = reason_against_threads(loader), None

@@ -39,7 +39,6 @@ type _Strings = tuple[bytes, np.ndarray]
 
 
 def _packed(strings: Iterable[str]) -> _Strings:
-    """Join *strings*."""
     content, ends = bytearray(), array("q")
     for string in strings:
         content += string.encode(*_ENCODING)
@@ -287,7 +286,6 @@ class DatasetFolder(torch.utils.data.Dataset):
         return find_classes(directory)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """Return ``(sample, class index)``, both transformed."""
         path, target = self.samples[index]
         return self._transformed(self.loader(path), target)
 
@@ -355,11 +353,9 @@ class ImageFolder(DatasetFolder):
 
 
 def _files(top: str) -> Iterator[str]:
-    """Yield all files below *top*, by path of the folder, then by name. Yield none if *top* is no folder.
-
-    Like ``sorted(os.walk(top, followlinks=True))``, but enter a folder that is linked from inside itself once, and
-    raise errors.
-    """
+    """Yield all files below *top*, by path of the folder, then by name. Yield none if *top* is no folder."""
+    # Like ``sorted(os.walk(top, followlinks=True))``, but enter a folder that is linked from inside itself once, and
+    # raise errors.
     if not os.path.isdir(top):
         return
     found: list[tuple[str, list[str]]] = []

@@ -30,10 +30,8 @@ def rlock() -> threading.RLock:
 
 
 def renewed[T](new: T) -> T:
-    """Register *new*, whose ``_at_fork_reinit()`` runs in every child and must not wait. Return *new*.
-
-    The object is not kept alive.
-    """
+    """Register *new*, whose ``_at_fork_reinit()`` runs in every child and must not wait. Return *new*."""
+    # The object is not kept alive.
     global _when_to_tidy_up
     with registering:
         count = len(_known)

@@ -30,11 +30,9 @@ def is_stateful(value: Any) -> bool:
 
 
 def has_getitems(dataset: Any) -> bool:
-    """Return True if a map-style dataset loads batches at once. As in torch, ``__getitems__ = None`` switches that off.
-
-    torch's wrappers load batches at once if a wrapped dataset does. A subclass that overrides ``__getitem__`` alone is
-    asked for batches, as in torch.
-    """
+    """Return True if a map-style dataset loads batches at once. As in torch, ``__getitems__ = None`` says no."""
+    # torch's wrappers load batches at once if a wrapped dataset does. A subclass that overrides ``__getitem__`` alone
+    # is asked for batches, as in torch.
     if not getattr(dataset, "__getitems__", None):
         return False
     own: Any = type(dataset)

@@ -102,9 +102,7 @@ class SharedBatch:
 
     def build(self, context: Any) -> Outcome | None:
         """Work on the batch, with the dataset of *context* (a ``WorkerContext``), until no piece is left.
-
-        Return the outcome in the worker that finishes it, else None. Raise ``Cancelled``, or what collate_fn raises.
-        """
+        Return the outcome in the worker that finishes it, else None. Raise ``Cancelled``, or what collate_fn raises."""
         dataset = context.dataset
         piece = self._claim()
         try:
@@ -169,7 +167,6 @@ class SharedBatch:
             sample = None  # frees the memory, which is in the caches, for the next sample
 
     def _fail(self, error: BaseException, piece: range) -> None:
-        """Record that loading a sample of *piece* raised *error*."""
         self.epoch.check()
         here = this_thread.sample
         position = here.position if here.rest is None else piece.stop - 1 - length_hint(here.rest)

@@ -88,11 +88,9 @@ def load_one(
     policy: Any,
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
-    """Return the sample ``load(source, key)``. If that raises, do as *policy* says: return a sample or ``Skipped``.
-
-    *policy* has ``raises`` and ``resolve()`` of an ``ErrorPolicy``. An error is raised after *note* has noted the
-    sample on it. Samples whose errors are raised anyway may be loaded elsewhere, by faster list comprehensions.
-    """
+    """Return the sample ``load(source, key)``. If that raises, do as *policy* says: return a sample or ``Skipped``."""
+    # *policy* has ``raises`` and ``resolve()`` of an ``ErrorPolicy``. An error is raised after *note* has noted the
+    # sample on it. Samples whose errors are raised anyway may be loaded elsewhere, by faster list comprehensions.
     try:
         return load(source, key)
     except BaseException as error:

@@ -58,9 +58,7 @@ class IterableFetcher:
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         """Return the next batch, of ``len(index)`` samples with automatic batching, else of one.
-
-        Raise ``ValueError`` if the share is shorter than the part of it that has been handed over.
-        """
+        Raise ``ValueError`` if the share is shorter than the part of it that has been handed over."""
         self._catch_up(index, epoch)
         self._skipped = []
         try:

@@ -158,7 +158,6 @@ class Layout:
         return self._root.nest(iter(leaves), batched=True)
 
     def sample(self, leaves: list) -> Any:
-        """Return the sample made of these leaves."""
         return self._root.nest(iter(leaves), batched=False)
 
 

@@ -102,7 +102,6 @@ class BufferPool:
             return buffer
 
     def __len__(self) -> int:
-        """Return the number of storages that the pool remembers."""
         with self._lock:
             return len(self._buffers)
 
@@ -119,15 +118,13 @@ _HEADER = 1 << 16
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Raise glibc's thresholds at once, by freeing one block of the largest size.
-
-    glibc gives freed memory back to the system above two thresholds, which start at 128 KiB and follow the largest
-    block freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). At the low ones every image of
-    1 MB is given back and faulted in again: a third of the time of a worker that decodes JPEGs (``docs/profile.md``).
-
-    The block is never touched, so it costs two system calls. A program that has set the thresholds itself is not
-    affected, nor is another allocator. A thread keeps at most 64 MiB. Forked processes inherit the effect.
-    """
+    """Raise glibc's thresholds at once, by freeing one block of the largest size."""
+    # glibc gives freed memory back to the system above two thresholds, which start at 128 KiB and follow the largest
+    # block freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). At the low ones every image
+    # of 1 MB is given back and faulted in again: a third of the time of a worker that decodes JPEGs
+    # (``docs/profile.md``).
+    # The block is never touched, so it costs two system calls. A program that has set the thresholds itself is not
+    # affected, nor is another allocator. A thread keeps at most 64 MiB. Forked processes inherit the effect.
     np.empty(_LARGEST_BLOCK - _HEADER, np.uint8)
 
 
@@ -136,10 +133,8 @@ _SMALLEST_OF_HUGE_PAGES = 4 << 20
 
 
 def advise_huge_pages(address: int, nbytes: int) -> None:
-    """Ask for transparent huge pages: 50 page faults for a first batch of 100 MB, not 25,600. Advice only.
-
-    NumPy does the same for large arrays, and torch on ``THP_MEM_ALLOC_ENABLE=1``.
-    """
+    """Ask for transparent huge pages: 50 page faults for a first batch of 100 MB, not 25,600. Advice only."""
+    # NumPy does the same for large arrays, and torch on ``THP_MEM_ALLOC_ENABLE=1``.
     if nbytes < _SMALLEST_OF_HUGE_PAGES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return
     begin = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -74,7 +74,6 @@ class _Array:
         return np.asarray(_Memory(self._address_of(position), shape, dtype, self._buffer.storage))
 
     def copy(self, position: int) -> Any:
-        """Return a copy of the sample's value."""
         if self._view is None:
             return self._tensor_at(position).clone()
         return self._view[position].copy()

@@ -53,7 +53,6 @@ class Fetchers(ThreadGroup):
         self.threads = tuple(WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
 
     def start(self) -> None:
-        """Start the threads."""
         program_exit.register(self)
         for thread in self.threads:
             thread.start()
@@ -85,7 +84,6 @@ class Fetchers(ThreadGroup):
         return self._ended and not self._busy and self._listed == self._asked
 
     def stop(self) -> None:
-        """Tell the threads to end after their current call to the source, and return at once."""
         self._store.stop()
         program_exit.unregister(self)
 

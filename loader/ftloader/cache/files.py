@@ -10,7 +10,6 @@ BLOCK = 4096  # files take whole blocks of the disk
 
 
 def disk_usage(status: os.stat_result) -> int:
-    """Return the bytes of the disk that a file takes."""
     return max(-(-status.st_size // BLOCK) * BLOCK, status.st_blocks * 512)
 
 

@@ -39,7 +39,6 @@ ROW = np.dtype([("offset", "<u8"), ("length", "<u8"), ("crc", "<u4"), ("key", "<
 
 
 def head(version: int) -> bytes:
-    """Return the first bytes of a segment."""
     return HEAD.pack(_MAGIC, version)
 
 
@@ -118,9 +117,7 @@ def is_right(version: int, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
 
 def version_of(fd: int, name: str) -> int:
     """Return the version in the head of segment *name*; 0 if a crash came before the head was written.
-
-    Raise ``DamagedSegmentError`` if only the trailer is this cache's, ``CacheError`` if neither is.
-    """
+    Raise ``DamagedSegmentError`` if only the trailer is this cache's, ``CacheError`` if neither is."""
     found = os.pread(fd, HEAD.size, 0)
     magic, version = HEAD.unpack(found.ljust(HEAD.size, b"\0"))
     if magic == _MAGIC and version in FORMATS.values():

@@ -249,10 +249,8 @@ def load(directory: str, name: str) -> Segment:
 
 def recover(directory: str, name: str, most: int | None = None) -> Segment | None:
     """Seal a segment that an earlier writer left, with its intact samples, and return it.
-
-    Remove it and return None if it has none, or is larger than *most* bytes. Raise ``CacheError``, and change nothing,
-    if its version is another one or its head is damaged.
-    """
+    Remove it and return None if it has none, or is larger than *most* bytes. Raise ``CacheError``, and change
+    nothing, if its version is another one or its head is damaged."""
     try:
         with _both_opened(directory, name, os.O_RDWR) as (version, fds):
             if most is not None and usage(directory, name) > most:

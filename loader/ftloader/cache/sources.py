@@ -142,10 +142,8 @@ class Share:
 
 
 def _find(filesystem: Any, root: str) -> tuple[dict[str, Any], Exception | None]:
-    """Return the files below *root*, and the first error of a directory there that cannot be listed.
-
-    fsspec's own ``find`` takes a directory that it cannot list, *root* too, for an empty one.
-    """
+    """Return the files below *root*, and the first error of a directory there that cannot be listed."""
+    # fsspec's own ``find`` takes a directory that it cannot list, *root* too, for an empty one.
     # simplecache:: and others of its kind hand the call to another file system.
     kind = type(getattr(filesystem.find, "__self__", filesystem))
     is_async = issubclass(kind, AsyncFileSystem)

@@ -96,9 +96,7 @@ class Store:
 
     def add(self, key: str, data: bytes | memoryview) -> bool:
         """Add a claimed sample, and wait for room if there is none. Return False once stopped.
-
-        Raise ``CacheError`` if the sample is too large, ``OSError`` if it cannot be written. The claim remains.
-        """
+        Raise ``CacheError`` if the sample is too large, ``OSError`` if it cannot be written. The claim remains."""
         crc, name, length = record.checksum(self._version, data), record.encoded(key), len(data)
         size = -(-max(self._part, SegmentWriter.size_for(name, length, self._version)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
@@ -308,11 +306,9 @@ class Store:
             self.changed.notify_all()
 
     def close(self) -> None:
-        """Seal the open segments, wait until all have reached the disk, and unlock the directory.
-
-        If another thread is closing the store, wait for that. A signal handler of the closing thread returns at once:
-        the thread cannot go on before.
-        """
+        """Seal the open segments, wait until all have reached the disk, and unlock the directory."""
+        # If another thread is closing the store, wait for that. A signal handler of the closing thread returns at once:
+        # the thread cannot go on before.
         this_thread = threading.get_ident()
         with self.changed:
             if self._closer not in (None, this_thread):

@@ -32,10 +32,8 @@ except AttributeError as error:
 
 
 def collation_name(function: Any) -> str | None:
-    """Return the name of *function* in torch's ``collate`` module, or None if it is not from there.
-
-    The globals tell: a replacement of one of torch's functions may have its name.
-    """
+    """Return the name of *function* in torch's ``collate`` module, or None if it is not from there."""
+    # The globals tell: a replacement of one of torch's functions may have its name.
     if type(function) is not types.FunctionType or function.__globals__ is not vars(collate):
         return None
     return function.__code__.co_name

@@ -62,12 +62,10 @@ def decode(data: bytes, mode: str, out: Out) -> np.ndarray | None:
 
 
 def parse_header(data: bytes) -> tuple[int, int, int] | None:
-    """Return (width, height, number of components) of *data*; None unless it is a plain 8-bit JPEG to its first scan.
-
-    Source: ITU-T T.81, annex B. The parser is strict on purpose. It returns None for anything unusual, such as fill
-    bytes, junk between segments, arithmetic coding, 12 bits or a height given later: a full parser has to read those.
-    It reads what it accepts exactly as libjpeg does, so both agree on the size.
-    """
+    """Return (width, height, number of components) of *data*; None unless it is a plain 8-bit JPEG."""
+    # Source: ITU-T T.81, annex B. The parser is strict on purpose. It returns None for anything unusual, such as fill
+    # bytes, junk between segments, arithmetic coding, 12 bits or a height given later: a full parser has to read those.
+    # It reads what it accepts exactly as libjpeg does, so both agree on the size.
     # The markers are literals, not names of the module. Without the GIL, threads contend for the reference count of a
     # global object at each marker; constants are immortal.
     if data[:2] != b"\xff\xd8":  # SOI

@@ -62,8 +62,6 @@ def is_user_code(filename: str) -> bool:
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line that is neither this package's nor torch's.
-
-    That is the loop over the loader, or the line that closed or dropped an iterator.
-    """
+    """Warn at the innermost line that is neither this package's nor torch's."""
+    # That is the loop over the loader, or the line that closed or dropped an iterator.
     warnings.warn(message, category, skip_file_prefixes=(*_engine_folders, *_GENERATORS, weakref.__file__))

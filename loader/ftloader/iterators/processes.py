@@ -32,11 +32,9 @@ _put_off: list[bool] = []
 
 
 def _error_if_any_worker_fails() -> None:
-    """Check the workers for torch's handler of SIGCHLD, but raise nothing where a lock may be half taken.
-
-    An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue 74174). torch's own
-    class would then wait forever for its queue when it ends the other workers.
-    """
+    """Check the workers for torch's handler of SIGCHLD, but raise nothing where a lock may be half taken."""
+    # An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue 74174). torch's own
+    # class would then wait forever for its queue when it ends the other workers.
     interrupted = sys._getframe(1).f_back  # the frame that the signal interrupted
     if interrupted is not None and interrupted.f_code in _TAKING_A_LOCK:
         _put_off.append(True)

@@ -133,7 +133,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     @property
     def state(self) -> State:
-        """The current state."""
         # Read in this order: at the end of an epoch another thread writes the two in the opposite order.
         stopped, state = self._pool.stopped, self._state
         return State.SHUT_DOWN if stopped and state is not State.EXHAUSTED else state

@@ -27,7 +27,6 @@ State = Mapping[str, Any]  # of one generator, of JSON's types only: its ``kind`
 
 
 def save(generator: Any) -> State:
-    """Return the state of *generator*."""
     kind = _kind(generator)
     if kind == "torch":
         # As text: JSON would make 5,000 numbers of these 5 kB.
@@ -106,12 +105,10 @@ _template.flags.writeable = False
 
 
 def make_torch_generator(seed: bytes) -> torch.Generator:
-    """Return a CPU generator whose whole state is seeded from all of *seed*, which may be of any length.
-
-    ``manual_seed(seed)`` uses 32 bits (``at::mt19937``), so among a million samples a hundred pairs would draw the same
-    numbers. Here a hash of *seed* gives all 624 words of the Mersenne Twister. The first eight bytes of the hash are
-    ``initial_seed()``. If torch keeps its state in another layout, these eight bytes alone seed the generator.
-    """
+    """Return a CPU generator whose whole state is seeded from all of *seed*, which may be of any length."""
+    # ``manual_seed(seed)`` uses 32 bits (``at::mt19937``), so among a million samples a hundred pairs would draw the
+    # same numbers. Here a hash of *seed* gives all 624 words of the Mersenne Twister. The first eight bytes of the hash
+    # are ``initial_seed()``. If torch keeps its state in another layout, these eight bytes alone seed the generator.
     stream = hashlib.shake_256(seed).digest(8 + 624 * 4)
     initial_seed = int.from_bytes(stream[:8], "little")
     generator = torch.Generator("cpu")

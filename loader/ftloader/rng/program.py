@@ -32,10 +32,8 @@ _REFILLS = 64  # most times that draws during the block make new words in a gene
 
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
-    """Restore, after the block, the generators of ``random``, NumPy and torch that were seeded in it.
-
-    A generator that other threads have only drawn from is left alone. Does nothing in a worker thread.
-    """
+    """Restore, after the block, the generators of ``random``, NumPy and torch that were seeded in it."""
+    # A generator that other threads have only drawn from is left alone. Does nothing in a worker thread.
     if this_thread.worker is not None:
         yield
         return
@@ -141,11 +139,9 @@ class GlobalDrawCheck:
 
 
 def _places(known: Collection[int | None] = ()) -> dict[int, tuple[FrameType, int]]:
-    """Return where each Python thread but the *known* ones stands, by id: its frame and the instruction in it.
-
-    A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while a
-    caller holds the frames, no new call gets one.
-    """
+    """Return where each Python thread but the *known* ones stands, by id: its frame and the instruction in it."""
+    # A thread at the same place in several looks has not moved, or its loop came back to the same call each time: while
+    # a caller holds the frames, no new call gets one.
     # The dict of all frames is in no local, since this frame refers to the caller's: in that reference cycle the
     # consumer's iterator and batch would stay alive.
     return {ident: (frame, frame.f_lasti) for ident, frame in sys._current_frames().items() if ident not in known}

@@ -59,7 +59,6 @@ class SavedState:
 
     @property
     def mid_epoch(self) -> bool:
-        """True if the state is from the middle of an epoch."""
         return self.phase == "middle"
 
     def dataset_of(self, worker_id: int, copies: int) -> Any:

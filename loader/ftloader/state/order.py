@@ -91,9 +91,7 @@ class IndexStream:
 
     def next(self, torchs: Iterator) -> Any:
         """Return the index of the next batch. *torchs* is the ``iter(sampler)`` that torch has made for the epoch.
-
-        Raise ``StopIteration`` at the end, ``ValueError`` if a saved order cannot be rebuilt, or the sampler's error.
-        """
+        Raise ``StopIteration`` at the end, ``ValueError`` if a saved order cannot be rebuilt, the sampler's error."""
         if self._batches is None:
             self._batches = iter(())  # if the next steps fail, the sampler counts as ended
             self._progress.drawing = True

@@ -113,7 +113,6 @@ class EpochProgress:
     # Read by anyone
 
     def shares(self) -> tuple[Share, ...]:
-        """Return the current share of each worker."""
         return self._handed[3]
 
     def next_shares(self) -> list[Share]:

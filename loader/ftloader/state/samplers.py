@@ -68,7 +68,6 @@ class OwnGenerators:
         self._index_sampler, self._loaders = sampler_of(loader), loader.generator
 
     def save(self) -> dict[str, State]:
-        """Return the state of each generator."""
         return {path: generators.save(generator) for path, generator in self._found().items()}
 
     def at(self, saved: Mapping[str, State]) -> list[tuple[Any, State]]:
@@ -155,7 +154,6 @@ def digest(index: Any) -> str | None:
 
 
 def states_of(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``state_of`` each of *parts*, by name."""
     return {name: state_of(part) for name, part in parts.items()}
 
 

@@ -24,11 +24,9 @@ Share = Mapping[str, Any]
 
 
 def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict[str, Any]:
-    """Return the share of a worker that has handed over no batch.
-
-    *dataset* is the state that its dataset had at the end of the previous pass, of *after* batches. *known* is False if
-    the start of the epoch is not known.
-    """
+    """Return the share of a worker that has handed over no batch."""
+    # *dataset* is the state that its dataset had at the end of the previous pass, of *after* batches. *known* is False
+    # if the start of the epoch is not known.
     snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}
     return {"batches": 0, "snapshot": snapshot, "snapshot_at": 0 if known else None, "after": after}
 

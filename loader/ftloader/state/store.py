@@ -89,7 +89,6 @@ class StateStore:
                 load_iterable(loader.dataset, resume.dataset)
 
     def state(self, loader: Any) -> dict[str, Any]:
-        """Return the state of *loader*."""
         loaded, progress = self._now
         if loaded is not None or progress is None or progress.finished:
             with self.starting:  # and look again: an epoch may have started in between
@@ -113,10 +112,8 @@ class StateStore:
 
 
 def load_iterable(dataset: Any, state: Any) -> bool:
-    """Load *state* into a loader's iterable-style dataset, unless it is in that state (then return False).
-
-    Loading the state of a fresh dataset, or of one between two passes, may put it into a pass that has begun.
-    """
+    """Load *state* into a loader's iterable-style dataset, unless it is in that state (then return False)."""
+    # Loading the state of a fresh dataset, or of one between two passes, may put it into a pass that has begun.
     if same(dataset.state_dict(), state):
         return False
     dataset.load_state_dict(copy.deepcopy(state))

@@ -44,11 +44,9 @@ class UserObjects(NamedTuple):
 
 
 def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
-    """Return the objects that each of *count* worker threads uses.
-
-    The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
-    processes do; raise ``TypeError`` if that is impossible.
-    """
+    """Return the objects that each of *count* worker threads uses."""
+    # The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
+    # processes do; raise ``TypeError`` if that is impossible.
     if dataset_kind == DatasetKind.Map:
         return [original] * count
     template = Template(*original)

@@ -101,7 +101,6 @@ class ThreadGroup:
     threads: tuple[WorkerThread, ...]
 
     def used_by_this_thread(self) -> None:
-        """Note that the calling thread uses what the workers make."""
         self.consumer = weakref.ref(threading.current_thread())
 
     def outlives_main_thread(self) -> bool:

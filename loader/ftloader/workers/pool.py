@@ -105,11 +105,9 @@ class WorkerPool(ThreadGroup):
             epoch.cancelled = True
 
     def wake(self) -> None:
-        """Let every waiting worker run for a moment.
-
-        Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
-        reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
-        """
+        """Let every waiting worker run for a moment."""
+        # Without the GIL an object that another thread drops is freed when the thread that created it next runs (biased
+        # reference counting, PEP 703). Else the last batches of an epoch would stay while persistent workers wait.
         self._tell(Command.WAKE)
 
     def _tell(self, command: Command) -> None:
@@ -119,10 +117,8 @@ class WorkerPool(ThreadGroup):
                 tasks.put(command)
 
     def stop(self) -> None:
-        """Tell every worker to end after its current sample. Return at once.
-
-        May be called repeatedly, from any thread and from finalizers: ``SimpleQueue.put`` is documented as reentrant.
-        """
+        """Tell every worker to end after its current sample. Return at once."""
+        # May be called repeatedly, from any thread and from finalizers: ``SimpleQueue.put`` is documented as reentrant.
         self._told_to_end = True
         self.epoch.cancelled = True
         if self.orphaned:
@@ -145,11 +141,9 @@ class WorkerPool(ThreadGroup):
             self.join()
 
     def may_wait(self) -> bool:
-        """Return True if a finalizer may wait for the workers in this thread.
-
-        Only the thread that used the iterator may wait: a worker may be waiting for any other. Nor may a thread that
-        holds a lock which threads need for their first and last steps, or which a fork needs.
-        """
+        """Return True if a finalizer may wait for the workers in this thread."""
+        # Only the thread that used the iterator may wait: a worker may be waiting for any other. Nor may a thread that
+        # holds a lock which threads need for their first and last steps, or which a fork needs.
         thread = self.consumer()
         # Neither name is public. The module does not know a thread before its first and after its last step.
         lock, threads = threading._active_limbo_lock, threading._active  # type: ignore[attr-defined]

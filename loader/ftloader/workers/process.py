@@ -48,7 +48,6 @@ class NotedException(ExceptionWrapper):
         self.notes = notes_of(error)  # printed below the new exception
 
     def reraise(self) -> None:
-        """Raise the worker's exception in the calling thread."""
         try:
             super().reraise()
         except BaseException as error:
@@ -156,13 +155,10 @@ class WorkerStart:
 
 
 def answer_what_cannot_be_pickled(queue: Any, put: Callable[[tuple], Any], note: str, where: str) -> None:
-    """Answer each message (number, ...) to *queue* that cannot be pickled with the error, by *put*.
-
-    Without this the queue's own thread prints and drops it, and the main process waits forever for the batch. If a
-    batch comes with a state, the state is given up first. To be called before the first message.
-
-    In the main process *put* must not refer to *queue*: a queue in a reference cycle keeps its open files.
-    """
+    """Answer each message (number, ...) to *queue* that cannot be pickled with the error, by *put*."""
+    # Without this the queue's own thread prints and drops it, and the main process waits forever for the batch. If a
+    # batch comes with a state, the state is given up first. To be called before the first message.
+    # In the main process *put* must not refer to *queue*: a queue in a reference cycle keeps its open files.
 
     def answer(error: Exception, message: Any) -> None:
         number, sent = message

@@ -226,10 +226,8 @@ def _serve(worker_id: int, tasks: SimpleQueue, results: weakref.ref, process: in
 
 
 def _end_if_forked(process: int) -> None:
-    """End this process if it is a child that user code forked from *process* and returned in.
-
-    ``os._exit``, since at the end of the thread the C library would run destructors that may never return (torch's).
-    """
+    """End this process if it is a child that user code forked from *process* and returned in."""
+    # ``os._exit``, since at the end of the thread the C library would run destructors that may never return (torch's).
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # None, or closed
