@@ -23,6 +23,18 @@ import torch
 
 from ftloader import decode
 
+__all__ = [
+    "IMG_EXTENSIONS",
+    "DatasetFolder",
+    "ImageFolder",
+    "PathTable",
+    "Samples",
+    "Targets",
+    "default_loader",
+    "find_classes",
+    "make_dataset",
+]
+
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 
@@ -34,8 +46,7 @@ def default_loader(path: str) -> Any:
 # Encodes every str and restores it, also file names that are not valid UTF-8: os.fsdecode gives lone surrogates.
 _ENCODING = "utf-8", "surrogatepass"
 
-type _Strings = tuple[bytes, np.ndarray]
-"""Strings back to back, and the end of each."""
+type _Strings = tuple[bytes, np.ndarray]  # strings back to back, and the end of each
 
 
 def _packed(strings: Iterable[str]) -> _Strings:
@@ -55,8 +66,7 @@ class PathTable:
     """Immutable table of paths, each with a class number, for millions of files. Any thread may read it.
 
     A list of 1,000,000 ``(path, class)`` pairs is some 200 MB of small objects, whose reference counts forked workers
-    copy and threads contend for. This table is a handful of objects: the names back to back in one ``bytes``, their
-    ends in one array, and the directories, each stored once, in the same form.
+    copy and threads contend for. This table is a handful of objects. It stores each directory once.
 
     Args:
         paths: the paths, ``str``.
@@ -183,7 +193,7 @@ def make_dataset(
 ) -> Samples:
     """List the files of each class folder and the folders in it, following links, in torchvision's order.
 
-    The order is by class name, then by path of the folder, then by file name, on every machine and file system.
+    The order is by class name, then by path of the folder, then by file name.
 
     Args:
         directory: the folder of the class folders.
@@ -216,10 +226,8 @@ def make_dataset(
     table = PathTable(paths(), (class_to_idx[name] for name in sorted(class_to_idx) for _ in range(found[name])))
     empty = [name for name, count in found.items() if not count]
     if empty and not allow_empty:
-        message = f"Found no valid file for the classes {', '.join(empty)}. "
-        if extensions is not None:
-            message += f"Supported extensions are: {', '.join(endings)}"
-        raise FileNotFoundError(message)
+        supported = "" if extensions is None else f"Supported extensions are: {', '.join(endings)}"
+        raise FileNotFoundError(f"Found no valid file for the classes {', '.join(empty)}. {supported}")
     return Samples(table)
 
 
@@ -270,16 +278,12 @@ class DatasetFolder(torch.utils.data.Dataset):
 
     @staticmethod
     def make_dataset(
-        directory: str | Path,
-        class_to_idx: dict[str, int],
-        extensions: tuple[str, ...] | None = None,
-        is_valid_file: Callable[[str], bool] | None = None,
-        allow_empty: bool = False,
+        directory: str | Path, class_to_idx: dict[str, int], *args: Any, **kwargs: Any
     ) -> Sequence[tuple[str, int]]:
         """Return the samples of *directory*. See the function of this name."""
         if class_to_idx is None:
             raise ValueError("The class_to_idx parameter cannot be None.")
-        return make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
+        return make_dataset(directory, class_to_idx, *args, **kwargs)
 
     def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:
         """Return the classes in *directory*. See the function of this name."""
@@ -356,13 +360,10 @@ def _files(top: str) -> Iterator[str]:
     """Yield all files below *top*, by path of the folder, then by name. Yield none if *top* is no folder."""
     # Like ``sorted(os.walk(top, followlinks=True))``, but enter a folder that is linked from inside itself once, and
     # raise errors.
-    if not os.path.isdir(top):
-        return
     found: list[tuple[str, list[str]]] = []
     # Each folder with the identities of the folders around it.
-    pending: list[tuple[str, frozenset]] = [(top, frozenset())]
-    while pending:
-        folder, outer = pending.pop()
+    pending: list[tuple[str, frozenset]] = [(top, frozenset())] if os.path.isdir(top) else []
+    for folder, outer in pending:
         status = os.stat(folder)
         identity = status.st_dev, status.st_ino
         if identity in outer:
@@ -372,5 +373,4 @@ def _files(top: str) -> Iterator[str]:
         pending += [(os.path.join(folder, name), outer | {identity}) for name in inside if inside[name]]
         found.append((folder, sorted(name for name in inside if not inside[name])))
     for folder, names in sorted(found):
-        for name in names:
-            yield os.path.join(folder, name)
+        yield from (os.path.join(folder, name) for name in names)

@@ -33,30 +33,20 @@ _TURNS: Final = "its library lets one thread read at a time, of whichever file, 
 _NOTHING: Final = ""
 _REMEDY: Final = "Open one for each thread, as an attribute of a threading.local(), or one for each sample. "
 
-_CLASSES: Final[dict[tuple[str, str], str]] = {
-    ("tempfile", "_TemporaryFileWrapper"): _POSITION,
-    ("tarfile", "TarFile"): _POSITION,
-    ("zipfile", "ZipFile"): "it counts its open members without a lock, and may be closed while others read",
-    ("socket", "socket"): "what one thread receives is missing for the others",
-    ("sqlite3", "Connection"): _ONE_THREAD,
-    ("sqlite3", "Cursor"): _POSITION,
-    ("lmdb", "Cursor"): _ONE_THREAD,
-    ("lmdb", "Transaction"): _ONE_THREAD,
-    ("builtins", "Cursor"): _ONE_THREAD,  # lmdb's classes in C have no module
-    ("builtins", "Transaction"): _ONE_THREAD,
-    ("tables", "File"): _ONE_THREAD,
-    ("netCDF4", "Dataset"): _ONE_THREAD,
-    ("rasterio", "DatasetReader"): _ONE_THREAD,
-    ("cv2", "VideoCapture"): _POSITION,
-    ("decord", "VideoReader"): _POSITION,
-    ("av", "InputContainer"): _POSITION,
-    ("h5py", "File"): _TURNS,
-    ("h5py", "Group"): _TURNS,
-    ("h5py", "Dataset"): _TURNS,
-    ("monai", "Compose"): _NOTHING,
-    ("monai", "Randomizable"): "it keeps what it drew for one sample where another thread's sample finds it",
+_CLASSES: Final[dict[str, str]] = {
+    _POSITION: "tempfile._TemporaryFileWrapper tarfile.TarFile sqlite3.Cursor cv2.VideoCapture decord.VideoReader "
+    "av.InputContainer",
+    # lmdb's classes in C have no module.
+    _ONE_THREAD: "sqlite3.Connection lmdb.Cursor lmdb.Transaction builtins.Cursor builtins.Transaction tables.File "
+    "netCDF4.Dataset rasterio.DatasetReader",
+    _TURNS: "h5py.File h5py.Group h5py.Dataset",
+    "it counts its open members without a lock, and may be closed while others read": "zipfile.ZipFile",
+    "what one thread receives is missing for the others": "socket.socket",
+    "it keeps what it drew for one sample where another thread's sample finds it": "monai.Randomizable",
+    _NOTHING: "monai.Compose",
 }
-"""The trouble with sharing an object, by the top-level package and the name of its class."""
+"""Classes, by their top-level package and name, for each trouble with sharing an object."""
+_TROUBLES: Final = {name: trouble for trouble, names in _CLASSES.items() for name in names.split()}
 _LOOKED_INTO: Final = ("monai.",)
 """Modules of installed libraries whose objects are searched like those of user-defined classes."""
 FILES: Final = (io.IOBase,)
@@ -135,7 +125,7 @@ def _trouble(value: Any) -> str | None:
         ended = value.gi_frame is None
         return None if ended else "a second thread that asks it for a value at the same time gets an error"
     for cls in type(value).__mro__:
-        trouble = _CLASSES.get((cls.__module__.partition(".")[0], cls.__name__))
+        trouble = _TROUBLES.get(f"{cls.__module__.partition('.')[0]}.{cls.__name__}")
         if trouble is not None:
             return None if trouble == _NOTHING or _is_closed(value) else trouble
     return None

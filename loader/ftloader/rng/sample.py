@@ -122,7 +122,9 @@ def canonical_bytes(key: Any) -> bytes:
     if isinstance(key, slice):
         return _series(b"c", (key.start, key.stop, key.step))
     if isinstance(key, float):
-        return _float(key)
+        if key.is_integer():
+            return _integer(int(key))  # 1.0 == 1 and -0.0 == 0
+        return b"f" + struct.pack(">d", math.nan if math.isnan(key) else key)
     if key is None:
         return b"N"
     if isinstance(key, torch.Tensor):
@@ -152,12 +154,6 @@ def _integer(value: int) -> bytes:
     # The shortest two's complement: one form for each value of any size.
     length = value.bit_length() // 8 + 1
     return _field(b"i", value.to_bytes(length, "big", signed=True))
-
-
-def _float(value: float) -> bytes:
-    if value.is_integer():
-        return _integer(int(value))  # 1.0 == 1 and -0.0 == 0
-    return b"f" + struct.pack(">d", math.nan if math.isnan(value) else value)
 
 
 def _array(value: Any) -> bytes:

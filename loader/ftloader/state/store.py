@@ -6,20 +6,8 @@ from typing import Any
 
 from ftloader import fork
 from ftloader.protocols import is_iterable
+from ftloader.state import format as states
 from ftloader.state import samplers
-from ftloader.state.format import (
-    NOTHING,
-    FailedState,
-    SavedState,
-    check_fit,
-    dataset_state,
-    describe_loader,
-    lives_on,
-    make_state,
-    parse,
-    require_stateful,
-    same,
-)
 from ftloader.state.progress import EpochProgress
 from ftloader.state.samplers import OwnGenerators
 
@@ -33,9 +21,9 @@ class StateStore:
     hence reentrant) and while a state between two epochs is made: both use the epoch's generators.
     """
 
-    def __init__(self, loaded: tuple[Mapping[str, Any], SavedState] | None = None) -> None:
+    def __init__(self, loaded: tuple[Mapping[str, Any], states.SavedState] | None = None) -> None:
         self.starting = fork.rlock()
-        self._now: tuple[tuple[Mapping[str, Any], SavedState] | None, EpochProgress | None] = loaded, None
+        self._now: tuple[tuple[Mapping[str, Any], states.SavedState] | None, EpochProgress | None] = loaded, None
 
     def __reduce__(self) -> tuple:
         return StateStore, (self._now[0],)
@@ -43,10 +31,10 @@ class StateStore:
     # For iterators
 
     @property
-    def saved(self) -> SavedState:
+    def saved(self) -> states.SavedState:
         """The loaded state, or ``NOTHING``."""
         loaded = self._now[0]
-        return NOTHING if loaded is None else loaded[1]
+        return states.NOTHING if loaded is None else loaded[1]
 
     @property
     def latest(self) -> EpochProgress | None:
@@ -69,11 +57,11 @@ class StateStore:
         if state == {}:
             self._now = None, None
             return
-        resume = parse(state)
-        check_fit(state, resume, loader)
+        resume = states.parse(state)
+        states.check_fit(state, resume, loader)
         _check_samplers(resume, loader)
         if any(state is not None for state in (resume.dataset, *(resume.datasets or ()))):
-            require_stateful(loader.dataset, "dataset")
+            states.require_stateful(loader.dataset, "dataset")
         # At once, since other loaders may draw from them before the next iterator is made.
         OwnGenerators(loader).load(resume.generators or {})
         self._now = (copy.deepcopy(dict(state)), resume), None
@@ -102,8 +90,8 @@ class StateStore:
                     return _between_epochs(loader, progress)
         state = progress.state(OwnGenerators(loader).save)
         if state["loader"]["style"] == "map":
-            own = dataset_state(loader.dataset)
-            own = copy.deepcopy(own) if type(own) is FailedState else own  # or an error
+            own = states.dataset_state(loader.dataset)
+            own = copy.deepcopy(own) if type(own) is states.FailedState else own  # or an error
             if state["datasets"] is None:
                 state["dataset"] = own
             else:  # before a worker's first message its copy is like the loader's dataset
@@ -114,7 +102,7 @@ class StateStore:
 def load_iterable(dataset: Any, state: Any) -> bool:
     """Load *state* into a loader's iterable-style dataset, unless it is in that state (then return False)."""
     # Loading the state of a fresh dataset, or of one between two passes, may put it into a pass that has begun.
-    if same(dataset.state_dict(), state):
+    if states.same(dataset.state_dict(), state):
         return False
     dataset.load_state_dict(copy.deepcopy(state))
     return True
@@ -131,18 +119,18 @@ def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, An
             parts["sampler"] = {"drawn": 0, "states": samplers.states_of(stateful)}
     elif progress.snapshots:
         parts["sampler"] = progress.snapshots[-1]
-    if is_iterable(loader) and progress is not None and lives_on(loader):
+    if is_iterable(loader) and progress is not None and states.lives_on(loader):
         parts["dataset"] = progress.fixed["dataset"]
         if parts["dataset"] is not None:
             parts["workers"] = progress.next_shares()
     else:
-        parts["dataset"] = dataset_state(loader.dataset)
+        parts["dataset"] = states.dataset_state(loader.dataset)
     parts["order"] = {"generators": {}, "epochs": samplers.epochs(index_sampler)}
-    state = make_state(describe_loader(loader), generators=OwnGenerators(loader).save(), **parts)
+    state = states.make_state(states.describe_loader(loader), generators=OwnGenerators(loader).save(), **parts)
     return copy.deepcopy(state)  # parts belong to the progress, which the next epoch uses
 
 
-def _check_samplers(resume: SavedState, loader: Any) -> None:
+def _check_samplers(resume: states.SavedState, loader: Any) -> None:
     """Raise ``ValueError`` if the loader's samplers cannot continue from the state."""
     index_sampler, order = samplers.sampler_of(loader), resume.order
     for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):

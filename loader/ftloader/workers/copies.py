@@ -1,8 +1,8 @@
 """Deep copies of an iterable-style dataset and of its functions, one for each worker thread.
 
-A worker process has a copy of everything, so datasets shard, count and read in their own attributes, and functions may
-be methods of the dataset or keep something from batch to batch. The copies here are made as ``pickle`` makes them
-(``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free lock. Shared with the original are
+A worker process has a copy of everything, so datasets change their own attributes, and functions may be methods of the
+dataset. The copies here are made as ``pickle`` makes them (``__reduce_ex__``, ``__getstate__``), except that a lock
+becomes a new, free lock. Shared with the original are
 
 - classes, modules and functions, importable or not. A function with a closure is the same code on a copied closure;
 - an ``object()``, whose identity is all that it has, and the program's random generators;
