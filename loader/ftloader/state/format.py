@@ -204,9 +204,7 @@ def check_workers(resume: SavedState, loader: Any) -> None:
     # No worker and one worker read the same stream. Any other number of workers splits it in another way.
     if max(1, here) != saved:
         rest = " for the rest of this epoch, with threads or processes"
-        whole = (
-            ", or workers with persistent_workers=False, with which every epoch begins as the loader's own dataset is"
-        )
+        whole = "persistent_workers=False, with which every epoch begins as the loader's own dataset is"
         raise ValueError(
             f"the state is that of an iterable-style dataset with {saved} worker(s), and this loader has {here}. Such "
             f"a dataset shares itself out among the workers: use num_workers={saved}{' (or 0)' if saved == 1 else ''}"
