@@ -1,9 +1,9 @@
 """Batches that all workers build together.
 
 Workers claim pieces of a batch, which get smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck,
-1987), load the samples of a piece, and write them into the batch's slots. The worker that is the last to end a piece
-finishes the batch. Where samples are cheap, fewer workers help, with larger pieces. A batch does not depend on which
-worker loads a sample: its values are the same, and so is an exception, that of the first failing sample in its order.
+1987), load their samples, and write these into the batch's slots. The worker that is the last to end a piece finishes
+the batch. Where samples are cheap, fewer workers help, with larger pieces. Neither the values of a batch nor its
+exception, that of the first failing sample, depend on which worker loads which sample.
 """
 
 import contextlib

@@ -1,10 +1,8 @@
 """Errors of samples: the policy ``on_error``, the record of samples left out, and notes on exceptions.
 
-One truncated file among a million need not end a run, but no sample may vanish in silence. Every sample left out is
-counted, described and, once an epoch, warned of. The policy acts in the worker; ``loader.skipped`` keeps the record.
-
-After an exception of an iterable-style dataset, its iterator is asked for the next sample. A generator has ended then,
-and the record says so. An error in ``collate_fn`` belongs to no sample: it is raised.
+Every sample left out is counted, described and, once an epoch, warned of. The policy acts in the worker;
+``loader.skipped`` keeps the record. After an exception of an iterable-style dataset, its iterator is asked for the next
+sample. A generator has ended then, and the record says so. An error in ``collate_fn`` belongs to no sample, and raises.
 """
 
 import enum

@@ -5,11 +5,8 @@ earlier batch is taken where it is free. Its reference counts alone say that: ev
 memoryview or DLPack capsule on it keeps torch's storage (a C++ object) or its Python object alive. No code can get a
 new reference to a storage that only the pool refers to, so there is no gap between looking and taking.
 
-Two uses of memory do not show in reference counts, and such memory is given up:
-
-- A storage moved into shared memory (sent through a ``torch.multiprocessing`` queue) is mapped by another process.
-- A pinned batch may be the source of a copy that the GPU has not finished. torch's caching host allocator records those
-  copies, and makes taking pinned memory cheap.
+Memory whose use does not show in reference counts is given up: storages in shared memory, which other processes map,
+and pinned ones, from which a GPU may still copy. torch's allocator of pinned memory knows those copies, and is cheap.
 """
 
 import ctypes

@@ -46,8 +46,8 @@ class GrowingCache(Dataset):
         fetchers: number of threads that fetch. Each has one sample in memory.
         evict: "oldest", or "lru": first the samples that this process has not read for the longest time. 1/128 of the
             budget is evicted at a time.
-        decode: a callable that turns the bytes of a sample into the sample, by default into an array of uint8. See
-            ``RawArray`` and ``RawArrays`` for others.
+        decode: a callable of a sample's bytes, by default one that makes an array of uint8. See ``RawArray`` and
+            ``RawArrays`` for others.
         min_samples: number of samples that ``set_epoch`` waits for.
         pin: the part of the budget for an epoch's samples, which are the newest ones. The fetchers have the rest for
             the next epoch. If the whole source is there, an epoch has all of it.

@@ -5,8 +5,7 @@ moment, with unfinished writes included:
 
     sealed segments (their disk usage) + the open segment (its largest size) + a fixed reserve <= max_bytes
 
-Samples that came since the last snapshot are not evicted, since no epoch has had them yet. When there is no other room,
-threads that add samples wait for the next snapshot.
+Samples that came since the last snapshot, which no epoch has had yet, are not evicted: threads wait for the next one.
 """
 
 import os

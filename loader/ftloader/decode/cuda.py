@@ -4,11 +4,9 @@ Each thread has its own decoder and CUDA stream for each GPU, so threads decode 
 are freed with the thread.
 
 **Order.** A decode runs on the thread's own stream. The calling thread's current stream then copies the pixels into
-memory of torch's allocator. So the tensors behave like the result of any torch operation called there: using them on
-the same stream needs no synchronisation, and freeing them is safe. nvImageCodec's buffer is freed after the copy.
-
-Copying within the GPU takes some microseconds per image. Sharing nvImageCodec's buffer instead would hide from torch's
-allocator that kernels still read it.
+memory of torch's allocator, in some microseconds per image. So the tensors behave like the result of any torch
+operation called there: using them on the same stream needs no synchronisation, and freeing them is safe. In
+nvImageCodec's own buffer torch's allocator would not know that kernels still read them.
 """
 
 import contextlib
@@ -24,10 +22,7 @@ from ftloader.decode import nvimgcodec
 from ftloader.decode.errors import BackendUnavailable, describe
 from ftloader.decode.source import Encoded
 
-# Decoded batches per thread whose copies may be unfinished. Bounds nvImageCodec's memory.
-_IN_FLIGHT = 4
-
-_ADVICE = "pass device='cpu', or run where there is one"
+_IN_FLIGHT = 4  # decoded batches per thread whose copies may be unfinished. Bounds nvImageCodec's memory
 
 check_mode = nvimgcodec.check_mode
 
@@ -37,7 +32,7 @@ def resolve(device: torch.device) -> torch.device:
     if not torch.cuda.is_available():
         raise BackendUnavailable(
             f"device={str(device)!r} needs an NVIDIA GPU with its driver, and torch "
-            f"{torch.__version__} sees none: {_ADVICE}"
+            f"{torch.__version__} sees none: pass device='cpu', or run where there is one"
         )
     count = torch.cuda.device_count()
     if device.index is None:

@@ -1,13 +1,9 @@
 """JPEGs to arrays through Pillow's codecs, without the copies and the shared state of Pillow's images.
 
-``np.array(Image.open(path).convert("RGB"))`` does all of this:
-
-* allocate and clear an image in the arena that all threads share behind a mutex (python-pillow/Pillow #8692);
-* copy it, since ``convert`` copies an RGB image too;
-* pack it into pieces, join them, and copy the result.
-
-Here the same libjpeg code decodes into scratch memory that the thread keeps. The pixels are packed from there straight
-into the array: one copy, no arena, no plugin registry.
+``np.array(Image.open(path).convert("RGB"))`` allocates and clears an image in the arena that all threads share behind a
+mutex (python-pillow/Pillow #8692), copies it, packs the copy into pieces, joins them, and copies the result. Here the
+same libjpeg code decodes into scratch memory that the thread keeps. The pixels are packed from there straight into the
+array: one copy, no arena, no plugin registry.
 
 ``decode`` returns pixels only if they are certain to be Pillow's. It returns None for an unusual file, an error, or a
 Pillow with other codecs. The caller then uses Pillow's public functions, whose errors it reports.
@@ -22,12 +18,8 @@ from PIL import Image, ImageFile
 
 from ftloader.decode.output import Out, array_for
 
-# Largest scratch image that a thread keeps, in pixels of 4 bytes: 16 MiB.
-_KEPT_PIXELS = 4 * 1024 * 1024
-
-# Bytes of a piece, small enough to stay in the processor's cache between pack and copy.
-_PIECE = 96 * 1024
-
+_KEPT_PIXELS = 4 << 20  # of 4 bytes: largest scratch image that a thread keeps
+_PIECE = 96 << 10  # bytes, few enough to stay in the processor's cache between pack and copy
 _CORE: Any = Image.core
 
 _scratch = threading.local()  # for each mode an ImagingCore and its size, of this thread alone

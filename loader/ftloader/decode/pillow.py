@@ -19,8 +19,7 @@ from ftloader.decode.source import Encoded
 Image.preinit()
 Image.init()
 
-# True if jpeg_fast suits this Pillow. Never written again.
-_fast_jpeg = jpeg_fast.works()
+_fast_jpeg = jpeg_fast.works()  # never written again
 
 
 def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:

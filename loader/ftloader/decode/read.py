@@ -42,18 +42,14 @@ def read_image(
         modes of one channel. With ``mode=None`` the type is the image's: uint16 for 16-bit grayscale, bool for mode
         "1", indices for palettes.
 
-    The conversion is that of Pillow's ``convert``:
-
-    * grayscale becomes RGB by repetition; CMYK by Pillow's plain formula, without the colour profile; an alpha channel
-      is dropped, not blended;
-    * 16-bit grayscale is clipped to 255, not scaled: take ``mode=None`` and scale it yourself (nvImageCodec scales it);
-    * of animations and multi-page files the first picture is taken;
-    * the EXIF orientation is not applied. ``PIL.ImageOps.exif_transpose(read_pil(path, None))`` applies it.
+    The conversion is that of Pillow's ``convert``: of animations and multi-page files the first picture is taken; CMYK
+    becomes RGB without the colour profile; an alpha channel is dropped, not blended; 16-bit grayscale is clipped to
+    255, not scaled (take ``mode=None`` and scale it yourself; nvImageCodec scales it). The EXIF orientation is not
+    applied: ``PIL.ImageOps.exif_transpose(read_pil(path, None))`` does that.
 
     nvImageCodec's pixels on the CPU equal Pillow's for mode "RGB", 16-bit images excepted. For mode "L" the values of
-    a colour image differ, by up to 16 of 255 where colours are saturated: they are the JPEG's own luma, not computed
-    from clipped RGB. On a GPU the inverse DCT and the chroma upsampling are NVIDIA's. Differences are small
-    everywhere, and larger at edges between colours.
+    a colour image differ, by up to 16 of 255 where colours are saturated: they are the JPEG's own luma. On a GPU the
+    inverse DCT and the chroma upsampling are NVIDIA's: differences are small, and larger at edges between colours.
 
     Raises:
         DecodeError: the image is missing, unreadable, truncated, corrupt or unknown. The error has the path. (The

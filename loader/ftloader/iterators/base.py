@@ -1,7 +1,7 @@
 """The base class of all iterators, torch's made resumable, and the objects that iterators of one loader share.
 
-A subclass may derive from another of torch's iterators too, whose calls of ``super().__init__`` and ``super()._reset``
-then arrive here. The base class draws the order, counts the epochs and keeps the ``EpochProgress``. A subclass must
+The base class draws the order, counts the epochs and keeps the ``EpochProgress``. A subclass may derive from another of
+torch's iterators too, whose calls of ``super().__init__`` and ``super()._reset`` then arrive here. It must
 
 - take indices from ``_next_index()`` only,
 - call ``_hand_over(...)`` for each batch that the consumer is given or that was skipped, and ``_progress.failed(...)``

@@ -7,8 +7,7 @@ many; each hand-over makes room for one more. Batches are dispatched in the samp
 - An iterable-style dataset: each worker has its own share, so a batch is for one certain worker. In order, workers that
   have data left take turns; else the worker with the fewest unfinished batches is next.
 
-Worker processes follow the same policy. It comes from torch's iterator (``_try_put_index``), which
-``iterators.processes`` inherits; ``tests/conformance/test_workers.py`` holds both kinds of workers to it.
+Worker processes inherit the same policy from torch's iterator. ``tests/conformance/test_workers.py`` tests both kinds.
 """
 
 import operator

@@ -167,15 +167,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 "forked from: make a new iterator with iter(loader)"
             )
         with self._lock:
-            self._advise()  # before a batch is taken out, since filters may turn a warning into an error
+            if self._warns:  # before a batch is taken out, since filters may turn a warning into an error
+                self._shared.global_draws.report()
+                if self._prefetch.handed_over == 1 and not self._private_queues:  # opened for the first batch
+                    self._shared.handles.warn_if_shared(self._dataset)
             return super().__next__()  # counts, profiles, and calls _next_data
-
-    def _advise(self) -> None:
-        """Warn once about draws from the program's generators, and about handles opened for the first batch."""
-        if self._warns:
-            self._shared.global_draws.report()
-            if self._prefetch.handed_over == 1 and not self._private_queues:
-                self._shared.handles.warn_if_shared(self._dataset)
 
     def _next_data(self) -> Any:
         try:
@@ -261,17 +257,16 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 prefetch.arrive(Result(self._epoch, number, Failure(error)))
                 continue
             worker_id = prefetch.dispatch()
-            batch = self._new_batch(index)
+            # The one place that chooses how a batch is built.
+            batch: SharedBatch | WholeBatch
+            if self._hints is not None and type(index) in (list, tuple) and index:
+                batch = SharedBatch(self._hints, self._epoch, index)
+            else:
+                batch = WholeBatch(self._epoch, index)
             task = Task(self._epoch, self._contexts, number, index, batch)
             # One task for each worker that can help. A worker that finds nothing left to do takes the next task.
             for _ in range(batch.helpers):
                 self._pool.put(task, worker_id)
-
-    def _new_batch(self, index: Any) -> SharedBatch | WholeBatch:
-        """Return the batch of *index*: the one place that chooses how a batch is built."""
-        if self._hints is not None and type(index) in (list, tuple) and index:
-            return SharedBatch(self._hints, self._epoch, index)
-        return WholeBatch(self._epoch, index)
 
     def _receive(self, timeout: float = 0) -> bool:
         """Wait for one message and file it. Return False if none came within *timeout* seconds (0: no limit)."""

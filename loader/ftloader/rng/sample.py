@@ -1,7 +1,6 @@
 """Random numbers that belong to the sample: ``sample_rng()``.
 
-Numbers of a global generator depend on which worker loads a sample and when. ``sample_rng()`` gives each sample its own
-generators, seeded from
+``sample_rng()`` gives each sample its own generators, seeded from
 
     BLAKE2b(base seed of the iterator, number of its epoch, key of the sample)
 

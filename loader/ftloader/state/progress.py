@@ -1,8 +1,8 @@
 """The progress of an epoch, which ``state_dict()`` reads.
 
-Only the thread that is inside the iterator's ``__next__`` or ``_reset`` writes it. Any thread may read it at any time,
-also a signal handler, and also when the iterator is gone. Each attribute is replaced as a whole by an immutable object;
-hence no lock. The progress refers neither to the iterator nor to the dataset.
+Only the thread inside the iterator's ``__next__`` or ``_reset`` writes it. Any thread or signal handler may read it at
+any time, also when the iterator is gone. Each attribute is replaced as a whole by an immutable object; hence no lock.
+The progress refers neither to the iterator nor to the dataset.
 
 Batch numbers are absolute: they count from the start of the epoch, also if it is resumed. A resumed iterator counts its
 own batches from 0.

@@ -10,10 +10,9 @@ An order is rebuilt in the first of these ways that applies:
    inside it are put into the state that they had before the first draw (``generators``; ``generators_at_iter`` if
    ``iter(sampler)`` had drawn already), and ``set_epoch`` is called with the epoch's number.
 
-Then the indices are drawn again, up to the point of the state, and the generators are put where they were when the
-state was made, since another loader may draw from them too. The program's own generators are left alone: an order that
-comes from them, or changes for another reason, needs way 1. If a digest of the batch drawn last shows that the rebuilt
-order is not the saved one, ``ValueError`` is raised.
+Then the indices are drawn again, up to the point of the state. Then the generators are put where they were when the
+state was made, since another loader may draw from them too. An order that comes from the program's own generators, or
+changes for another reason, needs way 1. A digest of the batch drawn last shows if an order is not the saved one.
 """
 
 import copy

@@ -6,8 +6,7 @@ Workers of iterators in use are stopped in two steps, with the technique of ``co
    which may close what workers use. Groups used by a thread that the interpreter waits for go on.
 2. When all those threads have ended, as a function of ``atexit``: groups that are left, and those made since.
 
-Each wait takes ``JOIN_LIMIT`` seconds at most, for all threads together. A worker that user code holds up is then named
-with its stack, and left behind.
+Each wait ends after ``JOIN_LIMIT`` seconds. A worker that user code holds up is named with its stack, and left behind.
 """
 
 import atexit

@@ -4,8 +4,8 @@ A pool never refers to the iterator or (between tasks) to user-supplied objects.
 its finalizer, which holds the pool, ends the threads. The iterator owns the queue of results, to which all others refer
 weakly, since an exception in it may lead back to the iterator.
 
-In a forked child the queues are not touched. Without the GIL each queue has a lock of the interpreter. A waiting thread
-may have been given that lock, but not yet be awake, at the moment of the fork: then it stays locked forever.
+In a forked child the queues are not touched: without the GIL each has a lock of the interpreter, which stays locked
+forever if a waiting thread had been given it, but was not yet awake, at the moment of the fork.
 """
 
 import os

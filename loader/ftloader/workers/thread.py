@@ -114,20 +114,19 @@ class WorkerContext:
 
     def fetcher(self, epoch: Epoch) -> Fetcher | None:
         """Return this worker's fetcher for *epoch*; None if making one has failed in this epoch."""
-        if epoch is not self._epoch:
-            # If this fails, the worker has nothing to give in this epoch, and says so from the next task on.
-            self._epoch, self._fetcher = epoch, None
-            self._fetcher = self._make_fetcher(epoch)
-        return self._fetcher
-
-    def _make_fetcher(self, epoch: Epoch) -> Fetcher:
-        config, dataset, share = self.config, self.dataset, self.share
+        if epoch is self._epoch:
+            return self._fetcher
+        # If this fails, the worker has nothing to give in this epoch, and says so from the next task on.
+        self._epoch, self._fetcher = epoch, None
+        config, share = self.config, self.share
         if config.dataset_kind == DatasetKind.Map:
-            return MapFetcher(self._settings, dataset)
+            self._fetcher = MapFetcher(self._settings, self.dataset)
+            return self._fetcher
         if share is not None and epoch.number != config.epoch_number:  # that epoch was left before a batch was built
             share = fresh_share((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
         state = replace(config.states[self._worker_id], share=share)
-        return IterableFetcher(self._settings, dataset, self._worker_id, state)
+        self._fetcher = IterableFetcher(self._settings, self.dataset, self._worker_id, state)
+        return self._fetcher
 
 
 class WholeBatch:
