@@ -153,12 +153,9 @@ class Layout:
         leaves: list = []
         return leaves if self._root.flatten(sample, leaves) else None
 
-    def batch(self, leaves: list) -> Any:
-        """Return the batch made of these collated leaves, nested as torch nests it."""
-        return self._root.nest(iter(leaves), batched=True)
-
-    def sample(self, leaves: list) -> Any:
-        return self._root.nest(iter(leaves), batched=False)
+    def nest(self, leaves: list, batched: bool) -> Any:
+        """Return the sample made of these leaves; or the batch, nested as torch nests it, of collated ones."""
+        return self._root.nest(iter(leaves), batched)
 
 
 def _leaves(node: _Node) -> list[Slot | Column]:

@@ -153,12 +153,9 @@ class Slots:
 
     def sample(self, position: int) -> Any:
         """Return the sample that was written to *position*, with copies of its arrays."""
-        return self.layout.sample(
-            [
-                column[position] if array is None else array.copy(position)
-                for array, column in zip(self._arrays, self._columns)
-            ]
-        )
+        pairs = zip(self._arrays, self._columns)
+        values = [column[position] if array is None else array.copy(position) for array, column in pairs]
+        return self.layout.nest(values, batched=False)
 
     def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
         """Collate each column, that is, each leaf that has no slots, with torch's ``default_collate``."""
@@ -173,11 +170,10 @@ class Slots:
         if torch.is_inference_mode_enabled():  # ordinary tensors there too, like those that workers collate
             with torch.inference_mode(False):
                 return self.batch()
-        batch = self.layout.batch(
-            [collated if array is None else array.tensor() for array, collated in zip(self._arrays, self._collated)]
-        )
+        pairs = zip(self._arrays, self._collated)
+        leaves = [collated if array is None else array.tensor() for array, collated in pairs]
         self.release()
-        return batch
+        return self.layout.nest(leaves, batched=True)
 
     def release(self) -> None:
         """Give up the memory. Nothing else may be called after it."""

@@ -38,7 +38,7 @@ class Prefetch:
 
     def __init__(self, most: int, in_order: bool, with_data: set[int] | None, turns: Iterator[int]) -> None:
         self._most, self._in_order, self._turns = most, in_order, turns
-        self._with_data = with_data
+        self.with_data = with_data
         self.dispatched = 0  # also the number of the batch to dispatch next
         self.handed_over = 0  # in order, also the number of the batch to hand over next
         self._arrived: dict[int, Result] = {}
@@ -49,21 +49,16 @@ class Prefetch:
         """True if one more batch may be dispatched."""
         return self.dispatched - self.handed_over < self._most
 
-    @property
-    def out_of_data(self) -> bool:
-        """True if no worker has data left, so that no further batch can be dispatched."""
-        return self._with_data == set()
-
     def dispatch(self) -> int | None:
         """Count one more batch as dispatched. Return the worker that must build it; None if any worker can."""
         number, self.dispatched = self.dispatched, self.dispatched + 1
-        if self._with_data is None:
+        if self.with_data is None:
             return None
         if self._in_order:
-            worker_id = next(w for w in self._turns if w in self._with_data)
+            worker_id = next(w for w in self._turns if w in self.with_data)
         else:
             load = Counter(w for n, w in self._built_by.items() if n not in self._arrived)
-            worker_id = min(self._with_data, key=lambda w: load[w])
+            worker_id = min(self.with_data, key=lambda w: load[w])
         self._built_by[number] = worker_id
         return worker_id
 
@@ -79,14 +74,14 @@ class Prefetch:
             return None
         self.handed_over += 1
         worker_id = self._built_by.pop(number, 0)
-        if self._with_data is not None and isinstance(result.outcome, Fetched) and result.outcome.ended:
-            self._with_data.discard(worker_id)
+        if self.with_data is not None and isinstance(result.outcome, Fetched) and result.outcome.ended:
+            self.with_data.discard(worker_id)
         return result, worker_id
 
     def forget_worker(self, worker_id: int, epoch: Epoch) -> None:
         """Remove a worker that has departed: empty results stand in for the batches that it should have built."""
-        if self._with_data is not None:
-            self._with_data.discard(worker_id)
+        if self.with_data is not None:
+            self.with_data.discard(worker_id)
         for number, builder in self._built_by.items():
             if builder == worker_id and number not in self._arrived:
                 self.arrive(Result(epoch, number, Fetched(EMPTY, ended=True)))

@@ -243,7 +243,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         while self._state is State.RUNNING and prefetch.has_room:
             number = prefetch.dispatched
             try:
-                if prefetch.out_of_data:
+                if prefetch.with_data == set():  # no worker has data left
                     raise StopIteration
                 index = self._next_index()
             except StopIteration:
