@@ -4,7 +4,6 @@ One lock guards the sampler and all bookkeeping: ``__next__`` and ``_reset`` hol
 iterator; each batch goes to one of them. Workers never see the iterator (see ``workers.pool``).
 """
 
-import enum
 import itertools
 import queue
 import weakref
@@ -28,17 +27,6 @@ from ftloader.workers.copies import UserObjects, copies_for_workers
 from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
 from ftloader.workers.thread import Departure, Result, Task, WholeBatch, WorkerConfig, WorkerContext
-
-
-class State(enum.Enum):
-    """State of an iterator. ``iter(loader)`` with persistent workers leads from any state to RUNNING."""
-
-    RUNNING = "running"  # batches are dispatched as others are handed over
-    DRAINING = "draining"  # from RUNNING: no more data, what was dispatched is handed over
-    EXHAUSTED = "exhausted"  # from DRAINING: StopIteration from now on; workers have ended, or wait (persistent)
-    # From RUNNING or DRAINING: the workers were told to end, by close(), an interruption, the interpreter's exit or a
-    # fork (in the child). Using the iterator raises RuntimeError.
-    SHUT_DOWN = "shut down"
 
 
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
@@ -108,7 +96,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         """Dispatch the first batches of a new epoch."""
         self._epoch = Epoch(self._base_seed, self._epoch_number)
         self._pool.begin_epoch(self._epoch)
-        self._state = State.RUNNING
+        self._drained = False  # True once there is no more data: what was dispatched is handed over
+        self._exhausted = False  # then True: StopIteration from now on; workers have ended, or wait (persistent)
         self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
         with_data = set(self._present) if self._private_queues else None
         self._prefetch = Prefetch(self._most_dispatched, self._in_order, with_data, self._worker_queue_idx_cycle)
@@ -130,12 +119,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 self._finalizer.detach()
                 self._start_workers(loader)
             self._begin_epoch()
-
-    @property
-    def state(self) -> State:
-        # Read in this order: at the end of an epoch another thread writes the two in the opposite order.
-        stopped, state = self._pool.stopped, self._state
-        return State.SHUT_DOWN if stopped and state is not State.EXHAUSTED else state
 
     def close(self) -> None:
         """Stop the workers and wait for them, up to ``workers.exit.JOIN_LIMIT`` seconds.
@@ -198,7 +181,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         while True:
             if self._departures:
                 return Failure(self._departures.pop(0))
-            if self._state is State.EXHAUSTED:
+            if self._exhausted:
                 return None
             if self._pool.stopped:
                 if program_exit.needs_no_error():
@@ -229,7 +212,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
 
     def _finish(self) -> None:
         """End the epoch. A worker's failure to start must not get lost: it is raised next."""
-        self._state = State.EXHAUSTED
+        self._exhausted = True
         self._skip_log.report()
         if self._persistent_workers:
             self._pool.wake()
@@ -240,14 +223,14 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     def _dispatch(self) -> None:
         """Draw from the sampler and give tasks to workers while there is room and the sampler has not ended."""
         prefetch = self._prefetch
-        while self._state is State.RUNNING and prefetch.has_room:
+        while not self._drained and prefetch.has_room:
             number = prefetch.dispatched
             try:
                 if prefetch.with_data == set():  # no worker has data left
                     raise StopIteration
                 index = self._next_index()
             except StopIteration:
-                self._state = State.DRAINING
+                self._drained = True
                 return
             except Exception as error:
                 # Filed as a result, so that it is raised after the batches that the sampler gave before.

@@ -5,26 +5,10 @@ import queue
 import pytest
 
 from ftloader.batch.fetch import Epoch
-from ftloader.iterators.threads import State, ThreadDataLoaderIter
+from ftloader.iterators.threads import ThreadDataLoaderIter
 from ftloader.workers.pool import WorkerPool
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-def test_the_end_of_the_epoch_between_two_looks_at_the_state():
-    """The end of the epoch is not a shutdown."""
-
-    class Ending:
-        """Pool at the end of an epoch: it has been stopped by the time it is asked."""
-
-        @property
-        def stopped(self):
-            iterator._state = State.EXHAUSTED
-            return True
-
-    iterator = ThreadDataLoaderIter.__new__(ThreadDataLoaderIter)
-    iterator._state, iterator._pool = State.DRAINING, Ending()
-    assert iterator.state is State.EXHAUSTED
 
 
 def test_another_epoch_begins_between_two_looks_of_close():

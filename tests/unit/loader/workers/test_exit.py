@@ -3,7 +3,7 @@
 import pytest
 
 from ftloader import DataLoader
-from tests.datasets import Gated, Rows
+from tests.datasets import Gated
 from tests.unit.loader.workers.programs import PRELUDE
 
 pytestmark = pytest.mark.timeout(120)
@@ -54,8 +54,3 @@ def test_exitcode():
     rows.gate.set()
     assert len(list(iterator)) == 20
     assert [worker.exitcode for worker in workers] == [0, 0]
-
-
-def test_warning_of_too_many_workers_has_torchs_words():
-    with pytest.warns(UserWarning, match="excessive worker creation might get DataLoader running slow or even freeze"):
-        DataLoader(Rows(), num_workers=4000, worker_method="thread")
