@@ -28,12 +28,7 @@ def main() -> None:
         hard = resource.getrlimit(which)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(which, (value, value))
-    try:
-        # If memory runs out, the kernel ends the script and not the program that judges it.
-        with open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")
-    except OSError:
-        pass
+    die_first()
     for descriptor in (wanted["status"], wanted["stacks"]):
         os.set_inheritable(descriptor, False)
     faulthandler.enable(file=wanted["stacks"], all_threads=True)
@@ -84,6 +79,15 @@ def main() -> None:
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
+
+
+def die_first() -> None:
+    """Let the kernel end the script, and not the program that judges it, if memory runs out."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write("1000")
+    except OSError:
+        pass
 
 
 def top_level() -> set:
