@@ -294,7 +294,7 @@ def _check_name(file: Path, name: str) -> None:
     try:
         text = file.read_text(errors="replace")
     except OSError:
-        return  # whoever imports the file says more
+        return  # importing it says more
     dynamic = re.search(
         r"import\s*\(?\*|\b(__getattr__|globals|locals|vars|exec|setattr|__dict__|sys\.modules)\b", text
     )
