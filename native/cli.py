@@ -53,7 +53,7 @@ Checks format, lint and types, then runs the tests: those of the packages in eac
 with the GIL forced on), those of ./twins itself and of the report's page, and, where a Docker engine
 answers, those that build and run the images. --long adds the tests marked long. Other arguments go
 to pytest; with any argument there are no checks. --quick runs, in one twin, the tests that start no
-program, in some minutes.
+program, in two minutes where nothing else runs. CONTRIBUTING.md says what runs where.
 
   ./twins test --quick
   ./twins test ft -k order"""

@@ -1,4 +1,4 @@
-"""`./twins test`: the checks and several runs of pytest, two at a time, each run's output shown when it has ended."""
+"""`./twins test`: the checks and several runs of pytest, three at a time, each run's output shown when it has ended."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from .build import CHECKOUT, Twin
 from .environment import environment
 from .progress import clock
 
-# Most of the tests' time is other processes' time, or waiting. More runs at a time would disturb each other.
-AT_A_TIME = 2
+# A third run uses what two leave idle, since many tests wait for processes or containers.
+AT_A_TIME = 3
 NOTHING_SELECTED = 5  # pytest's exit status
 
-OF_A_TWIN = ["unit", "conformance", "distributed", "examples", "libraries", "stress", "soak"]
+OF_THE_LOADER = ["unit/loader", "conformance", "distributed", "examples", "libraries", "stress", "soak"]
+OF_THE_TOOLS = ["unit/bench", "unit/safety", "unit/runtime"]
 # Run by pytest-run-parallel without the GIL: tests that need many workers and nothing of the process as a whole.
 AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
 FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
@@ -88,12 +89,16 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
             runs.append(TestRun("format, lint and types", hooks, checks.variables()))
     # Tests that are not about an interpreter (the images, ./twins itself, the report's page) run once.
     runs.append(_pytest("the images", first, ["images"], arguments))
-    runs += [_pytest(f"{name}: {twin.label}", twin, OF_A_TWIN, arguments) for name, twin in ready.items()]
+    # What another run does in full already; with arguments, all that they select.
+    again = arguments or ["--quick"]
+    for name, twin in ready.items():
+        runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))
+        runs.append(_pytest(f"{name}, the tools", twin, OF_THE_TOOLS, arguments if twin is first else again))
     runs.append(_pytest("./twins and the report's page", first, ["native", "browser"], arguments))
     if "ft" in ready:
-        ft = ready["ft"]
-        forced = ["unit/loader", "conformance", "stress"]
-        runs.append(_pytest("ft with the GIL forced on", ft, forced, arguments, {"PYTHON_GIL": "1"}))
+        ft, forced = ready["ft"], {"PYTHON_GIL": "1"}
+        runs.append(_pytest("ft with the GIL forced on", ft, ["conformance", "stress"], arguments, forced))
+        runs.append(_pytest("ft with the GIL forced on: the loader's unit tests", ft, ["unit/loader"], again, forced))
         runs.append(_pytest("ft, each test in four threads at once", ft, AT_ONCE, [*FOUR_THREADS, *arguments]))
     return runs
 

@@ -28,6 +28,7 @@ hypothesis.settings.register_profile(
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("default"), max_examples=8)
 hypothesis.settings.load_profile("default")
 
 
@@ -91,15 +92,24 @@ def quick(item):
     return not (item.get_closest_marker("long") or processes or starts_programs(item))
 
 
+CASES = 6
+"""Number of cases of a test that --quick runs, unless a mark says another."""
+
+
+def pytest_configure(config):
+    if config.getoption("--quick"):
+        hypothesis.settings.load_profile("quick")
+
+
 def quick_items(items):
-    """Return the tests that --quick runs. Of a slow one's cases these are as many as the mark says, always the same."""
+    """Return the tests that --quick runs. Of a test with many cases it runs some, always the same."""
     cases = collections.defaultdict(list)
     for item in filter(quick, items):
         cases[item.path, item.originalname].append(item)
     chosen = set()
     for group in cases.values():
         slow = group[0].get_closest_marker("slow")
-        number = slow.kwargs.get("cases", 0) if slow else len(group)
+        number = slow.kwargs.get("cases", 0) if slow else CASES
         chosen.update(random.Random(0).sample(group, min(number, len(group))))
     return [item for item in items if item in chosen]
 

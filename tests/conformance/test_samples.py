@@ -14,6 +14,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.slow(cases=60)
 @pytest.mark.filterwarnings("ignore")  # torch's own, about prototypes
 def test_default_collate(kind, light_workers, assert_like_torch):
     assert_like_torch(Rows(10, EVERY[kind]), light_workers, batch_size=4)

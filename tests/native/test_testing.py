@@ -41,10 +41,11 @@ def test_ctrl_c_reaches_every_run_and_their_reports_are_shown(capsys):
         "signal.signal(signal.SIGINT, lambda *_: sys.exit(print('cleaned up')))\n"
         "print('ready', flush=True); time.sleep(60)"
     )
-    runs = [python("one", waits), python("two", waits), python("three", waits)]
+    together = testing.AT_A_TIME
+    runs = [python(str(number), waits) for number in range(together + 1)]
 
     def interrupt():
-        while not all(run.process and os.fstat(run.output.fileno()).st_size for run in runs[:2]):
+        while not all(run.process and os.fstat(run.output.fileno()).st_size for run in runs[:together]):
             pass
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -53,8 +54,8 @@ def test_ctrl_c_reaches_every_run_and_their_reports_are_shown(capsys):
     with pytest.raises(KeyboardInterrupt):
         testing.run(runs, selection=False)
     thread.join()
-    assert capsys.readouterr().out.count("ready\ncleaned up") == 2
-    assert runs[2].process is None
+    assert capsys.readouterr().out.count("ready\ncleaned up") == together
+    assert runs[together].process is None
 
 
 @pytest.mark.thread_unsafe(reason="interrupts the process")

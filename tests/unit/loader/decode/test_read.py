@@ -61,6 +61,7 @@ EVERYTHING = JPEGS | OTHERS
 
 @pytest.mark.parametrize("mode", ["RGB", "L", None, "RGBA", "CMYK", "YCbCr", "1", "F", "HSV"])
 @pytest.mark.parametrize("name", EVERYTHING)
+@pytest.mark.slow(cases=60)
 def test_pixels_are_pillows(name, mode):
     data = EVERYTHING[name]
     expected = plain(data, mode)
