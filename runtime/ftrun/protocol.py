@@ -1,12 +1,12 @@
 """The server's protocol: one JSON object a line over a Unix stream socket.
 
-Client to server, one request at a time: {"op": "describe"}; {"op": "trial", "request": {...}};
-{"op": "stress", "config": ..., "request": {...}}; {"op": "turn", "trial": number}, which continues a trial that waits;
-{"op": "end", "trial": number}, which ends it; and {"op": "reproduce", ...} with the fields of repro's Request.
+Client to server, one request at a time: {"op": "describe"}; {"op": "start", "request": {...}}, which starts a process
+of the benchmark; {"op": "go on", "process": number}, which lets the process go on to its next answer; {"op": "end",
+"process": number}, which ends it; and {"op": "reproduce", ...} with the fields of repro's Request.
 
-Server to client: when it connects, {"hello": PROTOCOL} or {"busy": text}. Then, for each request, {"result": {...}},
-{"error": text} or, from a trial that waits while others have their turns, {"waiting": number}. "stress" first gives
-a {"line": {...}} for each of its events. When a client closes the connection, what runs for it is ended.
+Server to client: when it connects, {"hello": PROTOCOL} or {"busy": text}. Then, for each request, {"result": ...} or
+{"error": text}; the result of "go on" is null from a trial that waits while others have their turns. When a client
+closes the connection, what runs for it is ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 
 from ftrun.loop import Loop, Stopped, Watch
 
-PROTOCOL = 4
+PROTOCOL = 5
 # Requests name a few thousand files at most, and so are shorter.
 LONGEST_LINE = 16 * 1024 * 1024
 # A peer that does not read for this long counts as gone.

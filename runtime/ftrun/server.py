@@ -64,7 +64,7 @@ class Server:
         self._listener = listener
         self._interruption = interruption
 
-    def _answer(self, request: dict, watch: Watch, channel: Channel) -> dict:
+    def _answer(self, request: dict, watch: Watch) -> dict:
         """Answer a request; raises Stopped if a watched callback says that the client has gone."""
         raise NotImplementedError
 
@@ -94,7 +94,7 @@ class Server:
             channel.send({"hello": PROTOCOL})
             while (request := channel.receive(watch)) is not None:
                 # A client sends nothing while its request runs: if its socket is readable, the client has gone.
-                channel.send(self._answer(request, {**watch, channel.fileno(): lambda: True}, channel))
+                channel.send(self._answer(request, {**watch, channel.fileno(): lambda: True}))
         except (Disconnected, Stopped):
             pass  # the client has gone or a signal came
         finally:

@@ -7,7 +7,7 @@ before anything is built.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ftbench.plan.candidates import worker_counts
@@ -129,6 +129,19 @@ class Task:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the case."""
     turns: int = 1
+    config: str = ""
+    """Configuration that it runs in."""
 
     def dataset(self) -> Any:
         return self.scenario.dataset(self)
+
+    def request(self) -> dict:
+        """Return the task as JSON for a trial's process, which looks the scenario up by its name."""
+        patience = self.scenario.patience
+        return {**vars(self), "scenario": self.scenario.name, "parameters": dict(self.parameters), "patience": patience}
+
+    @classmethod
+    def of(cls, scenario: Scenario, request: Mapping[str, Any]) -> Task:
+        """Return the task of a request for this scenario."""
+        names = [each.name for each in fields(cls) if each.name != "scenario"]
+        return cls(scenario, **{name: request[name] for name in names})

@@ -107,7 +107,7 @@ class Controller:
 
     def _start(self, candidate: Candidate) -> Trial:
         self._interruption.check()
-        return self._endpoints[TWIN[candidate.config]].start(self.work.request(candidate))
+        return self._endpoints[TWIN[candidate.config]].start(self.work.task(candidate).request())
 
     def _checked(self, candidate: Candidate, result: dict) -> dict:
         """Return a trial's result; raises Unavailable or WorkDiffers."""

@@ -145,9 +145,9 @@ class Measurement:
         work = Work(own.LOOK, {"": CaseWork([], batch_size=1, batches_per_worker=1)})
         found, failed = [], {twin: TrialFailed(why) for twin, why in self._twins.lacking.items()}
         for twin in sorted(self._twins.endpoints.keys() - failed.keys()):
-            request = replace(work.request(Candidate(twin, "serial", 0)), parameters=parameters)
+            task = replace(work.task(Candidate(twin, "serial", 0)), parameters=parameters)
             try:
-                with contextlib.closing(self._twins.endpoints[twin].start(request)) as trial:
+                with contextlib.closing(self._twins.endpoints[twin].start(task.request())) as trial:
                     while (result := trial.go_on()) is None:
                         pass
                 found.append(result["look"])

@@ -5,6 +5,7 @@ round on, "complete" once all rounds of all scenarios are done. Every finished r
 before the next one begins.
 """
 
+import contextlib
 import functools
 import os
 import tempfile
@@ -163,21 +164,22 @@ class Run:
         """Run the thread-safety suite in every configuration. Its outcome does not change the measurement."""
         part = self.results.stress = stress.begin(self._options.stress_minutes)
         self.save()
-        request = {"minutes": part.minutes, "seed": part.seed}
         problems = []
         for config in self._options.configs:
-            collector = stress.Collector(part, config, self._step(f"thread-safety suite, {config}"), self._display.note)
+            progress = self._step(f"thread-safety suite, {config}")
             try:
-                twins.endpoints[TWIN[config]].stress(config, request, collector.take)
+                suite = twins.endpoints[TWIN[config]].start(stress.request(part, config))
+                with contextlib.closing(suite):
+                    for number, result in enumerate(stress.take(part, config, iter(suite.go_on, None)), 1):
+                        if result.outcome != "passed":
+                            self._display.note(f"thread-safety suite, {config}: {result.scenario} {result.outcome}")
+                        progress(number, len(part.scenarios))
             except Interrupted as error:
                 part.reason = f"interrupted ({error}) in {config}"
                 raise
             except (TrialFailed, TwinError) as error:
                 problems.append(f"{config}: {error}")
                 self._display.note(f"thread-safety suite, {problems[-1]}")
-            else:
-                if collector.missing():
-                    problems.append(f"{config}: {collector.missing()} scenarios did not run")
             self.save()
         part.reason = "; ".join(problems) or None
         part.status = "incomplete" if problems else "complete"

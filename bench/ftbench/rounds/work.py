@@ -9,8 +9,7 @@ from typing import Any
 from ftbench.document.model import Dataset, Load, MeasuredCase
 from ftbench.plan import sizing
 from ftbench.plan.candidates import VARIANTS, Candidate
-from ftbench.plan.scenario import Scenario
-from ftbench.trial.request import Request
+from ftbench.plan.scenario import Scenario, Task
 
 PREFETCH_FACTOR = 2
 
@@ -75,26 +74,25 @@ class Work:
         cases = {name: replace(work, turns=turns) if work.turns > 1 else work for name, work in self.cases.items()}
         return replace(self, cases=cases)
 
-    def request(self, candidate: Candidate) -> Request:
-        """Return the request for a candidate's trial."""
+    def task(self, candidate: Candidate) -> Task:
+        """Return the task of a candidate's trial."""
         # Batches per worker, not per candidate: a trial then takes about as long with one worker
         # as with many, and no worker is left without a batch at the end.
         work = self.cases[candidate.case]
         share = max(1, candidate.workers)  # without workers the consumer does one worker's work
-        return Request(
-            scenario=self.scenario.name,
-            config=candidate.config,
-            variant=candidate.variant,
-            workers=candidate.workers,
-            batch_size=work.batch_size,
-            warmup_batches=warmup_batches(candidate.workers),
-            batches=work.batches_per_worker * share,
-            prefetch_factor=PREFETCH_FACTOR,
-            paths=work.paths,
-            case=candidate.case,
-            parameters=dict(self.scenario.case(candidate.case).parameters),
-            turns=work.turns,
-            patience=self.scenario.patience,
+        return Task(
+            self.scenario,
+            work.paths,
+            candidate.variant,
+            candidate.workers,
+            work.batch_size,
+            warmup_batches(candidate.workers),
+            work.batches_per_worker * share,
+            PREFETCH_FACTOR,
+            candidate.case,
+            self.scenario.case(candidate.case).parameters,
+            work.turns,
+            candidate.config,
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:

@@ -5,8 +5,9 @@ to stdout. It first imports what all trials need, while others do the same. Then
 trials have their turns, it says so ({"waiting": true}) and stands still until it is sent a line. It measures and
 reports; what is compared with what is the controller's.
 
-The request is a ftbench.trial.request.Request, and "parent": the id of the process that started the trial. The result
-is that of `measure`. While the trial waits, it reports how much CPU time it and its children have used: own_seconds.
+The request is that of ftbench.plan.scenario.Task, and "parent": the id of the process that started the trial. The
+result is that of `measure`. While the trial waits, it reports how much CPU time it and its children have used:
+own_seconds.
 """
 
 import json
@@ -14,32 +15,30 @@ import math
 import os
 import signal
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator
 
 from ftbench.machine.usage import cpu_seconds
-from ftbench.plan.scenario import DISTRIBUTION_LIMIT, TrialError, Turns
-from ftbench.trial.request import Request
+from ftbench.plan.scenario import DISTRIBUTION_LIMIT, Task, TrialError, Turns
+from ftrun.configurations import CONFIGURATIONS, gil_enabled, this_twin
 from ftrun.parent_death import die_with_parent
 
 
 def check_configuration(config: str) -> dict:
     """Return this interpreter's build and state of the GIL; raises TrialError if `config` has others."""
-    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-    gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)()
-    expected = {"gil": (False, True), "ft-gil": (True, True), "ft": (True, False)}[config]
-    if (free_threaded, gil_enabled) != expected:
+    twin, enabled = this_twin(), gil_enabled()
+    wanted = CONFIGURATIONS[config]
+    if (twin, enabled) != (wanted.twin, wanted.python_gil != "0"):
         raise TrialError(
             f"this is not the configuration {config!r}: {sys.executable} is "
-            f"{'free-threaded' if free_threaded else 'built with the GIL'}, and its GIL is "
-            f"{'on' if gil_enabled else 'off'} at the end of the trial"
+            f"{'free-threaded' if twin == 'ft' else 'built with the GIL'}, and its GIL is "
+            f"{'on' if enabled else 'off'} at the end of the trial"
         )
-    return {"free_threaded": free_threaded, "gil_enabled": gil_enabled}
+    return {"free_threaded": twin == "ft", "gil_enabled": enabled}
 
 
-def measure(request: Request) -> Turns:
-    """Do the task that the request describes; it yields wherever other trials may have a turn.
+def measure(task: Task) -> Turns:
+    """Do the task; yield wherever other trials may have a turn.
 
     Returns metrics (by name, those of the scenario), samples, batches, first_batch and rows
     (checksums; None and none if no batches are loaded), turn_seconds and turn_began (none if there are no turns),
@@ -48,16 +47,12 @@ def measure(request: Request) -> Turns:
     """
     import torch
 
-    from ftbench.scenarios import find
-
     # torch gives each worker process one thread; thread workers would share the process's pool of
     # as many as there are CPUs. One thread for all: candidates differ in their workers alone.
     torch.set_num_threads(1)
-    scenario = find(request.scenario)
-    why = scenario.unavailable()
-    if why:
+    scenario = task.scenario
+    if why := scenario.unavailable():
         return {"unavailable": why}
-    task = request.task(scenario)
     measured = scenario.measure(task)
     result = measured if isinstance(measured, dict) else (yield from measured)
     last = result.pop("last_batch", None)
@@ -91,16 +86,13 @@ def _positive(name: str, value: float) -> float:
 
 def _checked(name: str, distribution: dict) -> dict:
     """Return a distribution for results.json; raises TrialError if it is too long or empty, or a curve has gaps."""
-    values = [float(value) for value in distribution["values"]]
+    values = [float(f"{value:.6g}") for value in distribution["values"]]
+    places = len(distribution["over"]["values"]) if "over" in distribution else len(values)
     if not 1 <= len(values) <= DISTRIBUTION_LIMIT:
         raise TrialError(f"the distribution {name!r} has {len(values)} values, 1 to {DISTRIBUTION_LIMIT} are kept")
-    kept = {"unit": distribution["unit"], "values": [float(f"{value:.6g}") for value in values]}
-    if "over" in distribution:
-        over = distribution["over"]
-        if len(over["values"]) != len(values):
-            raise TrialError(f"the curve {name!r} has {len(values)} values over {len(over['values'])}")
-        kept["over"] = {"title": over["title"], "values": [float(value) for value in over["values"]]}
-    return kept
+    if places != len(values):
+        raise TrialError(f"the curve {name!r} has {len(values)} values over {places}")
+    return {**distribution, "values": values}
 
 
 def main() -> int:
@@ -117,9 +109,8 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line:
         return 1  # the parent has ended
-    found = json.loads(line)
-    die_with_parent(found.pop("parent"))
-    request = Request(**found)
+    request = json.loads(line)
+    die_with_parent(request["parent"])
 
     def tell(message: dict) -> None:
         answer.write(json.dumps(message) + "\n")
@@ -130,7 +121,9 @@ def main() -> int:
     def all_turns() -> Iterator[None]:
         nonlocal result
         yield  # here, all imports are done
-        result = yield from measure(request)
+        from ftbench.scenarios import find
+
+        result = yield from measure(Task.of(find(request["scenario"]), request))
 
     try:
         for _ in all_turns():
@@ -139,7 +132,7 @@ def main() -> int:
                 raise TrialError("the parent no longer wants this trial")
         # At the end: any import or first use on the way could have turned the GIL on.
         if "unavailable" not in result:
-            result.update(check_configuration(request.config))
+            result.update(check_configuration(request["config"]))
     except TrialError as error:
         print(f"trial: {error}", file=sys.stderr)
         return 1

@@ -7,15 +7,24 @@ watch the controller's interruption while they wait, and raise Interrupted with 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from ftbench.trial import stress
-from ftbench.trial.process import TrialFailed, TrialProcess
-from ftbench.trial.request import Request
+from ftbench.trial.process import Process, TrialFailed, TrialProcess
+from ftbench.trial.stress import StressProcess
 from ftrun.interruption import Interrupted, Interruption
+from ftrun.supervise import Watch
 from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
+
+
+def start(python: str, request: dict, watch: Watch, packages: str | None = None) -> Process:
+    """Start what a request describes: a trial (Task.request) or the thread-safety suite (stress.request).
+
+    Raises TrialFailed or OSError.
+    """
+    if "minutes" in request:
+        return StressProcess(python, request, watch)
+    return TrialProcess(python, request, watch, packages)
 
 
 class LocalEndpoint(LocalTwin):
@@ -29,21 +38,10 @@ class LocalEndpoint(LocalTwin):
         self._interruption.check()
         return False
 
-    def start(self, request: Request) -> TrialProcess:
-        """Start a trial, which imports and waits; raises TwinError."""
-        watch = {self._interruption.fileno(): self._interrupted}
+    def start(self, request: dict) -> Process:
+        """Start what the request describes (see `start`); raises TwinError or TrialFailed."""
         try:
-            return TrialProcess(self.name, request, watch, self.packages)
-        except OSError as error:
-            raise TwinError(f"{self.name} cannot be run: {error}") from error
-
-    def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
-        """Run the stress suite (ftbench.trial.stress); `tell` is called with each line as it comes.
-
-        Raises TrialFailed, TwinError, Interrupted, or what `tell` raises.
-        """
-        try:
-            stress.run(self.name, config, request, tell, {self._interruption.fileno(): self._interrupted})
+            return start(self.name, request, {self._interruption.fileno(): self._interrupted}, self.packages)
         except OSError as error:
             raise TwinError(f"{self.name} cannot be run: {error}") from error
 
@@ -51,56 +49,40 @@ class LocalEndpoint(LocalTwin):
 class RemoteEndpoint(RemoteTwin):
     """Endpoint whose trials run in a `ftbench.trial.server`, over the server's socket."""
 
-    def start(self, request: Request) -> RemoteTrial:
-        """Start a trial there, which imports and waits; raises TwinError or TrialFailed."""
-        return RemoteTrial(self, request)
-
-    def stress(self, config: str, request: dict, tell: Callable[[dict], None]) -> None:
-        """See LocalEndpoint.stress."""
-        message: dict | None = {"op": "stress", "config": config, "request": request}
-        while True:
-            answer = self.exchange(message, stress.seconds(request) + 30)
-            if "line" not in answer:
-                break
-            tell(answer["line"])
-            message = None
-        if "error" in answer:
-            raise TrialFailed(answer["error"])
+    def start(self, request: dict) -> RemoteProcess:
+        """See LocalEndpoint.start."""
+        return RemoteProcess(self, request)
 
 
-class RemoteTrial:
-    """A trial of a server."""
+class RemoteProcess:
+    """A process of a server."""
 
-    def __init__(self, endpoint: RemoteEndpoint, request: Request):
+    def __init__(self, endpoint: RemoteEndpoint, request: dict):
         self._endpoint = endpoint
-        self._patience = request.patience
-        self._number: int | None = None
-        self._number = self._exchange({"op": "trial", "request": asdict(request)}).get("waiting")
-
-    def _exchange(self, request: dict) -> dict:
         # The server has the same limit; the margin lets it say so itself.
-        answer = self._endpoint.exchange(request, self._patience + 30)
-        if "error" in answer:
-            self._number = None
-            raise TrialFailed(answer["error"], answer.get("hung", False))
-        return answer
+        self._patience = request["patience"] + 30
+        self._number = self._exchange({"op": "start", "request": request})
 
-    def go_on(self) -> dict | None:
-        """See TrialProcess.go_on; raises TrialFailed, TwinError or Interrupted."""
-        answer = self._exchange({"op": "turn", "trial": self._number})
-        self._number = answer.get("waiting")
+    def _exchange(self, request: dict) -> Any:
+        answer = self._endpoint.exchange(request, self._patience)
+        if "error" in answer:
+            raise TrialFailed(answer["error"], answer.get("hung", False))
         return answer.get("result")
 
+    def go_on(self) -> dict | None:
+        """See Process.go_on; raises TwinError or Interrupted, too."""
+        return self._exchange({"op": "go on", "process": self._number})
+
     def close(self) -> None:
-        """End the trial, if it has not ended."""
-        # If the server has gone, or has lost its client, so has the trial.
-        if self._number is not None and not self._endpoint.closed:
+        """Kill the process and those that it started."""
+        # If the server has gone, or has lost its client, so has the process.
+        if not self._endpoint.closed:
             with contextlib.suppress(TwinError, Interrupted):
-                self._endpoint.exchange({"op": "end", "trial": self._number}, CONNECT_SECONDS)
+                self._endpoint.exchange({"op": "end", "process": self._number}, CONNECT_SECONDS)
 
 
 Endpoint = LocalEndpoint | RemoteEndpoint
-Trial = TrialProcess | RemoteTrial
+Trial = Process | RemoteProcess
 
 
 def connect(text: str, interruption: Interruption) -> Endpoint:

@@ -1,11 +1,11 @@
-"""The process of a trial, seen from the process that starts it: it runs one turn at a time, and waits in between."""
+"""The processes of a run, seen from the process that starts them: each answers with lines of JSON."""
 
+import contextlib
 import json
 import os
-from dataclasses import asdict
+from collections.abc import Iterator
 
 from ftbench.machine.disturbance import between, counters, together
-from ftbench.trial.request import Request
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.supervise import Child, Completed, TimedOut, Watch
 
@@ -47,62 +47,83 @@ def last_words(outcome: Completed) -> str:
     return why.removeprefix("trial: ") + (quoted if len(lines) > 1 else "")
 
 
-def encode(request: Request) -> bytes:
-    """Return a trial's first line of stdin: the request, and the parent's id, whose end also ends the trial."""
-    return json.dumps({**asdict(request), "parent": os.getpid()}).encode() + b"\n"
-
-
-def _decode(line: bytes) -> dict:
+@contextlib.contextmanager
+def _in_time() -> Iterator[None]:
     try:
-        return json.loads(line)
-    except ValueError as error:
-        raise TrialFailed(f"its stdout has a line that is none of its own: {line[:80]!r}") from error
+        yield
+    except TimedOut as error:
+        raise TrialFailed(f"it hangs, or {error}{last_lines(error.stderr)}", hung=True) from error
 
 
-class TrialProcess:
-    """One trial. Owned by one thread, which has to close it. Raises OSError if the process cannot be started.
+class Process:
+    """A child process that writes lines of JSON. Owned by one thread, which has to close it."""
+
+    def __init__(self, child: Child, watch: Watch, patience: float):
+        self._child, self._watch, self._patience = child, watch, patience
+
+    def go_on(self) -> dict | None:
+        """Let the process go on to its next answer.
+
+        Raises TrialFailed, or what Child.ask does if a watched file descriptor's callback wants the process's end.
+        """
+        raise NotImplementedError
+
+    def _ask(self, line: bytes) -> dict | None:
+        """Send a line; return the next line of its stdout, or None if the process ends without one."""
+        with _in_time():
+            answer = self._child.ask(line, self._watch, self._patience)
+        if answer is None:
+            return None
+        with contextlib.suppress(ValueError):
+            if isinstance(found := json.loads(answer), dict):
+                return found
+        raise TrialFailed(f"its stdout has a line that is none of its own: {answer[:80]!r}")
+
+    def _finish(self) -> Completed:
+        with _in_time():
+            return self._child.finish(b"", self._watch, self._patience)
+
+    def close(self) -> None:
+        """Kill the process and those that it started."""
+        self._child.close()
+
+
+class TrialProcess(Process):
+    """One trial (ftbench.trial.child). Raises OSError if the process cannot be started.
 
     The process imports at once, and waits for its first turn. Other load is recorded only while it measures, not while
     it waits.
     """
 
-    def __init__(self, python: str, request: Request, watch: Watch, packages: str | None = None):
-        self._watch = watch
-        self._next = encode(request)
-        self._patience = request.patience
+    def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):
+        paths = [packages] if packages else []
+        child = Child(command(python, "ftbench.trial.child"), child_environment(request["config"], paths=paths))
+        super().__init__(child, watch, request["patience"])
+        # The end of this process also ends the trial.
+        self._next = json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
         self._own_seconds = 0.0
         self._disturbed: list[dict] = []
         self._measures = False
-        more = [packages] if packages else []
-        self._child = Child(command(python, "ftbench.trial.child"), child_environment(request.config, paths=more))
 
     def go_on(self) -> dict | None:
-        """Let the trial run; return its result with other load (disturbance.together), or None once it waits again.
+        """Return the trial's result with other load (disturbance.together), or None once the trial waits again.
 
-        The first call ends after the imports. Raises TrialFailed, or what Child.ask does if a watched file
-        descriptor's callback wants its end.
+        The first call ends after the imports. See Process.go_on.
         """
         before = counters()
-        try:
-            line = self._child.ask(self._next, self._watch, self._patience)
-            answer = _decode(line) if line is not None else None
-            if answer is not None and "waiting" in answer:
-                self._next = b"\n"
-                used = answer["own_seconds"]
-                if self._measures:
-                    self._disturbed.append(between(before, counters(), used - self._own_seconds))
-                self._measures, self._own_seconds = True, used
-                return None
-            outcome = self._child.finish(b"", self._watch, self._patience)
-        except TimedOut as error:
-            raise TrialFailed(f"it hangs, or {error}{last_lines(error.stderr)}", hung=True) from error
-        if outcome.returncode != 0 or answer is None:
-            no_result = f"no result on its stdout{last_lines(outcome.stderr)}"
-            raise TrialFailed(last_words(outcome) if outcome.returncode else no_result)
+        answer = self._ask(self._next)
+        if answer is not None and "waiting" in answer:
+            self._next = b"\n"
+            used = answer["own_seconds"]
+            if self._measures:
+                self._disturbed.append(between(before, counters(), used - self._own_seconds))
+            self._measures, self._own_seconds = True, used
+            return None
+        outcome = self._finish()
+        if outcome.returncode:
+            raise TrialFailed(last_words(outcome))
+        if answer is None:
+            raise TrialFailed(f"no result on its stdout{last_lines(outcome.stderr)}")
         # It has been waited for: counted among the children of this process with all that it has ever used.
         disturbed = [*self._disturbed, between(before, counters(), -self._own_seconds)]
         return {**answer, "disturbance": together(disturbed)}
-
-    def close(self) -> None:
-        """Kill the process and those that it started."""
-        self._child.close()

@@ -1,17 +1,14 @@
 """``python -m ftbench.trial.server``: offers this interpreter's trials to a benchmark elsewhere."""
 
-import contextlib
 import itertools
 import socket
 import sys
 
-from ftbench.trial import stress
-from ftbench.trial.process import TrialFailed, TrialProcess
-from ftbench.trial.request import Request
+from ftbench.trial.endpoints import start
+from ftbench.trial.process import Process, TrialFailed
 from ftrun import environment, server
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.interruption import Interruption
-from ftrun.protocol import Channel
 from ftrun.supervise import Watch
 
 DESCRIPTION = """\
@@ -28,66 +25,42 @@ came within --idle seconds. If the benchmark vanishes, its running trial is kill
 
 
 class TrialServer(server.Server):
-    """Server of trials for one benchmark. The main thread owns it, and the trials that wait for their next turn."""
+    """Server of trials for one benchmark. The main thread owns it, and the processes that were started for a client."""
 
     def __init__(self, listener: socket.socket, interruption: Interruption):
         super().__init__(listener, interruption)
-        self._waiting: dict[int, TrialProcess] = {}
+        self._started: dict[int, Process] = {}
         self._numbers = itertools.count(1)
 
     def _client_gone(self) -> None:
-        for trial in self._waiting.values():
-            trial.close()
+        for process in self._started.values():
+            process.close()
 
-    def _turn(self, number: int, trial: TrialProcess) -> dict:
-        """Resume a trial, and keep it if it has turns left. Raises what TrialProcess.go_on does."""
-        with contextlib.ExitStack() as stack:
-            stack.callback(trial.close)
-            result = trial.go_on()
-            if result is not None:
-                return {"result": result}
-            stack.pop_all()
-        self._waiting[number] = trial
-        return {"waiting": number}
-
-    def _answer(self, request: dict, watch: Watch, channel: Channel) -> dict:
+    def _answer(self, request: dict, watch: Watch) -> dict:
         try:
             if request["op"] == "describe":
                 return {"result": environment.describe()}
-            if request["op"] == "stress":
-                config = _known(request["config"])
-                stress.run(sys.executable, config, request["request"], lambda line: channel.send({"line": line}), watch)
-                return {"result": {}}
-            if request["op"] == "trial":
-                wanted = Request(**request["request"])
-                _known(wanted.config)
+            if request["op"] == "start":
+                if (config := request["request"]["config"]) not in CONFIGURATIONS:
+                    raise TrialFailed(f"unknown configuration {config!r}")
                 number = next(self._numbers)
-                self._waiting[number] = TrialProcess(sys.executable, wanted, watch)
-                return {"waiting": number}
-            if request["op"] in ("turn", "end"):
-                trial = self._waiting.pop(request["trial"], None)
-                if trial is None:
-                    return {"error": f"no trial {request['trial']!r} is waiting"}
-                if request["op"] == "turn":
-                    return self._turn(request["trial"], trial)
-                trial.close()
-                return {"result": {}}
+                self._started[number] = start(sys.executable, request["request"], watch)
+                return {"result": number}
+            if request["op"] == "go on":
+                if request["process"] not in self._started:
+                    raise TrialFailed(f"no trial {request['process']!r} is waiting")
+                return {"result": self._started[request["process"]].go_on()}
+            if request["op"] == "end":
+                if process := self._started.pop(request["process"], None):
+                    process.close()
+                return {"result": None}
         except TrialFailed as error:
             return {"error": str(error), "hung": error.hung}
-        except OSError as error:
-            return {"error": str(error)}
         except KeyError as error:
             return {"error": f"the request lacks {error}"}
-        except TypeError as error:
-            return {"error": f"no request of this version: {error}"}
+        except (OSError, TypeError) as error:
+            return {"error": str(error)}
         return {"error": f"unknown request {request['op']!r}"}
-
-
-def _known(config: str) -> str:
-    """Return the configuration; raises TrialFailed if there is none of this name."""
-    if config not in CONFIGURATIONS:
-        raise TrialFailed(f"unknown configuration {config!r}")
-    return config
 
 
 def main(arguments: list[str] | None = None) -> int:

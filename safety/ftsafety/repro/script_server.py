@@ -13,7 +13,6 @@ import sys
 
 from ftrun import environment, server
 from ftrun.loop import Watch
-from ftrun.protocol import Channel
 from ftsafety.repro.request import Request
 from ftsafety.repro.run import run
 
@@ -46,7 +45,7 @@ class ScriptServer(server.Server):
         super().__init__(*arguments)
         self._user = user
 
-    def _answer(self, request: dict, watch: Watch, channel: Channel) -> dict:
+    def _answer(self, request: dict, watch: Watch) -> dict:
         return answer(request, watch, self._user)
 
 

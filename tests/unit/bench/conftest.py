@@ -19,11 +19,11 @@ from ftbench.document.store import load
 from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import ComparisonPlan
+from ftbench.plan.scenario import Task
 from ftbench.report import page as pages
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial.process import TrialProcess
-from ftbench.trial.request import Request
 from tests.unit.bench import documents
 from tests.unit.bench.reports import Page
 from tests.unit.bench.turns import to_its_end
@@ -137,11 +137,11 @@ def run_few(monkeypatch, tmp_path, twin, photos, capsys):
 def run_trial(twin):
     """Runs one trial in a process of its own, as an endpoint does; returns its result."""
 
-    def run(scenario: str, variant: str, case: str = "", workers: int = 1, **more: object) -> dict:
-        parameters = dict(SCENARIOS[scenario].case(case).parameters)
-        usual = {"warmup_batches": 1, "prefetch_factor": 2, "parameters": parameters}
-        request = Request(scenario, twin, variant, workers, case=case, **{**usual, **more})
-        return to_its_end(TrialProcess(sys.executable, request, {}))
+    def run(name: str, variant: str, case: str = "", workers: int = 1, **more: object) -> dict:
+        scenario = SCENARIOS[name]
+        usual = {"paths": [], "warmup_batches": 1, "prefetch_factor": 2, "parameters": scenario.case(case).parameters}
+        task = Task(scenario, variant=variant, workers=workers, case=case, config=twin, **{**usual, **more})
+        return to_its_end(TrialProcess(sys.executable, task.request(), {}))
 
     return run
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from dataclasses import asdict
-
-from ftbench.trial.request import Request
 
 
 class Script(ABC):
@@ -21,8 +18,8 @@ class Script(ABC):
         """(what a trial did, which in the order of imports): "import", "begin" (its warm-up), "turn" or "close"."""
         self.imported = itertools.count()
 
-    def start(self, request: Request) -> ScriptedTrial:
-        return ScriptedTrial(self, asdict(request))
+    def start(self, request: dict) -> ScriptedTrial:
+        return ScriptedTrial(self, request)
 
     @abstractmethod
     def run(self, request: dict) -> dict:

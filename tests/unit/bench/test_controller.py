@@ -17,7 +17,6 @@ from ftbench.rounds.work import CaseWork, Work
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.allocation import Costs
 from ftbench.trial.process import TrialFailed
-from ftbench.trial.request import Request
 from ftrun.interruption import Interrupted, Interruption
 from tests.unit.bench.scripted import Script, Silent
 
@@ -309,12 +308,12 @@ def test_warm_up_runs_one_trial_of_each_twin_and_tells_what_it_cost(make, monkey
         def run(self, request: dict) -> dict:
             return RESULT
 
-        def start(self, request: Request):
+        def start(self, request: dict):
             trial, steps = super().start(request), itertools.count()
             go_on = trial.go_on
 
             def timed() -> dict | None:
-                now[0] += self.seconds[request.config][min(next(steps), 2)]
+                now[0] += self.seconds[request["config"]][min(next(steps), 2)]
                 return go_on()
 
             trial.go_on = timed

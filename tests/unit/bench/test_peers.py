@@ -15,6 +15,7 @@ from ftbench.document.model import Verdict
 from ftbench.document.store import load
 from ftbench.plan.candidates import CONFIGS, VARIANTS
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side, at_least, at_most
+from ftbench.plan.scenario import Task
 from ftbench.report import verdict_words
 from ftbench.rounds import run as runs
 from ftbench.rounds.controller import ESSENTIAL
@@ -23,9 +24,8 @@ from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
 from ftbench.stats.analysis import analyse
 from ftbench.stats.statistics import Reached
-from ftbench.trial.process import encode
-from ftbench.trial.request import Request
 from tests.unit.bench.scripted import Noted
+from tests.unit.bench.turns import first_line
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
 
@@ -176,11 +176,11 @@ def test_targets_are_printed_with_what_came_of_them(peers_run):
     assert {c.metric for c in scenario.comparisons} == {"throughput", "time_to_first_batch", "pss_mib"}
 
 
-def trial(command, environment, twin: str, **request: object) -> dict:
+def trial(command, environment, twin: str, **task: object) -> dict:
     """One trial's result, as an endpoint gets it."""
     done = subprocess.run(
         command(module="ftbench.trial.child"),
-        input=encode(Request(config=twin, prefetch_factor=2, **request)) + b"\n\n",
+        input=first_line(Task(config=twin, prefetch_factor=2, **task)) + b"\n\n",
         capture_output=True,
         timeout=200,
         env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
@@ -203,7 +203,7 @@ def test_trials_of_the_other_measurements(command, environment, twin, photos, na
             command,
             environment,
             twin,
-            scenario=name,
+            scenario=SCENARIOS[name],
             paths=paths,
             variant=variant,
             workers=2,
@@ -248,10 +248,10 @@ runpy.run_module("ftbench.trial.child", run_name="__main__")
 
 def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
     """CPython 3.13 unwinds daemon threads at its end, which aborts a process that is in C++ code."""
-    request = Request("peers-overhead-tensor", twin, "loader-thread", 1, 4, 1, 2, 2)
+    task = Task(SCENARIOS["peers-overhead-tensor"], [], "loader-thread", 1, 4, 1, 2, 2, config=twin)
     done = subprocess.run(
         [sys.executable, "-P", "-c", WITH_DAEMON_THREADS],
-        input=encode(request) + b"\n\n",
+        input=first_line(task) + b"\n\n",
         timeout=200,
         capture_output=True,
         env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,

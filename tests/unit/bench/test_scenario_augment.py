@@ -120,7 +120,7 @@ def test_who_takes_part():
 def test_loading_without_workers_is_as_much_as_one_worker_does():
     work = Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)})
     none, one, two = (
-        work.request(Candidate("ft", variant, n))
+        work.task(Candidate("ft", variant, n))
         for variant, n in (("serial", 0), ("loader-thread", 1), ("loader-thread", 2))
     )
     assert (none.workers, none.batches, none.warmup_batches) == (0, 5, 2)

@@ -17,7 +17,7 @@ from ftbench.arguments import Options, UsageError, parse
 from ftbench.document.model import FailureKind, Skipped
 from ftbench.document.store import load
 from ftbench.measure import checksums
-from ftbench.plan.scenario import TrialError
+from ftbench.plan.scenario import Task, TrialError
 from ftbench.plan.waterfall import cells
 from ftbench.report import commands
 from ftbench.rounds.measurement import Measurement
@@ -26,7 +26,6 @@ from ftbench.rounds.twins import Twins
 from ftbench.scenarios import own
 from ftbench.stats.analysis import analyse
 from ftbench.trial.process import TrialFailed
-from ftbench.trial.request import Request
 from tests.unit.bench.scripted import Noted
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and imports users' files")
@@ -305,16 +304,16 @@ def test_sys_exit_of_a_dataset_is_told(run_own, files):
 class Here:
     """An endpoint that has the trial's process in this one."""
 
-    def start(self, request: Request):
+    def start(self, request: dict):
         return self.Trial(request)
 
     class Trial:
-        def __init__(self, request: Request):
+        def __init__(self, request: dict):
             self.request = request
 
         def go_on(self) -> dict:
             try:
-                return own.LOOK.measure(self.request.task(own.LOOK))
+                return own.LOOK.measure(Task.of(own.LOOK, self.request))
             except TrialError as error:
                 raise TrialFailed(str(error)) from error
 
@@ -354,9 +353,9 @@ class Stuck:
     def __init__(self):
         self.patience = []
 
-    def start(self, request: Request):
-        self.patience.append(request.patience)
-        raise TrialFailed(f"it hangs, or did not end within {request.patience:.0f} s", hung=True)
+    def start(self, request: dict):
+        self.patience.append(request["patience"])
+        raise TrialFailed(f"it hangs, or did not end within {request['patience']:.0f} s", hung=True)
 
 
 def test_a_dataset_that_hangs_is_waited_for_in_each_twin():
@@ -371,8 +370,8 @@ def test_a_dataset_that_hangs_is_waited_for_in_each_twin():
 
 def test_two_twins_that_say_the_same_are_heard_once():
     class Broken:
-        def start(self, request: Request):
-            raise TrialFailed(f"OSError: no disc\n    in {request.config}")
+        def start(self, request: dict):
+            raise TrialFailed(f"OSError: no disc\n    in {request['config']}")
 
     scenario = own.scenario("my.py:x")
     options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
@@ -384,7 +383,7 @@ def test_two_twins_that_say_the_same_are_heard_once():
 
 def test_a_twin_that_cannot_load_it_is_left_out_in_a_line(files):
     class Broken:
-        def start(self, request: Request):
+        def start(self, request: dict):
             raise TrialFailed("OSError: no disc\n    in drive A")
 
     display, noted = Noted(), SimpleNamespace(skipped=[], warnings=[])

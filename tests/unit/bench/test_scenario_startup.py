@@ -20,10 +20,9 @@ from ftbench.rounds.run import Run
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.startup import Table
-from ftbench.trial.process import encode
-from ftbench.trial.request import Request
 from ftrun.environment import MIB
 from tests.unit.bench.scripted import Noted
+from tests.unit.bench.turns import first_line
 
 SCENARIO = SCENARIOS["startup"]
 METRICS = {"time_to_first_batch", "epoch_gap", "epoch_gap_persistent"}
@@ -67,7 +66,7 @@ def group_ends(group: int) -> bool:
 @pytest.mark.parametrize("variant", ["loader-spawn", "loader-forkserver"])
 def test_processes_that_are_not_forked(command, environment, twin, variant):
     """A real trial, whose workers, server and resource tracker go with it."""
-    request = Request("startup", twin, variant, 1, 4, 1, 4, 2, case="1-MiB", parameters={"bytes": MIB})
+    task = Task(SCENARIO, [], variant, 1, 4, 1, 4, 2, "1-MiB", {"bytes": MIB}, config=twin)
     with subprocess.Popen(
         command(module="ftbench.trial.child"),
         stdin=subprocess.PIPE,
@@ -76,7 +75,7 @@ def test_processes_that_are_not_forked(command, environment, twin, variant):
         start_new_session=True,
         env={**environment, "PYTHON_GIL": "0"} if twin == "ft" else environment,
     ) as trial:
-        output, errors = trial.communicate(encode(request) + b"\n", timeout=300)
+        output, errors = trial.communicate(first_line(task) + b"\n", timeout=300)
     assert trial.returncode == 0, errors.decode()
     assert group_ends(trial.pid)
     result = json.loads(output.splitlines()[-1])

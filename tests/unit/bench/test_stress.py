@@ -15,7 +15,7 @@ import pytest
 from ftbench import arguments
 from ftbench.document.check import Inconsistent, check_form, check_keys
 from ftbench.document.convert import as_json
-from ftbench.document.model import Results, Stress, StressResult
+from ftbench.document.model import Results, StressResult
 from ftbench.document.store import load
 from ftbench.report import changes, markdown, page, safety, terminal
 from ftbench.report.compare import compare
@@ -38,11 +38,6 @@ def measured() -> Results:
     return simulated.document(simulated.blank(), 0, rounds=3)
 
 
-def collector(part: Stress, config: str) -> tuple[stress.Collector, list]:
-    said: list = []
-    return stress.Collector(part, config, lambda done, of: said.append((done, of)), said.append), said
-
-
 @pytest.mark.slow
 def test_its_lines_become_results(twin):
     """Two scenarios, as the suite runs them for a benchmark."""
@@ -57,18 +52,12 @@ def test_its_lines_become_results(twin):
     )
     assert outcome.returncode == 0, outcome.stderr.decode()
     part = stress.begin(None, seed=5)
-    taker, said = collector(part, twin)
-    for line in b"".join(lines).splitlines():
-        taker.take(json.loads(line))
-    assert part.scenarios == ["containers.ListAsResults", "containers.Slots"] and said == [(1, 2), (2, 2)]
-    assert taker.missing() == 0 and len(part.source) == 64
+    taken = list(stress.take(part, twin, map(json.loads, b"".join(lines).splitlines())))
+    assert part.scenarios == ["containers.ListAsResults", "containers.Slots"] and taken == part.results
+    assert len(taken) == 2 and len(part.source) == 64
     for result in part.results:
         assert (result.outcome, result.failures, result.configuration) == ("passed", [], twin)
         assert result.iterations >= 1 and result.threads == 4 and result.seed == 5
-
-
-class Enough(Exception):
-    """The client has seen what it wanted."""
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -83,20 +72,13 @@ def assert_gone(processes: list[psutil.Process]) -> None:
 def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command, environment, twin, tmp_path):
     server = subprocess.Popen(command("--socket", tmp_path / "s", module="ftbench.trial.server"), env=environment)
     part = stress.begin(None)
-    taker, _ = collector(part, twin)
-    running: list[psutil.Process] = []
-
-    def take(line: dict) -> None:
-        taker.take(line)
-        running[:] = descendants(server.pid)
-        if len(part.results) == 2:
-            raise Enough
-
     try:
         with Interruption() as interruption:
             endpoint = RemoteEndpoint(tmp_path / "s", interruption)
-            with pytest.raises(Enough):
-                endpoint.stress(twin, {"minutes": None, "seed": 0}, take)
+            suite = endpoint.start(stress.request(part, twin))
+            results = stress.take(part, twin, iter(suite.go_on, None))
+            next(results), next(results)
+            running = descendants(server.pid)
             endpoint.close()
         assert server.wait(timeout=60) == 0
         assert len(running) >= 2  # pytest, and the process that runs the scenarios
@@ -104,7 +86,7 @@ def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command
     finally:
         server.kill()
         server.wait()
-    assert taker.missing() == len(part.scenarios) - 2 > 30
+    assert len(part.results) == 2 and len(part.scenarios) > 32
 
 
 def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, tiny, twin, tmp_path):
@@ -146,13 +128,13 @@ def test_interrupted_suite_leaves_what_was_measured_whole(command, environment, 
     [
         ({"scenario": "files.SharedZip"}, "lacks 'configuration'"),
         ({"source": "b" * 64, "scenarios": []}, "another version"),
+        ({"source": "a" * 64, "scenarios": ["a", "b"]}, "2 scenarios did not run"),
         ({each.name: [] for each in fields(StressResult)} | {"configuration": "gil"}, "ran as gil, not as ft"),
     ],
 )
 def test_lines_that_cannot_be_taken(line, message):
-    taker, _ = collector(replace(stress.begin(None), source="a" * 64), "ft")
     with pytest.raises(TrialFailed, match=message):
-        taker.take(line)
+        list(stress.take(replace(stress.begin(None), source="a" * 64), "ft", iter([line])))
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 import time
-from dataclasses import replace
 from multiprocessing import resource_tracker
 
 import psutil
 import pytest
 
+from ftbench.plan.scenario import Task
+from ftbench.scenarios import SCENARIOS
 from ftbench.trial.process import TrialFailed, TrialProcess
-from ftbench.trial.request import Request
 from ftrun.supervise import Stopped
 from tests.unit.bench.turns import to_its_end
 
@@ -28,8 +28,9 @@ def start(photos, twin):
 
         def build(turns: int, variant: str = "loader-process", watch=None, **more: object) -> TrialProcess:
             paths = sorted(map(str, photos.iterdir()))
-            request = replace(Request("pillow", twin, variant, 1, 2, 1, 2, 2, paths, turns=turns), **more)
-            return stack.enter_context(contextlib.closing(TrialProcess(sys.executable, request, watch or {})))
+            task = Task(SCENARIOS["pillow"], paths, variant, 1, 2, 1, 2, 2, turns=turns, config=twin)
+            trial = TrialProcess(sys.executable, {**task.request(), **more}, watch or {})
+            return stack.enter_context(contextlib.closing(trial))
 
         yield build
 

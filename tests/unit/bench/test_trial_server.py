@@ -7,16 +7,16 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from ftbench.document.store import load
+from ftbench.plan.scenario import Task
+from ftbench.scenarios import SCENARIOS
 from ftbench.trial.endpoints import RemoteEndpoint
 from ftbench.trial.process import TrialFailed
-from ftbench.trial.request import Request
 from ftrun.interruption import Interruption
 from ftrun.protocol import Channel
 from ftrun.twin import TwinError
@@ -57,14 +57,14 @@ def interruption():
 def request_of(photos, twin):
     """Builds a trial's request."""
 
-    def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1) -> Request:
+    def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1) -> dict:
         paths = sorted(map(str, photos.iterdir()))
-        return Request(scenario, twin, variant, 1, 2, 1, batches, 2, paths=paths, turns=turns)
+        return Task(SCENARIOS[scenario], paths, variant, 1, 2, 1, batches, 2, turns=turns, config=twin).request()
 
     return build
 
 
-def run(endpoint: RemoteEndpoint, request: Request) -> dict:
+def run(endpoint: RemoteEndpoint, request: dict) -> dict:
     return to_its_end(endpoint.start(request))
 
 
@@ -132,9 +132,9 @@ def test_failed_trials_and_bad_requests_are_answered(server, interruption, reque
     server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     with pytest.raises(TrialFailed, match="^FileNotFoundError: .*\\n    "):
-        run(endpoint, replace(request_of(), paths=["/no/such.jpg"]))
+        run(endpoint, {**request_of(), "paths": ["/no/such.jpg"]})
     with pytest.raises(TrialFailed, match="unknown configuration 'nogil'"):
-        run(endpoint, replace(request_of(), config="nogil"))
+        run(endpoint, {**request_of(), "config": "nogil"})
     assert endpoint.describe()["cpu"]["usable"] >= 1
     endpoint.close()
 
@@ -144,7 +144,7 @@ def test_the_wrong_configuration_fails_the_trial(server, interruption, request_o
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     other = "gil" if twin == "ft" else "ft-gil"
     with pytest.raises(TrialFailed, match=f"not the configuration '{other}'"):
-        run(endpoint, replace(request_of(), config=other))
+        run(endpoint, {**request_of(), "config": other})
     endpoint.close()
 
 
@@ -155,7 +155,7 @@ def test_a_second_client_is_told_even_while_a_trial_runs(server, interruption, r
         RemoteEndpoint(tmp_path / "s", interruption)
     trial = first.start(request_of(50_000))
     assert [trial.go_on(), trial.go_on()] == [None] * 2
-    first._channel.send({"op": "turn", "trial": 1})
+    first._channel.send({"op": "go on", "process": 1})
     wait_for_children(process.pid, at_least=2)
     with pytest.raises(TwinError, match="it serves another client"):
         RemoteEndpoint(tmp_path / "s", interruption)
@@ -184,7 +184,7 @@ def test_nothing_runs_on(server, request_of, twin, tmp_path, how):
     client.connect(str(tmp_path / "s"))
     channel = Channel(client)
     # It is started, imports, warms up, and then has its long turn.
-    for request in ({"op": "trial", "request": asdict(request_of(50_000))}, *[{"op": "turn", "trial": 1}] * 3):
+    for request in ({"op": "start", "request": request_of(50_000)}, *[{"op": "go on", "process": 1}] * 3):
         assert "error" not in channel.receive({})
         channel.send(request)
     trial_and_worker = wait_for_children(process.pid, at_least=2)

@@ -1,6 +1,9 @@
-"""All turns of a measurement or a trial, one after the other."""
+"""All turns of a measurement or a trial, one after the other, and the line that a trial begins with."""
 
-from ftbench.plan.scenario import Turns
+import json
+import os
+
+from ftbench.plan.scenario import Task, Turns
 
 
 def without_pause(measured: dict | Turns) -> dict:
@@ -22,3 +25,8 @@ def to_its_end(trial) -> dict:
         return result
     finally:
         trial.close()
+
+
+def first_line(task: Task) -> bytes:
+    """What a trial's process reads from its stdin, ended with this process."""
+    return json.dumps({**task.request(), "parent": os.getpid()}).encode() + b"\n"
