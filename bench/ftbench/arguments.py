@@ -11,7 +11,6 @@ import difflib
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,31 +55,6 @@ input, 130 or 143 when interrupted (finished rounds are reported, marked incompl
 
 class UsageError(Exception):
     """Raised if the command line asks for what cannot be done."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of a run."""
-
-    scenarios: tuple[Scenario, ...]
-    quick: bool
-    out: Path
-    data: Path | None
-    rounds: int | None
-    budget: float
-    workers: tuple[int, ...] | None
-    batch_size: int | None
-    configs: tuple[str, ...]
-    twins: dict[str, str]
-    dataset: str | None = None
-    """The user-supplied dataset as it was named, and its collate_fn."""
-    collate_fn: str | None = None
-    precision: float = PRECISION
-    requirements: tuple[str, ...] = ()
-    """Packages that the user-supplied dataset needs, and a folder for their downloads."""
-    cache: Path | None = None
-    stress: bool = False
-    stress_minutes: float | None = None
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
@@ -256,11 +230,11 @@ def _percent(text: str) -> float:
     return number("a precision (0.1% to 100%)", 0.1, 100)(text.removesuffix("%")) / 100
 
 
-def _workers(text: str) -> tuple[int, ...]:
+def _workers(text: str) -> list[int]:
     counts = {_positive(part) for part in text.split(",")}
     if max(counts) > 1024:
         raise argparse.ArgumentTypeError("more than 1024 workers")
-    return tuple(sorted(counts))
+    return sorted(counts)
 
 
 def choose_scenarios(names: list[str]) -> tuple:

@@ -5,11 +5,12 @@ import os
 import sys
 from argparse import Namespace
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 
-from ftbench.arguments import Options, UsageError, compare_parser, parse, report_parser
+from ftbench.arguments import UsageError, compare_parser, parse, report_parser
 from ftbench.data.images import ImageError
-from ftbench.document.model import Results
+from ftbench.document.model import Options, Results
 from ftbench.document.store import ResultsError, RunDirectory, find, load, write_atomically
 from ftbench.plan.sizing import DoesNotFit
 from ftbench.stats.analysis import Analysis, analyse
@@ -66,37 +67,49 @@ def compare_main(arguments: list[str]) -> int:
     return 1 if comparison.beyond_noise or comparison.outcomes else 0
 
 
-def _requirements(file: Path | None, dataset: str | None) -> tuple[str, ...]:
+def _requirements(file: Path | None, dataset: str | None) -> list[str]:
     """Return the lines of a requirements file, or the dataset file's inline dependencies. Raises UsageError."""
     source = Path((dataset or "").rpartition(":")[0])
     try:
         if file is not None:
             lines = [line.partition("#")[0].strip() for line in file.read_text().splitlines()]
-            return tuple(line for line in lines if line)
-        return dependencies(source.read_text(errors="replace")) if source.suffix == ".py" else ()
+            return [line for line in lines if line]
+        return list(dependencies(source.read_text(errors="replace"))) if source.suffix == ".py" else []
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--requirements {file} cannot be read: {error}") from error
     except MetadataError as error:
         raise UsageError(f"{source}: {error}") from error
 
 
-def _options(given: Namespace) -> tuple[Options, list[tuple[str, str]]]:
-    """Return the options of a run, and (what, why) of configurations that no twin was given for. Raises UsageError."""
+def _record(given: Namespace) -> Results:
+    """Return the record of a run before its start: options, and configurations that no twin was given for.
+
+    Raises UsageError.
+    """
     from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)
     if len(twins) != len(given.twin):
         raise UsageError("--twin names the same twin twice")
-    if not twins:
-        twins = {this_twin(): sys.executable}
+    twins = twins or {this_twin(): sys.executable}
     configs, skipped = split_configs(given.configs, twins)
     if not configs:
-        raise UsageError("nothing to measure: " + "; ".join(f"{what}: {why}" for what, why in skipped))
-    given.configs = tuple(configs)
-    given.twins = {name: where for name, where in twins.items() if name in {TWIN[c] for c in configs}}
-    given.budget = given.budget or sum(scenario.share(given.quick) for scenario in given.scenarios)
-    given.requirements = _requirements(given.requirements, given.dataset)
-    return Options(**{field.name: getattr(given, field.name) for field in fields(Options)}), skipped
+        raise UsageError("nothing to measure: " + "; ".join(f"{each.what}: {each.why}" for each in skipped))
+    needed = {TWIN[config] for config in configs}
+    options = vars(given) | {
+        "scenarios": [scenario.name for scenario in given.scenarios],
+        "budget": given.budget or sum(scenario.share(given.quick) for scenario in given.scenarios),
+        "configs": configs,
+        "twins": {name: where for name, where in twins.items() if name in needed},
+        "requirements": _requirements(given.requirements, given.dataset),
+        "folders": {name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")},
+        **{name: path and str(path) for name, path in vars(given).items() if name in ("out", "data", "cache")},
+    }
+    return Results(
+        Options(**{field.name: options[field.name] for field in fields(Options)}),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        skipped=skipped,
+    )
 
 
 def _report(run: Analysis, directory: RunDirectory) -> None:
@@ -124,19 +137,18 @@ def run_main(arguments: list[str]) -> int:
     from ftbench.rounds.controller import WorkDiffers
     from ftbench.rounds.progress import Display
 
-    options, skipped = _options(given)
+    results = _record(given)
     try:
-        directory = RunDirectory(options.out.absolute())
+        directory = RunDirectory(given.out.absolute())
     except ResultsError as error:
         raise UsageError(str(error)) from error
     with Interruption() as interruption:
         status, why = 0, ""
         try:
-            with Display() as shown:
-                this = run.Run(options, directory, interruption, shown)
-                for what, why in skipped:
-                    this.notes.skip(what, why)
-                why = ""
+            with Display(results) as shown:
+                for each in results.skipped:
+                    shown.note(f"left out: {each.what}: {each.why}")
+                this = run.Run(results, given.scenarios, directory, interruption, shown)
                 try:
                     this.measure()
                 except Interrupted as error:
@@ -151,8 +163,8 @@ def run_main(arguments: list[str]) -> int:
                     this.stop(why)
             if why:
                 print(f"bench: {escape.terminal(why)}", file=sys.stderr)
-            if not this.results.scenarios:
-                why = "" if status else ": " + "; ".join(f"{s.what}: {s.why}" for s in this.results.skipped)
+            if not results.scenarios:
+                why = "" if status else ": " + "; ".join(f"{s.what}: {s.why}" for s in results.skipped)
                 print(
                     f"bench: no round was finished, so there is nothing to report{escape.terminal(why)}",
                     file=sys.stderr,

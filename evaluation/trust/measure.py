@@ -17,18 +17,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from evaluation.trust import planted
-from ftbench.arguments import Options, number
 from ftbench.data.images import ImageError
 from ftbench.data.sources import Sources
 from ftbench.document.convert import from_json
-from ftbench.document.model import Verdict
+from ftbench.document.model import Options, Results, Verdict
 from ftbench.document.store import write_atomically
 from ftbench.machine.disturbance import Disturbance, between, counters, marks
 from ftbench.plan.candidates import Pair, worker_counts
@@ -36,13 +33,14 @@ from ftbench.plan.sizing import DoesNotFit
 from ftbench.plan.waterfall import PRECISION
 from ftbench.rounds.controller import WorkDiffers
 from ftbench.rounds.measurement import Measurement
-from ftbench.rounds.progress import Display, Notes
+from ftbench.rounds.progress import Display
 from ftbench.rounds.twins import Twins
 from ftbench.stats import statistics, waterfall
 from ftbench.stats.statistics import Ratio
 from ftbench.trial.process import TrialFailed
 from ftrun import environment
 from ftrun.interruption import Interrupted, Interruption
+from ftrun.options import number
 from ftrun.twin import TwinError
 
 DESCRIPTION = """\
@@ -208,12 +206,11 @@ class Trust:
         self.kept: list[Kept] = []
         self.said = self.tallies()
 
-    def measure(self, runs: int, seconds: float, interruption: Interruption, shown: Display) -> None:
+    def measure(self, runs: int, results: Results, interruption: Interruption, shown: Display) -> None:
         """Make all runs. If anything stops them, `kept` and `said` have the finished rounds."""
         sources = Sources(None, lambda title: interruption.checked(shown.step(title)), shown.note)
         sources.get(self._scenario.source)
-        twins = {self._config: sys.executable}
-        options = Options((self._scenario,), True, Path(), None, None, seconds, None, None, (self._config,), twins)
+        seconds = results.options.budget
         with Twins() as connected:
             connected.add(self._config, sys.executable, interruption)
             for endpoint in connected.endpoints.values():
@@ -221,14 +218,13 @@ class Trust:
             for number in range(runs):
                 before, run = counters(), Kept()
                 self.kept.append(run)
-                noted: Any = SimpleNamespace(skipped=[], warnings=[])
-                notes = Notes(noted, shown)
-                measurement = Measurement(self._scenario, options, connected, notes)
+                kept = len(results.skipped)
+                measurement = Measurement(self._scenario, results.options, connected, shown)
                 end = time.monotonic() + seconds
-                for entry in measurement.rounds(sources, shown, interruption, lambda: end - time.monotonic()):
+                for entry in measurement.rounds(sources, interruption, lambda: end - time.monotonic()):
                     trials = {trial.candidate: trial for trial in entry.rounds[-1].trials}
                     if len(trials) < len(self.candidates):
-                        skipped = [f"{each.what}: {each.why}" for each in noted.skipped]
+                        skipped = [f"{each.what}: {each.why}" for each in results.skipped[kept:]]
                         why = "; ".join(skipped + [failure.reason for failure in entry.failures])
                         raise TrialFailed(why or "a candidate could not be measured")
                     run.rounds.append({key: trial.metrics["throughput"] for key, trial in trials.items()})
@@ -316,12 +312,15 @@ def main(arguments: list[str] | None = None) -> int:
     options = command.parse_args(arguments)
     if options.percent % planted.STEP:
         command.error(f"--percent {options.percent} is no multiple of {planted.STEP}")
-    trust = Trust(options.percent, environment.interpreter()["twin"], environment.cpu()["usable"])
+    config = environment.interpreter()["twin"]
+    trust = Trust(options.percent, config, environment.cpu()["usable"])
     status = 0
     with Interruption() as interruption:
         try:
-            with Display() as shown, load(options.load):
-                trust.measure(options.runs, options.seconds, interruption, shown)
+            given = {"quick": True, "out": "", "budget": options.seconds, "configs": [config], "twins": {}}
+            results = Results(Options(scenarios=["trust"], **given))
+            with Display(results) as shown, load(options.load):
+                trust.measure(options.runs, results, interruption, shown)
         except (DoesNotFit, ImageError, Interrupted, TrialFailed, WorkDiffers, TwinError) as error:
             status = error.exit_status if isinstance(error, Interrupted) else 1
             print(f"trust: stopped: {error}", file=sys.stderr)

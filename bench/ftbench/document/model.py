@@ -18,6 +18,7 @@ from ftbench.document.environment import Count, Environment, Revision, Whole
 from ftbench.machine.disturbance import Disturbance, State
 from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT
+from ftbench.plan.waterfall import PRECISION
 
 SCHEMA_VERSION = 6
 """Raised when a reader of the old form would misread the new one."""
@@ -51,32 +52,32 @@ class FailureKind(StrEnum):
     HUNG = "hung"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Options:
-    """The command line's options."""
+    """Options of a run, as the command line gave them."""
 
     scenarios: A[list[str], "names of the scenarios"]
     quick: A[bool, "--quick"]
     out: A[str, "--out, the directory of all runs"]
-    data: A[str | None, "--data, user-supplied images; null for generated ones"]
-    rounds: A[int | None, "--rounds, null for as many as fit"]
+    data: A[str | None, "--data, user-supplied images; null for generated ones"] = None
+    rounds: A[int | None, "--rounds, null for as many as fit"] = None
     budget: A[float, "seconds for the whole run"]
-    workers: A[list[Whole] | None, "--workers, null for each scenario's own"]
-    batch_size: A[int | None, "--batch-size, null for each scenario's own"]
+    workers: A[list[Whole] | None, "--workers, null for each scenario's own"] = None
+    batch_size: A[int | None, "--batch-size, null for each scenario's own"] = None
     configs: A[list[Config], "configurations that were measured"]
     twins: A[dict[str, str], "endpoint (a Python, or unix:PATH) by twin"]
-    precision: A[Positive, "--precision as a part of 1"]
-    requirements: A[list[str], "packages that were installed for a user-supplied dataset"]
-    cache: A[str | None, "folder for downloads"]
-    dataset: A[str | None, "--dataset, null for the scenarios' own"]
-    collate_fn: A[str | None, "--collate-fn"]
-    stress: A[bool, "true if the thread-safety suite was asked for"]
-    stress_minutes: A[Positive | None, "--stress-minutes, null for a moment for each scenario"]
+    precision: A[Positive, "--precision as a part of 1"] = PRECISION
+    requirements: A[list[str], "packages that were installed for a user-supplied dataset"] = field(default_factory=list)
+    cache: A[str | None, "folder for downloads"] = None
+    dataset: A[str | None, "--dataset, null for the scenarios' own"] = None
+    collate_fn: A[str | None, "--collate-fn"] = None
+    stress: A[bool, "true if the thread-safety suite was asked for"] = False
+    stress_minutes: A[Positive | None, "--stress-minutes, null for a moment for each scenario"] = None
     folders: A[
         dict[str, str],
         {"propertyNames": {"enum": ["CODE", "DATA"]}},
         "the host's folders that containers see as /code and /data",
-    ]
+    ] = field(default_factory=dict)
 
 
 @dataclass

@@ -10,12 +10,12 @@ import functools
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from ftbench.document.model import Failure, FailureKind
-from ftbench.machine.disturbance import State, state
+from ftbench.document.convert import from_json
+from ftbench.document.model import Failure, FailureKind, Round, RoundDisturbance, Trial
+from ftbench.machine.disturbance import state, together
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import VARIANTS, Candidate, reduce
 from ftbench.rounds.progress import Display
@@ -23,7 +23,7 @@ from ftbench.rounds.work import Work
 from ftbench.stats import allocation
 from ftbench.stats.allocation import Costs
 from ftbench.stats.statistics import FEWEST_ROUNDS
-from ftbench.trial.endpoints import Endpoint, Trial
+from ftbench.trial import endpoints
 from ftbench.trial.process import TrialFailed
 from ftrun.configurations import TWIN
 from ftrun.interruption import Interruption
@@ -64,16 +64,9 @@ def check_same_work(seen: dict[str, tuple[str, int]], title: str, result: Mappin
             )
 
 
-@dataclass
-class FinishedRound:
-    """A finished round: results by candidate key, in the order they were measured."""
-
-    number: int
-    seconds: float
-    results: dict[str, dict]
-    before: State
-    """The machine when the round began, and when it had ended."""
-    after: State
+def failures(failed: Mapping[Candidate, Failure]) -> str:
+    """Return failures in words, for messages during the run."""
+    return "; ".join(f"the trial of {c.title} failed: {failure.reason}" for c, failure in failed.items())
 
 
 class Controller:
@@ -82,35 +75,35 @@ class Controller:
     def __init__(
         self,
         work: Work,
-        endpoints: Mapping[str, Endpoint],
-        observer: Display,
+        twins: Mapping[str, endpoints.Endpoint],
+        display: Display,
         interruption: Interruption,
         seed: int,
         fewest: int = FEWEST_ROUNDS,
     ):
         self.work = work
-        self._endpoints = endpoints
-        self._observer = observer
+        self._endpoints = twins
+        self._display = display
         self._interruption = interruption
         self._order = random.Random(seed)
         self._fewest = fewest
         self._seen: dict[str, dict[str, tuple[str, int]]] = {}
         """Checksums of each case (check_same_work)."""
+        self.notes: dict[str, None] = {}
+        """Notes of the trials, in their order."""
         self.differences: list[str] = []
         """Messages about differing samples, where the scenario allows them."""
-        self.failed: dict[str, Failure] = {}
-        """Why candidates could not be measured, by key; they are left out from then on."""
-        self._titles: dict[str, str] = {}
-        """The titles of candidates that failed, by key."""
-        self.repeated: dict[str, Failure] = {}
-        """Why trials were run a second time in a round, by the candidate's key: nobody has a third one."""
+        self.failed: dict[Candidate, Failure] = {}
+        """Why candidates could not be measured; they are left out from then on."""
+        self.repeated: dict[Candidate, Failure] = {}
+        """Why trials were run a second time in a round: nobody has a third one."""
 
-    def _start(self, candidate: Candidate) -> Trial:
+    def _start(self, candidate: Candidate) -> endpoints.Trial:
         self._interruption.check()
         return self._endpoints[TWIN[candidate.config]].start(self.work.task(candidate).request())
 
-    def _checked(self, candidate: Candidate, result: dict) -> dict:
-        """Return a trial's result; raises Unavailable or WorkDiffers."""
+    def _checked(self, candidate: Candidate, result: dict) -> Trial:
+        """Return the record of a trial's result; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
         try:
@@ -119,52 +112,41 @@ class Controller:
             if self.work.scenario.same_work:
                 raise
             self.differences.append(str(error))
-        return result
+        self.notes[result["note"]] = None
+        return from_json(Trial, {"candidate": candidate.key, **result})
 
-    def _measure_group(self, candidates: Sequence[Candidate]) -> tuple[dict[str, dict], dict[str, float]]:
-        """Start all trials, let them take turns in random order; return results and seconds by candidate key."""
-        results: dict[str, dict] = {}
+    def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
+        """Start a trial of each candidate and let them take turns in random order; return the seconds of each.
+
+        The records of the trials go into `trials`.
+        """
         with contextlib.ExitStack() as stack:
-            trials: dict[str, Trial] = {}
+            started: dict[Candidate, endpoints.Trial] = {}
             begun = time.monotonic()
             # All of them import at the same time, before anything is measured.
-            for candidate in candidates:
-                self._observer.trial(candidate, 0)
-                trial = self._try(candidate, functools.partial(self._start, candidate))
-                if trial is not None:
-                    trials[candidate.key] = stack.enter_context(contextlib.closing(trial))
-            for candidate in candidates:
-                if candidate.key in trials:
-                    self._try(candidate, trials[candidate.key].go_on)
-            seconds = dict.fromkeys((c.key for c in candidates), (time.monotonic() - begun) / len(candidates))
-            turn = 0  # the warm-up
-            while left := [c for c in candidates if c.key not in results and c.key not in self.failed]:
+            for candidate in group:
+                self._display.trial(candidate, 0)
+                if trial := self._try(candidate, functools.partial(self._start, candidate)):
+                    started[candidate] = stack.enter_context(contextlib.closing(trial))
+            for candidate, trial in started.items():
+                self._try(candidate, trial.go_on)
+            seconds = dict.fromkeys(group, (time.monotonic() - begun) / len(group))
+            for turn in itertools.count():  # the first is the warm-up
+                left = [c for c in group if c not in trials and c not in self.failed]
+                if not left:
+                    break
                 if turn:
                     self._order.shuffle(left)
                 for candidate in left:
                     if turn:
-                        self._observer.trial(candidate, turn)
+                        self._display.trial(candidate, turn)
                     self._interruption.check()
-                    started = time.monotonic()
-                    result = self._try(candidate, trials[candidate.key].go_on)
-                    seconds[candidate.key] += time.monotonic() - started
+                    before = time.monotonic()
+                    result = self._try(candidate, started[candidate].go_on)
+                    seconds[candidate] += time.monotonic() - before
                     if result is not None:
-                        results[candidate.key] = self._checked(candidate, result)
-                turn += 1
-        return results, seconds
-
-    def _measure_groups(self, groups: list[list[Candidate]]) -> tuple[dict[str, dict], dict[str, float]]:
-        """Return (results, the longest that each took) by key of one round, with second tries."""
-        results: dict[str, dict] = {}
-        longest: dict[str, float] = {}
-        for group in groups:
-            self._order.shuffle(group)
-            found, took = self._measure_group(group)
-            results |= found
-            longest |= {key: max(seconds, longest.get(key, 0.0)) for key, seconds in took.items()}
-            if again := self._again(group):
-                groups.append(again)
-        return results, longest
+                        trials[candidate] = self._checked(candidate, result)
+        return seconds
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
         """Return the result of `act`; None if the candidate's trial fails in `act`. The failure is kept in `failed`."""
@@ -173,28 +155,20 @@ class Controller:
         except TrialFailed as error:
             failure = Failure(FailureKind.HUNG if error.hung else FailureKind.FAILED, candidate.key, error.why)
             # The last words of a first failure are known.
-            known = self.repeated.get(candidate.key) == failure
-            self._observer.note(f"the trial of {candidate.title} failed: {error.why if known else error}")
-            self.failed[candidate.key], self._titles[candidate.key] = failure, candidate.title
+            known = self.repeated.get(candidate) == failure
+            self._display.note(f"the trial of {candidate.title} failed: {error.why if known else error}")
+            self.failed[candidate] = failure
             return None
 
-    def _hung(self, candidate: Candidate) -> bool:
-        """Return True if the candidate's trial hung."""
-        failure = self.failed.get(candidate.key)
-        return failure is not None and failure.kind == FailureKind.HUNG
-
-    def why(self, failure: Failure) -> str:
-        """Return a failure in words, for messages during the run."""
-        return f"the trial of {self._titles[failure.candidate]} failed: {failure.reason}"
-
-    def _again(self, group: Sequence[Candidate]) -> list[Candidate]:
+    def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
         """Return the failed candidates that get a second try in the same round; hung ones would take too long.
 
         A failure by chance, such as a shortage of memory, then leaves the round complete.
         """
-        again = [c for c in group if c.key in self.failed and not self._hung(c) and c.key not in self.repeated]
+        failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
+        again = [c for c, failure in failed.items() if failure.kind != FailureKind.HUNG]
         for candidate in again:
-            self.repeated[candidate.key] = self.failed.pop(candidate.key)
+            self.repeated[candidate] = self.failed.pop(candidate)
         return again
 
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
@@ -215,17 +189,19 @@ class Controller:
                 processes = VARIANTS[candidate.variant].processes
                 if processes in hung and not found:
                     continue  # others of its kind hung and none has succeeded: skip it
-                self._observer.warm_up(candidate)
-                costs = self._try(candidate, functools.partial(self._costs, candidate))
-                if costs is not None:
+                self._display.warm_up(candidate)
+                if costs := self._try(candidate, functools.partial(self._costs, candidate)):
                     found.append(costs)
                     self._again(of_twin)
                     break
-                if self._hung(candidate):
+                if self.failed[candidate].kind == FailureKind.HUNG:
                     hung.add(processes)
         if not found:
-            raise TrialFailed(self.why(next(iter(self.failed.values()))))
+            raise self._all_failed()
         return Costs(min(c.imports for c in found), min(c.warm_up for c in found), fmean(c.turn for c in found))
+
+    def _all_failed(self) -> TrialFailed:
+        return TrialFailed(failures(dict(itertools.islice(self.failed.items(), 1))))
 
     def _costs(self, candidate: Candidate) -> Costs:
         """Return the costs of a trial that is not counted."""
@@ -263,7 +239,7 @@ class Controller:
         trial_seconds: float,
         most: int | None,
         enough: Callable[[], bool] = lambda: False,
-    ) -> Iterator[FinishedRound]:
+    ) -> Iterator[Round]:
         """Yield finished rounds of the ranked candidates (ComparisonPlan.ranked).
 
         With `most`, there are `most` rounds. Without it, rounds end once the fewest are done and either `enough()` is
@@ -274,14 +250,14 @@ class Controller:
         left, and Interrupted, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
         """
         fewest = self._fewest if most is None else most
-        ranked = sorted((each for each in ranked if each[1].key not in self.failed), key=lambda each: each[0])
+        ranked = sorted((each for each in ranked if each[1] not in self.failed), key=lambda each: each[0])
         # Of each candidate the longest so far: the last round is the one that must not overrun.
-        longest = {c.key: trial_seconds for _, c in ranked}
+        longest = {c: trial_seconds for _, c in ranked}
         number = 0
 
         def left(now: float) -> tuple[float, int]:
             """Return the expected seconds of the next round, and the expected number of rounds to come."""
-            expected = sum(longest[c.key] for _, c in ranked)
+            expected = sum(longest[c] for _, c in ranked)
             fitting = int(max(0.0, deadline - now) // max(expected, 1e-3))
             return expected, (max(fewest - number, fitting) if most is None else most - number)
 
@@ -291,26 +267,44 @@ class Controller:
             if number >= fewest and (begin + expected > deadline or enough()):
                 return
             number += 1
-            before = state()
-            candidates = [c for _, c in ranked]
-            # Groups stay the same in every round; their order is shuffled.
-            groups = self.work.groups(candidates)
-            self._order.shuffle(groups)
-            turns = {c.key: self.work.cases[c.case].turns for c in candidates}
-            self._observer.round(number, number - 1 + to_come, turns, begin + to_come * expected)
-            results, took = self._measure_groups(groups)
-            longest |= {key: s if number == 1 else max(longest[key], s) for key, s in took.items()}
-            if not results:
-                raise TrialFailed(self.why(next(iter(self.failed.values()))))
-            ranked = [(rank, c) for rank, c in ranked if c.key in results]
+            turns = {c: self.work.turns(c) for _, c in ranked}
+            self._display.round(number, number - 1 + to_come, turns, begin + to_come * expected)
+            one, took = self._round(number, list(turns))
+            longest |= {c: s if number == 1 else max(longest[c], s) for c, s in took.items()}
+            measured = {trial.candidate for trial in one.trials}
+            ranked = [(rank, c) for rank, c in ranked if c.key in measured]
             now = time.monotonic()
             if most is None and number < fewest:
-                kept, _ = reduce(ranked, (deadline - now) / (fewest - number), lambda c: longest[c.key])
+                kept, _ = reduce(ranked, (deadline - now) / (fewest - number), lambda c: longest[c])
                 # A candidate that missed a round is not compared: more rounds of it would tell nothing.
                 ranked = [(rank, c) for rank, c in ranked if c in kept]
             expected, to_come = left(now)
-            self._observer.round_done(number, number + to_come, now - begin, to_come * expected)
-            yield FinishedRound(number, now - begin, results, before, state())
+            self._display.round_done(number, number + to_come, one.seconds, to_come * expected)
+            yield one
+
+    def _round(self, number: int, candidates: list[Candidate]) -> tuple[Round, dict[Candidate, float]]:
+        """Measure every candidate once; return the round, and the longest that a trial of each candidate took.
+
+        Raises TrialFailed if no candidate could be measured.
+        """
+        begin, before = time.monotonic(), state()
+        # Groups stay the same in every round; their order is shuffled.
+        groups = self.work.groups(candidates)
+        self._order.shuffle(groups)
+        trials: dict[Candidate, Trial] = {}
+        longest: dict[Candidate, float] = {}
+        for group in groups:
+            self._order.shuffle(group)
+            for c, seconds in self._measure_group(group, trials).items():
+                longest[c] = max(seconds, longest.get(c, 0.0))
+            if again := self._again(group):
+                groups.append(again)
+        if not trials:
+            raise self._all_failed()
+        found = together([vars(trial.disturbance) for trial in trials.values()])
+        disturbance = RoundDisturbance(**found, before=before, after=state())
+        seconds = round(time.monotonic() - begin, 2)
+        return Round(number, seconds, list(trials.values()), disturbance), longest
 
 
 def choose(

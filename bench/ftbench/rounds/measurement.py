@@ -6,17 +6,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ftbench.arguments import Options
 from ftbench.data.sources import Sources
-from ftbench.document import model as record
+from ftbench.document import model
 from ftbench.document.convert import from_json
 from ftbench.machine import disturbance
 from ftbench.plan import sizing
 from ftbench.plan.candidates import VARIANTS, Candidate
 from ftbench.plan.case import Case
-from ftbench.plan.scenario import OWN, Scenario
-from ftbench.rounds.controller import Controller, FinishedRound
-from ftbench.rounds.progress import Display, Notes
+from ftbench.plan.scenario import OWN, Scenario, Task
+from ftbench.rounds.controller import Controller, failures
+from ftbench.rounds.progress import Display
 from ftbench.rounds.twins import Twins
 from ftbench.rounds.work import PREFETCH_FACTOR, CaseWork, Work, warmup_batches
 from ftbench.scenarios import own
@@ -35,11 +34,11 @@ COPIED = ("name", "group", "question", "description", "sample", "case_axis", "ca
 class Measurement:
     """One scenario of a run. Owned by the main thread."""
 
-    def __init__(self, scenario: Scenario, options: Options, twins: Twins, notes: Notes):
+    def __init__(self, scenario: Scenario, options: model.Options, twins: Twins, display: Display):
         self.scenario = scenario
         self._options = options
         self._twins = twins
-        self._notes = notes
+        self._display = display
         self._configs = options.configs
         self._repeats = True
         """True if its samples are the same each time, as far as known."""
@@ -47,31 +46,30 @@ class Measurement:
         """True if worker processes can load it."""
 
     def _skip(self, what: str, why: str) -> None:
-        self._notes.skip(f"{self.scenario.name}: {what}", why)
+        self._display.skip(f"{self.scenario.name}: {what}", why)
 
     def rounds(
-        self, sources: Sources, display: Display, interruption: Interruption, share: Callable[[], float]
-    ) -> Iterator[record.Scenario]:
+        self, sources: Sources, interruption: Interruption, share: Callable[[], float]
+    ) -> Iterator[model.Scenario]:
         """Yield the scenario's record after every round; none if no candidate can be measured here.
 
         `share` says how many seconds there are for it. Raises what Controller.rounds does, and TrialFailed in the end
         if some candidates could not be measured; sizing.DoesNotFit.
         """
         if self.scenario.name == OWN:
-            display.note(
-                f"loading some {self.scenario.description} (at most {own.LOOK.patience / 60:.0f} minutes a twin)"
-            )
+            minutes = own.LOOK.patience / 60
+            self._display.note(f"loading some {self.scenario.description} (at most {minutes:.0f} minutes a twin)")
             self.look()
         scenario, options = self.scenario, self._options
         ranked = self.ranked()
         if not ranked:
-            self._notes.skip(scenario.name, "none of its candidates can be measured here")
+            self._display.skip(scenario.name, "none of its candidates can be measured here")
             return
         work, fitting = self.work([c for _, c in ranked], sources)
         ranked, seed = [(rank, c) for rank, c in ranked if c in fitting], secrets.randbits(32)
         # A quick run has its three rounds, whatever a full one repeats.
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
-        controller = Controller(work, self._twins.endpoints, display, interruption, seed, fewest)
+        controller = Controller(work, self._twins.endpoints, self._display, interruption, seed, fewest)
         costs = controller.warm_up([c for _, c in ranked])
         seconds, cpus = share(), self._twins.usable_cpus()
         deadline, everybody = time.monotonic() + seconds, options.rounds is not None
@@ -85,34 +83,35 @@ class Measurement:
         def enough() -> bool:
             return precise(entry, options.precision)
 
-        told: set[str] = set()
-        notes: dict[str, None] = {}  # in the order of the trials
+        told: set[Candidate] = set()
         for finished in controller.rounds(ranked, deadline, trial_seconds, options.rounds, enough):
             self._tell_of_differences(controller)
-            for key in sorted(controller.repeated.keys() & finished.results.keys() - told):
-                told.add(key)
-                why, number = controller.why(controller.repeated[key]), finished.number
-                self._notes.warn(f"{scenario.name}: {why}; in round {number} a second one took its place")
-            notes.update(dict.fromkeys(result.pop("note") for result in finished.results.values()))
-            entry.note = joined(notes)
-            entry.rounds.append(_round(finished))
-            self._notes.mark(scenario.name, entry.rounds[-1])
-            late = [c for c in candidates if c.key not in finished.results and c.key not in controller.failed]
+            measured = {trial.candidate for trial in finished.trials}
+            for c, failure in controller.repeated.items():
+                if c.key in measured and c not in told:
+                    told.add(c)
+                    why = f"{failures({c: failure})}; in round {finished.number} a second one took its place"
+                    self._display.warn(f"{scenario.name}: {why}")
+            entry.note = joined(controller.notes)
+            entry.rounds.append(finished)
+            if marks := disturbance.marks(finished.disturbance, finished.disturbance.before.affinity):
+                self._display.note(f"disturbed: {scenario.name}, round {finished.number}: {', '.join(marks)}")
+            late = [c for c in candidates if c.key not in measured and c not in controller.failed]
             if late:
                 self._skip(_titles(late), f"given up in round {finished.number}: not all would {fit}")
             # Only candidates of every round are compared.
-            candidates = [c for c in candidates if c.key in finished.results]
+            candidates = [c for c in candidates if c.key in measured]
             entry.pairs = scenario.plan.pairs(candidates)
-            entry.failures = [controller.failed[c.key] for c in entry.candidates if c.key in controller.failed]
+            entry.failures = [controller.failed[c] for c in entry.candidates if c in controller.failed]
             yield entry
         if controller.failed:
             # The measurements of the others stand.
-            raise TrialFailed("; ".join(map(controller.why, controller.failed.values())))
+            raise TrialFailed(failures(controller.failed))
 
-    def _record(self, controller: Controller, candidates: list[Candidate], seed: int) -> record.Scenario:
+    def _record(self, controller: Controller, candidates: list[Candidate], seed: int) -> model.Scenario:
         """Return the scenario's record before its first round."""
         load, cases = controller.work.loads({c.case for c in candidates})
-        return record.Scenario(
+        return model.Scenario(
             **vars(load),
             **{name: getattr(self.scenario, name) for name in COPIED},
             note="",
@@ -129,7 +128,7 @@ class Measurement:
     def _tell_of_differences(self, controller: Controller) -> None:
         if controller.differences and self._repeats:
             self._repeats = False  # told once
-            self._notes.warn(
+            self._display.warn(
                 f"not all candidates gave the same samples: {controller.differences[0].split('. ')[0]}. Either "
                 "the dataset draws random numbers, or it is not safe under threads: "
                 f"./twins audit {self.scenario.case('').parameters['target']} tells"
@@ -140,32 +139,12 @@ class Measurement:
 
         Note the twins that cannot load it; raises TrialFailed if none can.
         """
-        parameters = dict(self.scenario.case("").parameters)
+        parameters = self.scenario.case("").parameters
         target = parameters["target"]
-        work = Work(own.LOOK, {"": CaseWork([], batch_size=1, batches_per_worker=1)})
-        found, failed = [], {twin: TrialFailed(why) for twin, why in self._twins.lacking.items()}
-        for twin in sorted(self._twins.endpoints.keys() - failed.keys()):
-            task = replace(work.task(Candidate(twin, "serial", 0)), parameters=parameters)
-            try:
-                with contextlib.closing(self._twins.endpoints[twin].start(task.request())) as trial:
-                    while (result := trial.go_on()) is None:
-                        pass
-                found.append(result["look"])
-            except TrialFailed as error:
-                failed[twin] = error
-        # Twins that say the same differ in the paths of their tracebacks.
-        once = {failure.why: str(failure) for failure in failed.values()}.values()
-        if not found:
-            raise TrialFailed("\n".join(once))
-        for text in once:
-            if "\n" in text:  # what `_skip` does not say
-                self._notes.tell(text)
-        for twin, failure in failed.items():
-            self._skip(f"the {twin} twin", failure.why)
-        self._configs = tuple(config for config in self._configs if TWIN[config] not in failed)
+        found = self._looks(Task(own.LOOK, [], "serial", 0, 1, 2, 1, PREFETCH_FACTOR, "", parameters))
         self._repeats = all(each["repeats"] for each in found)
         if not self._repeats:
-            self._notes.warn(
+            self._display.warn(
                 f"{target} gives another sample for the same index each time (random augmentation?), so it cannot be "
                 f"checked that all candidates load the same; ./twins audit {target} looks for races"
             )
@@ -180,7 +159,7 @@ class Measurement:
         turn = amount.batch_size * amount.batches_per_worker * workers
         length = min(each["length"] for each in found)
         if length < turn:
-            self._notes.warn(
+            self._display.warn(
                 f"{target} has {length} of the {turn} samples that a turn loads: the same ones are loaded again, and "
                 "files among them come from memory"
             )
@@ -190,6 +169,30 @@ class Measurement:
         self.scenario = replace(
             self.scenario, description=description, sample_bytes=size, full=amount, quick=amount, patience=patience
         )
+
+    def _looks(self, task: Task) -> list[dict]:
+        """Return what the twins that can load the dataset find; note the others. Raises TrialFailed if none can."""
+        found, failed = [], {twin: TrialFailed(why) for twin, why in self._twins.lacking.items()}
+        for twin in sorted(self._twins.endpoints.keys() - failed.keys()):
+            try:
+                request = replace(task, config=twin).request()
+                with contextlib.closing(self._twins.endpoints[twin].start(request)) as trial:
+                    while (result := trial.go_on()) is None:
+                        pass
+                found.append(result["look"])
+            except TrialFailed as error:
+                failed[twin] = error
+        # Twins that say the same differ in the paths of their tracebacks.
+        once = {failure.why: str(failure) for failure in failed.values()}.values()
+        if not found:
+            raise TrialFailed("\n".join(once))
+        for text in once:
+            if "\n" in text:  # what `_skip` does not say
+                self._display.note(text)
+        for twin, failure in failed.items():
+            self._skip(f"the {twin} twin", failure.why)
+        self._configs = [config for config in self._configs if TWIN[config] not in failed]
+        return found
 
     def ranked(self) -> list[tuple[int, Candidate]]:
         """Return the candidates that the twins can measure, with their ranks; note the others."""
@@ -206,15 +209,13 @@ class Measurement:
         """Return the numbers of workers: the option's, or the scenario's own."""
         cpus = self._twins.usable_cpus()
         usual = list(self.scenario.workers(cpus))
-        if self._options.workers is None:
-            return usual
-        most = max(self._options.workers)
-        if most > max(WORKERS_PER_CPU * cpus, *usual):
-            self._notes.warn(
-                f"{self.scenario.name}: {most} workers share {cpus} CPU{'s' if cpus != 1 else ''}: what is "
+        given = self._options.workers
+        if given and max(given) > max(WORKERS_PER_CPU * cpus, *usual):
+            self._display.warn(
+                f"{self.scenario.name}: {max(given)} workers share {cpus} CPU{'s' if cpus != 1 else ''}: what is "
                 "compared is how they get in each other's way (--workers asks for fewer)"
             )
-        return list(self._options.workers)
+        return given or usual
 
     def work(self, candidates: Sequence[Candidate], sources: Sources) -> tuple[Work, list[Candidate]]:
         """Return the amount of work of the trials in each case, and the candidates. Both only as far as memory allows.
@@ -266,35 +267,21 @@ class Measurement:
         )
         where = [scenario.name] if len(options.scenarios) > 1 else []
         for warning in warnings:
-            self._notes.warn(": ".join([*where, *filter(None, [case.title]), warning]))
-        paths, dataset = sources.get(source(scenario, case))
-        return CaseWork(
-            paths,
-            batch_size,
-            amount.batches_per_worker,
-            amount.turns,
-            sample_bytes,
-            case.dataset_bytes,
-            requested,
-            from_json(record.Dataset, dataset),
+            self._display.warn(": ".join([*where, *filter(None, [case.title]), warning]))
+        paths, dataset = sources.get(case.source or scenario.source)
+        load = model.Load(
+            sample_bytes=sample_bytes,
+            dataset=from_json(model.Dataset, dataset),
+            batch_size=batch_size,
+            requested_batch_size=requested,
+            batches_per_worker=amount.batches_per_worker,
+            turns=amount.turns,
         )
-
-
-def source(scenario: Scenario, case: Case) -> str:
-    """Return the name of the source (ftbench.data.sources) that a case's dataset reads."""
-    return case.source or scenario.source
+        return CaseWork(load, paths)
 
 
 def _titles(candidates: Iterable[Candidate]) -> str:
     return ", ".join(c.title for c in candidates)
-
-
-def _round(finished: FinishedRound) -> record.Round:
-    """Return the record of a round."""
-    found = disturbance.together([result["disturbance"] for result in finished.results.values()])
-    trials = [from_json(record.Trial, {"candidate": key, **result}) for key, result in finished.results.items()]
-    disturbed = record.RoundDisturbance(**found, before=finished.before, after=finished.after)
-    return record.Round(finished.number, round(finished.seconds, 2), trials, disturbed)
 
 
 def joined(notes: Iterable[str]) -> str:

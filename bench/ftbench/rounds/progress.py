@@ -1,4 +1,4 @@
-"""The benchmark's progress on stderr.
+"""What a run says on stderr: its progress, and notes, which its record keeps.
 
 On a terminal one line that is kept up to date; elsewhere one plain line for each step that
 ends, without control codes.
@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ftbench.document.model import Results, Round, Skipped
-from ftbench.machine import disturbance
+from ftbench.document.model import Results, Skipped
 from ftbench.plan.candidates import Candidate
 from ftrun.escape import terminal
 
@@ -26,10 +25,12 @@ def clock(seconds: float) -> str:
 
 
 class Display:
-    """The state of a run. Owned by the controller's thread."""
+    """Progress and notes of a run. Owned by the controller's thread."""
 
-    def __init__(self, console: Console | None = None):
+    def __init__(self, results: Results, console: Console | None = None):
         console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
+        self._results = results
+        """The record that keeps notes."""
         self._plain = not console.is_terminal
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -51,8 +52,18 @@ class Display:
         self._progress.stop()
 
     def note(self, text: str) -> None:
-        """Print a permanent line."""
+        """Print a permanent line, which the record does not keep."""
         self._progress.console.print(terminal(text), soft_wrap=True)
+
+    def skip(self, what: str, why: str) -> None:
+        """Show and record a part of the plan that is not measured, with the reason."""
+        self._results.skipped.append(Skipped(what, why))
+        self.note(f"left out: {what}: {why}")
+
+    def warn(self, text: str) -> None:
+        """Show and record a warning about the figures."""
+        self._results.warnings.append(text)
+        self.note(f"warning: {text}")
 
     def _begin(self, title: str) -> None:
         self._progress.reset(self._task, total=None, description=title, left="")
@@ -81,11 +92,8 @@ class Display:
             self.note(f"warming up: {candidate.title}")
         self._begin(", ".join(filter(None, (self._where, f"warming up: {candidate.title}"))))
 
-    def round(self, number: int, rounds: int, turns: Mapping[str, int], end: float) -> None:
-        """Show the start of a round; `turns` are the turns of each candidate, by key.
-
-        All rounds are expected to end at `end` (time.monotonic()).
-        """
+    def round(self, number: int, rounds: int, turns: Mapping[Candidate, int], end: float) -> None:
+        """Show the start of a round; all rounds are expected to end at `end` (time.monotonic())."""
         self._number, self._rounds, self._turns, self._end = number, rounds, turns, end
         self._steps = itertools.count()
         if self._plain and number == 1:
@@ -94,15 +102,10 @@ class Display:
 
     def trial(self, candidate: Candidate, turn: int) -> None:
         """Show the start of a trial (turn 0) or of one of its turns (1, 2, ...)."""
-        if turn and self._turns[candidate.key] == 1:
+        if turn and self._turns[candidate] == 1:
             return  # its start was told
         steps = sum(1 + turns if turns > 1 else 1 for turns in self._turns.values())
-        where = (
-            self._where,
-            f"round {self._number} of {self._rounds}",
-            candidate.title,
-            f"turn {turn}" if turn else "",
-        )
+        where = self._where, f"round {self._number} of {self._rounds}", candidate.title, f"turn {turn}" if turn else ""
         self._progress.update(
             self._task,
             total=self._rounds,
@@ -123,33 +126,3 @@ class Display:
         """Word the time that is left for the scenario, and for the run if it has more scenarios."""
         whole = f", {clock(remaining + self._later)} of the run" if self._later else ""
         return f"{clock(remaining)} left{whole}"
-
-
-class Notes:
-    """Writer of notes to a run: shown at once, and kept in the run's record.
-
-    Owned by the main thread.
-    """
-
-    def __init__(self, results: Results, display: Display):
-        self._results, self._display = results, display
-
-    def tell(self, text: str) -> None:
-        """Show a line that the record does not keep."""
-        self._display.note(text)
-
-    def skip(self, what: str, why: str) -> None:
-        """Show and record a part of the plan that is not measured, with the reason."""
-        self._results.skipped.append(Skipped(what, why))
-        self._display.note(f"left out: {what}: {why}")
-
-    def warn(self, text: str) -> None:
-        """Show and record a warning about the figures."""
-        self._results.warnings.append(text)
-        self._display.note(f"warning: {text}")
-
-    def mark(self, scenario: str, latest: Round) -> None:
-        """Show that other load disturbed a round."""
-        found = disturbance.marks(latest.disturbance, latest.disturbance.before.affinity)
-        if found:
-            self._display.note(f"disturbed: {scenario}, round {latest.number}: {', '.join(found)}")

@@ -7,13 +7,11 @@ before the next one begins.
 
 import contextlib
 import functools
-import os
 import tempfile
 import time
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 
-from ftbench.arguments import Options
 from ftbench.data import images
 from ftbench.data.sources import Sources
 from ftbench.document import model
@@ -22,9 +20,10 @@ from ftbench.document.environment import Environment
 from ftbench.document.store import RunDirectory
 from ftbench.machine import disturbance
 from ftbench.plan import sizing
+from ftbench.plan.scenario import Scenario
 from ftbench.rounds.controller import Unavailable, WorkDiffers
-from ftbench.rounds.measurement import Measurement, source
-from ftbench.rounds.progress import Display, Notes
+from ftbench.rounds.measurement import Measurement
+from ftbench.rounds.progress import Display
 from ftbench.rounds.twins import Twins
 from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial import stress
@@ -45,15 +44,22 @@ class RunFailed(Exception):
 class Run:
     """One run. Owned by the main thread."""
 
-    def __init__(self, options: Options, directory: RunDirectory, interruption: Interruption, display: Display):
-        self._options = options
+    def __init__(
+        self,
+        results: model.Results,
+        scenarios: Sequence[Scenario],
+        directory: RunDirectory,
+        interruption: Interruption,
+        display: Display,
+    ):
+        self.results = results
+        self._options = results.options
+        self._scenarios = scenarios
         self._directory = directory
         self._interruption = interruption
         self._display = display
         self._begin = time.monotonic()
         self._ended: set[str] = set()
-        self.results = model.Results(_options(options), started=datetime.now(UTC).isoformat(timespec="seconds"))
-        self.notes = Notes(self.results, display)
 
     def measure(self) -> None:
         """Run all scenarios. Raises what stops it; finished rounds are on disk by then."""
@@ -68,32 +74,33 @@ class Run:
             }
             self.results.environment = from_json(Environment, found)
             for warning in (*twins.differences(), *disturbance.about_machine(disturbance.state())):
-                self.notes.warn(warning)
+                self._display.warn(warning)
             if self._options.requirements:
                 self._display.note("installing what the dataset needs")
-                twins.add_packages(self._options.requirements, self._options.cache, Path(work), self._interruption)
-            sources = Sources(self._options.data, self._step, self.notes.warn)
+                cache = Path(self._options.cache or work)
+                twins.add_packages(self._options.requirements, cache, Path(work), self._interruption)
+            sources = Sources(Path(self._options.data) if self._options.data else None, self._step, self._display.warn)
             # All sources before anything is measured, so that an unreadable one is reported at once.
-            for scenario in self._options.scenarios:
+            for scenario in self._scenarios:
                 for case in scenario.plan.cases:
-                    sources.get(source(scenario, case))
+                    sources.get(case.source or scenario.source)
             self.warn_of_options()
             failed = []
-            for position, scenario in enumerate(self._options.scenarios):
-                self._display.scenario(scenario.name, position + 1, len(self._options.scenarios), self._later(position))
-                measurement = Measurement(scenario, self._options, twins, self.notes)
+            for position, scenario in enumerate(self._scenarios):
+                self._display.scenario(scenario.name, position + 1, len(self._scenarios), self._later(position))
+                measurement = Measurement(scenario, self._options, twins, self._display)
                 share = functools.partial(self._share, position)
                 try:
-                    for entry in measurement.rounds(sources, self._display, self._interruption, share):
+                    for entry in measurement.rounds(sources, self._interruption, share):
                         self._take_up(entry)
                 except Unavailable as error:
-                    self.notes.skip(scenario.name, str(error))
+                    self._display.skip(scenario.name, str(error))
                 except (sizing.DoesNotFit, TrialFailed, WorkDiffers) as error:
                     # The other scenarios are worth having all the same.
-                    if len(self._options.scenarios) == 1:
+                    if len(self._scenarios) == 1:
                         raise
                     failed.append(f"{scenario.name}: {error}")
-                    self.notes.warn(f"stopped: {failed[-1]}")
+                    self._display.warn(f"stopped: {failed[-1]}")
                 self._ended.add(scenario.name)
             if not failed:
                 self.results.status, self.results.reason = "complete", None
@@ -113,15 +120,15 @@ class Run:
         reached = self._ended | {entry.name for entry in self.results.scenarios}
         self.results.skipped += [
             model.Skipped(s.name, f"the run ended before its first round had: {reason}")
-            for s in self._options.scenarios
+            for s in self._scenarios
             if s.name not in reached
         ]
 
     def _share(self, position: int, later: bool = False) -> float:
         """Return the seconds of the remaining budget for the scenario at this position, or for those after it."""
-        report = REPORT_SECONDS[0] + REPORT_SECONDS[1] * len(self._options.scenarios)
+        report = REPORT_SECONDS[0] + REPORT_SECONDS[1] * len(self._scenarios)
         left = self._begin + self._options.budget - report - time.monotonic()
-        to_come = [s.share(self._options.quick) for s in self._options.scenarios[position:]]
+        to_come = [s.share(self._options.quick) for s in self._scenarios[position:]]
         part = to_come[0] / sum(to_come)
         return left * (1 - part if later else part)
 
@@ -148,9 +155,9 @@ class Run:
             (self._options.data, "--data", "images", lambda s: s.takes_data),
             (self._options.batch_size, "--batch-size", "what loads batches", lambda s: s.batched),
         ):
-            others = [s.name for s in self._options.scenarios if not used(s)]
+            others = [s.name for s in self._scenarios if not used(s)]
             if given and others:
-                self.notes.warn(f"{name} is for {use}, and changes nothing in {', '.join(others)}")
+                self._display.warn(f"{name} is for {use}, and changes nothing in {', '.join(others)}")
 
     def save(self) -> None:
         """Write the document; raises ResultsError."""
@@ -183,19 +190,3 @@ class Run:
             self.save()
         part.reason = "; ".join(problems) or None
         part.status = "incomplete" if problems else "complete"
-
-
-def _options(given: Options) -> model.Options:
-    """Return the record of the options."""
-    found = dict(vars(given))
-    found.update(
-        scenarios=[s.name for s in given.scenarios],
-        out=str(given.out),
-        data=str(given.data) if given.data else None,
-        cache=str(given.cache) if given.cache else None,
-        requirements=list(given.requirements),
-        configs=list(given.configs),
-        workers=list(given.workers) if given.workers else None,
-        folders={name: os.environ[f"FT_{name}"] for name in ("CODE", "DATA") if os.environ.get(f"FT_{name}")},
-    )
-    return model.Options(**found)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ftbench.document.model import Skipped
 from ftbench.plan.candidates import VARIANTS
 from ftbench.trial.endpoints import Endpoint, LocalEndpoint, connect
 from ftrun.configurations import TWIN
@@ -55,9 +56,7 @@ class Twins:
             )
         self.environments[twin] = {"endpoint": endpoint.name, **found}
 
-    def add_packages(
-        self, requirements: Sequence[str], cache: Path | None, work: Path, interruption: Interruption
-    ) -> None:
+    def add_packages(self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption) -> None:
         """Install the packages that a dataset needs and a twin lacks, into `work`; failures are in `lacking`.
 
         Raises TwinError if they run in other containers, and Interrupted.
@@ -76,7 +75,7 @@ class Twins:
                 )
             try:
                 folder = work / twin
-                pins = install(folder, endpoint.python, requirements, installed, cache or work, interruption, pins)
+                pins = install(folder, endpoint.python, requirements, installed, cache, interruption, pins)
                 endpoint.packages = str(folder)
             except OverlayError as error:
                 self.lacking[twin] = str(error)
@@ -129,15 +128,10 @@ class Twins:
         return {twin: e["memory"] for twin, e in self.environments.items()}
 
 
-def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the measurable configurations, and (what, why) of the others."""
-    kept, skipped = [], []
-    for config in configs:
-        twin = TWIN[config]
-        if twin in twins:
-            kept.append(config)
-            continue
-        kind = "free-threaded interpreter" if twin == "ft" else "interpreter with the GIL"
-        why = f"no {kind} was given (--twin {twin}=...; ./twins bench and the images give both)"
-        skipped.append((f"configuration {config}", why))
-    return kept, skipped
+def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[list[str], list[Skipped]]:
+    """Return the measurable configurations, and the others with the reasons."""
+    kept = [config for config in configs if TWIN[config] in twins]
+    kinds = {"ft": "free-threaded interpreter", "gil": "interpreter with the GIL"}
+    why = "no {} was given (--twin {}=...; ./twins bench and the images give both)"
+    others = [config for config in configs if config not in kept]
+    return kept, [Skipped(f"configuration {c}", why.format(kinds[TWIN[c]], TWIN[c])) for c in others]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from ftbench.document.model import Dataset, Load, MeasuredCase
+from ftbench.document.model import Load, MeasuredCase
 from ftbench.plan import sizing
 from ftbench.plan.candidates import VARIANTS, Candidate
 from ftbench.plan.scenario import Scenario, Task
@@ -18,20 +17,9 @@ PREFETCH_FACTOR = 2
 class CaseWork:
     """Work of the trials of one case."""
 
+    load: Load
     paths: list[str]
-    batch_size: int
-    batches_per_worker: int
-    turns: int = 1
-    sample_bytes: int = 0
-    dataset_bytes: int = 0
-    requested_batch_size: int = 0
-    """Before it was made smaller to fit into memory."""
-    dataset: Dataset | None = None
-    """The source of the samples."""
-
-    def load(self) -> dict[str, Any]:
-        """Return the fields of ftbench.document.model.Load."""
-        return {each.name: getattr(self, each.name) for each in fields(Load)}
+    """Files of the dataset."""
 
 
 @dataclass
@@ -43,15 +31,19 @@ class Work:
     room: sizing.Demand | None = None
     """The memory for trials that are alive at the same time; None for no limit."""
 
+    def turns(self, candidate: Candidate) -> int:
+        """Return the number of turns of the candidate's trial."""
+        return self.cases[candidate.case].load.turns
+
     def demand(self, candidate: Candidate) -> sizing.Demand:
         """Return the memory that the candidate's trial needs."""
-        work, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
+        load, variant = self.cases[candidate.case].load, VARIANTS[candidate.variant]
         need = sizing.demand(
-            work.batch_size * work.sample_bytes,
+            load.batch_size * load.sample_bytes,
             candidate.workers,
             PREFETCH_FACTOR,
             variant.queued_per_worker,
-            work.dataset_bytes,
+            self.scenario.case(candidate.case).dataset_bytes,
         )
         return need if variant.processes else sizing.Demand(need.memory, 0)
 
@@ -60,18 +52,21 @@ class Work:
 
         A trial with one turn is a group by itself. The others form groups as large as memory allows, in order of cases.
         """
-        single = [[c] for c in candidates if self.cases[c.case].turns == 1]
-        several = [c for case, work in self.cases.items() if work.turns > 1 for c in candidates if c.case == case]
+        single = [[c] for c in candidates if self.turns(c) == 1]
+        several = [c for case in self.cases for c in candidates if c.case == case and self.turns(c) > 1]
         return single + sizing.together(several, self.demand, self.room)
 
     @property
     def takes_turns(self) -> bool:
         """True if trials measure several times, in turn with others."""
-        return any(work.turns > 1 for work in self.cases.values())
+        return any(work.load.turns > 1 for work in self.cases.values())
 
     def with_turns(self, turns: int) -> Work:
         """Return the same work with this number of turns a trial, where a trial has more than one."""
-        cases = {name: replace(work, turns=turns) if work.turns > 1 else work for name, work in self.cases.items()}
+        cases = {
+            name: replace(work, load=replace(work.load, turns=turns)) if work.load.turns > 1 else work
+            for name, work in self.cases.items()
+        }
         return replace(self, cases=cases)
 
     def task(self, candidate: Candidate) -> Task:
@@ -85,28 +80,28 @@ class Work:
             work.paths,
             candidate.variant,
             candidate.workers,
-            work.batch_size,
+            work.load.batch_size,
             warmup_batches(candidate.workers),
-            work.batches_per_worker * share,
+            work.load.batches_per_worker * share,
             PREFETCH_FACTOR,
             candidate.case,
             self.scenario.case(candidate.case).parameters,
-            work.turns,
+            work.load.turns,
             candidate.config,
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
         """Return how much work a trial does, for results.json: of the first of these cases, and of each of them."""
-        found = {name: work for name, work in self.cases.items() if name in cases}
+        found = {name: work.load for name, work in self.cases.items() if name in cases}
         # The first case alone counts as none if it has no name.
         about = [self.scenario.case(name) for name in found] if any(found) else []
-        return Load(**next(iter(found.values())).load()), [
+        return next(iter(found.values())), [
             MeasuredCase(
                 name=case.name,
                 title=case.title,
                 parameters=dict(case.parameters),
                 value=case.value,
-                **found[case.name].load(),
+                **vars(found[case.name]),
             )
             for case in about
         ]

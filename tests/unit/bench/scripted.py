@@ -1,9 +1,35 @@
-"""Endpoints without processes behind them, for the tests of the controller: everything else is its own."""
+"""Endpoints without processes behind them, for the tests of the controller, and what else a measurement is given."""
 
 from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from types import SimpleNamespace
+
+from ftbench.document.model import Dataset, Load, Options
+from ftbench.plan.candidates import CONFIGS
+from ftbench.rounds.progress import Display
+from ftbench.rounds.work import CaseWork
+from tests.unit.bench import simulated
+
+
+def options(*scenarios: str, **more: object) -> Options:
+    """The options of a quick run in every configuration."""
+    usual = {"quick": True, "out": "out", "budget": 60.0, "workers": [2], "configs": [*CONFIGS], "twins": {}}
+    return Options(scenarios=[*scenarios], **{**usual, **more})
+
+
+def case_work(paths: list[str], batch_size: int, batches_per_worker: int, turns: int = 1) -> CaseWork:
+    """The work of a case with samples of one byte."""
+    load = Load(
+        sample_bytes=1,
+        dataset=Dataset("none", "nothing", None, 0, 0, 0, None),
+        batch_size=batch_size,
+        requested_batch_size=batch_size,
+        batches_per_worker=batches_per_worker,
+        turns=turns,
+    )
+    return CaseWork(load, paths)
 
 
 class Script(ABC):
@@ -41,7 +67,7 @@ class ScriptedTrial:
             return None
         if self._result is None:
             self._script.ran.append(self._request)
-            self._result = self._script.run(self._request)
+            self._result = {**simulated.TRIAL, "note": "", **self._script.run(self._request)}
             self._script.events.append(("begin", self._place))
             return None
         self._script.events.append(("turn", self._place))
@@ -52,10 +78,12 @@ class ScriptedTrial:
         self._script.events.append(("close", self._place))
 
 
-class Noted:
-    """A display that remembers its notes."""
+class Noted(Display):
+    """A display that remembers its notes, and what a record would keep."""
 
     def __init__(self):
+        self.results = SimpleNamespace(skipped=[], warnings=[])
+        super().__init__(self.results)
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:

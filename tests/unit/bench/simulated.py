@@ -46,21 +46,10 @@ def blank(twin: str = "ft") -> model.Results:
         scenarios=["pillow"],
         quick=True,
         out="results",
-        data=None,
-        rounds=None,
         budget=60.0,
         workers=[1],
-        batch_size=None,
         configs=[twin],
         twins={twin: "python"},
-        precision=0.05,
-        requirements=[],
-        cache=None,
-        dataset=None,
-        collate_fn=None,
-        stress=False,
-        stress_minutes=None,
-        folders={},
     )
     scenario = model.Scenario(
         name="pillow",
@@ -100,23 +89,23 @@ def blank(twin: str = "ft") -> model.Results:
 
 def trial(candidate: Candidate, metrics: dict[str, float], **more: object) -> model.Trial:
     """Return the record of a quiet trial."""
-    found = {
-        "samples": 32,
-        "batches": 4,
-        "first_batch": 1,
-        "rows": [1, 2, 3, 4],
-        "turn_seconds": [0.1],
-        "turn_began": [1e9],
-        "distributions": {},
-        "disturbance": QUIET,
-        "torch": "2",
-        "free_threaded": True,
-        "gil_enabled": False,
-    }
-    return from_json(model.Trial, {"candidate": candidate.key, "metrics": metrics, **found, **more})
+    return from_json(model.Trial, {"candidate": candidate.key, "metrics": metrics, **TRIAL, **more})
 
 
 QUIET = {"seconds": 1.0, "own_cpus": 1.0, "other_cpus": 0.0, "stolen_cpus": None, "throttled_seconds": 0.0}
+TRIAL = {
+    "samples": 32,
+    "batches": 4,
+    "first_batch": 1,
+    "rows": [1, 2, 3, 4],
+    "turn_seconds": [0.1],
+    "turn_began": [1e9],
+    "distributions": {},
+    "disturbance": QUIET,
+    "torch": "2",
+    "free_threaded": True,
+    "gil_enabled": False,
+}
 
 
 def quiet() -> model.RoundDisturbance:

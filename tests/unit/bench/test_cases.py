@@ -12,10 +12,10 @@ from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side, at_least, grid
 from ftbench.plan.scenario import Task
 from ftbench.rounds.controller import Controller, Unavailable, WorkDiffers
-from ftbench.rounds.work import CaseWork, Work
+from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
-from tests.unit.bench.scripted import Script, Silent
+from tests.unit.bench.scripted import Script, Silent, case_work
 
 CASES = (
     Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
@@ -37,7 +37,7 @@ class Endpoint(Script):
 
 
 def rounds(endpoint: Endpoint, ranked: list) -> list:
-    work = Work(SCENARIO, {"64-KiB": CaseWork(["small"], 256, 4), "4-MiB": CaseWork(["large"], 8, 3)})
+    work = Work(SCENARIO, {"64-KiB": case_work(["small"], 256, 4), "4-MiB": case_work(["large"], 8, 3)})
     with Interruption() as interruption:
         controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, 1)
         return list(controller.rounds(ranked, time.monotonic() + 600, 0.001, 1))
@@ -87,10 +87,10 @@ def test_trials_get_what_belongs_to_their_case():
     endpoint = Endpoint()
     ranked = SCENARIO.plan.ranked(CONFIGS, [2], quick=False)
     (only,) = rounds(endpoint, ranked)
-    assert set(only.results) == {c.key for _, c in ranked}
+    assert {trial.candidate for trial in only.trials} == {c.key for _, c in ranked}
     found = {(r["case"], r["paths"][0], r["batch_size"], r["batches"], r["parameters"]["rows"]) for r in endpoint.ran}
     assert found == {("64-KiB", "small", 256, 8, 16), ("4-MiB", "large", 8, 6, 1024)}
-    names = {*Task.__dataclass_fields__, "config", "patience", "draw"}
+    names = {*Task.__dataclass_fields__, "patience"}
     assert all(name in names for r in endpoint.ran for name in r)
 
 

@@ -149,7 +149,7 @@ def test_help_teaches(run_bench, module, words):
 
 def test_options_may_stand_among_scenarios():
     given = parse(["--quick", "pillow", "--workers", "4,1"])
-    assert (given.quick, [s.name for s in given.scenarios], given.workers) == (True, ["pillow"], (1, 4))
+    assert (given.quick, [s.name for s in given.scenarios], given.workers) == (True, ["pillow"], [1, 4])
     assert [s.name for s in parse(["pillow", "pillow"]).scenarios] == ["pillow"]
     assert [s.name for s in parse([]).scenarios] == ["pillow", "text"]
     assert (parse([]).precision, parse(["--precision", "7.5%"]).precision) == (0.05, 0.075)

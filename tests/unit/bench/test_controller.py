@@ -8,19 +8,24 @@ from typing import ClassVar
 
 import pytest
 
-from ftbench.document.model import Failure, FailureKind
+from ftbench.document.model import Failure, FailureKind, Round
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.comparisons import grid
 from ftbench.plan.sizing import Demand
-from ftbench.rounds.controller import Controller, WorkDiffers, check_same_work, choose
-from ftbench.rounds.work import CaseWork, Work
+from ftbench.rounds.controller import Controller, WorkDiffers, check_same_work, choose, failures
+from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.allocation import Costs
 from ftbench.trial.process import TrialFailed
 from ftrun.interruption import Interrupted, Interruption
-from tests.unit.bench.scripted import Script, Silent
+from tests.unit.bench.scripted import Script, Silent, case_work
 
 RESULT = {"first_batch": 1, "rows": [1, 2, 3], "metrics": {"throughput": 1.0}}
+
+
+def keys(finished: Round) -> list[str]:
+    """The candidates of a round, in the order they were measured."""
+    return [trial.candidate for trial in finished.trials]
 
 
 class Scripted(Script):
@@ -60,7 +65,7 @@ def make():
     with Interruption() as interruption:
 
         def build(endpoint: Scripted, seed: int = 0) -> Controller:
-            work = Work(SCENARIOS["pillow"], {"": CaseWork(["a.jpg"], 4, 3)})
+            work = Work(SCENARIOS["pillow"], {"": case_work(["a.jpg"], 4, 3)})
             controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, seed)
             controller.interruption = interruption
             return controller
@@ -71,7 +76,7 @@ def make():
 def test_every_candidate_once_a_round_in_a_new_order_that_the_seed_repeats(make):
     def order(seed: int) -> list[list[str]]:
         rounds = list(make(Scripted(), seed).rounds(RANKED, time.monotonic() + 60, 0.001, 4))
-        return [list(r.results) for r in rounds]
+        return [keys(r) for r in rounds]
 
     first = order(5)
     assert len(first) == 4
@@ -96,8 +101,8 @@ def test_rounds_stop_before_the_budget_is_overrun(make, clock):
 def test_three_rounds_are_run_whatever_the_budget_and_lose_candidates_for_it(make):
     rounds = list(make(Scripted(0.01)).rounds(RANKED, time.monotonic(), 0.01, None))
     assert len(rounds) == 3
-    assert len(rounds[0].results) == len(RANKED)
-    assert set(rounds[2].results) == {c.key for rank, c in RANKED if rank == 0}
+    assert len(rounds[0].trials) == len(RANKED)
+    assert set(keys(rounds[2])) == {c.key for rank, c in RANKED if rank == 0}
 
 
 def test_nobody_comes_back_who_has_missed_a_round(make, clock):
@@ -108,26 +113,27 @@ def test_nobody_comes_back_who_has_missed_a_round(make, clock):
 
     # The first round takes all of the time but a little, which the quick second one leaves plenty of.
     rounds = list(make(Slower()).rounds(RANKED, 0.02 * len(RANKED) + 0.3, 0.02, None))
-    seats = [set(r.results) for r in rounds[:3]]
+    seats = [set(keys(r)) for r in rounds[:3]]
     assert len(seats[0]) > len(seats[1]) >= len(seats[2]) and seats[2] <= seats[1]
 
 
 def test_a_number_of_rounds_that_was_asked_for_is_run_whatever_the_budget(make):
     rounds = list(make(Scripted()).rounds(RANKED, time.monotonic(), 1.0, 5))
-    assert [len(r.results) for r in rounds] == [len(RANKED)] * 5
+    assert [len(r.trials) for r in rounds] == [len(RANKED)] * 5
 
 
 def test_who_fails_is_left_out_from_then_on_and_the_others_go_on(make):
     n = len(RANKED)
     controller = make(Scripted(fail_at=n + 2))
     first, *others = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 3)
-    ((key, failure),) = controller.failed.items()
+    ((candidate, failure),) = controller.failed.items()
+    key = candidate.key
     # In a line: its last words were told when it happened.
     assert failure == Failure(FailureKind.FAILED, key, "exit status 3")
-    assert controller.why(failure).startswith("the trial of ")
+    assert failures(controller.failed) == f"the trial of {candidate.title} failed: exit status 3"
     # What it measured before stands; it has no more to say in the others.
-    assert key in first.results and len(first.results) == n and len(others) == 2
-    assert all(set(r.results) == {c.key for _, c in RANKED} - {key} for r in others)
+    assert key in keys(first) and len(first.trials) == n and len(others) == 2
+    assert all(set(keys(r)) == {c.key for _, c in RANKED} - {key} for r in others)
 
 
 @pytest.mark.parametrize("turns", [1, 3])
@@ -137,14 +143,16 @@ def test_who_fails_once_has_another_try_in_the_same_round(make, turns):
     controller = in_turns(make, endpoint, turns)
     rounds = list(controller.rounds(RANKED, time.monotonic() + 60, 0.001, 3))
     # Everybody has a result in every round, so that each pairs with those of its own round.
-    assert [len(r.results) for r in rounds] == [n] * 3 and not controller.failed
-    ((key, failure),) = controller.repeated.items()
-    assert failure == Failure(FailureKind.FAILED, key, "exit status 3")
+    assert [len(r.trials) for r in rounds] == [n] * 3 and not controller.failed
+    ((candidate, failure),) = controller.repeated.items()
+    assert failure == Failure(FailureKind.FAILED, candidate.key, "exit status 3")
     # A second failure is one too many.
-    config, variant, workers = key.split("/")
-    endpoint.broken, endpoint.once = {"config": config, "variant": variant, "workers": int(workers)}, False
+    endpoint.broken, endpoint.once = (
+        {name: getattr(candidate, name) for name in ("config", "variant", "workers")},
+        False,
+    )
     (again,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
-    assert set(controller.failed) == {key} and key not in again.results and len(again.results) == n - 1
+    assert set(controller.failed) == {candidate} and candidate.key not in keys(again) and len(again.trials) == n - 1
 
 
 def test_what_was_said_is_said_once(make, monkeypatch):
@@ -171,7 +179,7 @@ def test_nobody_waits_for_the_like_of_those_that_hang(make):
     all_of_them, endpoint = False, Hanging()
     controller = make(endpoint)
     (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
-    assert len(endpoint.ran) == len(RANKED) and len(only.results) == len(RANKED) - 1
+    assert len(endpoint.ran) == len(RANKED) and len(only.trials) == len(RANKED) - 1
 
 
 def test_a_run_ends_when_everybody_has_failed(make):
@@ -182,7 +190,7 @@ def test_a_run_ends_when_everybody_has_failed(make):
     controller = make(Broken())
     with pytest.raises(TrialFailed, match="the trial of .* failed: exit status 3"):
         next(controller.rounds(RANKED, time.monotonic() + 60, 0.001, 3))
-    assert set(controller.failed) == {c.key for _, c in RANKED}
+    assert set(controller.failed) == {c for _, c in RANKED}
 
 
 def test_a_signal_stops_before_the_next_trial(make):
@@ -198,7 +206,7 @@ def test_a_signal_stops_before_the_next_trial(make):
 
 def in_turns(make, endpoint: Script, turns: int, room: Demand | None = None) -> Controller:
     controller = make(endpoint)
-    controller.work.cases[""] = CaseWork(["a.jpg"], 4, 3, turns, sample_bytes=1)
+    controller.work.cases[""] = case_work(["a.jpg"], 4, 3, turns)
     controller.work.room = room
     return controller
 
@@ -207,7 +215,7 @@ def test_trials_take_turns_in_a_new_order_each_time(make):
     endpoint = Scripted()
     (only,) = in_turns(make, endpoint, 3).rounds(RANKED, time.monotonic() + 60, 0.001, 1)
     n = len(RANKED)
-    assert set(only.results) == {c.key for _, c in RANKED} and {r["turns"] for r in endpoint.ran} == {3}
+    assert set(keys(only)) == {c.key for _, c in RANKED} and {r["turns"] for r in endpoint.ran} == {3}
     # All import, then all begin, before the first has its turn; nobody has a second one before all have had a first.
     begun = [(what, place) for what in ("import", "begin") for place in range(n)]
     assert endpoint.events[: 2 * n] == begun
@@ -224,7 +232,7 @@ def test_only_as_many_trials_are_alive_as_memory_has_room_for(make):
     needs = [controller.work.demand(c) for _, c in RANKED]
     controller.work.room = Demand(3 * max(need.memory for need in needs), 10**9)
     (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
-    assert set(only.results) == {c.key for _, c in RANKED}
+    assert set(keys(only)) == {c.key for _, c in RANKED}
     alive, most = set(), 0
     for what, place in endpoint.events:
         (alive.discard if what == "close" else alive.add)(place)
@@ -237,7 +245,7 @@ def test_who_fails_in_a_round_of_turns_is_ended_and_the_others_have_theirs(make,
     endpoint, n = Scripted(fail_at=fail_at), len(RANKED)
     controller = in_turns(make, endpoint, 3)
     (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
-    assert len(controller.failed) == 1 and set(only.results) == {c.key for _, c in RANKED} - {*controller.failed}
+    assert len(controller.failed) == 1 and set(keys(only)) == {c.key for _, c in RANKED if c not in controller.failed}
     turns = [place for what, place in endpoint.events if what == "turn"]
     assert sorted(turns) == sorted(place for place in range(n) if place != fail_at - 1 for _ in range(3))
     # Its second try ends as the first.
@@ -253,14 +261,14 @@ def test_the_warm_up_tries_others_where_one_fails(make):
     # Who failed has another try in the first round, and no third one.
     (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
     assert len(controller.failed) == 1 and len(endpoint.ran) == 3 + len(RANKED)
-    assert set(only.results) == {c.key for _, c in RANKED} - {*controller.failed}
+    assert set(keys(only)) == {c.key for _, c in RANKED if c not in controller.failed}
 
 
 def test_who_fails_in_the_warm_up_alone_is_measured(make):
     controller = make(Scripted(fail_at=1, once=True))
     controller.warm_up([c for _, c in RANKED])
     rounds = list(controller.rounds(RANKED, time.monotonic() + 60, 0.001, 2))
-    assert [len(r.results) for r in rounds] == [len(RANKED)] * 2 and not controller.failed
+    assert [len(r.trials) for r in rounds] == [len(RANKED)] * 2 and not controller.failed
     assert len(controller.repeated) == 1
 
 
@@ -274,10 +282,10 @@ def test_a_twin_of_which_nobody_can_be_measured_is_left_out(make):
     endpoint = NoThreads()
     controller = make(endpoint)
     controller.warm_up([c for _, c in RANKED])
-    others = {c.key for _, c in RANKED if c.config != "gil"}
+    others = {c for _, c in RANKED if c.config != "gil"}
     assert set(controller.failed) == others
     (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
-    assert set(only.results) == {c.key for _, c in RANKED} - others
+    assert set(keys(only)) == {c.key for _, c in RANKED if c not in others}
 
 
 def test_a_signal_ends_all_that_wait(make):

@@ -6,25 +6,23 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from ftbench.arguments import Options, choose_scenarios
+from ftbench.arguments import choose_scenarios
 from ftbench.document.model import Verdict
 from ftbench.document.store import load
 from ftbench.plan.candidates import CONFIGS, VARIANTS
 from ftbench.plan.comparisons import Comparison, ComparisonPlan, Side, at_least, at_most
 from ftbench.plan.scenario import Task
 from ftbench.report import verdict_words
-from ftbench.rounds import run as runs
 from ftbench.rounds.controller import ESSENTIAL
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import GROUPS, SCENARIOS, members
 from ftbench.stats.analysis import analyse
 from ftbench.stats.statistics import Reached
-from tests.unit.bench.scripted import Noted
+from tests.unit.bench.scripted import Noted, options
 from tests.unit.bench.turns import first_line
 
 PEERS = [scenario for scenario in SCENARIOS.values() if scenario.group == "peers"]
@@ -88,13 +86,8 @@ def test_list_shows_the_groups(run_bench):
     assert all(line.startswith("  ") for line in members_of_it)
 
 
-def options(configs: tuple[str, ...]) -> Options:
-    return Options((SCENARIOS["peers-pillow-128"],), False, Path("out"), None, None, 60.0, (2,), None, configs, {})
-
-
 def test_a_peer_that_is_not_installed_is_left_out_and_said():
-    display = Noted()
-    this = runs.Run(options(CONFIGS), None, None, display)
+    display, scenario = Noted(), SCENARIOS["peers-pillow-128"]
     everything = {"torch": "2", "torchdata": "0.11.0", "spdl-core": "0.8.0"}
     twins = Twins(
         environments={
@@ -102,10 +95,10 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
             for twin, packages in (("ft", {"torch": "2", "spdl-core": "0.8.0"}), ("gil", everything))
         }
     )
-    ranked = Measurement(SCENARIOS["peers-pillow-128"], options(CONFIGS), twins, this.notes).ranked()
+    ranked = Measurement(scenario, options(scenario.name, quick=False), twins, display).ranked()
     keys = {c.key for _, c in ranked}
     assert "ft/nodes-thread/2" not in keys and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
-    (left_out,) = this.results.skipped
+    (left_out,) = display.results.skipped
     assert left_out.what == "peers-pillow-128: ft torchdata.nodes threads x2"
     assert "torchdata not installed in the ft twin" in left_out.why and "requirements.lock" in left_out.why
     assert display.notes == [f"left out: {left_out.what}: {left_out.why}"]

@@ -15,12 +15,12 @@ from ftbench.measure.loaders import open_loader
 from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.plan.scenario import Scenario, Task
 from ftbench.rounds.controller import Controller, choose
-from ftbench.rounds.work import CaseWork, Work
+from ftbench.rounds.work import Work
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.augment import SEED
 from ftloader import DataLoader
 from ftrun.interruption import Interruption
-from tests.unit.bench.scripted import Script, Silent
+from tests.unit.bench.scripted import Script, Silent, case_work
 
 LIGHT, HEAVY = SCENARIOS["augment-light"], SCENARIOS["augment-heavy"]
 both = pytest.mark.parametrize("scenario", [LIGHT, HEAVY], ids=lambda s: s.name)
@@ -118,7 +118,7 @@ def test_who_takes_part():
 
 
 def test_loading_without_workers_is_as_much_as_one_worker_does():
-    work = Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)})
+    work = Work(LIGHT, {"": case_work(["a.jpg"], 4, 5)})
     none, one, two = (
         work.task(Candidate("ft", variant, n))
         for variant, n in (("serial", 0), ("loader-thread", 1), ("loader-thread", 2))
@@ -137,11 +137,11 @@ def test_a_full_run_repeats_everything_five_times():
 
     class Endpoint(Script):
         def run(self, request: dict) -> dict:
-            return {"first_batch": None, "rows": []}
+            return {"first_batch": None, "rows": [], "metrics": {"throughput": 1.0}}
 
     with Interruption() as interruption:
         controller = Controller(
-            Work(LIGHT, {"": CaseWork(["a.jpg"], 4, 5)}),
+            Work(LIGHT, {"": case_work(["a.jpg"], 4, 5)}),
             {"ft": Endpoint(), "gil": Endpoint()},
             Silent(),
             interruption,

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ftbench.arguments import Options, UsageError, parse
+from ftbench.arguments import UsageError, parse
 from ftbench.document.model import FailureKind, Skipped
 from ftbench.document.store import load
 from ftbench.measure import checksums
@@ -21,12 +21,11 @@ from ftbench.plan.scenario import Task, TrialError
 from ftbench.plan.waterfall import cells
 from ftbench.report import commands
 from ftbench.rounds.measurement import Measurement
-from ftbench.rounds.progress import Notes
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import own
 from ftbench.stats.analysis import analyse
 from ftbench.trial.process import TrialFailed
-from tests.unit.bench.scripted import Noted
+from tests.unit.bench.scripted import Noted, options
 
 pytestmark = pytest.mark.thread_unsafe(reason="starts processes, and imports users' files")
 
@@ -322,11 +321,10 @@ class Here:
 
 
 def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None = None):
-    scenario, noted = own.scenario(target, collate_fn), SimpleNamespace(skipped=[], warnings=[])
-    options = Options((scenario,), True, Path(), None, None, 60.0, (2,), batch_size, ("ft",), {})
-    measurement = Measurement(scenario, options, Twins({"ft": Here()}), Notes(noted, Noted()))
+    given, display = options("dataset", batch_size=batch_size, configs=["ft"]), Noted()
+    measurement = Measurement(own.scenario(target, collate_fn), given, Twins({"ft": Here()}), display)
     measurement.look()
-    return SimpleNamespace(scenario=measurement.scenario, **vars(noted))
+    return SimpleNamespace(scenario=measurement.scenario, **vars(display.results))
 
 
 @pytest.mark.parametrize(
@@ -360,11 +358,8 @@ class Stuck:
 
 def test_a_dataset_that_hangs_is_waited_for_in_each_twin():
     stuck, scenario = Stuck(), own.scenario("my.py:x")
-    options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
-    notes = Notes(SimpleNamespace(skipped=[], warnings=[]), Noted())
-    measurement = Measurement(scenario, options, Twins({"ft": stuck, "gil": stuck}), notes)
     with pytest.raises(TrialFailed, match="it hangs"):
-        measurement.look()
+        Measurement(scenario, options("dataset"), Twins({"ft": stuck, "gil": stuck}), Noted()).look()
     assert stuck.patience == [180.0, 180.0]
 
 
@@ -374,10 +369,8 @@ def test_two_twins_that_say_the_same_are_heard_once():
             raise TrialFailed(f"OSError: no disc\n    in {request['config']}")
 
     scenario = own.scenario("my.py:x")
-    options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
-    notes = Notes(SimpleNamespace(skipped=[], warnings=[]), Noted())
     with pytest.raises(TrialFailed) as caught:
-        Measurement(scenario, options, Twins({"ft": Broken(), "gil": Broken()}), notes).look()
+        Measurement(scenario, options("dataset"), Twins({"ft": Broken(), "gil": Broken()}), Noted()).look()
     assert str(caught.value).count("OSError: no disc") == 1
 
 
@@ -386,11 +379,10 @@ def test_a_twin_that_cannot_load_it_is_left_out_in_a_line(files):
         def start(self, request: dict):
             raise TrialFailed("OSError: no disc\n    in drive A")
 
-    display, noted = Noted(), SimpleNamespace(skipped=[], warnings=[])
+    display = Noted()
     scenario = own.scenario(f"{files['fine_data']}:train_set")
-    options = Options((scenario,), True, Path(), None, None, 60.0, (2,), None, ("ft", "gil"), {})
-    Measurement(scenario, options, Twins({"ft": Broken(), "gil": Here()}), Notes(noted, display)).look()
-    assert noted.skipped == [Skipped("dataset: the ft twin", "OSError: no disc")]
+    Measurement(scenario, options("dataset"), Twins({"ft": Broken(), "gil": Here()}), display).look()
+    assert display.results.skipped == [Skipped("dataset: the ft twin", "OSError: no disc")]
     assert display.notes == ["OSError: no disc\n    in drive A", "left out: dataset: the ft twin: OSError: no disc"]
 
 

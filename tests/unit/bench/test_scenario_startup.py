@@ -11,17 +11,15 @@ import time
 import numpy
 import pytest
 
-from ftbench.arguments import Options
 from ftbench.data.sources import Sources
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Task
 from ftbench.rounds.measurement import Measurement
-from ftbench.rounds.run import Run
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.startup import Table
 from ftrun.environment import MIB
-from tests.unit.bench.scripted import Noted
+from tests.unit.bench.scripted import Noted, options
 from tests.unit.bench.turns import first_line
 
 SCENARIO = SCENARIOS["startup"]
@@ -87,14 +85,12 @@ def test_processes_that_are_not_forked(command, environment, twin, variant):
 def test_datasets_that_do_not_fit_are_left_out_and_said(tmp_path):
     """1 GiB, times the workers that would have a copy; the smaller ones stay."""
     display = Noted()
-    options = Options((SCENARIO,), False, tmp_path, None, None, 60.0, (4,), None, CONFIGS, {})
-    this = Run(options, None, None, display)
     twins = Twins(environments=dict.fromkeys(("ft", "gil"), {"memory": {"available": 5 << 30, "shm_free": 1 << 30}}))
     candidates = [c for _, c in SCENARIO.plan.ranked(CONFIGS, [4], quick=False)]
     sources = Sources(None, lambda title: lambda done, total: None, print)
-    work, found = Measurement(SCENARIO, options, twins, this.notes).work(candidates, sources)
+    work, found = Measurement(SCENARIO, options("startup", quick=False), twins, display).work(candidates, sources)
     assert set(work.cases) == {c.case for c in found} == {"1-MiB", "32-MiB", "256-MiB"}
-    (left_out,) = this.results.skipped
+    (left_out,) = display.results.skipped
     assert left_out.what == "startup: a dataset of 1 GiB"
     assert "MiB of memory free, 4 workers need" in left_out.why and "--workers" in left_out.why
     assert display.notes == [f"left out: {left_out.what}: {left_out.why}"]

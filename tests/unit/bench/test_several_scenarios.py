@@ -7,34 +7,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from ftbench.arguments import Options
-from ftbench.document.model import Skipped
+from ftbench.document.model import Results, Skipped
 from ftbench.document.store import RunDirectory
 from ftbench.rounds import measurement, progress, run
 from ftbench.scenarios import SCENARIOS
 from ftrun.interruption import Interruption
+from tests.unit.bench.scripted import options
 
 
 @pytest.fixture
 def suite(tmp_path: Path):
     """Builds a run of pillow, contention and memory that has not begun."""
 
-    def build(**options) -> run.Run:
-        chosen = tuple(SCENARIOS[name] for name in ("pillow", "contention", "memory"))
-        given = {
-            "quick": True,
-            "out": tmp_path,
-            "data": None,
-            "rounds": None,
-            "budget": 1000.0,
-            "workers": None,
-            "batch_size": None,
-            "configs": ("gil", "ft"),
-            "twins": {},
-            **options,
-        }
+    def build(**more) -> run.Run:
+        chosen = [SCENARIOS[name] for name in ("pillow", "contention", "memory")]
+        results = Results(options(*(scenario.name for scenario in chosen), budget=1000.0, **more))
         with Interruption() as interruption:
-            return run.Run(Options(chosen, **given), RunDirectory(tmp_path), interruption, progress.Display())
+            return run.Run(results, chosen, RunDirectory(tmp_path), interruption, progress.Display(results))
 
     return build
 
@@ -48,7 +37,7 @@ def test_what_a_run_did_not_come_to_is_said(suite):
 
 
 def test_options_that_mean_nothing_to_a_scenario_are_named(suite, capsys):
-    this = suite(batch_size=8, data=Path("photos"))
+    this = suite(batch_size=8, data="photos")
     this.warn_of_options()
     err = capsys.readouterr().err
     assert "--data is for images, and changes nothing in contention, memory" in err
@@ -66,7 +55,7 @@ def test_later_scenarios_share_what_is_left_as_they_need(suite):
 
 
 def test_progress_tells_the_time_of_the_whole_run(capsys):
-    display = progress.Display()
+    display = progress.Display(None)
     display.scenario("pillow", 1, 3, 3725.0)
     display.round_done(2, 4, 20.0, 40.0)
     display.scenario("memory", 3, 3, 0.0)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from ftbench.arguments import Options
 from ftbench.data.sources import Sources
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, batches_under_way, demand, fit, room, together
 from ftbench.rounds.measurement import Measurement
-from ftbench.rounds.progress import Notes
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
 from ftloader import DataLoader
-from tests.unit.bench.scripted import Noted
+from tests.unit.bench.scripted import Noted, options
 
 SAMPLE = 640 * 408 * 3
 PLENTY = {"available": 10**12, "shm_free": 10**12}
@@ -81,29 +77,29 @@ class Named(Sources):
         return [name], super().get("nothing")[1]
 
 
-def prepared(name: str, memory: dict, document: SimpleNamespace):
+def prepared(name: str, memory: dict, display: Noted):
     scenario = SCENARIOS[name]
-    options = Options((scenario,), True, Path("out"), None, None, 60.0, (1,), None, CONFIGS, {})
     everybody = [c for _, c in scenario.plan.ranked(CONFIGS, [1], quick=True)]
     twins = Twins(environments={twin: {"memory": of} for twin, of in memory.items()})
-    return Measurement(scenario, options, twins, Notes(document, Noted())).work(everybody, Named(None, None, None))
+    measurement = Measurement(scenario, options(name, workers=[1]), twins, display)
+    return measurement.work(everybody, Named(None, None, None))
 
 
 def test_without_room_for_processes_threads_are_measured():
-    scenario, document = SCENARIOS["pillow"], SimpleNamespace(skipped=[], warnings=[])
-    work, found = prepared("pillow", {"ft": PLENTY, "gil": {**PLENTY, "shm_free": MIB}}, document)
+    scenario, display = SCENARIOS["pillow"], Noted()
+    work, found = prepared("pillow", {"ft": PLENTY, "gil": {**PLENTY, "shm_free": MIB}}, display)
     assert [c.key for c in found] == ["gil/loader-thread/1", "ft-gil/loader-thread/1", "ft/loader-thread/1"]
-    assert (work.cases[""].batch_size, work.cases[""].paths) == (scenario.quick.batch_size, ["images"])
-    (left_out,) = document.skipped
+    assert (work.cases[""].load.batch_size, work.cases[""].paths) == (scenario.quick.batch_size, ["images"])
+    (left_out,) = display.results.skipped
     assert left_out.what == "pillow: worker processes" and "--shm-size" in left_out.why
 
 
 @pytest.mark.parametrize("name", ["pillow", "text"], ids=["with cases", "without cases"])
 def test_a_scenario_of_which_nothing_fits_is_refused(name):
-    document = SimpleNamespace(skipped=[], warnings=[])
+    display = Noted()
     with pytest.raises(DoesNotFit):
-        prepared(name, dict.fromkeys(("ft", "gil"), {"available": MIB, "shm_free": MIB}), document)
-    assert document.skipped == []
+        prepared(name, dict.fromkeys(("ft", "gil"), {"available": MIB, "shm_free": MIB}), display)
+    assert display.results.skipped == []
 
 
 def test_nothing_fits():
