@@ -204,10 +204,7 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Check the arguments of a program that gives both twins, and that results can be written.
-
-    Raises SystemExit for --help and for wrong usage.
-    """
+    """Check the arguments of a program that gives both twins, and the place of its results; raises SystemExit."""
     try:
         if arguments[:1] in (["report"], ["compare"]):
             (report_parser if arguments[0] == "report" else compare_parser)(program).parse_args(arguments[1:])
@@ -310,8 +307,7 @@ def listing() -> str:
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> argparse.Namespace:
     """Return the options of a run; scenarios as a tuple of Scenario.
 
-    Raises UsageError for what cannot be measured, and SystemExit for --help (0), --list (0) and what
-    argparse refuses (2).
+    Raises UsageError for what cannot be measured, and SystemExit for --help, --list (0) and what argparse refuses (2).
     """
     command = parser(program, both)
     # Scenarios may stand before and after options.

@@ -82,10 +82,7 @@ def _requirements(file: Path | None, dataset: str | None) -> list[str]:
 
 
 def _record(given: Namespace) -> Results:
-    """Return the record of a run before its start: options, and configurations that no twin was given for.
-
-    Raises UsageError.
-    """
+    """Return the record of a run before its start: options, and configurations without a twin. Raises UsageError."""
     from ftbench.rounds.twins import split_configs
 
     twins = dict(given.twin)

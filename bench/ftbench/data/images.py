@@ -1,8 +1,7 @@
 """The images a scenario decodes: generated once into a cache, or the user's.
 
-Nothing else writes into the cache. A set of images appears by one rename of a finished directory. So an interrupted
-generation leaves nothing that looks finished. Of two processes that generate a set at once, the first rename wins, and
-the other's identical images are deleted.
+A set of images appears in the cache by one rename of a finished directory, so an interrupted generation leaves nothing
+that looks finished. Of two processes that generate a set at once, the first rename wins.
 """
 
 import os
@@ -99,10 +98,7 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
 
 
 def own_images(directory: Path) -> tuple[list[Path], int]:
-    """Return the user's images below `directory`, sorted by path, at most LIMIT_OF_OWN, and the number of all.
-
-    Raises ImageError if the directory cannot be read or has no images.
-    """
+    """Return the first LIMIT_OF_OWN images below `directory`, sorted, and the number of all; raises ImageError."""
 
     def unreadable(error: OSError) -> None:
         raise ImageError(f"--data: cannot read {error.filename}: {error.strerror}") from error
@@ -118,10 +114,7 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
 
 
 def validate(paths: list[Path], progress: Progress) -> int:
-    """Decode every image completely; return how many have to be resized.
-
-    Raises ImageError that names the files that are corrupt, truncated or unreadable.
-    """
+    """Decode every image; return how many have to be resized. Raises ImageError that names those that are broken."""
 
     def check(path: Path) -> bool | str:
         """Return True if the image has to be resized, or why it cannot be used."""

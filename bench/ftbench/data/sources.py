@@ -66,10 +66,7 @@ class Sources:
         self._made: dict[str, tuple[list[str], dict]] = {}
 
     def get(self, name: str) -> tuple[list[str], dict]:
-        """Return (paths, description as in results.json) of "images", "nothing" or one of GENERATED.
-
-        Raises ImageError if they cannot be read or made.
-        """
+        """Return (paths, description) of "images", "nothing" or one of GENERATED; raises ImageError."""
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]

@@ -30,8 +30,7 @@ NOISE = 0.4
 def _fields(kind: str) -> np.ndarray:
     """Return a few fields of unit variance with 1/f^slope amplitude spectra, (n, HEIGHT, WIDTH) float32.
 
-    All photographs draw from these, since Fourier transforms would be most of the work. The fields are periodic, so one
-    that is shifted and mirrored is as good as new.
+    All photographs draw from these, which saves most of the work. The fields are periodic: shift and mirror them.
     """
     slopes = {"luminance": (0.9, 1.0, 1.1, 1.2, 1.3), "chroma": (1.4,) * 4, "shading": (2.0,) * 3, "noise": (0.0,) * 3}[
         kind

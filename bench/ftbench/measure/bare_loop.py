@@ -15,10 +15,9 @@ from ftbench.measure import checksums
 
 
 class BareLoop:
-    """Threads that call `dataset[i]` for i = 0, 1, 2, ..., starting again at the dataset's end.
+    """Threads that call `dataset[i]` for i = 0, 1, 2, ..., starting again at the dataset's end. Used by one thread.
 
-    The samples of the very first batch are kept whole; of others only the checked rows (ftbench.measure.checksums).
-    Used by one thread, its consumer.
+    The very first batch's samples are kept whole; of others only the checked rows (ftbench.measure.checksums).
     """
 
     def __init__(self, dataset: Any, workers: int, batch_size: int):

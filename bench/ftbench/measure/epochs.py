@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import Any
 
 from ftbench.machine.usage import cpu_seconds, tree_usage
 from ftbench.measure.checksums import Seen, length
 from ftbench.measure.loaders import open_loader
-from ftbench.measure.typical import typical
 from ftbench.plan.scenario import Task, Turns
 
 METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "pss_mib")
@@ -34,6 +35,15 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> tuple[float
     return time_to_first_batch, pss
 
 
+def typical(seconds: Sequence[float]) -> float:
+    """Return the geometric mean of the faster half of a process's turns (seconds); of at least one positive value.
+
+    What else a machine does makes turns longer and never shorter (Chen and Revels, "Robust benchmarking in noisy
+    environments", 2016, https://arxiv.org/abs/1608.04295). The single fastest would be a matter of luck.
+    """
+    return geometric_mean(sorted(seconds)[: (len(seconds) + 1) // 2])
+
+
 def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     """Run the warm-up and the measured epochs, each of which is a turn, with a new loader.
 
@@ -44,7 +54,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     The batches go to *seen*, by default into the process's memory. *options* are further arguments of the loader.
     Returns the metrics:
 
-    - throughput: samples/s, typical of all turns (ftbench.measure.typical); overhead_us: µs a sample;
+    - throughput: samples/s, typical of all turns (`typical`); overhead_us: µs a sample;
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
     - pss_mib: the largest PSS of the process tree, read during the warm-up and after the last turn.
@@ -52,7 +62,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     `turn_began` is in seconds since 1970. Checksums are of every byte of the first batch (`first_batch`) and some rows
     of each batch of the turns (`rows`).
     """
-    batch_size, dataset, seen = task.batch_size, task.dataset(), seen or Seen()
+    dataset, seen = task.dataset(), seen or Seen()
     # Batches before and after the timed ones.
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
@@ -63,7 +73,7 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
         batch = ()
         yield
         with open_loader(task, dataset, persistent=False, **options) as loader:
-            for number, batch in enumerate(loader.epoch((before + task.batches + after) * batch_size), 1):
+            for number, batch in enumerate(loader.epoch((before + task.batches + after) * task.batch_size), 1):
                 # Check all batches: with more workers the timed part starts later.
                 batch = seen.arrive(batch)
                 seen.take(batch)
@@ -79,17 +89,17 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
                     last = length(batch)
             if turn == task.turns - 1:
                 pss = max(pss, tree_usage().pss)
-    throughput = task.batches * batch_size / typical(turn_seconds)
-    samples = task.batches * batch_size * task.turns
+    samples = task.batches * task.batch_size
+    throughput = samples / typical(turn_seconds)
     return {
         "metrics": {
             "throughput": throughput,
             "overhead_us": 1e6 / throughput,
-            "cpu_per_1000": 1000 * cpu / samples,
+            "cpu_per_1000": 1000 * cpu / (samples * task.turns),
             "time_to_first_batch": time_to_first_batch,
             "pss_mib": pss,
         },
-        **seen.result(samples, last),
+        **seen.result(samples * task.turns, last),
         "batches": task.batches * len(turn_seconds),
         "turn_seconds": turn_seconds,
         "turn_began": turn_began,

@@ -11,10 +11,7 @@ MIB = 1024 * 1024
 
 
 def device() -> str | None:
-    """Return torch's name of the first GPU, "cuda:0"; None if torch sees none.
-
-    Makes no CUDA context, so the process may still fork workers.
-    """
+    """Return torch's name of the first GPU, "cuda:0", or None. Makes no CUDA context, so the process may still fork."""
     import torch
 
     return "cuda:0" if torch.cuda.is_available() else None

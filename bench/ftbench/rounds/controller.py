@@ -1,8 +1,6 @@
 """The rounds of a scenario: every candidate once a round, in a new order each time, and in turns.
 
-Rounds go on until the next would overrun the budget. The controller runs trials, checks that
-all did the same work, and yields each finished round; the caller
-writes and shows it.
+Rounds go on until the next would overrun the budget. The controller runs trials and checks that all did the same work.
 """
 
 import contextlib
@@ -116,10 +114,7 @@ class Controller:
         return from_json(Trial, {"candidate": candidate.key, **result})
 
     def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
-        """Start a trial of each candidate and let them take turns in random order; return the seconds of each.
-
-        The records of the trials go into `trials`.
-        """
+        """Let a trial of each candidate take turns in random order, into `trials`; return the seconds of each."""
         with contextlib.ExitStack() as stack:
             started: dict[Candidate, endpoints.Trial] = {}
             begun = time.monotonic()
@@ -161,9 +156,9 @@ class Controller:
             return None
 
     def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
-        """Return the failed candidates that get a second try in the same round; hung ones would take too long.
+        """Return the failed candidates that get a second try in the same round, which then is complete.
 
-        A failure by chance, such as a shortage of memory, then leaves the round complete.
+        Hung candidates get none, since that would take too long.
         """
         failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
         again = [c for c, failure in failed.items() if failure.kind != FailureKind.HUNG]
@@ -217,10 +212,7 @@ class Controller:
     def plan(
         self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
-        """Return (kept with ranks, given up, seconds of a trial) for a budget, and set the turns of trials.
-
-        `costs` are those of `warm_up`. With `everybody`, no candidate is given up.
-        """
+        """Return (kept with ranks, given up, seconds of a trial), and set trials' turns; `everybody` keeps all."""
         at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
         trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
         kept, given_up = choose(ranked, seconds, trial_seconds, self._fewest)
@@ -283,10 +275,7 @@ class Controller:
             yield one
 
     def _round(self, number: int, candidates: list[Candidate]) -> tuple[Round, dict[Candidate, float]]:
-        """Measure every candidate once; return the round, and the longest that a trial of each candidate took.
-
-        Raises TrialFailed if no candidate could be measured.
-        """
+        """Measure every candidate once; return the round, and the longest time of a trial. Raises TrialFailed."""
         begin, before = time.monotonic(), state()
         # Groups stay the same in every round; their order is shuffled.
         groups = self.work.groups(candidates)

@@ -135,10 +135,7 @@ class Measurement:
             )
 
     def look(self) -> None:
-        """Load some samples of the user-supplied dataset in every twin, and choose the length of a turn.
-
-        Note the twins that cannot load it; raises TrialFailed if none can.
-        """
+        """Load some samples of the user's dataset in every twin, and choose a turn's length. Raises TrialFailed."""
         parameters = self.scenario.case("").parameters
         target = parameters["target"]
         found = self._looks(Task(own.LOOK, [], "serial", 0, 1, 2, 1, PREFETCH_FACTOR, "", parameters))

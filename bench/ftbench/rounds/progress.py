@@ -1,7 +1,6 @@
 """What a run says on stderr: its progress, and notes, which its record keeps.
 
-On a terminal one line that is kept up to date; elsewhere one plain line for each step that
-ends, without control codes.
+On a terminal one line that is kept up to date; elsewhere a plain line for each step that ends, without control codes.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Twins:
     def add_packages(self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption) -> None:
         """Install the packages that a dataset needs and a twin lacks, into `work`; failures are in `lacking`.
 
-        Raises TwinError if they run in other containers, and Interrupted.
+        Raises TwinError if trials run in other containers, and Interrupted.
         """
         pins: list[str] = []
         # The free-threaded twin first: fewer wheels fit it, and the other then takes the same versions.

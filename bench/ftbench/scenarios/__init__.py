@@ -20,7 +20,6 @@ FILES = (
     "pillow",
     "text",
     "nvimgcodec",
-    "combined",
     "augment",
     "raw",
     "interference",
@@ -35,7 +34,7 @@ FILES = (
 )
 """Every file of scenarios, in the order of ``bench --list`` and of reports. A new scenario is entered here alone.
 
-A file has SCENARIO; that of a group has SCENARIOS, NAME and DESCRIPTION instead.
+A file has SCENARIO; that of a group has SCENARIOS, NAME and DESCRIPTION instead. One of these may be outside the group.
 """
 
 _MODULES = [importlib.import_module(f"{__name__}.{file}") for file in FILES]

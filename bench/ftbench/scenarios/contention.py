@@ -10,14 +10,13 @@ integers, None, constants) are not counted.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import mmap
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -41,17 +40,28 @@ Spans = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Kind:
-    """One operation, and the state it works on."""
+    """One operation, and the state that it works on."""
 
     title: str
     make: Callable[[], Any]
     """Function that makes the state: called once for all threads, and in each process."""
-    loop: Callable[[Any, int], None]
-    """Function that does a number of operations (a multiple of UNROLLED) on the state."""
+    operation: str
+    """One operation on `shared`, the state: a statement of Python."""
+    first: str = "pass"
+    """Statement before all operations."""
     weight: int = 1
     """Weight of one operation: heavier ones are done less often."""
     private: bool = False
     """True if each thread makes its own state and shares nothing, for comparison."""
+
+    @functools.cached_property
+    def loop(self) -> Callable[[Any, int], None]:
+        """Function that does a number of operations (a multiple of UNROLLED) on the state (as timeit does)."""
+        body = f"        {self.operation}\n" * UNROLLED
+        loop = f"    for _ in range(operations // {UNROLLED}):\n{body}"
+        found: dict[str, Any] = {}
+        exec(f"def loop(shared, operations):\n    {self.first}\n{loop}", found)
+        return found["loop"]
 
 
 class Holder:
@@ -61,96 +71,70 @@ class Holder:
         self.value, self.count, self.lock = 1, 0, threading.Lock()
 
 
-def _unrolled(statement: str, first: str = "pass") -> Callable[[Any, int], None]:
-    """Return a function that runs a statement about `shared` in a loop, UNROLLED times in a row (as timeit does)."""
-    body = f"        {statement}\n" * UNROLLED
-    found: dict[str, Any] = {}
-    exec(f"def loop(shared, operations):\n    {first}\n    for _ in range(operations // {UNROLLED}):\n{body}", found)
-    return found["loop"]
-
-
-_dict = _unrolled("_ = shared[key]", 'key = "key500"')
-
-
-def _lock(holder: Holder, operations: int) -> None:
-    lock = holder.lock
-    for _ in range(operations):
-        with lock:
-            holder.count += 1
-
-
-PAGES_BYTES = 1 << 20
-
-
-def _pages(_nothing: None, operations: int) -> None:
-    content = bytes(PAGES_BYTES)
-    for _ in range(operations):
-        with mmap.mmap(-1, PAGES_BYTES) as memory:
-            memory.write(content)
-
-
 def _table() -> dict:
     # The values are small integers, which are immortal: only the dict is shared.
     return {f"key{number}": number % 100 for number in range(1000)}
 
 
+def _one_object() -> dict:
+    return dict.fromkeys(_table(), object())
+
+
+READ = "_ = shared[key]", 'key = "key500"'
+RAISE = "with lock: shared.count += 1", "lock = shared.lock"
+MAP = "with mmap(-1, 1 << 20) as memory: memory.write(content)", "from mmap import mmap; content = bytes(1 << 20)"
 # The most important first: no contention, then the most.
 KINDS: dict[str, Kind] = {
-    "private": Kind("reads of a dict of its own", _table, _dict, private=True),
-    "reference": Kind("references to one shared object, made and dropped", object, _unrolled("_ = shared")),
-    "dict": Kind("reads of one shared dict, immortal values", _table, _dict),
-    "dict-object": Kind(
-        "reads of one shared dict whose values are one object", lambda: dict.fromkeys(_table(), object()), _dict
-    ),
-    "attribute": Kind("attribute look-ups on one shared object", Holder, _unrolled("_ = shared.value")),
-    "lock": Kind("one shared lock, taken, a count raised, let go", Holder, _lock, weight=5),
-    "allocation": Kind("64 bytes allocated and freed", lambda: None, _unrolled("bytearray(64)"), weight=2),
-    "pages": Kind("1 MiB mapped, filled and unmapped", lambda: None, _pages, weight=5000),
+    "private": Kind("reads of a dict of its own", _table, *READ, private=True),
+    "reference": Kind("references to one shared object, made and dropped", object, "_ = shared"),
+    "dict": Kind("reads of one shared dict, immortal values", _table, *READ),
+    "dict-object": Kind("reads of one shared dict whose values are one object", _one_object, *READ),
+    "attribute": Kind("attribute look-ups on one shared object", Holder, "_ = shared.value"),
+    "lock": Kind("one shared lock, taken, a count raised, let go", Holder, *RAISE, weight=5),
+    "allocation": Kind("64 bytes allocated and freed", lambda: None, "bytearray(64)", weight=2),
+    "pages": Kind("1 MiB mapped, filled and unmapped", lambda: None, *MAP, weight=5000),
 }
 
 
-class Workers:
-    """Threads or processes that do operations of a kind, all from the same moment on. Used by one thread.
+@contextlib.contextmanager
+def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int, int], Spans]]:
+    """Context manager: threads or processes that do operations of a kind, all from the same moment on.
 
-    Threads share the state, unless the kind is private. Processes are forked and have their own.
+    It gives a function that runs a number of operations in each of one worker or all of them. Threads share the state,
+    unless the kind is private. Processes are forked and have their own. All processes of a machine share the clock.
     """
+    fork = multiprocessing.get_context("fork")
+    barrier = fork.Barrier if processes else threading.Barrier
+    shared = None if processes or kind.private else kind.make()
+    starts = {count: barrier(count) for count in (1, workers)}
+    begin = functools.partial(_begin, kind.loop, kind.make, shared, starts, processes)
+    pool: Executor = (
+        ProcessPoolExecutor(workers, fork, begin) if processes else ThreadPoolExecutor(workers, initializer=begin)
+    )
 
-    def __init__(self, kind: Kind, workers: int, processes: bool):
-        fork = multiprocessing.get_context("fork")
-        barrier = fork.Barrier if processes else threading.Barrier
-        shared = None if processes or kind.private else kind.make()
-        begin = functools.partial(_begin, kind, shared, {count: barrier(count) for count in (1, workers)}, processes)
-        self._pool: Executor = (
-            ProcessPoolExecutor(workers, fork, begin) if processes else ThreadPoolExecutor(workers, initializer=begin)
-        )
-        try:
-            self.run(0, workers)  # starts the workers
-        except BaseException:
-            self.close()
-            raise
-
-    def run(self, operations: int, workers: int) -> Spans:
-        """Run the operations in one worker or in all. All processes of a machine share the clock."""
+    def run(operations: int, workers: int) -> Spans:
         # Each worker waits for the others, so that none takes two.
-        running = [self._pool.submit(_timed, operations, workers) for _ in range(workers)]
-        return [each.result() for each in running]
+        return list(pool.map(_timed, [operations] * workers, [workers] * workers))
 
-    def close(self) -> None:
-        if isinstance(self._pool, ProcessPoolExecutor):
+    try:
+        run(0, workers)  # starts the workers
+        yield run
+    finally:
+        if processes:
             for child in multiprocessing.active_children():  # a trial has no others, and one may hang
                 child.terminate()
-        self._pool.shutdown()
+        pool.shutdown()
 
 
 # A worker's loop, its state and the barriers.
 _mine = threading.local()
 
 
-def _begin(kind: Kind, shared: Any, starts: Mapping[int, Any], processes: bool) -> None:
+def _begin(loop: Callable, make: Callable[[], Any], shared: Any, starts: Mapping[int, Any], processes: bool) -> None:
     if processes:
         die_with_parent()
-    _mine.loop, _mine.starts = kind.loop, starts
-    _mine.state = kind.make() if shared is None else shared
+    _mine.loop, _mine.starts = loop, starts
+    _mine.state = make() if shared is None else shared
 
 
 def _timed(operations: int, workers: int) -> tuple[float, float]:
@@ -179,16 +163,13 @@ def measure(task: Task) -> dict:
     """
     kind = KINDS[task.parameters["kind"]]
     operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
-    alone, together = [], []
-    with closing(Workers(kind, task.workers, processes=task.variant == "bare-process")) as workers:
-        for _ in range(REPETITIONS + 1):
-            alone.append(workers.run(operations, 1))
-            together.append(workers.run(operations, task.workers))
+    with started(kind, task.workers, processes=task.variant == "bare-process") as run:
+        runs = [(run(operations, 1), run(operations, task.workers)) for _ in range(REPETITIONS + 1)]
     # The first run warms caches and lets the interpreter specialise its bytecode.
-    del alone[0], together[0]
+    alone, together = zip(*runs[1:], strict=True)
     took = median(map(seconds, together))
 
-    def distribution(runs: list[Spans]) -> dict:
+    def distribution(runs: Iterable[Spans]) -> dict:
         return {"unit": "ns", "values": [(end - begin) / operations * 1e9 for spans in runs for begin, end in spans]}
 
     return {
@@ -205,10 +186,7 @@ CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.ite
 
 
 def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-    """Compare threads with processes in every kind, then threads without the GIL with threads with it.
-
-    Processes contend in no interpreter, so those of one configuration are enough.
-    """
+    """Compare threads with processes, of which one configuration is enough, then with threads that have the GIL."""
     main = configs[-1]
     threads = {config: Side(config, "bare-thread") for config in configs}
     contention = Comparison(threads[main], Side(main, "bare-process"), kind="method", every_count=True)

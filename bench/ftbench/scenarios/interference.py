@@ -1,7 +1,6 @@
 """Training steps in plain Python, while a loader loads at some rate: the slowdown of the loop by loading.
 
-To measure your own program, time its steps without the time in ``next(iterator)``, with and without a loader at work,
-and compare the distributions.
+To measure your own program, compare the times of its steps, without ``next(iterator)``, with and without a loader.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ RECORDS = 400
 
 
 class PythonStep:
-    """Bookkeeping in plain Python, as loops do between their calls of torch. Used by one thread.
+    """Bookkeeping in plain Python, as loops do between their calls of torch: some milliseconds. Used by one thread.
 
-    Records, running means, counters and log lines: some milliseconds of bytecode, reference counts and small
-    allocations. Where there is a GIL, it is held.
+    Records, running means, counters and log lines. Where there is a GIL, it is held.
     """
 
     def __init__(self) -> None:
@@ -74,33 +72,30 @@ def measure(task: Task) -> dict:
         _timed_steps(step, WARM_UP_STEPS)
         alone = _timed_steps(step, steps)
         taken: list[float] = []
+        # More batches than can be taken; the rest of the epoch is dropped.
+        most = steps * (1 + math.ceil(median(alone) / period)) + task.prefetch_factor * task.workers + 1
+        batches = loader.epoch(most * task.batch_size) if rate else iter(())
+        next(batches, None)
         begin = time.perf_counter()
-        if rate:
-            # More batches than can be taken; the rest of the epoch is dropped.
-            most = steps * (1 + math.ceil(median(alone) / period)) + task.prefetch_factor * task.workers + 1
-            batches = loader.epoch(most * task.batch_size)
-            next(batches)
-            begin = time.perf_counter()
-            times = _with_batches(step, steps, batches, period / rate, median(alone), taken)
-        else:
-            times = _timed_steps(step, steps)
+        times = _with_batches(step, steps, batches, period / rate if rate else math.inf, median(alone), taken)
         seconds = time.perf_counter() - begin
-        batches = None
+        del batches
     # Many workers give more values than are kept: keep every n-th.
     some = taken[:: math.ceil(len(taken) / DISTRIBUTION_LIMIT) or 1]
-    distributions = {
-        name: {"unit": "ms", "values": [t * 1e3 for t in values]}
-        for name, values in (("step", times), ("step-alone", alone), ("taking", some))
-        if values
-    }
-    for name, value in (("rate-alone", 1 / period), ("rate", len(taken) / seconds)):
-        distributions[name] = {"unit": "batches/s", "values": [value]}
+    rates = {"rate-alone": 1 / period, "rate": len(taken) / seconds}
     return {
         "metrics": {
             "step_median_ms": median(times) * 1e3,
             "step_p99_ms": quantiles(times, n=100, method="inclusive")[98] * 1e3,
         },
-        "distributions": distributions,
+        "distributions": {
+            **{
+                name: {"unit": "ms", "values": [t * 1e3 for t in values]}
+                for name, values in (("step", times), ("step-alone", alone), ("taking", some))
+                if values
+            },
+            **{name: {"unit": "batches/s", "values": [value]} for name, value in rates.items()},
+        },
         "note": note(task.workers, cgroup.usable_cpus()),
         **seen.result(task.batches * task.batch_size, last),
     }
@@ -110,7 +105,7 @@ def _full_rate(task: Task, loader: Any, seen: checksums.Seen) -> tuple[float, in
     """Load `task.batches` batches; return the seconds a batch and the length of the last."""
     batches = loader.epoch((task.batches + 1) * task.batch_size)
     # The first batch includes the start of the workers, and others come right behind it: it is not counted.
-    seen.first = checksums.whole(next(batches))
+    seen.take_first(next(batches))
     begin = time.perf_counter()
     for batch in batches:
         seen.take(batch)
@@ -124,22 +119,17 @@ def note(workers: int, cpus: int) -> str:
 
 
 def _timed_steps(step: PythonStep, steps: int) -> list[float]:
-    times = []
-    for _ in range(steps):
-        begin = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - begin)
-    return times
+    return _with_batches(step, steps, iter(()), math.inf, 0.0, [])
 
 
 def _with_batches(
     step: PythonStep, steps: int, batches: Iterator, period: float, step_seconds: float, taken: list[float]
 ) -> list[float]:
-    """Time each step (s). Between the steps, take a batch every `period` seconds."""
+    """Time each step (s). Between the steps, take a batch every `period` seconds; none if that is infinite."""
     # If batches come faster than steps, take several at once.
     at_once = max(1, math.ceil(step_seconds / period))
     times = []
-    due = time.perf_counter()
+    due = time.perf_counter() if period < math.inf else math.inf
     for _ in range(steps):
         if time.perf_counter() >= due:
             for _ in range(at_once):
@@ -148,7 +138,9 @@ def _with_batches(
                 taken.append(time.perf_counter() - begin)
             # A loop that had to wait does not catch up.
             due = max(due + at_once * period, time.perf_counter())
-        times += _timed_steps(step, 1)
+        begin = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - begin)
     return times
 
 

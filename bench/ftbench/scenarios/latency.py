@@ -24,10 +24,7 @@ LENGTH = 1024
 
 
 class RemoteSamples:
-    """Dataset whose sample i is a uint8 numpy array of 100,000 bytes: ``fsspec.filesystem("http").cat_file(url)``.
-
-    fsspec keeps one file system for each process and thread.
-    """
+    """Dataset whose sample i is a uint8 numpy array of 100,000 bytes: ``fsspec.filesystem("http").cat_file(url)``."""
 
     def __init__(self, address: str):
         self._address = address

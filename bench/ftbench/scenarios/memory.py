@@ -32,10 +32,7 @@ LOOKS = 24
 
 
 class FileNames:
-    """Dataset of 1,000,000 file names. Sample i is the length of one of them.
-
-    They are in a list of str, or with `as_array` in a numpy array of fixed-width bytes.
-    """
+    """Dataset of 1,000,000 file names, in a list of str or an array of bytes. Sample i is the length of one of them."""
 
     def __init__(self, as_array: bool):
         names = (
@@ -58,8 +55,7 @@ class FileNames:
 def measure(task: Task) -> dict:
     """Run one epoch and read the memory at LOOKS of its batches, the last batch included.
 
-    Returns the metrics pss_mib and uss_mib, the largest values; the distributions of the same names, which are curves
-    over the samples loaded; and checksums, as ftbench.measure.epochs.
+    Returns the metrics pss_mib and uss_mib, the largest values, and curves of the same names over the samples loaded.
     """
     samples = task.batches * task.batch_size
     looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}

@@ -1,8 +1,11 @@
-"""The group `nvimgcodec`: decoding by threads and by processes, figure 2 of NVIDIA's article.
+"""The group `nvimgcodec`: decoding by threads and by processes, figure 2 of NVIDIA's article; `combined` is figure 4.
 
 "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share one CUDA context and have a decoder and
 a stream each. Every process has a context of its own, and hands its batches over through CUDA's inter-process memory.
 Without a GPU nvImageCodec's CPU codecs are measured, and every output says so.
+
+The cases of `combined` are the decoders. With a GPU, nvImageCodec decodes on it and Pillow's batches are copied to it.
+Without a GPU both decode on the CPU, to the same bits.
 
 With a GPU every batch ends there, also if the CPU decoded it. Decoders of different makers agree within a few grey
 levels, not in every bit. So each checked row is compared with Pillow's, and the checksum is that of Pillow's row.
@@ -19,8 +22,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ftbench.measure import checksums, epochs, gpu
-from ftbench.plan.case import Amount
-from ftbench.plan.comparisons import grid
+from ftbench.plan.case import Amount, Case
+from ftbench.plan.comparisons import OURS, Comparison, grid
 from ftbench.plan.scenario import Task, TrialError, Turns
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset, of_images
 from ftrun.parent_death import die_with_parent
@@ -40,8 +43,7 @@ SAME_PICTURE = 6.0
 class GpuImages:
     """Dataset decoded on a GPU: sample i is a (408, 640, 3) uint8 tensor there, and a batch is one decode.
 
-    Every thread has a decoder and a CUDA stream of its own (ftloader.decode.cuda). Images of another size are resized
-    on the GPU (bilinear, anti-aliased as Pillow's).
+    Every thread has a decoder and a CUDA stream. Images of another size are resized there (bilinear, anti-aliased).
     """
 
     def __init__(self, paths: list[str], device: str):
@@ -69,8 +71,10 @@ def _resized(image):
     return planes.round().clamp(0, 255).to(image.dtype)[0].permute(1, 2, 0)
 
 
-def dataset(task: Task) -> DecodedImages | GpuImages:
-    """Return the trial's dataset, which decodes on the GPU if there is one."""
+def dataset(task: Task) -> PillowDataset | GpuImages:
+    """Return the images by the case's decoder; nvImageCodec, the usual one, decodes on the GPU if there is one."""
+    if task.parameters.get("decoder") == "pillow":
+        return PillowDataset(task.paths)
     device = gpu.device()
     return GpuImages(task.paths, device) if device else DecodedImages(task.paths, "nvimgcodec")
 
@@ -99,6 +103,11 @@ def backend_note() -> str:
     return f"nvImageCodec decodes on {on}, {torch.cuda.get_device_name(on)}"
 
 
+def combined_note() -> str:
+    """Say which of nvImageCodec's backends was measured, and where the batches ended."""
+    return backend_note() + ("; Pillow's batches are copied to it" if gpu.device() else "")
+
+
 class FirstImage:
     """A worker_init_fn that decodes an image, and notes the seconds that this takes at a worker's first start.
 
@@ -120,19 +129,30 @@ class FirstImage:
             self._seconds[worker] = time.perf_counter() - begin
 
 
-class Reference:
-    """Checked rows of every image by Pillow, to compare other decoders' rows with."""
+class PicturesOnGpu(gpu.OnGpu):
+    """Consumer of images on the GPU. Compares them with Pillow's, and notes the GPU's memory during the warm-up."""
 
     def __init__(self, task: Task):
+        super().__init__()
         images = PillowDataset(task.paths)
-        self._length, self._batch_size = len(images), task.batch_size
-        self._rows = functools.cache(lambda index: checksums.rows(images[index]))
+        self._length, self._task = len(images), task
+        self._pillows = functools.cache(lambda index: checksums.rows(images[index]))
+        self._used = [gpu.used_mib()]
 
-    def compare(self, number: int, rows: Any) -> int:
+    def arrive(self, batch: torch.Tensor) -> torch.Tensor:
+        batch = super().arrive(batch)
+        if len(self._used) <= self._task.warmup_batches:
+            self._used.append(gpu.used_mib())
+        return batch
+
+    def take_first(self, batch: torch.Tensor) -> None:
+        self.first = self.checksum(0, batch[:, :: checksums.CHECKED_ROWS].cpu().numpy())
+
+    def checksum(self, number: int, rows: Any) -> int:
         """Return the CRC-32 of Pillow's rows of batch `number`; raises TrialError if `rows` (n, r, width, 3) differ."""
-        first = number * self._batch_size
+        first = number * self._task.batch_size
         indices = [(first + place) % self._length for place in range(len(rows))]
-        expected = checksums.Rows(map(self._rows, indices))
+        expected = checksums.Rows(map(self._pillows, indices))
         for place, index in enumerate(indices):
             difference = abs(rows[place].astype(int) - expected[place]).mean()
             if difference > SAME_PICTURE:
@@ -141,28 +161,6 @@ class Reference:
                     f"a decoder or loader gave another picture (batch {number}, place {place})"
                 )
         return checksums.part(expected)
-
-
-class PicturesOnGpu(gpu.OnGpu):
-    """Consumer of images on the GPU. Compares them with Pillow's, and notes the GPU's memory during the warm-up."""
-
-    def __init__(self, task: Task):
-        super().__init__()
-        self._reference = Reference(task)
-        self._warmup_batches = task.warmup_batches
-        self._used = [gpu.used_mib()]
-
-    def arrive(self, batch: torch.Tensor) -> torch.Tensor:
-        batch = super().arrive(batch)
-        if len(self._used) <= self._warmup_batches:
-            self._used.append(gpu.used_mib())
-        return batch
-
-    def take_first(self, batch: torch.Tensor) -> None:
-        self.first = self.checksum(0, batch[:, :: checksums.CHECKED_ROWS].cpu().numpy())
-
-    def checksum(self, number: int, rows: Any) -> int:
-        return self._reference.compare(number, rows)
 
     @property
     def added_mib(self) -> float:
@@ -176,9 +174,7 @@ def measure(task: Task) -> Turns:
 
     In addition, worker_setup is the median over workers of the seconds to the first image. With a GPU, a batch counts
     as arrived once it is in the GPU's memory, and gpu_mib_per_worker is what a worker and its batches take there.
-
-    Raises:
-        TrialError: if a picture differs from Pillow's.
+    Raises TrialError if a picture differs from Pillow's.
     """
     import torch
 
@@ -207,6 +203,22 @@ def measure(task: Task) -> Turns:
     }
 
 
+DECODERS = (
+    Case("pillow", "Pillow", {"decoder": "pillow"}),
+    Case("nvimgcodec", "nvImageCodec", {"decoder": "nvimgcodec"}),
+)
+# One decoder against the other, for every candidate: both load the same images.
+BY_DECODER = tuple(
+    Comparison(
+        replace(side, case="nvimgcodec"),
+        replace(side, case="pillow"),
+        kind="case",
+        every_count=True,
+        measures=False,
+        first_only=True,
+    )
+    for side in OURS
+)
 _scenario = functools.partial(of_images, group=NAME, dataset=dataset, measure=measure, plan=grid(), note=backend_note)
 
 SCENARIOS = (
@@ -229,5 +241,18 @@ SCENARIOS = (
         full=Amount(batch_size=32, batches_per_worker=4, seconds=300),
         quick=Amount(batch_size=32, batches_per_worker=2, seconds=90),
         unavailable=without_gpu,
+    ),
+    _scenario(
+        name="combined",
+        group="",
+        question="Which decoder, and which workers for it?",
+        description="JPEG decoding with Pillow and with nvImageCodec, 640x408, into uint8 batches",
+        metrics=METRICS,
+        plan=grid(DECODERS, more=BY_DECODER),
+        case_axis="decoder",
+        full=Amount(batch_size=512, batches_per_worker=3, seconds=900),
+        quick=Amount(batch_size=64, batches_per_worker=4, seconds=150),
+        unavailable=without_nvimgcodec,
+        note=combined_note,
     ),
 )

@@ -1,7 +1,4 @@
-"""Loading and training together, against each of them alone: a step takes max(load, train), or their sum.
-
-The loop is that of every training, ``for batch in loader: train(batch)``.
-"""
+"""Loading and training (``for batch in loader: train(batch)``): a step takes max(load, train), or their sum."""
 
 from __future__ import annotations
 
@@ -23,10 +20,7 @@ CALIBRATION_UNITS = 20
 
 
 class TorchStep:
-    """Training of a small network, in units (iterations) of at most half a millisecond. For one thread only.
-
-    It runs on the accelerator if there is one, and waits for it; else on one thread of the CPU.
-    """
+    """Training of a small network, in units of at most half a millisecond, on the accelerator or one CPU."""
 
     def __init__(self) -> None:
         import torch

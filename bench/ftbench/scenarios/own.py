@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import pickle
 import time
@@ -24,12 +23,12 @@ LOOKED_AT = 8
 PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
-def _named(name: str, find: str) -> Any:
-    """Return the object of this name in the user's file; raises TrialError with the user's traceback."""
+def _named(name: str, what: str) -> Any:
+    """Return the object ("find") or dataset ("load") of this name in the user's file; raises TrialError."""
     from ftrun import target
 
     try:
-        return getattr(target, find)(name)
+        return getattr(target, what)(name)
     except target.TargetError as error:
         lacking = isinstance(error.__cause__, ModuleNotFoundError)
         more = "; name it with --requirements FILE or in the file's inline metadata" if lacking else ""
@@ -70,17 +69,6 @@ def measure(task: Task) -> Turns:
     return {**result, "last_batch": task.batch_size}
 
 
-def _default_collate(samples: list, name: str) -> Any:
-    """Return torch's batch of the samples; raises TrialError."""
-    from torch.utils.data import default_collate
-
-    try:
-        return default_collate(samples)
-    except (RuntimeError, TypeError) as error:
-        why = str(error).partition("\n")[0]
-        raise TrialError(f"samples of {name} cannot be made into a batch: {why}; name a --collate-fn") from error
-
-
 def _unsendable(batch: Any) -> str:
     """Return why a worker process cannot send the batch, for which torch's loader would wait forever; "" if it can."""
     try:
@@ -92,18 +80,25 @@ def _unsendable(batch: Any) -> str:
 
 def look(task: Task) -> dict:
     """Load some samples twice: find their time and size, whether they repeat, and whether batches can be sent."""
+    from torch.utils.data import default_collate
+
     begin = time.perf_counter()
     found = dataset(task)
     opening = time.perf_counter() - begin
-    usual = functools.partial(_default_collate, name=task.parameters["target"])
-    collate = _options(task).get("collate_fn", usual)
+    collate = _options(task).get("collate_fn", default_collate)
     indices = range(min(LOOKED_AT, len(found)))
     seconds, sums, size = [], [], 0
     for _ in range(2):
         begin = time.perf_counter()
         samples = [found[index] for index in indices]
         seconds.append((time.perf_counter() - begin) / len(indices))
-        batch = collate(samples)
+        try:
+            batch = collate(samples)
+        except (RuntimeError, TypeError) as error:
+            if collate is not default_collate:
+                raise
+            why, name = str(error).partition("\n")[0], task.parameters["target"]
+            raise TrialError(f"samples of {name} cannot be made into a batch: {why}; name a --collate-fn") from error
         size = checksums.size(batch) // len(indices)
         sums.append(checksums.whole(batch))
     return {
@@ -128,7 +123,7 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 
 
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
-    """Return the scenario of the dataset MODULE:OBJECT; the numbers of its samples and batches are measured later."""
+    """Return the scenario of the dataset MODULE:OBJECT; the look finds its amounts of work."""
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(
         name=OWN,
@@ -140,7 +135,6 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
         measure=measure,
         metrics=epochs.METRICS,
         plan=WaterfallPlan(cases),
-        # The look finds the others.
         full=Amount(BATCH_SIZE, batches_per_worker=4, turns=10, seconds=600),
         quick=Amount(BATCH_SIZE, batches_per_worker=4, turns=10, seconds=240),
         same_work=False,

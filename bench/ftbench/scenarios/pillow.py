@@ -1,10 +1,8 @@
-"""JPEG decoding with Pillow: the loading experiment of NVIDIA's free-threading article.
+"""JPEG decoding with Pillow: the experiment of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024.
 
-"Improved Data Loading with Threads", NVIDIA Technical Blog, 2024: 640x408 photographs, decoded by Pillow into batches,
-by threads and by processes.
-
-The work after the decoder decides how much memory moves, so there are three cases: the article's (the pixels become an
-array and a batch), the decoder alone, and the usual pipeline, which makes the pictures smaller.
+640x408 photographs are decoded by Pillow into batches, by threads and by processes. The work after the decoder decides
+how much memory moves, so there are three cases: the article's (the pixels become an array and a batch), the decoder
+alone, and the usual pipeline, which makes the pictures smaller.
 """
 
 from __future__ import annotations
@@ -24,10 +22,7 @@ GRID = 8
 
 
 class PillowDataset:
-    """Dataset of decoded RGB images: sample i is a (408, 640, 3) uint8 numpy array.
-
-    Images of another size are resized after decoding (bilinear), by all candidates alike.
-    """
+    """Dataset of RGB images, resized (bilinear) if they have another size: sample i is a (408, 640, 3) uint8 array."""
 
     def __init__(self, paths: list[str]):
         import numpy
@@ -68,10 +63,7 @@ class DecodedImages(PillowDataset):
 
 
 class DecodedOnly(PillowDataset):
-    """Dataset of images that are decoded completely, with the pixels left in Pillow's memory.
-
-    Sample i is an (8, 8, 3) uint8 array of pixels at equal distances. It proves the decoding and costs next to nothing.
-    """
+    """Dataset of decoded images, whose pixels stay in Pillow's memory: sample i is an (8, 8, 3) uint8 array of some."""
 
     def __getitem__(self, index: int):
         with self._open(self._paths[index]) as file:

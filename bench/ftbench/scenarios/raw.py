@@ -61,10 +61,7 @@ class Shards:
 
 
 class Records:
-    """Dataset of pickled records: sample i is a (2048, 1024) int16 array, ``pickle.load(file)["image"]``.
-
-    Unpickling holds the GIL where there is one.
-    """
+    """Dataset of pickled records: sample i is the int16 array ``pickle.load(file)["image"]``. It holds the GIL."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = tuple(paths)

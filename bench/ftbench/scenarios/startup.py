@@ -72,10 +72,7 @@ def measure(task: Task) -> dict:
 
 
 def _end_fork_server() -> None:
-    """End the fork server, if one was started, and wait for it.
-
-    It would outlive this process, and its workers' CPU time would not count as the trial's.
-    """
+    """End the fork server, if there is one: it would outlive the trial, and its workers' CPU time would not count."""
     module = sys.modules.get("multiprocessing.forkserver")
     if module is not None:
         module._forkserver._stop()  # as CPython's own tests do; there is no public way

@@ -23,10 +23,7 @@ UNKNOWN = 1
 
 
 class Texts:
-    """Dataset of tokenised texts: sample i has token ids and an attention mask, int64 tensors of LENGTH values.
-
-    The texts come from a generator with a fixed seed, so that every trial has the same.
-    """
+    """Dataset of tokenised texts, the same in every trial: sample i has LENGTH token ids and a mask, int64 tensors."""
 
     def __init__(self):
         import torch

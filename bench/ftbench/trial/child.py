@@ -40,10 +40,8 @@ def check_configuration(config: str) -> dict:
 def measure(task: Task) -> Turns:
     """Do the task; yield wherever other trials may have a turn.
 
-    Returns metrics (by name, those of the scenario), samples, batches, first_batch and rows
-    (checksums; None and none if no batches are loaded), turn_seconds and turn_began (none if there are no turns),
-    distributions and note, as the scenario's measurement gives them, and torch's version. Where the scenario cannot
-    run: {"unavailable": why}.
+    Returns metrics (those of the scenario), samples, batches, first_batch and rows (checksums), turn_seconds and
+    turn_began, distributions, note and torch's version. Where the scenario cannot run: {"unavailable": why}.
     """
     import torch
 

@@ -18,10 +18,7 @@ from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin, TwinError
 
 
 def start(python: str, request: dict, watch: Watch, packages: str | None = None) -> Process:
-    """Start what a request describes: a trial (Task.request) or the thread-safety suite (stress.request).
-
-    Raises TrialFailed or OSError.
-    """
+    """Start a trial (Task.request) or the thread-safety suite (stress.request); raises TrialFailed or OSError."""
     if "minutes" in request:
         return StressProcess(python, request, watch)
     return TrialProcess(python, request, watch, packages)

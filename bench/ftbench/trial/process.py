@@ -62,10 +62,7 @@ class Process:
         self._child, self._watch, self._patience = child, watch, patience
 
     def go_on(self) -> dict | None:
-        """Let the process go on to its next answer.
-
-        Raises TrialFailed, or what Child.ask does if a watched file descriptor's callback wants the process's end.
-        """
+        """Let the process go on to its next answer; raises TrialFailed, or Stopped and others as Child.ask."""
         raise NotImplementedError
 
     def _ask(self, line: bytes) -> dict | None:
@@ -106,10 +103,7 @@ class TrialProcess(Process):
         self._measures = False
 
     def go_on(self) -> dict | None:
-        """Return the trial's result with other load (disturbance.together), or None once the trial waits again.
-
-        The first call ends after the imports. See Process.go_on.
-        """
+        """Return the trial's result with other load, or None if it waits, as after imports. See Process.go_on."""
         before = counters()
         answer = self._ask(self._next)
         if answer is not None and "waiting" in answer:

@@ -59,10 +59,7 @@ def request(part: Stress, config: str) -> dict:
 
 
 def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressResult]:
-    """Add the suite's lines to the record as they come, and yield the results of a configuration.
-
-    Raises TrialFailed for a line of another form, and at the end if scenarios are missing.
-    """
+    """Add the suite's lines to the record, and yield results as they come; raises TrialFailed, also if some lack."""
     done = 0
     for line in lines:
         try:

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from ftbench.measure import epochs
-from ftbench.measure.typical import typical
+from ftbench.measure.epochs import typical
 from ftbench.plan.scenario import Task
 from tests.unit.bench.turns import without_pause
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import threading
-from contextlib import closing
 
 import pytest
 
 from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.contention import KINDS, UNROLLED, Kind, Workers, seconds
+from ftbench.scenarios.contention import KINDS, RAISE, UNROLLED, Kind, seconds, started
 
 pytestmark = pytest.mark.thread_unsafe(reason="runs the command in this process, and forks")
 SCENARIO = SCENARIOS["contention"]
@@ -39,8 +38,8 @@ def test_some_configurations_alone(configs):
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_runs_in_threads(name):
     kind = KINDS[name]
-    with closing(Workers(kind, 3, processes=False)) as workers:
-        alone, spans = workers.run(UNROLLED, 1), workers.run(UNROLLED * 2, 3)
+    with started(kind, 3, processes=False) as run:
+        alone, spans = run(UNROLLED, 1), run(UNROLLED * 2, 3)
     assert len(alone) == 1
     assert len(spans) == 3 and all(begin <= end for begin, end in spans)
     assert seconds(spans) >= max(end - begin for begin, end in spans)
@@ -53,17 +52,17 @@ def test_a_shared_lock_loses_no_count():
         holders.append(KINDS["lock"].make())
         return holders[-1]
 
-    with closing(Workers(Kind("counted", make, KINDS["lock"].loop), 4, processes=False)) as workers:
-        workers.run(500, 4)
+    with started(Kind("counted", make, *RAISE), 4, processes=False) as run:
+        run(500, 4)
     (holder,) = holders  # one for all
     assert holder.count == 4 * 500
 
 
 def test_private_is_one_each():
     made = []
-    kind = Kind("private", lambda: made.append(threading.current_thread()) or {}, lambda state, n: None, private=True)
-    with closing(Workers(kind, 3, processes=False)) as workers:
-        workers.run(10, 3)
+    kind = Kind("private", lambda: made.append(threading.current_thread()) or {}, "pass", private=True)
+    with started(kind, 3, processes=False) as run:
+        run(10, 3)
     assert len(set(made)) == 3
 
 
@@ -76,11 +75,9 @@ def test_values_that_are_not_counted_and_one_that_is():
 
 
 def test_what_a_worker_thread_raises_is_raised():
-    def fail(state: None, operations: int) -> None:
-        raise LookupError("nothing there")
-
-    with pytest.raises((LookupError, threading.BrokenBarrierError)):
-        Workers(Kind("fails", lambda: None, fail), 2, processes=False)
+    kind = Kind("fails", lambda: None, "raise LookupError('nothing there')")
+    with pytest.raises((LookupError, threading.BrokenBarrierError)), started(kind, 2, processes=False) as run:
+        run(UNROLLED, 2)
 
 
 @pytest.mark.timeout(500)
@@ -101,9 +98,9 @@ def test_a_run(run_few, twin):
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_processes_answer_and_end():
     before = multiprocessing.active_children()
-    with closing(Workers(KINDS["dict"], 2, processes=True)) as workers:
+    with started(KINDS["dict"], 2, processes=True) as run:
         for count in (1, 2, 2):
-            spans = workers.run(UNROLLED, count)
+            spans = run(UNROLLED, count)
             assert len(spans) == count and all(begin <= end for begin, end in spans)
-        started = [process for process in multiprocessing.active_children() if process not in before]
-    assert len(started) == 2 and not any(process.is_alive() for process in started)
+        children = [process for process in multiprocessing.active_children() if process not in before]
+    assert len(children) == 2 and not any(process.is_alive() for process in children)

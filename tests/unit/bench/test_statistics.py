@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from ftbench.document.model import Verdict
-from ftbench.measure.typical import typical
+from ftbench.measure.epochs import typical
 from ftbench.plan.candidates import Candidate, Pair, Target
 from ftbench.plan.comparisons import grid
 from ftbench.plan.metrics import METRICS
