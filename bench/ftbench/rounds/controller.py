@@ -9,6 +9,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from ftbench.document.convert import from_json
@@ -67,45 +68,40 @@ def failures(failed: Mapping[Candidate, Failure]) -> str:
     return "; ".join(f"the trial of {c.title} failed: {failure.reason}" for c, failure in failed.items())
 
 
+@dataclass
 class Controller:
     """Runner of one scenario's trials on the twins' endpoints. Owned by the main thread."""
 
-    def __init__(
-        self,
-        work: Work,
-        twins: Mapping[str, endpoints.Endpoint],
-        display: Display,
-        interruption: Interruption,
-        seed: int,
-        fewest: int = FEWEST_ROUNDS,
-    ):
-        self.work = work
-        self._endpoints = twins
-        self._display = display
-        self._interruption = interruption
-        self._order = random.Random(seed)
-        self._fewest = fewest
-        self._seen: dict[str, dict[str, tuple[str, int]]] = {}
-        """Checksums of each case (check_same_work)."""
-        self.notes: dict[str, None] = {}
-        """Notes of the trials, in their order."""
-        self.differences: list[str] = []
-        """Messages about differing samples, where the scenario allows them."""
-        self.failed: dict[Candidate, Failure] = {}
-        """Why candidates could not be measured; they are left out from then on."""
-        self.repeated: dict[Candidate, Failure] = {}
-        """Why trials were run a second time in a round: nobody has a third one."""
+    work: Work
+    twins: Mapping[str, endpoints.Endpoint]
+    display: Display
+    interruption: Interruption
+    seed: int
+    fewest: int = FEWEST_ROUNDS
+    seen: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
+    """Checksums of each case (check_same_work)."""
+    notes: dict[str, None] = field(default_factory=dict)
+    """Notes of the trials, in their order."""
+    differences: list[str] = field(default_factory=list)
+    """Messages about differing samples, where the scenario allows them."""
+    failed: dict[Candidate, Failure] = field(default_factory=dict)
+    """Why candidates could not be measured; they are left out from then on."""
+    repeated: dict[Candidate, Failure] = field(default_factory=dict)
+    """Why trials were run a second time in a round: nobody has a third one."""
+
+    def __post_init__(self) -> None:
+        self._order = random.Random(self.seed)
 
     def _start(self, candidate: Candidate) -> endpoints.Trial:
-        self._interruption.check()
-        return self._endpoints[TWIN[candidate.config]].start(self.work.task(candidate).request())
+        self.interruption.check()
+        return self.twins[TWIN[candidate.config]].start(self.work.task(candidate).request())
 
     def _checked(self, candidate: Candidate, result: dict) -> Trial:
         """Return the record of a trial's result; raises Unavailable or WorkDiffers."""
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
         try:
-            check_same_work(self._seen.setdefault(candidate.case, {}), candidate.title, result)
+            check_same_work(self.seen.setdefault(candidate.case, {}), candidate.title, result)
         except WorkDiffers as error:
             if self.work.scenario.same_work:
                 raise
@@ -120,7 +116,7 @@ class Controller:
             begun = time.monotonic()
             # All of them import at the same time, before anything is measured.
             for candidate in group:
-                self._display.trial(candidate, 0)
+                self.display.trial(candidate, 0)
                 if trial := self._try(candidate, functools.partial(self._start, candidate)):
                     started[candidate] = stack.enter_context(contextlib.closing(trial))
             for candidate, trial in started.items():
@@ -134,8 +130,8 @@ class Controller:
                     self._order.shuffle(left)
                 for candidate in left:
                     if turn:
-                        self._display.trial(candidate, turn)
-                    self._interruption.check()
+                        self.display.trial(candidate, turn)
+                    self.interruption.check()
                     before = time.monotonic()
                     result = self._try(candidate, started[candidate].go_on)
                     seconds[candidate] += time.monotonic() - before
@@ -151,7 +147,7 @@ class Controller:
             failure = Failure(FailureKind.HUNG if error.hung else FailureKind.FAILED, candidate.key, error.why)
             # The last words of a first failure are known.
             known = self.repeated.get(candidate) == failure
-            self._display.note(f"the trial of {candidate.title} failed: {error.why if known else error}")
+            self.display.note(f"the trial of {candidate.title} failed: {error.why if known else error}")
             self.failed[candidate] = failure
             return None
 
@@ -184,7 +180,7 @@ class Controller:
                 processes = VARIANTS[candidate.variant].processes
                 if processes in hung and not found:
                     continue  # others of its kind hung and none has succeeded: skip it
-                self._display.warm_up(candidate)
+                self.display.warm_up(candidate)
                 if costs := self._try(candidate, functools.partial(self._costs, candidate)):
                     found.append(costs)
                     self._again(of_twin)
@@ -215,7 +211,7 @@ class Controller:
         """Return (kept with ranks, given up, seconds of a trial), and set trials' turns; `everybody` keeps all."""
         at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
         trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
-        kept, given_up = choose(ranked, seconds, trial_seconds, self._fewest)
+        kept, given_up = choose(ranked, seconds, trial_seconds, self.fewest)
         if everybody:
             kept, given_up = [c for _, c in ranked], []
         if self.work.takes_turns:
@@ -241,7 +237,7 @@ class Controller:
         A candidate whose trial fails twice is left out from then on (`failed`). Raises TrialFailed if no candidate is
         left, and Interrupted, WorkDiffers, Unavailable or TwinError; rounds already yielded stand.
         """
-        fewest = self._fewest if most is None else most
+        fewest = self.fewest if most is None else most
         ranked = sorted((each for each in ranked if each[1] not in self.failed), key=lambda each: each[0])
         # Of each candidate the longest so far: the last round is the one that must not overrun.
         longest = {c: trial_seconds for _, c in ranked}
@@ -260,7 +256,7 @@ class Controller:
                 return
             number += 1
             turns = {c: self.work.turns(c) for _, c in ranked}
-            self._display.round(number, number - 1 + to_come, turns, begin + to_come * expected)
+            self.display.round(number, number - 1 + to_come, turns, begin + to_come * expected)
             one, took = self._round(number, list(turns))
             longest |= {c: s if number == 1 else max(longest[c], s) for c, s in took.items()}
             measured = {trial.candidate for trial in one.trials}
@@ -271,7 +267,7 @@ class Controller:
                 # A candidate that missed a round is not compared: more rounds of it would tell nothing.
                 ranked = [(rank, c) for rank, c in ranked if c in kept]
             expected, to_come = left(now)
-            self._display.round_done(number, number + to_come, one.seconds, to_come * expected)
+            self.display.round_done(number, number + to_come, one.seconds, to_come * expected)
             yield one
 
     def _round(self, number: int, candidates: list[Candidate]) -> tuple[Round, dict[Candidate, float]]:

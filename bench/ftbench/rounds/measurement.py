@@ -4,7 +4,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ftbench.data.sources import Sources
 from ftbench.document import model
@@ -31,22 +31,24 @@ WORKERS_PER_CPU = 4
 COPIED = ("name", "group", "question", "description", "sample", "case_axis", "case_unit")
 
 
+@dataclass
 class Measurement:
     """One scenario of a run. Owned by the main thread."""
 
-    def __init__(self, scenario: Scenario, options: model.Options, twins: Twins, display: Display):
-        self.scenario = scenario
-        self._options = options
-        self._twins = twins
-        self._display = display
-        self._configs = options.configs
-        self._repeats = True
-        """True if its samples are the same each time, as far as known."""
-        self._processes = True
-        """True if worker processes can load it."""
+    scenario: Scenario
+    options: model.Options
+    twins: Twins
+    display: Display
+    repeats: bool = True
+    """True if the scenario's samples are the same each time, as far as known."""
+    processes: bool = True
+    """True if worker processes can load the scenario."""
+
+    def __post_init__(self) -> None:
+        self._configs = self.options.configs
 
     def _skip(self, what: str, why: str) -> None:
-        self._display.skip(f"{self.scenario.name}: {what}", why)
+        self.display.skip(f"{self.scenario.name}: {what}", why)
 
     def rounds(
         self, sources: Sources, interruption: Interruption, share: Callable[[], float]
@@ -58,20 +60,20 @@ class Measurement:
         """
         if self.scenario.name == OWN:
             minutes = own.LOOK.patience / 60
-            self._display.note(f"loading some {self.scenario.description} (at most {minutes:.0f} minutes a twin)")
+            self.display.note(f"loading some {self.scenario.description} (at most {minutes:.0f} minutes a twin)")
             self.look()
-        scenario, options = self.scenario, self._options
+        scenario, options = self.scenario, self.options
         ranked = self.ranked()
         if not ranked:
-            self._display.skip(scenario.name, "none of its candidates can be measured here")
+            self.display.skip(scenario.name, "none of its candidates can be measured here")
             return
         work, fitting = self.work([c for _, c in ranked], sources)
         ranked, seed = [(rank, c) for rank, c in ranked if c in fitting], secrets.randbits(32)
         # A quick run has its three rounds, whatever a full one repeats.
         fewest = max(statistics.FEWEST_ROUNDS, 0 if options.quick else scenario.repeats)
-        controller = Controller(work, self._twins.endpoints, self._display, interruption, seed, fewest)
+        controller = Controller(work, self.twins.endpoints, self.display, interruption, seed, fewest)
         costs = controller.warm_up([c for _, c in ranked])
-        seconds, cpus = share(), self._twins.usable_cpus()
+        seconds, cpus = share(), self.twins.usable_cpus()
         deadline, everybody = time.monotonic() + seconds, options.rounds is not None
         ranked, dropped, trial_seconds = controller.plan(ranked, costs, seconds, cpus, everybody)
         fit = f"fit into {options.budget:.0f} s"
@@ -91,11 +93,11 @@ class Measurement:
                 if c.key in measured and c not in told:
                     told.add(c)
                     why = f"{failures({c: failure})}; in round {finished.number} a second one took its place"
-                    self._display.warn(f"{scenario.name}: {why}")
+                    self.display.warn(f"{scenario.name}: {why}")
             entry.note = joined(controller.notes)
             entry.rounds.append(finished)
             if marks := disturbance.marks(finished.disturbance, finished.disturbance.before.affinity):
-                self._display.note(f"disturbed: {scenario.name}, round {finished.number}: {', '.join(marks)}")
+                self.display.note(f"disturbed: {scenario.name}, round {finished.number}: {', '.join(marks)}")
             late = [c for c in candidates if c.key not in measured and c not in controller.failed]
             if late:
                 self._skip(_titles(late), f"given up in round {finished.number}: not all would {fit}")
@@ -126,9 +128,9 @@ class Measurement:
         )
 
     def _tell_of_differences(self, controller: Controller) -> None:
-        if controller.differences and self._repeats:
-            self._repeats = False  # told once
-            self._display.warn(
+        if controller.differences and self.repeats:
+            self.repeats = False  # told once
+            self.display.warn(
                 f"not all candidates gave the same samples: {controller.differences[0].split('. ')[0]}. Either "
                 "the dataset draws random numbers, or it is not safe under threads: "
                 f"./twins audit {self.scenario.case('').parameters['target']} tells"
@@ -139,24 +141,24 @@ class Measurement:
         parameters = self.scenario.case("").parameters
         target = parameters["target"]
         found = self._looks(Task(own.LOOK, [], "serial", 0, 1, 2, 1, PREFETCH_FACTOR, "", parameters))
-        self._repeats = all(each["repeats"] for each in found)
-        if not self._repeats:
-            self._display.warn(
+        self.repeats = all(each["repeats"] for each in found)
+        if not self.repeats:
+            self.display.warn(
                 f"{target} gives another sample for the same index each time (random augmentation?), so it cannot be "
                 f"checked that all candidates load the same; ./twins audit {target} looks for races"
             )
         unsendable = next((each["unsendable"] for each in found if each["unsendable"]), "")
-        self._processes = not unsendable
+        self.processes = not unsendable
         if unsendable:
             self._skip("worker processes", f"a batch of {target} cannot be sent from a worker process: {unsendable}")
         seconds, opening, size = (max(each[name] for each in found) for name in ("seconds", "opening", "sample_bytes"))
-        amount = own.amount(seconds, self._options.batch_size)
+        amount = own.amount(seconds, self.options.batch_size)
         # The most that a trial does before it waits: it opens the dataset, warms up and has a turn.
-        workers = max(self._options.workers or self.scenario.workers(self._twins.usable_cpus()))
+        workers = max(self.options.workers or self.scenario.workers(self.twins.usable_cpus()))
         turn = amount.batch_size * amount.batches_per_worker * workers
         length = min(each["length"] for each in found)
         if length < turn:
-            self._display.warn(
+            self.display.warn(
                 f"{target} has {length} of the {turn} samples that a turn loads: the same ones are loaded again, and "
                 "files among them come from memory"
             )
@@ -169,11 +171,11 @@ class Measurement:
 
     def _looks(self, task: Task) -> list[dict]:
         """Return what the twins that can load the dataset find; note the others. Raises TrialFailed if none can."""
-        found, failed = [], {twin: TrialFailed(why) for twin, why in self._twins.lacking.items()}
-        for twin in sorted(self._twins.endpoints.keys() - failed.keys()):
+        found, failed = [], {twin: TrialFailed(why) for twin, why in self.twins.lacking.items()}
+        for twin in sorted(self.twins.endpoints.keys() - failed.keys()):
             try:
                 request = replace(task, config=twin).request()
-                with contextlib.closing(self._twins.endpoints[twin].start(request)) as trial:
+                with contextlib.closing(self.twins.endpoints[twin].start(request)) as trial:
                     while (result := trial.go_on()) is None:
                         pass
                 found.append(result["look"])
@@ -185,7 +187,7 @@ class Measurement:
             raise TrialFailed("\n".join(once))
         for text in once:
             if "\n" in text:  # what `_skip` does not say
-                self._display.note(text)
+                self.display.note(text)
         for twin, failure in failed.items():
             self._skip(f"the {twin} twin", failure.why)
         self._configs = [config for config in self._configs if TWIN[config] not in failed]
@@ -194,21 +196,21 @@ class Measurement:
     def ranked(self) -> list[tuple[int, Candidate]]:
         """Return the candidates that the twins can measure, with their ranks; note the others."""
         lacking: dict[str, list[Candidate]] = {}
-        ranked = self.scenario.plan.ranked(self._configs, self._workers(), self._options.quick)
+        ranked = self.scenario.plan.ranked(self._configs, self._workers(), self.options.quick)
         for _, c in ranked:
-            lacking.setdefault(self._twins.lacks(TWIN[c.config], c.variant), []).append(c)
-        able = [c for c in lacking.pop("", []) if self._processes or not VARIANTS[c.variant].processes]
+            lacking.setdefault(self.twins.lacks(TWIN[c.config], c.variant), []).append(c)
+        able = [c for c in lacking.pop("", []) if self.processes or not VARIANTS[c.variant].processes]
         for why, candidates in lacking.items():
             self._skip(_titles(candidates), why)
         return [(rank, c) for rank, c in ranked if c in able]
 
     def _workers(self) -> list[int]:
         """Return the numbers of workers: the option's, or the scenario's own."""
-        cpus = self._twins.usable_cpus()
+        cpus = self.twins.usable_cpus()
         usual = list(self.scenario.workers(cpus))
-        given = self._options.workers
+        given = self.options.workers
         if given and max(given) > max(WORKERS_PER_CPU * cpus, *usual):
-            self._display.warn(
+            self.display.warn(
                 f"{self.scenario.name}: {max(given)} workers share {cpus} CPU{'s' if cpus != 1 else ''}: what is "
                 "compared is how they get in each other's way (--workers asks for fewer)"
             )
@@ -220,7 +222,7 @@ class Measurement:
         Warns if batches had to be made smaller. Notes the cases, and the worker processes, that do not fit into
         memory. Raises sizing.DoesNotFit if no candidate of the first case fits: the first is the most important.
         """
-        result, found = Work(self.scenario, {}, sizing.room(self._twins.memory())), []
+        result, found = Work(self.scenario, {}, sizing.room(self.twins.memory())), []
         for case in self.scenario.plan.cases:
             everybody = [c for c in candidates if c.case == case.name]
             # They hand nothing over in /dev/shm.
@@ -247,7 +249,7 @@ class Measurement:
 
     def _fit(self, case: Case, candidates: Sequence[Candidate], sources: Sources) -> CaseWork:
         """Return the work of these candidates, with batches that fit; raises sizing.DoesNotFit."""
-        scenario, options = self.scenario, self._options
+        scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)
         requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size
         sample_bytes = case.sample_bytes or scenario.sample_bytes
@@ -258,13 +260,13 @@ class Measurement:
             max(c.workers for c in candidates),
             PREFETCH_FACTOR,
             any(v.processes for v in variants),
-            self._twins.memory(),
+            self.twins.memory(),
             max(v.queued_per_worker for v in variants),
             case.dataset_bytes,
         )
         where = [scenario.name] if len(options.scenarios) > 1 else []
         for warning in warnings:
-            self._display.warn(": ".join([*where, *filter(None, [case.title]), warning]))
+            self.display.warn(": ".join([*where, *filter(None, [case.title]), warning]))
         paths, dataset = sources.get(case.source or scenario.source)
         load = model.Load(
             sample_bytes=sample_bytes,

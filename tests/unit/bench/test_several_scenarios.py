@@ -30,7 +30,7 @@ def suite(tmp_path: Path):
 
 def test_what_a_run_did_not_come_to_is_said(suite):
     this = suite()
-    this._ended.add("pillow")  # it was not available, say
+    this.ended.add("pillow")  # it was not available, say
     this.results.scenarios.append(SimpleNamespace(name="contention"))  # some of its rounds are there
     this.stop("interrupted (SIGINT)")
     assert this.results.skipped == [Skipped("memory", "the run ended before its first round had: interrupted (SIGINT)")]
