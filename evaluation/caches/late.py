@@ -77,14 +77,14 @@ def main():
     warnings.filterwarnings("ignore", ".*worker processes in total")
     with slow_server(given.delay, SIZE) as server:
         with tempfile.TemporaryDirectory(dir=given.directory) as folder:
-            cache(server.address, given.samples, 8, folder)  # the server makes its samples
+            cache(server, given.samples, 8, folder)  # the server makes its samples
         for workers in given.workers:
             found = {way: [] for way in given.ways}
             for _ in range(given.rounds):
                 for way in random.sample(given.ways, len(given.ways)):
                     with tempfile.TemporaryDirectory(dir=given.directory) as folder:
                         began, used = time.perf_counter(), cpu()
-                        WAYS[way](server.address, given.samples, workers, folder)
+                        WAYS[way](server, given.samples, workers, folder)
                         found[way].append(
                             (given.samples / (time.perf_counter() - began), (cpu() - used) / given.samples * 1000)
                         )

@@ -48,8 +48,8 @@ def measure(task: Task) -> Turns:
 
     from ftbench.data.slow_server import slow_server
 
-    with slow_server(task.parameters["delay"], SAMPLE_BYTES) as server:
-        parameters = {**task.parameters, "address": server.address}
+    with slow_server(task.parameters["delay"], SAMPLE_BYTES) as address:
+        parameters = {**task.parameters, "address": address}
         return (yield from epochs.measure(dataclasses.replace(task, parameters=parameters)))
 
 

@@ -33,7 +33,7 @@ pytestmark = [
 
 def test_samples_are_what_the_server_has():
     with slow_server(0.0, SAMPLE_BYTES) as server:
-        dataset = pickle.loads(pickle.dumps(RemoteSamples(server.address)))
+        dataset = pickle.loads(pickle.dumps(RemoteSamples(server)))
         for index in (0, 17):
             sample = dataset[index]
             assert sample.dtype == numpy.uint8 and sample.flags.writeable
