@@ -10,7 +10,6 @@ import argparse
 import difflib
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +56,30 @@ class UsageError(Exception):
     """Raised if the command line asks for what cannot be done."""
 
 
+HELP = {
+    "scenarios": f"what to measure: scenarios, groups or all (default: {', '.join(DEFAULT)})",
+    "--quick": "the waterfalls alone, with smaller batches: within five minutes of measuring",
+    "--out": "where results go: DIR/<time>/, and DIR/latest (default: %(default)s)",
+    "--data": "use the images below DIR instead of generated ones, wherever images are read",
+    "--dataset": "your own map-style dataset instead of the scenarios: an object, or a function or class that "
+    "gives one",
+    "--collate-fn": "its collate_fn, in the same file (default: torch's)",
+    "--requirements": "packages that the dataset needs and the twins lack, as for pip; they are installed for this run "
+    "alone (default: the dependencies in its file's inline metadata, PEP 723)",
+    "--rounds": "exactly N rounds, whatever they take (default: as many as fit)",
+    "--budget": "time for the whole run (default: the scenarios' own, 1200 without names, --quick 300)",
+    "--precision": "end early once every step's throughput is known to so much, up and down (default: 5%%)",
+    "--workers": "numbers of workers (default: 1, 2, 4, ... CPUs)",
+    "--batch-size": "samples a batch (default: the scenario's)",
+    "--configs": "configurations: GIL build, free-threaded build with its GIL on, free-threaded build",
+    "--stress": "afterwards, run the thread-safety suite (tests/stress) in every configuration, for about a minute "
+    "each and beyond --budget (default: with all, and if no SCENARIO is named, without --quick)",
+    "--stress-minutes": "minutes for the thread-safety suite in each configuration: a soak",
+    "--list": "list the scenarios, what they answer and how long they take, and end",
+    "--twin": "an interpreter to measure; once for each twin",
+}
+
+
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
     """Return the parser of a run's command line; with `both`, the caller gives both twins."""
     result = argparse.ArgumentParser(
@@ -65,105 +88,31 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
         epilog=("" if both else ENDPOINTS) + EPILOG.replace("PROGRAM", program),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = result.add_argument
-    add(
-        "scenarios",
-        nargs="*",
-        metavar="SCENARIO",
-        help=f"what to measure: scenarios, groups or all (default: {', '.join(DEFAULT)})",
-    )
-    add(
-        "--quick",
-        action="store_true",
-        help="the waterfalls alone, with smaller batches: within five minutes of measuring",
-    )
-    add(
-        "--out",
-        type=Path,
-        default=Path("results"),
-        metavar="DIR",
-        help="where results go: DIR/<time>/, and DIR/latest (default: %(default)s)",
-    )
-    add(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="use the images below DIR instead of generated ones, wherever images are read",
-    )
-    _add_dataset(add)
-    _add_amounts(add)
-    _add_stress(add)
-    add("--list", action="store_true", help="list the scenarios, what they answer and how long they take, and end")
-    add(
-        "--twin",
-        action="append",
-        type=endpoint,
-        default=[],
-        metavar="ft|gil=ENDPOINT",
-        help=argparse.SUPPRESS if both else "an interpreter to measure; once for each twin",
-    )
+
+    def add(name: str, **how: Any) -> None:
+        hidden = name == "--cache" or (both and name == "--twin")
+        result.add_argument(name, help=argparse.SUPPRESS if hidden else HELP[name], **how)
+
+    positive = number("a positive whole number", 1, 1_000_000, int)
+    add("scenarios", nargs="*", metavar="SCENARIO")
+    add("--quick", action="store_true")
+    add("--out", type=Path, default=Path("results"), metavar="DIR")
+    add("--data", type=Path, metavar="DIR")
+    add("--dataset", metavar="FILE.py:NAME")
+    add("--collate-fn", metavar="NAME")
+    add("--requirements", type=Path, metavar="FILE")
+    add("--cache", type=Path)
+    add("--rounds", type=positive, metavar="N")
+    add("--budget", type=number("a number of seconds (1 or more)", 1, 1e6), metavar="SECONDS")
+    add("--precision", type=_percent, default=PRECISION, metavar="PERCENT")
+    add("--workers", type=_workers, metavar="1,2,4")
+    add("--batch-size", type=positive, metavar="N")
+    add("--configs", type=configurations, default=CONFIGS, metavar=",".join(CONFIGS))
+    add("--stress", action=argparse.BooleanOptionalAction)
+    add("--stress-minutes", type=number("a number of minutes (0.01 or more)", 0.01, 1e4), metavar="M")
+    add("--list", action="store_true")
+    add("--twin", action="append", type=endpoint, default=[], metavar="ft|gil=ENDPOINT")
     return result
-
-
-def _add_dataset(add: Callable[..., Any]) -> None:
-    """Add the options of a user-supplied dataset."""
-    add(
-        "--dataset",
-        metavar="FILE.py:NAME",
-        help="your own map-style dataset instead of the scenarios: an object, or a function or class that gives one",
-    )
-    add("--collate-fn", metavar="NAME", help="its collate_fn, in the same file (default: torch's)")
-    add(
-        "--requirements",
-        type=Path,
-        metavar="FILE",
-        help="packages that the dataset needs and the twins lack, as for pip; they are installed for this run alone "
-        "(default: the dependencies in its file's inline metadata, PEP 723)",
-    )
-    add("--cache", type=Path, help=argparse.SUPPRESS)
-
-
-def _add_amounts(add: Callable[..., Any]) -> None:
-    """Add the options of how much is measured."""
-    add("--rounds", type=_positive, metavar="N", help="exactly N rounds, whatever they take (default: as many as fit)")
-    add(
-        "--budget",
-        type=number("a number of seconds (1 or more)", 1, 1e6),
-        metavar="SECONDS",
-        help="time for the whole run (default: the scenarios' own, 1200 without names, --quick 300)",
-    )
-    add(
-        "--precision",
-        type=_percent,
-        default=PRECISION,
-        metavar="PERCENT",
-        help="end early once every step's throughput is known to so much, up and down (default: 5%%)",
-    )
-    add("--workers", type=_workers, metavar="1,2,4", help="numbers of workers (default: 1, 2, 4, ... CPUs)")
-    add("--batch-size", type=_positive, metavar="N", help="samples a batch (default: the scenario's)")
-    add(
-        "--configs",
-        type=configurations,
-        default=CONFIGS,
-        metavar=",".join(CONFIGS),
-        help="configurations: GIL build, free-threaded build with its GIL on, free-threaded build",
-    )
-
-
-def _add_stress(add: Callable[..., Any]) -> None:
-    """Add the options of the thread-safety suite."""
-    add(
-        "--stress",
-        action=argparse.BooleanOptionalAction,
-        help="afterwards, run the thread-safety suite (tests/stress) in every configuration, for about a minute each "
-        "and beyond --budget (default: with all, and if no SCENARIO is named, without --quick)",
-    )
-    add(
-        "--stress-minutes",
-        type=number("a number of minutes (0.01 or more)", 0.01, 1e4),
-        metavar="M",
-        help="minutes for the thread-safety suite in each configuration: a soak",
-    )
 
 
 def report_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
@@ -220,15 +169,12 @@ def check(arguments: list[str], program: str) -> None:
         parser(program).exit(2, f"{program}: {error}\n")
 
 
-_positive = number("a positive whole number", 1, 1_000_000, int)
-
-
 def _percent(text: str) -> float:
     return number("a precision (0.1% to 100%)", 0.1, 100)(text.removesuffix("%")) / 100
 
 
 def _workers(text: str) -> list[int]:
-    counts = {_positive(part) for part in text.split(",")}
+    counts = {number("a positive whole number", 1, 1_000_000, int)(part) for part in text.split(",")}
     if max(counts) > 1024:
         raise argparse.ArgumentTypeError("more than 1024 workers")
     return sorted(counts)
@@ -276,11 +222,6 @@ def _check_name(file: Path, name: str) -> None:
     raise UsageError(f"--dataset: {file} has no {name}{hint}")
 
 
-def _minutes(seconds: float) -> str:
-    """Return a run's expected time: "9 min", "40 s"."""
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
 TIMES = """\
 These are budgets: rounds are repeated until the time is spent, and where it is short candidates are left out,
 the least important first. On a slow or busy machine three rounds of the most important ones can take longer.
@@ -292,7 +233,8 @@ def listing() -> str:
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
 
     def line(name: str, text: str, of: list, indent: str = "") -> str:
-        full, quick = (_minutes(sum(s.share(quick) for s in of)) for quick in (False, True))
+        times = [sum(s.share(quick) for s in of) for quick in (False, True)]
+        full, quick = (f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s" for seconds in times)
         return f"{indent}{name:{width - len(indent)}}  {full:>7}  {quick:>7}  {text}"
 
     lines = [f"{'':{width}}  {'full':>7}  {'quick':>7}"]

@@ -211,7 +211,7 @@ class Trust:
         sources = Sources(None, lambda title: interruption.checked(shown.step(title)), shown.note)
         sources.get(self._scenario.source)
         seconds = results.options.budget
-        with Twins() as connected:
+        with contextlib.closing(Twins()) as connected:
             connected.add(self._config, sys.executable, interruption)
             for endpoint in connected.endpoints.values():
                 endpoint.packages = str(ROOT)

@@ -58,7 +58,7 @@ class Run:
     def measure(self) -> None:
         """Run all scenarios. Raises what stops it; finished rounds are on disk by then."""
         options = self.results.options
-        with Twins() as twins, tempfile.TemporaryDirectory(prefix="ft-bench-") as work:
+        with contextlib.closing(Twins()) as twins, tempfile.TemporaryDirectory(prefix="ft-bench-") as work:
             for name, where in options.twins.items():
                 twins.add(name, where, self.interruption)
             twins.check_source(environment.source_hash())

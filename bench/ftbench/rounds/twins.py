@@ -18,6 +18,7 @@ NEEDED = ("torch", "numpy", "pillow", "psutil")
 # Packages that only some variants need.
 PEERS = sorted({name for variant in VARIANTS.values() for name in variant.packages})
 OLDEST = (3, 13)
+INSTALL = "install docker/requirements.lock there, or use ./twins, which does"
 
 
 @dataclass
@@ -29,31 +30,23 @@ class Twins:
     lacking: dict[str, str] = field(default_factory=dict)
     """Why a twin cannot have the packages of the user-supplied dataset."""
 
-    def __enter__(self) -> Twins:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for endpoint in self.endpoints.values():
             endpoint.close()
 
     def add(self, twin: str, where: str, interruption: Interruption) -> None:
         """Connect to a twin and check it; raises TwinError or Interrupted."""
-        endpoint = self.endpoints[twin] = connect(where, interruption)
+        endpoint, given = connect(where, interruption), f"--twin {twin}={where}"
+        self.endpoints[twin] = endpoint
         found = endpoint.describe()
         python = found["interpreter"]
         if python["twin"] != twin:
             is_what = "free-threaded" if python["free_threaded"] else "built with the GIL"
-            raise TwinError(f"--twin {twin}={where}: that Python is {is_what}, so it is the {python['twin']!r} twin")
+            raise TwinError(f"{given}: that Python is {is_what}, so it is the {python['twin']!r} twin")
         if tuple(int(n) for n in python["version"].split(".")[:2]) < OLDEST:
-            raise TwinError(
-                f"--twin {twin}={where}: Python {python['version']} is too old, the benchmark needs 3.13 or newer"
-            )
-        missing = [name for name in NEEDED if name not in found["packages"]]
-        if missing:
-            raise TwinError(
-                f"--twin {twin}={where}: {', '.join(missing)} not installed there; install "
-                "docker/requirements.lock, or use ./twins, which does"
-            )
+            raise TwinError(f"{given}: Python {python['version']} is too old, the benchmark needs 3.13 or newer")
+        if missing := [name for name in NEEDED if name not in found["packages"]]:
+            raise TwinError(f"{given}: {', '.join(missing)} not installed there; {INSTALL}")
         self.environments[twin] = {"endpoint": endpoint.name, **found}
 
     def add_packages(self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption) -> None:
@@ -91,33 +84,22 @@ class Twins:
 
     def differences(self) -> list[str]:
         """Return the report's warnings about differences of the twins other than the GIL."""
-        if len(self.environments) < 2:
-            return []
-        about = {twin: self._about(twin) for twin in ("ft", "gil")}
+        about = {}
+        for twin, found in self.environments.items():
+            python = found["interpreter"]
+            build = python["build"] + (" with LTO" if python["lto"] else "")
+            packages = {name: found["packages"].get(name) for name in (*NEEDED, *PEERS)}
+            about[twin] = {"Python": python["version"], "build": build, "compiler": python["compiler"], **packages}
         return [
             f"the twins differ in more than the GIL: {what} is {of_ft} in ft and {about['gil'][what]} in gil"
-            for what, of_ft in about["ft"].items()
+            for what, of_ft in (about["ft"].items() if len(about) > 1 else ())
             if of_ft != about["gil"][what]
         ]
-
-    def _about(self, twin: str) -> dict[str, str | None]:
-        python, packages = self.environments[twin]["interpreter"], self.environments[twin]["packages"]
-        return {
-            "Python": python["version"],
-            "build": python["build"] + (" with LTO" if python["lto"] else ""),
-            "compiler": python["compiler"],
-            **{name: packages.get(name) for name in (*NEEDED, *PEERS)},
-        }
 
     def lacks(self, twin: str, variant: str) -> str:
         """Return why a variant cannot be measured in a twin; an empty string if it can."""
         missing = [name for name in VARIANTS[variant].packages if name not in self.environments[twin]["packages"]]
-        if not missing:
-            return ""
-        return (
-            f"{', '.join(missing)} not installed in the {twin} twin; install docker/requirements.lock there, "
-            "or use ./twins, which does"
-        )
+        return f"{', '.join(missing)} not installed in the {twin} twin; {INSTALL}" if missing else ""
 
     def usable_cpus(self) -> int:
         """Return the number of CPUs that every twin can use."""
